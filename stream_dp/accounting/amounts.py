@@ -3,27 +3,17 @@
 Decimal intervals enclose inexact values. This file knows no privacy.
 """
 
+import decimal
 from dataclasses import dataclass
-from decimal import (
-    ROUND_CEILING,
-    ROUND_FLOOR,
-    Context,
-    Decimal,
-    DivisionByZero,
-    InvalidOperation,
-    Overflow,
-)
+from decimal import Decimal
 from fractions import Fraction
+from itertools import product, starmap
 
-_TRAPS = [InvalidOperation, DivisionByZero, Overflow]
-DIGITS = 60
-
-
-def _context(rounding: str, digits: int) -> Context:
-    return Context(digits, rounding, Emin=-20_000, Emax=20_000, traps=_TRAPS)
-
-
-_UP, _DOWN = _context(ROUND_CEILING, DIGITS), _context(ROUND_FLOOR, DIGITS)
+_TRAPS = [decimal.InvalidOperation, decimal.DivisionByZero, decimal.Overflow]
+_UP, _DOWN = (
+    decimal.Context(60, rounding, Emin=-20_000, Emax=20_000, traps=_TRAPS)
+    for rounding in (decimal.ROUND_CEILING, decimal.ROUND_FLOOR)
+)
 Number = Fraction | int
 
 
@@ -57,21 +47,19 @@ class Interval:
         return Interval(_DOWN.subtract(self.low, o.high), _UP.subtract(self.high, o.low))
 
     def __mul__(self, other: "Interval | Number") -> "Interval":
-        o = _interval(other)
-        pairs = [(a, b) for a in (self.low, self.high) for b in (o.low, o.high)]
-        return Interval(
-            min(_DOWN.multiply(a, b) for a, b in pairs), max(_UP.multiply(a, b) for a, b in pairs)
-        )
+        pairs = self._ends(_interval(other))
+        return Interval(min(starmap(_DOWN.multiply, pairs)), max(starmap(_UP.multiply, pairs)))
 
     def __truediv__(self, other: "Interval | Number") -> "Interval":
         """Return the quotient (ZeroDivisionError: the divisor's interval contains 0)."""
         o = _interval(other)
         if o.low <= 0 <= o.high:
             raise ZeroDivisionError("the divisor may be 0")
-        pairs = [(a, b) for a in (self.low, self.high) for b in (o.low, o.high)]
-        return Interval(
-            min(_DOWN.divide(a, b) for a, b in pairs), max(_UP.divide(a, b) for a, b in pairs)
-        )
+        pairs = self._ends(o)
+        return Interval(min(starmap(_DOWN.divide, pairs)), max(starmap(_UP.divide, pairs)))
+
+    def _ends(self, other: "Interval") -> list[tuple[Decimal, Decimal]]:
+        return list(product((self.low, self.high), (other.low, other.high)))
 
     def exp(self) -> "Interval":
         """Return e to the power of the interval; never negative."""

@@ -60,8 +60,7 @@ def zcdp_to_renyi(measure: ZCDP, alpha: Fraction) -> RenyiDP:
 def renyi_epsilon(measure: RenyiDP, delta: Fraction) -> Fraction:
     """Return epsilon such that (a, e)-RDP is (epsilon, delta)-DP: delta = e^((a-1)(e-epsilon)) (1-1/a)^a / (a-1)."""
     a = measure.alpha
-    found = (_gain(a) + ln_inverse(delta)) / (a - 1) + measure.epsilon
-    return max(found.upper, Fraction(0))
+    return max(((_gain(a) + ln_inverse(delta)) / (a - 1) + measure.epsilon).upper, Fraction(0))
 
 
 def _gain(alpha: Fraction) -> Interval:
@@ -74,18 +73,20 @@ def renyi_to_approx(measure: RenyiDP, delta: Fraction) -> ApproxDP:
 
 def zcdp_epsilon(measure: ZCDP, delta: Fraction) -> Fraction:
     """Return the epsilon of rho-zCDP at delta: the infimum of `renyi_epsilon` over the orders."""
-    rho, bits = float(measure.rho), bits_float(delta)
-    alpha = _best(lambda a: a * rho + (bits + _gain_float(a)) / (a - 1))
-    return renyi_epsilon(zcdp_to_renyi(measure, alpha), delta)
+    return renyi_epsilon(zcdp_to_renyi(measure, _order(measure.rho, delta)), delta)
 
 
 def truncated_epsilon(measure: TruncatedZCDP, delta: Fraction) -> Fraction:
     """Return the epsilon of (rho, omega)-tCDP at delta: the infimum of `renyi_epsilon` over the orders below omega."""
-    rho, bits = float(measure.rho), bits_float(delta)
-    best = _best(lambda a: a * rho + (bits + _gain_float(a)) / (a - 1))
     last = 1 + (measure.omega - 1) * (1 - Fraction(1, 10**9))
-    alpha = min(best, last)
+    alpha = min(_order(measure.rho, delta), last)
     return renyi_epsilon(RenyiDP(alpha, measure.rho * alpha), delta)
+
+
+def _order(exact: Fraction, delta: Fraction) -> Fraction:
+    """Return an order near the one at which a Renyi divergence of rho alpha gives the least epsilon at delta."""
+    rho, bits = float(exact), bits_float(delta)
+    return _best(lambda a: a * rho + (bits + _gain_float(a)) / (a - 1))
 
 
 def zcdp_to_approx(measure: ZCDP, delta: Fraction) -> ApproxDP:
@@ -101,11 +102,7 @@ def zcdp_budget(target: ApproxDP) -> Fraction:
 
 
 def renyi_budget(target: ApproxDP, alpha: Fraction) -> RenyiDP:
-    """Return the largest epsilon at this order, rounded down, that implies `target`.
-
-    Raises:
-        InvalidCost: no epsilon does: the order is too small for this delta.
-    """
+    """Return the largest epsilon at this order, rounded down, that implies `target` (InvalidCost: none does)."""
     left = Interval.of(target.epsilon) - (_gain(alpha) + ln_inverse(target.delta)) / (alpha - 1)
     if left.low <= 0:
         raise InvalidCost(
@@ -160,9 +157,6 @@ def approx_to_probabilistic(measure: ApproxDP, slack: Fraction) -> Probabilistic
     Corrects [WRRW] Lemma 2, which prints (2e, 2d/(e exp(e))) and is false (a two-point mechanism exceeds it). Proof: on
     A = {L > e+t}, q <= exp(-e-t) p and P(A) <= exp(e) Q(A) + d give P(A) <= d / (1 - e^-t); on {L < -e-t}
     p <= exp(-e-t) q, so P <= exp(-e-t) d / (1 - e^-t).
-
-    Raises:
-        ValueError: the slack is not positive, or the result's delta reaches 1.
     """
     if slack <= 0:
         raise ValueError(f"the slack must be positive, got {slack}")

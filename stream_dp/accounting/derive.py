@@ -74,23 +74,23 @@ def derive(premises: Premises, situation: Situation) -> Derivation:
         raise NotDerivable(f"no rule speaks of a {type(situation).__name__}")
     delta: Fraction = getattr(situation, "delta", Fraction(0))
     stated: Fraction = getattr(situation, "stated", Fraction(0))
-    found: list[tuple[Rule[Any], Derivation]] = []
+    derived: list[Derivation] = []
     refused: list[tuple[Rule[Any], NotDerivable]] = []
     for rule in rules:
         try:
-            found.append((rule, rule(premises, situation)))
+            derived.append(rule(premises, situation))
         except NotDerivable as refusal:
             refused.append((rule, refusal))
-    if not found:
+    if not derived:
         raise NotDerivable(_refusal(situation, refused))
-    best = min(found, key=lambda candidate: _order(candidate[1], delta, stated))
+    best = min(derived, key=lambda candidate: _order(candidate, delta, stated))
     beside = [
-        Alternative(r.name, r.source, (at_delta(d, delta) if delta else d).guarantee)
-        for r, d in found
-        if r is not best[0]
+        Alternative(d.rule, d.source, (at_delta(d, delta) if delta else d).guarantee)
+        for d in derived
+        if d is not best
     ]
     beside += [Alternative(r.name, r.source, _reason(why)) for r, why in refused]
-    taken = replace(best[1], alternatives=tuple(beside))
+    taken = replace(best, alternatives=tuple(beside))
     return at_delta(taken, delta) if delta else taken
 
 

@@ -43,11 +43,7 @@ def discrete_gaussian(variance: Fraction, squares: Fraction = Fraction(1)) -> Ga
     Raises:
         NotDerivable: the variance is not above 1 / (2 ln 2), about 0.7213: nothing is proven for it.
     """
-    kept = (
-        Interval.of(2) * Interval.of(-1 / (2 * variance)).exp() - 1
-        if variance > 0
-        else Interval.of(0)
-    )
+    kept = Interval.of(-1 / (2 * variance)).exp() * 2 - 1 if variance > 0 else Interval.of(0)
     if kept.low <= 0:
         raise NotDerivable(
             f"discrete Gaussian noise of variance {float(variance):g} is not known to be GDP: that takes more than "
@@ -94,8 +90,8 @@ def gaussian_delta(measure: GaussianDP, epsilon: Fraction) -> Fraction:
         return Fraction(0)
     far = normal_cdf(-mu / 2 - epsilon / mu)
     kept = Interval(max(far.low, Decimal(0)), far.high)
-    found = normal_cdf(mu / 2 - epsilon / mu) - Interval.of(epsilon).exp() * kept
-    return min(max(found.upper, Fraction(0)), Fraction(1))
+    delta = normal_cdf(mu / 2 - epsilon / mu) - Interval.of(epsilon).exp() * kept
+    return min(max(delta.upper, Fraction(0)), Fraction(1))
 
 
 def gaussian_to_approx(measure: GaussianDP, delta: Fraction) -> ApproxDP:
@@ -125,11 +121,9 @@ def gaussian_budget(target: ApproxDP) -> Fraction:
     def implied(units: int) -> bool:
         return gaussian_delta(GaussianDP(Fraction(units, UNITS)), target.epsilon) <= target.delta
 
-    guess, step = (
-        int(_near_budget(min(float(target.epsilon), _LARGE), float(target.delta)) * UNITS),
-        1,
-    )
-    low, high = max(guess, 0), max(guess, 0) + 1
+    near = _near_budget(min(float(target.epsilon), _LARGE), float(target.delta))
+    low, step = int(near * UNITS), 1
+    high = low + 1
     while low and not implied(low):
         low, high, step = max(low - step, 0), low, 2 * step
     while implied(high):
@@ -161,7 +155,8 @@ def pure_to_gaussian(measure: PureDP) -> GaussianDP:
     """
     epsilon = measure.epsilon
     if epsilon > _LARGE:
-        return GaussianDP(_rounded_up(Interval.of(8 * epsilon).sqrt().upper))
+        units = ceil_units(Interval.of(8 * epsilon).sqrt().upper, UNITS)
+        return GaussianDP(Fraction(units, UNITS))
     if epsilon == 0:
         return GaussianDP(Fraction(0))
     odds = Interval.of(epsilon).exp()
@@ -176,7 +171,3 @@ def pure_to_gaussian(measure: PureDP) -> GaussianDP:
     while too_small(units):
         units += 1
     return GaussianDP(Fraction(units, UNITS))
-
-
-def _rounded_up(amount: Fraction) -> Fraction:
-    return Fraction(ceil_units(amount, UNITS), UNITS)

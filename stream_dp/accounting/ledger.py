@@ -1,14 +1,12 @@
 """The ledger: the budget, the amounts spent, and the refusal of charges that do not fit.
 
-Rules: amounts are integer units (`amounts`); a charge is never given back; a refusal changes nothing; its message
-has the requested amount, the amounts spent and left, and the largest request that would fit. A ledger has one filter,
-named at creation, because the best of several is not a filter. A ledger is a value: it becomes fact when the commit
-that holds its charges is durable. The work of a charge does not depend on the number of charges: entries are a
-linked list that the ledgers before and after share.
+Rules: amounts are integer units (`amounts`); a charge is never given back; a refusal changes nothing and says what was
+asked, spent and left, and the largest request that would fit. A ledger has one filter, because the best of several is
+not a filter. It is a value: it becomes fact when the commit that holds its charges is durable. The work of a charge
+does not depend on the number of charges: entries are a linked list that the ledgers before and after share.
 
-Who is protected: a ledger is created for one relation of neighbours, which says in what two streams differ, in how
-many of a user's events, and whether a replacement may move. A derivation for another relation is never priced,
-because its epsilon says nothing about these neighbours.
+Who is protected: a ledger is for one relation of neighbours. A derivation for another one is never priced, because
+its epsilon says nothing about these neighbours.
 
 Time: an event touches only the mechanisms that are alive at its tick, and what an untouched one has answered does not
 depend on the event. So only the fresh mechanisms that are alive at the same tick add up (docs/time.md), and a halt
@@ -60,10 +58,7 @@ from stream_dp.errors import BudgetRefused, NotDerivable
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Whether a filter is proven for concurrent continual mechanisms, by what, and under which condition.
-
-    A ledger of running mechanisms takes only proven filters.
-    """
+    """Whether a filter is proven for concurrent continual mechanisms, by what, and under which condition."""
 
     proven: bool
     source: str
@@ -102,12 +97,7 @@ CLASSES: dict[str, type] = {
 
 
 def proven(filter_: Filter) -> Standing:
-    """Return the filter's standing, which says that it is proven.
-
-    Raises:
-        NotDerivable: the filter is not proven for concurrent continual mechanisms, or is not exactly of a proven
-            class.
-    """
+    """Return the filter's standing (NotDerivable: it is not proven, or is not exactly of a proven class)."""
     standing = CONCURRENT.get(filter_.name)
     if standing is None or not standing.proven:
         reason = "it is not in the table CONCURRENT" if standing is None else standing.source
@@ -154,8 +144,7 @@ def several_ticks(protected: Protected | None) -> bool:
 def truncated_odometer(filter_: Filter, used: Spend) -> Measure:
     """Return the loss so far: the least promise of the filter's family that covers `used`, never above its promise.
 
-    This is the truncated-view odometer ([HSTV] Def 2.11, 2.14). It has no state, and its work does not depend on the
-    length of the ledger.
+    This is the truncated-view odometer ([HSTV] Def 2.11, 2.14).
 
     Claim: fix any epsilon beforehand (and the rest of the measure: delta, an order). The view of any adaptive
     adversary, truncated where the odometer first exceeds it, is (epsilon, delta)-DP, whatever mechanisms were
@@ -193,8 +182,7 @@ def truncated_odometer(filter_: Filter, used: Spend) -> Measure:
 def truncated_odometer_at(filter_: Filter, used: Spend, delta: Fraction) -> ApproxDP:
     """Return the odometer as (epsilon, delta)-DP: a zCDP, RDP or GDP ledger at this delta, others at their own.
 
-    A zCDP, RDP or GDP view is also (epsilon, delta)-DP, and the least epsilon grows with the parameter, so the
-    claim carries over for every epsilon.
+    The least epsilon grows with the parameter, so the claim carries over for every epsilon.
 
     Raises:
         NotDerivable: the filter is not proven for concurrent continual mechanisms.
@@ -278,11 +266,9 @@ class Ledger:
     def under(
         cls, *filters: Filter, concurrent: bool = True, protected: Protected | None = None
     ) -> "Ledger":
-        """Return an empty ledger under one filter.
+        """Return an empty ledger under one filter, which prices derivations for `protected` only.
 
         `concurrent`: its mechanisms run at the same time or see updates.
-        `protected`: the neighbours that the ledger protects. The ledger prices derivations for these only; without
-        the argument it prices none.
 
         Raises:
             NotDerivable: there is not exactly one filter, or it is not proven for concurrent continual mechanisms.
@@ -334,12 +320,11 @@ class Ledger:
         return self.filter.capacity - self.used
 
     def price(self, derivation: Derivation) -> Entry:
-        """Return the entry that a charge for this derivation would add; changes nothing.
+        """Return the entry that a charge for this derivation would add.
 
         Raises:
-            BudgetRefused: the filter has no theorem for the measure; or the filter frees ticks and the guarantee is
-                for groups; or the guarantee is for other neighbours than the ledger protects.
-            NotDerivable: the argument is not a derivation.
+            BudgetRefused: the filter has no theorem for the measure, or frees ticks while the guarantee is for
+                groups; or the guarantee is for other neighbours than the ledger protects.
         """
         require_exactly(derivation, Derivation, "what is charged")
         group = derivation.guarantee.group
@@ -372,11 +357,7 @@ class Ledger:
         return replace(entry, fresh=fresh or is_pure(measure))
 
     def preview(self, entry: Entry) -> Preview:
-        """Return the effect of charging the entry; changes nothing.
-
-        Raises:
-            BudgetRefused: the filter takes no such entry at any price.
-        """
+        """Return the effect of charging the entry (BudgetRefused: the filter takes none at any price)."""
         cost, left = self.filter.cost(entry), self.remaining
         best = largest(self.filter, entry, left)
         return Preview(cost.within(left), cost, self.used, left, best)
@@ -385,8 +366,7 @@ class Ledger:
         """Return the ledger with this entry, for a mechanism that sees ticks from `start` on.
 
         Raises:
-            BudgetRefused: the entry does not fit, its mechanism starts at a tick that a halted mechanism has seen,
-                or the filter takes no such entry; this ledger is unchanged.
+            BudgetRefused: the entry does not fit, or its mechanism starts at a tick that a halted one has seen.
         """
         cost = self.filter.cost(entry)
         used = self.used + cost

@@ -91,31 +91,25 @@ def listed_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
 def _answers(parts: Counter[Fraction]) -> list[tuple[Fraction, Interval, Interval]]:
     """Return (loss, p, q) of the answers with a positive loss, largest loss first."""
     whole = Interval.of(1)
-    for e, n in parts.items():
-        for _ in range(n):
-            whole = whole / (Interval.of(e).exp() + 1)
-    found = []
+    for e in parts.elements():
+        whole = whole / (Interval.of(e).exp() + 1)
+    total, answers = sum(parts.elements(), Fraction(0)), []
     for lies in itertools.product(*(range(n + 1) for n in parts.values())):
-        told = sum(
-            ((n - x) * e for (e, n), x in zip(parts.items(), lies, strict=True)), Fraction(0)
-        )
         lied = sum((x * e for e, x in zip(parts, lies, strict=True)), Fraction(0))
-        if told > lied:
-            ways = math.prod(math.comb(n, x) for n, x in zip(parts.values(), lies, strict=True))
-            p, q = Interval.of(told).exp(), Interval.of(lied).exp()
-            found.append((told - lied, p * whole * ways, q * whole * ways))
-    return sorted(found, key=lambda answer: answer[0], reverse=True)
+        true = total - lied
+        if true > lied:
+            ways = math.prod(map(math.comb, parts.values(), lies))
+            p, q = Interval.of(true).exp(), Interval.of(lied).exp()
+            answers.append((true - lied, p * whole * ways, q * whole * ways))
+    return sorted(answers, key=lambda answer: answer[0], reverse=True)
 
 
 def grid_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
     """Return the least epsilon at `delta` by dp_accounting's privacy loss distribution, losses rounded up.
 
-    Raises:
-        NotDerivable: the error bound of the floats is not small against `delta`.
+    NotDerivable is raised where the error bound of the floats is not small against `delta`.
     """
-    from dp_accounting.pld.privacy_loss_distribution import (
-        PrivacyLossDistribution,
-    )
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
     step, indices = _grid(parts, _points(parts, delta))
     slack = _slack(indices)
@@ -128,18 +122,18 @@ def grid_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
     composed = None
     for n, times in indices.items():
         truth = 1 / (1 + math.exp(-n * width))
-        one = PrivacyLossDistribution.create_from_rounded_probability(
+        part = PrivacyLossDistribution.create_from_rounded_probability(
             {n: truth, -n: 1 - truth}, 0.0, width
         ).self_compose(times)
-        composed = one if composed is None else composed.compose(one)
+        composed = part if composed is None else composed.compose(part)
     if composed is None:
         return Fraction(0)
-    found = Fraction(float(composed.get_epsilon_for_delta(float(delta - 2 * slack))))
+    epsilon = Fraction(float(composed.get_epsilon_for_delta(float(delta - 2 * slack))))
     while True:  # a float chose the start; this comparison is the proof
-        below = math.nextafter(float(found), -math.inf)
+        below = math.nextafter(float(epsilon), -math.inf)
         if Fraction(float(composed.get_delta_for_epsilon(max(below, 0.0)))) + slack <= delta:
-            return found
-        found += step
+            return epsilon
+        epsilon += step
 
 
 def _slack(indices: Counter[int]) -> Fraction:

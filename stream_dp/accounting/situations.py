@@ -32,11 +32,9 @@ class Touched:
     ) -> "Touched":
         """Return the bound for one part per entry of a row: the relation's L0, for events of at most `ones` entries."""
         k = relation.l0(width, ones)
-        many = how_many(width, what)
         rows = "one-hot rows" if ones == 1 else f"rows with at most {ones} ones an event"
-        return cls(
-            k, relation, f"one event under {relation} touches at most {k} of {many} ({rows})"
-        )
+        touches = f"touches at most {k} of {how_many(width, what)} ({rows})"
+        return cls(k, relation, f"one event under {relation} {touches}")
 
     @classmethod
     def intervals(cls, relation: Neighbors, why: str, suite: str) -> "Touched":
@@ -93,9 +91,8 @@ class Parallel:
     @property
     def counts(self) -> tuple[int, ...]:
         """The most parts of each kind that may be touched."""
-        return tuple(
-            self.touched.k if n is None else min(n, self.touched.k) for n in self.creations
-        )
+        k = self.touched.k
+        return tuple(k if n is None else min(n, k) for n in self.creations)
 
 
 @takes_no_subclass

@@ -40,9 +40,7 @@ class Subledgers:
         analysts: Mapping[str, Filter] | None = None,
         protected: Protected | None = None,
     ) -> "Subledgers":
-        """Return empty ledgers, all for the neighbours `protected`; without that argument they price no derivation.
-
-        Every analyst's filter is charged to the main ledger in full, for the same users.
+        """Return empty ledgers for the neighbours `protected`, every analyst's filter charged to the main one in full.
 
         Raises:
             BudgetRefused: the analysts' filters together do not fit.
@@ -62,13 +60,11 @@ class Subledgers:
         return self.ledgers[MAIN]
 
     def price(self, derivation: Derivation, analyst: str = MAIN) -> Entry:
-        """Return the entry that a charge for this derivation would add; changes nothing.
+        """Return the entry that a charge for this derivation would add (UsageError: no such analyst).
 
         Raises:
-            UsageError: no such analyst.
             BudgetRefused: as for `Ledger.price`; or halts free ticks, while a single event of a user, or one of the
-                two ticks of a replacement that moves, may cost the full epsilon, so that another tick would cost it
-                again.
+                two ticks of a replacement that moves, may cost the full epsilon, and another tick again.
         """
         ledger = self._of(analyst)
         entry = ledger.price(derivation)
@@ -81,15 +77,14 @@ class Subledgers:
         return entry
 
     def preview(self, entry: Entry, analyst: str = MAIN) -> Preview:
-        """Return the effect of charging the entry; changes nothing (UsageError: no such analyst)."""
+        """Return the effect of charging the entry (UsageError: no such analyst)."""
         return self._of(analyst).preview(entry)
 
     def charge(self, entry: Entry, analyst: str = MAIN, start: int = 0) -> None:
-        """Charge the analyst's ledger for a mechanism that sees ticks from `start` on.
+        """Charge the analyst's ledger for a mechanism that sees ticks from `start` on; see `Ledger.charge`.
 
         Raises:
             UsageError: no such analyst, or a mechanism of this name runs.
-            BudgetRefused: see `Ledger.charge`; nothing has changed.
         """
         if entry.name in self.running:
             raise UsageError(f"{entry.name} runs already; choose another name")

@@ -39,11 +39,8 @@ class Alternative:
 class Derivation:
     """`guarantee` follows by `rule` (proved in `source`) from the `premises`, because all `conditions` hold.
 
-    `alternatives` are the rules that were tried and not taken.
-
-    Raises:
-        BrokenCondition: a condition does not hold; the message names it.
-        NotDerivable: a part is not exactly of the class Guarantee, Condition or Derivation.
+    `alternatives` are the rules that were tried and not taken. A condition that does not hold raises BrokenCondition;
+    a part that is not exactly of its class raises NotDerivable.
     """
 
     subject: str
@@ -55,14 +52,11 @@ class Derivation:
     alternatives: tuple[Alternative, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check that every side condition holds and that all parts are of the exact classes."""
-        parts: tuple[tuple[object, type], ...] = (
-            (self.guarantee, Guarantee),
-            *((condition, Condition) for condition in self.conditions),
-            *((premise, Derivation) for premise in self.premises),
-        )
-        for part, kind in parts:
-            require_exactly(part, kind, self.subject)
+        require_exactly(self.guarantee, Guarantee, self.subject)
+        for condition in self.conditions:
+            require_exactly(condition, Condition, self.subject)
+        for premise in self.premises:
+            require_exactly(premise, Derivation, self.subject)
         require(self.subject, self.rule, self.source, self.conditions)
 
     def __str__(self) -> str:
@@ -86,19 +80,14 @@ def require(subject: str, rule: str, source: str, conditions: tuple[Condition, .
 
 
 def _lines(node: Derivation, indent: str = "") -> Iterator[str]:
-    yield f"{indent}{node.subject}: {_said(node.guarantee)}, by {node.rule} ({node.source})"
+    like = node.guarantee
+    amounts = ", ".join(f"{name} {_up(x)}" for name, x in parameters(like.measure).items())
+    stated = f"{NAMES[type(like.measure)]} {amounts}, {like.protected}"
+    yield f"{indent}{node.subject}: {stated}, by {node.rule} ({node.source})"
     for condition in node.conditions:
         yield f"{indent}  holds: {condition.name}: {condition.why}"
     for premise in node.premises:
         yield from _lines(premise, indent + "  ")
-
-
-def _said(guarantee: Guarantee) -> str:
-    amounts = ", ".join(
-        f"{name} {_up(amount)}" for name, amount in parameters(guarantee.measure).items()
-    )
-    unit = f", {guarantee.unit}" if guarantee.unit else ""
-    return f"{NAMES[type(guarantee.measure)]} {amounts}, {guarantee.neighbors}{unit}"
 
 
 def _up(amount: Fraction) -> str:

@@ -15,35 +15,40 @@ from stream_dp.core.wire import takes_no_subclass
 from stream_dp.errors import InvalidCost, NotDerivable
 
 
-def _exact(name: str, value: Any) -> None:
+class _Exact:
+    """A measure whose fields are its parameters: checks that each is exact and in its range."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+            _check(field.name, getattr(self, field.name))
+
+
+def _check(field: str, value: Any) -> None:
+    name = "the order alpha" if field == "alpha" else field
     if type(value) is not Fraction:
         raise InvalidCost(
             f"{name} must be an exact number, a Fraction, got the {type(value).__name__} {value!r}; "
             "write it as a decimal or a fraction"
         )
-
-
-def _not_negative(name: str, value: Any) -> None:
-    _exact(name, value)
-    if value < 0:
-        raise InvalidCost(f"{name} must not be negative, got {value}")
-
-
-def _probability(name: str, value: Any) -> None:
-    _exact(name, value)
-    if not 0 <= value < 1:
-        raise InvalidCost(f"{name} must lie in [0, 1), got {value}")
+    match field:
+        case "alpha" | "omega":
+            holds, must = value > 1, "be greater than 1"
+        case "delta":
+            holds, must = 0 <= value < 1, "lie in [0, 1)"
+        case _:
+            holds, must = value >= 0, "not be negative"
+    if not holds:
+        raise InvalidCost(f"{name} must {must}, got {value}")
 
 
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
-class PureDP:
+class PureDP(_Exact):
     """epsilon-differential privacy against adaptive adversaries ([HSV] Def 3.8 with delta = 0)."""
 
     epsilon: Fraction
-
-    def __post_init__(self) -> None:
-        _not_negative("epsilon", self.epsilon)
 
     @property
     def delta(self) -> Fraction:
@@ -52,20 +57,16 @@ class PureDP:
 
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
-class ApproxDP:
+class ApproxDP(_Exact):
     """(epsilon, delta)-differential privacy against adaptive adversaries ([HSV] Def 3.8)."""
 
     epsilon: Fraction
     delta: Fraction
 
-    def __post_init__(self) -> None:
-        _not_negative("epsilon", self.epsilon)
-        _probability("delta", self.delta)
-
 
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
-class ProbabilisticDP:
+class ProbabilisticDP(_Exact):
     """The privacy loss exceeds `epsilon` in size with probability at most `delta` ([WRRW] Def 5, pDP).
 
     Stronger than (epsilon, delta)-DP; the converse costs (accounting/conversions.py).
@@ -74,25 +75,18 @@ class ProbabilisticDP:
     epsilon: Fraction
     delta: Fraction
 
-    def __post_init__(self) -> None:
-        _not_negative("epsilon", self.epsilon)
-        _probability("delta", self.delta)
-
 
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
-class ZCDP:
+class ZCDP(_Exact):
     """rho-zero-concentrated DP: Renyi divergence at most rho * alpha at every order ([WRRW] Def 3, delta = 0)."""
 
     rho: Fraction
 
-    def __post_init__(self) -> None:
-        _not_negative("rho", self.rho)
-
 
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
-class TruncatedZCDP:
+class TruncatedZCDP(_Exact):
     """(rho, omega)-truncated concentrated DP, tCDP: Renyi divergence at most rho * alpha at every order alpha < omega.
 
     [Lyu] Cor 1, after Bun, Dwork, Rothblum, Steinke 2018. tCDP allows losses that are rare and large, zCDP does not.
@@ -101,26 +95,14 @@ class TruncatedZCDP:
     rho: Fraction
     omega: Fraction
 
-    def __post_init__(self) -> None:
-        _not_negative("rho", self.rho)
-        _exact("omega", self.omega)
-        if self.omega <= 1:
-            raise InvalidCost(f"omega must be greater than 1, got {self.omega}")
-
 
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
-class RenyiDP:
+class RenyiDP(_Exact):
     """(alpha, epsilon)-Renyi DP at this one order alpha > 1 ([HSV] Def 13.3)."""
 
     alpha: Fraction
     epsilon: Fraction
-
-    def __post_init__(self) -> None:
-        _exact("the order alpha", self.alpha)
-        if self.alpha <= 1:
-            raise InvalidCost(f"the order alpha must be greater than 1, got {self.alpha}")
-        _not_negative("epsilon", self.epsilon)
 
 
 @takes_no_subclass
@@ -144,13 +126,10 @@ class RenyiCurve:
 
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
-class GaussianDP:
+class GaussianDP(_Exact):
     """mu-Gaussian DP: f-DP with the trade-off function of N(0, 1) against N(mu, 1) ([HSV] section 14)."""
 
     mu: Fraction
-
-    def __post_init__(self) -> None:
-        _not_negative("mu", self.mu)
 
 
 Measure: TypeAlias = (

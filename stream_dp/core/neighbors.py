@@ -19,10 +19,7 @@ class Users:
     A stream has all events of a user or none. The user's own events alone decide which of them count; a guard in front
     of every mechanism enforces the cap. So two streams differ in at most `cap` events, all in one window. Public
     windows count from tick 0. With a window the protected unit is (user, window): a user with events in many windows
-    loses as much in each.
-
-    Raises:
-        InvalidCost: the cap or the window is not an integer of at least 1.
+    loses as much in each. Both numbers are integers of at least 1 (else InvalidCost).
     """
 
     cap: int
@@ -79,10 +76,8 @@ class Neighbors(StrEnum):
         """Return how many entries of a row of shape (width,) one event changes, if it sets at most `ones` entries.
 
         Under `add_remove` these are the entries it sets; under `replace` the entries of the old and of the new
-        content: with `ones` = width every entry ([HSV] ~_H). `ones` = 1: one-hot rows.
-
-        Raises:
-            NotDerivable: the event may lie in two rows, or sets less than one entry.
+        content: with `ones` = width every entry ([HSV] ~_H). `ones` = 1: one-hot rows. NotDerivable is raised where the
+        event may lie in two rows.
         """
         if ones < 1:
             raise NotDerivable(f"an event sets at least one entry of its row, got ones = {ones}")

@@ -9,7 +9,7 @@ here, so a production guard is the same object, used on pairs of equal messages.
 
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -87,9 +87,7 @@ def _written(item: object) -> str:
 class Identical:
     """Both messages are the same in every pair."""
 
-    @property
-    def first_pair_consistent(self) -> bool:
-        return True
+    first_pair_consistent: ClassVar[bool] = True
 
     def accept(self, left: Any, right: Any) -> "Identical | None":
         return self if same(left, right) else None
@@ -99,9 +97,7 @@ class Identical:
 class Nothing:
     """No pair of messages is accepted."""
 
-    @property
-    def first_pair_consistent(self) -> bool:
-        return True
+    first_pair_consistent: ClassVar[bool] = True
 
     def accept(self, left: Any, right: Any) -> None:
         """Refuse every pair."""

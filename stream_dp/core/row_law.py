@@ -51,9 +51,6 @@ class RowLaw:
         Under `add_remove` it is the largest amount in each of the event's entries. Under `replace` it is the larger
         of two numbers: the largest amount in all entries of the old and the new content; or the difference of the
         two extreme amounts in each entry, where both contents have the same entries.
-
-        Raises:
-            NotDerivable: the event may lie in two rows.
         """
         if self.neighbors is Neighbors.ADD_REMOVE:
             return self.l0 * self.weight
@@ -62,8 +59,8 @@ class RowLaw:
     @property
     def contents(self) -> tuple[int, int]:
         """The two numbers of an event (or 0 for nothing) that differ most; the second has the larger absolute value."""
-        other, one = min(self.lowest, 0), max(self.highest, 0)
-        return (other, one) if one >= -other else (one, other)
+        low, high = min(self.lowest, 0), max(self.highest, 0)
+        return (low, high) if high >= -low else (high, low)
 
     @property
     def halves(self) -> tuple["RowLaw", ...]:
@@ -89,11 +86,7 @@ class _Own(RowLaw):
 
 @dataclass(frozen=True)
 class AmountLaw(_Own):
-    """Rows of sums: an event adds one integer amount, which may be negative, or nothing.
-
-    Raises:
-        NotDerivable: the amounts are invalid, or beyond `MOST_UNITS`.
-    """
+    """Rows of sums: an event adds one integer amount, which may be negative, or nothing (at most `MOST_UNITS`)."""
 
     def __post_init__(self) -> None:
         if not self.lowest <= self.highest or not 1 <= self.weight <= MOST_UNITS:

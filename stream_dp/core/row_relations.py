@@ -7,7 +7,7 @@ mechanism.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -34,9 +34,6 @@ class Arrivals:
 
     >>> Arrivals().changes, Arrivals(1).changes, Arrivals(None, Users(20)).changes, Arrivals(24, Users(20, 24)).changes
     (2, 1, 1, 1)
-
-    Raises:
-        InvalidCost: the window is not an integer of at least 1.
     """
 
     window: int | None = None
@@ -121,8 +118,26 @@ def fewest(counts: int, largest: int, ones: int) -> int:
     return max(largest, -(-counts // ones))
 
 
+class _Rows:
+    """A relation that decides by the entries in which two rows of its space differ; equal rows change nothing."""
+
+    __slots__ = ()
+    first_pair_consistent: ClassVar[bool] = False  # later rows may differ
+    space: RowSpace
+
+    def accept(self, left: Any, right: Any) -> Self | None:
+        gap = self.space.gap(left, right)
+        if gap is None or not gap.size:
+            return None if gap is None else self
+        return self._differing(gap)
+
+    def _differing(self, gap: IntArray) -> Self | None:
+        """Return the relation after a pair of rows that differ in `gap`; None where it is not accepted."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
-class EventRows:
+class EventRows(_Rows):
     """At most `most` events differ, all within one tick-aligned window of `window` ticks (None: overall).
 
     An event sets at most `ones` entries of its tick's row to 1 (1: one-hot rows). `fewest` gives two numbers of
@@ -148,24 +163,16 @@ class EventRows:
     spent: int = 0
     begun: int = 0
 
-    @property
-    def first_pair_consistent(self) -> bool:
-        """False: the first rows may be equal while later ones differ."""
-        return False
-
-    def accept(self, left: Any, right: Any) -> "EventRows | None":
-        gap = self.space.gap(left, right)
-        if gap is None:
-            return None
-        after = self._spend(self._events(gap)) if gap.size else self
+    def accept(self, left: Any, right: Any) -> Self | None:
+        after = _Rows.accept(self, left, right)
         return after if after is None or self.window is None else replace(after, tick=self.tick + 1)
 
     def _events(self, gap: IntArray) -> int:
         more, less = _events(gap, self.ones)
         return more + less if self.neighbors is Neighbors.ADD_REMOVE else max(more, less)
 
-    def _spend(self, events: int) -> "EventRows | None":
-        window = 0 if self.window is None else self.tick // self.window
+    def _differing(self, gap: IntArray) -> Self | None:
+        events, window = self._events(gap), 0 if self.window is None else self.tick // self.window
         begun, spent = self.begun, self.spent
         if window != self.open:
             begun, spent = begun + 1, 0
@@ -175,7 +182,7 @@ class EventRows:
 
 
 @dataclass(frozen=True, slots=True)
-class MovedRows:
+class MovedRows(_Rows):
     """At most `most` events are replaced, and a replacement may lie in another tick than the original.
 
     The left stream has `left` events that the right one lacks, and the right one `right` events that the left one
@@ -189,21 +196,14 @@ class MovedRows:
     left: int = 0
     right: int = 0
 
-    @property
-    def first_pair_consistent(self) -> bool:
-        return False
-
-    def accept(self, left: Any, right: Any) -> "MovedRows | None":
-        gap = self.space.gap(left, right)
-        if gap is None or not gap.size:
-            return None if gap is None else self
+    def _differing(self, gap: IntArray) -> Self | None:
         more, less = _events(gap, self.ones)
-        only = self.left + more, self.right + less
-        return replace(self, left=only[0], right=only[1]) if max(only) <= self.most else None
+        left, right = self.left + more, self.right + less
+        return replace(self, left=left, right=right) if max(left, right) <= self.most else None
 
 
 @dataclass(frozen=True, slots=True)
-class AmountRows:
+class AmountRows(_Rows):
     """At most `most` events differ; each changes its tick's row by at most `l1` in l1 norm and `linf` in an entry.
 
     A pair of rows counts as the least number of events that explains the difference. That many are needed, and they
@@ -219,14 +219,7 @@ class AmountRows:
     moves: bool = False
     spent: int = 0
 
-    @property
-    def first_pair_consistent(self) -> bool:
-        return False
-
-    def accept(self, left: Any, right: Any) -> "AmountRows | None":
-        gap = self.space.gap(left, right)
-        if gap is None or not gap.size:
-            return None if gap is None else self
+    def _differing(self, gap: IntArray) -> Self | None:
         sizes = [abs(units) for units in gap.tolist()]
         events = max(-(-sum(sizes) // self.l1), -(-max(sizes) // self.linf))
         spent = self.spent + events
@@ -240,12 +233,9 @@ class HalvedRows:
     All pairs of rows that differ in one event are accepted, and more: each half alone may be a half of neighbours.
     """
 
+    first_pair_consistent: ClassVar[bool] = False
     first: Relation
     second: Relation
-
-    @property
-    def first_pair_consistent(self) -> bool:
-        return False
 
     def accept(self, left: Any, right: Any) -> "HalvedRows | None":
         if AMOUNTS.gap(left, right) is None or left.size % 2:
@@ -253,9 +243,7 @@ class HalvedRows:
         half = left.size // 2
         first = self.first.accept(left[:half], right[:half])
         second = self.second.accept(left[half:], right[half:])
-        if first is None or second is None:
-            return None
-        return replace(self, first=first, second=second)
+        return None if first is None or second is None else HalvedRows(first, second)
 
 
 def _events(gap: IntArray, ones: int) -> tuple[int, int]:
@@ -271,9 +259,7 @@ def _events(gap: IntArray, ones: int) -> tuple[int, int]:
 
 def event(neighbors: Neighbors, width: int | None = None, ones: int = 1) -> EventRows | MovedRows:
     """Return the relation of this package's guarantees: one event of at most `ones` entries differs."""
-    if neighbors is Neighbors.REPLACE_ANY_TICK:
-        return MovedRows(space=RowSpace(width), ones=ones)
-    return EventRows(neighbors, space=RowSpace(width), ones=ones)
+    return user(neighbors, 1, width=width, ones=ones)
 
 
 def user(
@@ -307,40 +293,14 @@ def user(
 
 
 @dataclass(frozen=True, slots=True)
-class StepRows:
-    """One step's row is replaced: at most `l0` entries change (None: any number), each by at most `linf` (~_H, ~_C)."""
-
-    l0: int | None
-    linf: int
-    space: RowSpace = COUNTS
-    used: bool = False
-
-    @property
-    def first_pair_consistent(self) -> bool:
-        """False: a later step may be the one that is replaced."""
-        return False
-
-    def accept(self, left: Any, right: Any) -> "StepRows | None":
-        gap = self.space.gap(left, right)
-        if gap is None or not gap.size:
-            return None if gap is None else self
-        small = np.abs(gap).max() <= self.linf and (self.l0 is None or gap.size <= self.l0)
-        return replace(self, used=True) if small and not self.used else None
-
-
-@dataclass(frozen=True, slots=True)
 class Stream:
     """The messages of a continual mechanism: updates whose rows `rows` accepts, and identical queries.
 
     A query includes its public threshold, so thresholds are identical at every step.
     """
 
+    first_pair_consistent: ClassVar[bool] = False  # a query may come before the rows that differ
     rows: Relation
-
-    @property
-    def first_pair_consistent(self) -> bool:
-        """False: a query may come before the rows that differ."""
-        return False
 
     def accept(self, left: Any, right: Any) -> "Stream | None":
         match left, right:

@@ -29,19 +29,15 @@ class Codec:
     """Encode and decode nested frozen dataclasses and text enumerations of the given `types`.
 
     `upgrades[kind][version]` converts the fields, by name, of that version to those of the next version.
-
-    Raises:
-        ValueError: two of the types have the same kind.  TypeError: a type has no kind.
     """
 
     def __init__(self, types: Iterable[type], upgrades: Upgrades | None = None) -> None:
         self._types: dict[str, type] = {}
         self._upgrades = upgrades or {}
-        for each in types:
-            if self._types.setdefault(wire_of(each).kind, each) is not each:
-                raise ValueError(
-                    f"two types are written as {wire_of(each).kind!r}; a kind is one type"
-                )
+        for cls in types:
+            kind = wire_of(cls).kind
+            if self._types.setdefault(kind, cls) is not cls:
+                raise ValueError(f"two types are written as {kind!r}; a kind is one type")
 
     @property
     def types(self) -> tuple[type, ...]:
@@ -74,7 +70,7 @@ class Codec:
             flat = np.frombuffer(plain["$array"], dtype="<i8").astype(np.int64)
             return flat.reshape(plain["shape"])
         if "$fraction" in plain:
-            return Fraction(int(plain["$fraction"][0]), int(plain["$fraction"][1]))
+            return Fraction(*map(int, plain["$fraction"]))
         if "$big" in plain:
             return int(plain["$big"])
         if "$dict" in plain:
@@ -105,7 +101,7 @@ def canonical(value: object) -> bytes:
 
 def _whole_label(cls: type) -> dict[str, object]:
     label = wire_of(cls)
-    below = [list(one) for one in sorted(label.all_below)]
+    below = [list(rested) for rested in sorted(label.all_below)]
     return {"$": label.kind, "version": label.version, "rests_on": below}
 
 
@@ -164,11 +160,11 @@ def _member(cls: type[StrEnum], value: str) -> StrEnum:
     try:
         return cls(value)
     except ValueError:
-        known = ", ".join(cls)
-        kind = wire_of(cls).kind
-        raise UnknownFormat(
-            f"a saved state of the kind {kind!r}", "an unknown value", known
-        ) from None
+        raise UnknownFormat(_state_of(cls), "an unknown value", ", ".join(cls)) from None
+
+
+def _state_of(cls: type) -> str:
+    return f"a saved state of the kind {wire_of(cls).kind!r}"
 
 
 def _made(cls: type, content: dict[str, Any]) -> Any:
@@ -179,6 +175,5 @@ def _made(cls: type, content: dict[str, Any]) -> Any:
         if field.default is MISSING and field.default_factory is MISSING
     }
     if not needed <= content.keys() <= known.keys():
-        what = f"a saved state of the kind {wire_of(cls).kind!r}"
-        raise UnknownFormat(what, "other fields", ", ".join(sorted(known)))
+        raise UnknownFormat(_state_of(cls), "other fields", ", ".join(sorted(known)))
     return cls(**content)

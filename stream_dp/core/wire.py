@@ -51,8 +51,8 @@ class Wire:
     @property
     def all_below(self) -> frozenset[tuple[str, int]]:
         """Kind and version of all labels that this one rests on, directly or not."""
-        direct = {(one.kind, one.version) for one in self.rests_on}
-        return frozenset(direct).union(*(one.all_below for one in self.rests_on))
+        direct = {(label.kind, label.version) for label in self.rests_on}
+        return frozenset(direct).union(*(label.all_below for label in self.rests_on))
 
 
 def wire(

@@ -55,11 +55,15 @@ def near_names(written: object, names: Iterable[str], most: int = 1) -> list[str
         return []
     wanted = written[:LONGEST]
     some = list(islice(names, SKIMMED))
-    found = alike_names(wanted, some)
-    found += [name for name in _ELSEWHERE.get(wanted.lower(), ()) if name in some]
-    if len(found) < most:
-        found += _spelled(wanted, some[:COMPARED], most)
-    return list(dict.fromkeys(found))[:most]
+    near = alike_names(wanted, some)
+    near += [name for name in _ELSEWHERE.get(wanted.lower(), ()) if name in some]
+    if len(near) < most:
+        cased: dict[str, str] = {}
+        for name in some[:COMPARED]:
+            cased.setdefault(name.casefold(), name)
+        spelled = get_close_matches(wanted.casefold(), list(cased), most, _ALIKE)
+        near += [cased[name] for name in spelled]
+    return list(dict.fromkeys(near))[:most]
 
 
 def alike_names(written: str, names: Iterable[str]) -> list[str]:
@@ -85,13 +89,3 @@ def meant(written: object, names: Iterable[str]) -> str:
 
 def _plain(name: str) -> str:
     return _PUNCTUATION.sub("", name.casefold())
-
-
-def _spelled(wanted: str, names: list[str], most: int) -> list[str]:
-    """Return at most `most` names with a similar spelling, whatever the case."""
-    cased: dict[str, str] = {}
-    for name in names:
-        cased.setdefault(name.casefold(), name)
-    return [
-        cased[found] for found in get_close_matches(wanted.casefold(), list(cased), most, _ALIKE)
-    ]

@@ -26,6 +26,18 @@ from stream_dp.errors import NotDerivable
 FACTOR, SHARE, CONSTANT = Fraction(17, 10), Fraction(72, 100), Fraction(52, 10)
 
 
+class Boundary(Protocol):
+    """A time-uniform boundary of a sub-Gaussian martingale."""
+
+    def above(self, variance: Fraction) -> Fraction | None:
+        """Return a bound on the martingale at V, valid at all times with probability 1 - delta'; None: infinity."""
+        ...
+
+
+def _require(what: str, amount: Fraction, below: Fraction | None = None) -> None:
+    budget(what, amount, below=below, owner="an odometer")
+
+
 @dataclass(frozen=True, slots=True)
 class FilterBoundary:
     """sqrt(2 y L)/2 + sqrt(2 L)/(2 sqrt(y)) V, L = ln(1/delta'), for any touching point y > 0 ([WRRW] Thm 3.1).
@@ -40,8 +52,8 @@ class FilterBoundary:
     touching: Fraction
 
     def __post_init__(self) -> None:
-        budget("the delta'", self.delta, below=Fraction(1), owner="an odometer")
-        budget("the touching point", self.touching, owner="an odometer")
+        _require("the delta'", self.delta, Fraction(1))
+        _require("the touching point", self.touching)
 
     @classmethod
     def tuned(cls, epsilon: Fraction, delta: Fraction) -> "FilterBoundary":
@@ -53,8 +65,8 @@ class FilterBoundary:
         Raises:
             InvalidCost: epsilon is not an exact positive number, or delta' not between 0 and 1.
         """
-        budget("the epsilon", epsilon, owner="an odometer")
-        budget("the delta'", delta, below=Fraction(1), owner="an odometer")
+        _require("the epsilon", epsilon)
+        _require("the delta'", delta, Fraction(1))
         twice = 2 * bits_float(delta)
         root = 2 * float(epsilon) / (math.sqrt(twice + 2 * float(epsilon)) + math.sqrt(twice))
         return cls(delta, Fraction(root * root))
@@ -77,8 +89,16 @@ class _Mixture:
     gamma: Fraction
 
     def __post_init__(self) -> None:
-        budget("the delta'", self.delta, below=Fraction(1, 2), owner="an odometer")
-        budget("the gamma", self.gamma, owner="an odometer")
+        _require("the delta'", self.delta, Fraction(1, 2))
+        _require("the gamma", self.gamma)
+
+    def above(self, variance: Fraction) -> Fraction | None:
+        total = variance + self.gamma
+        return (self._bits(Interval.of(total / self.gamma)) * (2 * total)).sqrt().upper
+
+    def _bits(self, growth: Interval) -> Interval:
+        """Return the logarithm under the root, where V has grown to (V+g)/g."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +109,8 @@ class MixtureBoundary(_Mixture):
     it lies above the half-normal mixture's curve where delta' <= sqrt((V+g)/g) / 2; hence delta' is below 1/2.
     """
 
-    def above(self, variance: Fraction) -> Fraction | None:
-        total = variance + self.gamma
-        bits = Interval.of(total / self.gamma).ln() / 2 + ln_inverse(self.delta)
-        return (bits * (2 * total)).sqrt().upper
+    def _bits(self, growth: Interval) -> Interval:
+        return growth.ln() / 2 + ln_inverse(self.delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +121,8 @@ class OneSidedMixtureBoundary(_Mixture):
     2 Phi(x) exp(x^2/2) >= 2 exp(x^2/2) - 1; Ville's inequality bounds it by 1/delta'.
     """
 
-    def above(self, variance: Fraction) -> Fraction | None:
-        total = variance + self.gamma
-        bits = (Interval.of(total / self.gamma).sqrt() / (2 * self.delta) + 1).ln()
-        return (bits * (2 * total)).sqrt().upper
+    def _bits(self, growth: Interval) -> Interval:
+        return (growth.sqrt() / (2 * self.delta) + 1).ln()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +139,8 @@ class StitchedBoundary:
     start: Fraction
 
     def __post_init__(self) -> None:
-        budget("the delta'", self.delta, below=Fraction(1), owner="an odometer")
-        budget("the start", self.start, owner="an odometer")
+        _require("the delta'", self.delta, Fraction(1))
+        _require("the start", self.start)
 
     def above(self, variance: Fraction) -> Fraction | None:
         if variance < self.start:
@@ -132,14 +148,6 @@ class StitchedBoundary:
         iterated = Interval.of(2 * variance / self.start).ln().ln()
         bits = iterated + Interval.of(CONSTANT / self.delta).ln() * SHARE
         return ((bits * variance).sqrt() * FACTOR).upper
-
-
-class Boundary(Protocol):
-    """A time-uniform boundary of a sub-Gaussian martingale."""
-
-    def above(self, variance: Fraction) -> Fraction | None:
-        """Return a bound on the martingale at V, valid at all times with probability 1 - delta'; None: infinity."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,39 +190,28 @@ class Odometer:
         Raises:
             NotDerivable: the measure is not pDP (plain), or neither pure nor zCDP (tight).
         """
-        match measure:
-            case PureDP() if self.tight:
-                return self._tightly(pure_to_zcdp(measure))
-            case ZCDP() if self.tight:
-                return self._tightly(measure)
-            case PureDP(epsilon) if not self.tight:
-                return self._plainly(epsilon, Fraction(0))
-            case ProbabilisticDP(epsilon, delta) if not self.tight:
-                return self._plainly(epsilon, delta)
-            case _:
-                raise NotDerivable(self._refusal(measure))
-
-    def _tightly(self, measure: ZCDP) -> "Odometer":
-        rho = ceil_units(measure.rho, SQUARED)
-        return replace(self, variance=self.variance + 2 * rho, drift=self.drift + rho)
-
-    def _plainly(self, epsilon: Fraction, delta: Fraction) -> "Odometer":
-        renormalised = delta / (1 - delta)
-        square = (epsilon + renormalised) ** 2
+        if self.tight:
+            return self._tightly(measure)
+        if not isinstance(measure, PureDP | ProbabilisticDP):
+            raise NotDerivable(
+                f"an odometer takes pDP mechanisms, not {measure}: (epsilon, delta)-DP bounds no privacy loss "
+                "([WRRW] App. F). Convert it first with approx_to_probabilistic"
+            )
+        renormalised = measure.delta / (1 - measure.delta)
+        square = (measure.epsilon + renormalised) ** 2
         return replace(
             self,
             variance=self.variance + ceil_units(square, SQUARED),
             drift=self.drift + ceil_units(square / 2 + renormalised, SQUARED),
-            delta=self.delta + cost_units(delta),
+            delta=self.delta + cost_units(measure.delta),
         )
 
-    def _refusal(self, measure: Measure) -> str:
-        if self.tight:
-            return f"a tight odometer takes pure and zCDP mechanisms, not {measure}"
-        return (
-            f"an odometer takes pDP mechanisms, not {measure}: (epsilon, delta)-DP bounds no privacy loss "
-            "([WRRW] App. F). Convert it first with approx_to_probabilistic"
-        )
+    def _tightly(self, measure: Measure) -> "Odometer":
+        known = pure_to_zcdp(measure) if isinstance(measure, PureDP) else measure
+        if not isinstance(known, ZCDP):
+            raise NotDerivable(f"a tight odometer takes pure and zCDP mechanisms, not {measure}")
+        rho = ceil_units(known.rho, SQUARED)
+        return replace(self, variance=self.variance + 2 * rho, drift=self.drift + rho)
 
     def bound(self) -> Fraction | None:
         """Return the loss so far, rounded up; None where no finite bound holds."""
@@ -224,9 +221,8 @@ class Odometer:
         return None if above is None else above + Fraction(self.drift, SQUARED)
 
 
-FAILS = Fraction(
-    1, 10**6
-)  # delta', fixed for all ledgers: a value chosen by looking would not be valid
+# delta', fixed for all ledgers: a value chosen by looking would not be valid
+FAILS = Fraction(1, 10**6)
 GAMMA = Fraction(1, 100)  # where the mixture is tightest: about V = 2 R = 0.01
 
 
@@ -259,9 +255,9 @@ def loss_bound(
     rhos = [pure_to_zcdp(PureDP(epsilon)).rho for epsilon in epsilons]
     rho = ceil_units(_largest(lives, rhos), SQUARED)
     boundary = OneSidedMixtureBoundary(fails, GAMMA)
-    found = Odometer(boundary, tight=True, variance=2 * rho, drift=rho).bound()
+    bound = Odometer(boundary, tight=True, variance=2 * rho, drift=rho).bound()
     certain = _largest(lives, epsilons)
-    return certain if found is None else min(found, certain)
+    return certain if bound is None else min(bound, certain)
 
 
 def _largest(alive: Sequence[Alive], amounts: Sequence[Fraction]) -> Fraction:

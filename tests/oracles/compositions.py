@@ -1,12 +1,15 @@
-"""Exact composition of randomized response, by enumeration, in floats: what optimal composition is measured against.
+"""Compositions made a second time: randomized response in closed form, and finite machines with exact laws.
 
-RR_e answers its bit with odds e^e : 1. Every pure mechanism is a post-processing of it, so the worst loss of any
-strategy over RR is the worst of all.
+`FiniteComposition` and `SparsePairs` are ExtConComp and k-sparse sequences without the core's composition and verifier.
 """
 
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from stream_dp.verify.exact.finite import FiniteMachine, Law, Pairs
 
 
 def closed_form(epsilon: float, delta: float, k: int, target: float) -> float:
@@ -20,15 +23,69 @@ def closed_form(epsilon: float, delta: float, k: int, target: float) -> float:
     return 1 - (1 - delta) ** k * (1 - inner)
 
 
-def brute_force(parts: Sequence[tuple[float, float]], target: float) -> float:
-    """The delta at `target` of RR_(e, d) for all (e, d) of `parts`: all answers are enumerated."""
-    found = 0.0
-    for signs in itertools.product((1, -1), repeat=len(parts)):
-        p = q = 1.0
-        for sign, (e, _) in zip(signs, parts, strict=True):
-            heads = math.exp(e) / (1 + math.exp(e))
-            p *= heads if sign > 0 else 1 - heads
-            q *= 1 - heads if sign > 0 else heads
-        found += max(p - math.exp(target) * q, 0.0)
-    kept = math.prod(1 - d for _, d in parts)
-    return 1 - kept * (1 - found)
+@dataclass(frozen=True, slots=True)
+class Make:
+    """Creation query of a composition of finite machines; `kind` is the index in its list of machines."""
+
+    kind: int
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """(query, index) message of a composition of finite machines; indices count creations from 0."""
+
+    index: int
+    query: Hashable
+
+
+Running: TypeAlias = tuple[tuple[int, Any], ...]
+
+
+@dataclass(frozen=True)
+class FiniteComposition:
+    """ExtConComp ([HSV] Def 4.1) over these kinds of finite machines; a state lists (kind, state of the machine)."""
+
+    kinds: tuple[FiniteMachine[Any, Any], ...]
+
+    def initial(self) -> Mapping[Running, Fraction]:
+        return {(): Fraction(1)}
+
+    def step(self, state: Running, query: Make | Send) -> Law[Running]:
+        if isinstance(query, Make):
+            start = self.kinds[query.kind].initial()
+            return {(True, (*state, (query.kind, s))): p for s, p in start.items()}
+        kind, inner = state[query.index]
+        before, behind = state[: query.index], state[query.index + 1 :]
+        law = self.kinds[kind].step(inner, query.query)
+        return {(a, (*before, (kind, s), *behind)): p for (a, s), p in law.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class SparsePairs:
+    """k-sparse parallel composition: suitable sequences ([HSV] Def 4.5) that touch at most `sparsity` machines.
+
+    A machine is touched by a pair of different queries ([HSV] Def 5.1 (ii) for equal parameters). `kinds` holds the
+    verification function of each kind, `creations` how many of each kind may still be made, `live` the verification
+    functions of the machines made. With `sparsity` = the number of creations it is the composition of fixed
+    parameters of [HSV] Thm 4.12.
+    """
+
+    kinds: tuple[Pairs, ...]
+    creations: tuple[int, ...]
+    sparsity: int
+    live: tuple[Pairs, ...] = ()
+    touched: frozenset[int] = frozenset()
+
+    def moves(self) -> Iterator[tuple[tuple[Any, Any], "SparsePairs"]]:
+        for kind, left in enumerate(self.creations):
+            if left:
+                creations = (*self.creations[:kind], left - 1, *self.creations[kind + 1 :])
+                live = (*self.live, self.kinds[kind])
+                yield (Make(kind), Make(kind)), replace(self, creations=creations, live=live)
+        for index, pairs in enumerate(self.live):
+            for (a, b), after in pairs.moves():
+                touched = self.touched | {index} if a != b else self.touched
+                if len(touched) <= self.sparsity:
+                    live = (*self.live[:index], after, *self.live[index + 1 :])
+                    sent = Send(index, a), Send(index, b)
+                    yield sent, replace(self, live=live, touched=touched)

@@ -98,49 +98,12 @@ def _counts(row: Plain, lowest: int, highest: int) -> bool:
     return isinstance(row, tuple) and all(lowest <= x <= highest for x in row)
 
 
-def one_step(
-    pairs: Pairs, width: int, lowest: int, highest: int, l0: int | None = None, linf: int = 1
-) -> bool:
-    """Streams identical except for a single step, there in at most l0 entries by at most linf each.
-
-    Def 7.2 (~_H): entries in {0,1}, which makes linf 1. Cor 7.5 (~_C): |x_i - y_i|_infinity <= 1.
-    """
-    rows = [row for pair in pairs for row in pair]
-    if not all(_counts(row, lowest, highest) and len(row) == width for row in rows):
-        return False
-    differing = [(a, b) for a, b in pairs if a != b]
-    if len(differing) > 1:
-        return False
-    gaps = [[abs(x - y) for x, y in zip(a, b, strict=True) if x != y] for a, b in differing]
-    return all(max(gap) <= linf and (l0 is None or len(gap) <= l0) for gap in gaps)
-
-
 def stream(pairs: Pairs, rows: Predicate) -> bool:
     """Updates and queries: identical queries, and rows that `rows` accepts."""
     kinds = all(a[0] == b[0] and a[0] in ("update", "query") for a, b in pairs)
     if not kinds or any(a != b for a, b in pairs if a[0] == "query"):
         return False
     return rows([(a[1], b[1]) for a, b in pairs if a[0] == "update"])
-
-
-def sparse_vector(pairs: Pairs, width: int) -> bool:
-    """Lemma 7.4 (~_S): equal sequences of thresholds; binary vectors identical in all but one entry of the sequence."""
-    sides = list(zip(*pairs, strict=True)) or [(), ()]
-    if any(m[0] not in ("update", "query") for side in sides for m in side):
-        return False
-    if [m[0] for m in sides[0]] != [m[0] for m in sides[1]]:
-        return False
-    thresholds = [[m[1] for m in side if m[0] == "query"] for side in sides]
-    x, y = ([m[1] for m in side if m[0] == "update"] for side in sides)
-    binary = all(len(row) == width and set(row) <= {0, 1} for row in [*x, *y])
-    return thresholds[0] == thresholds[1] and binary and sum(map(tuple.__ne__, x, y)) <= 1
-
-
-def laplace(pairs: Pairs) -> bool:
-    """~_L: one message, two reals that differ by at most 1."""
-    return len(pairs) <= 1 and all(
-        isinstance(value, int | Fraction) for pair in pairs for value in pair
-    ) and all(abs(a - b) <= 1 for a, b in pairs)  # fmt: skip
 
 
 def static(

@@ -58,13 +58,7 @@ def exact_number(value: object) -> bool:
 def budget(
     what: str, amount: Fraction, *, below: Fraction | None = None, owner: str = "a filter"
 ) -> Fraction:
-    """Return `amount` if it is valid as the parameter `what` of `owner`.
-
-    A refusal names the parameter, the given value and what to do.
-
-    Raises:
-        InvalidCost: the amount is not greater than 0, not below `below`, infinite, NaN or a float.
-    """
+    """Return `amount` (InvalidCost: it is not an exact number greater than 0 and, if given, below `below`)."""
     if not exact_number(amount) or amount <= 0 or (below is not None and amount >= below):
         limit = "" if below is None else f" and below {below}"
         raise InvalidCost(
@@ -75,12 +69,7 @@ def budget(
 
 
 def deltas(slack: Fraction, spent: Fraction) -> tuple[Fraction, Fraction]:
-    """Return delta', the price of the theorem, and delta'', which may be 0, for the mechanisms' own deltas.
-
-    Raises:
-        InvalidCost: delta' is not between 0 and 1, delta'' is negative, together they are 1 or more, or one is a
-            float.
-    """
+    """Return delta', the price of the theorem, and delta'', which may be 0, for the mechanisms' own deltas."""
     budget("the delta'", slack, below=Fraction(1))
     return slack, own_delta(spent, below=1 - slack)
 
@@ -185,11 +174,7 @@ class Filter(Protocol):
 def charge(
     name: str, amount: Fraction, rule: str, *, delta: Fraction = Fraction(0), measure: str = DP
 ) -> Entry:
-    """Return the entry of a mechanism with these parameters, rounded up to units.
-
-    Raises:
-        InvalidCost: a parameter is negative, infinite, NaN or a float, or both are 0.
-    """
+    """Return the entry, rounded up to units (InvalidCost: a parameter is no exact number >= 0, or both are 0)."""
     for what, value in (("a cost", amount), ("a delta", delta)):
         if not exact_number(value) or value < 0:
             raise _no_cost(name, f"{what} of {value!r}")
@@ -199,24 +184,14 @@ def charge(
 
 
 def dp_entry(filter_: Filter, name: str, measure: Measure, rule: str) -> Entry:
-    """Return the entry of an (epsilon, delta)-DP mechanism; only its charge checks whether a delta is granted.
-
-    Raises:
-        BudgetRefused: the measure is another one.
-        InvalidCost: its parameters are not a valid cost.
-    """
+    """Return the entry of an (epsilon, delta)-DP mechanism; only its charge checks whether a delta is granted."""
     if not isinstance(measure, PureDP | ApproxDP):
         raise foreign(filter_, name, measure)
     return charge(name, measure.epsilon, rule, delta=measure.delta)
 
 
 def checked_entry(filter_: Filter, entry: Entry, *measures: str) -> Entry:
-    """Return `entry` if its amounts are a valid cost and its measure is one of `measures`.
-
-    Raises:
-        BudgetRefused: the entry has another measure.
-        InvalidCost: an amount is negative or not a whole number of units, or both are 0.
-    """
+    """Return `entry`; its amounts are a valid cost (else InvalidCost), its measure is one of `measures`."""
     for units in (entry.epsilon, entry.delta):
         if type(units) is not int or units < 0:
             raise _no_cost(entry.name, f"{units!r} units of 10^-12")
@@ -253,11 +228,7 @@ def foreign(filter_: Filter, name: str, measure: object) -> BudgetRefused:
 
 
 def largest(filter_: Filter, entry: Entry, left: Spend) -> Entry:
-    """Return `entry` with the largest epsilon that fits into `left`, its delta cut to the delta in `left`.
-
-    Raises:
-        BudgetRefused: the filter takes no entry of this measure at any price.
-    """
+    """Return `entry` with the largest epsilon that fits into `left`, its delta cut to the delta in `left`."""
     base = replace(entry, delta=min(entry.delta, left.delta))
 
     def fits(epsilon: int) -> bool:
@@ -267,11 +238,7 @@ def largest(filter_: Filter, entry: Entry, left: Spend) -> Entry:
 
 
 def largest_pure(filter_: Filter, left: Spend) -> int:
-    """Return the largest epsilon, in units, with which one more pure mechanism fits into `left`; 0 if none fits.
-
-    Raises:
-        BudgetRefused: the filter has no theorem for pure mechanisms.
-    """
+    """Return the largest epsilon, in units, with which one more pure mechanism fits into `left`; 0 if none fits."""
 
     def fits(epsilon: int) -> bool:
         return filter_.cost(filter_.entry("", PureDP(exact(epsilon)), "")).within(left)

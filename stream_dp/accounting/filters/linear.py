@@ -38,11 +38,7 @@ class EpsilonUnits:
 
 @dataclass(frozen=True, slots=True)
 class EpsilonBudget(EpsilonUnits):
-    """A budget of epsilon, in units of 10^-12.
-
-    Raises:
-        InvalidCost: the budget is below one unit.
-    """
+    """A budget of epsilon, in units of 10^-12, of at least one (else InvalidCost)."""
 
     epsilon: int
 
@@ -55,12 +51,7 @@ class EpsilonBudget(EpsilonUnits):
 
 
 def epsilon_spend(filter_: Filter, entry: Entry, measure: str = DP) -> Spend:
-    """Return the entry's epsilon.
-
-    Raises:
-        BudgetRefused: the entry has a delta, or another measure.
-        InvalidCost: the entry is not a valid cost.
-    """
+    """Return the entry's epsilon (BudgetRefused: it has a delta, or another measure)."""
     without_delta(filter_, checked_entry(filter_, entry, measure))
     return Spend(entry.epsilon)
 
@@ -77,11 +68,7 @@ class PureFilter(EpsilonBudget):
 
     @classmethod
     def of(cls, epsilon: Fraction) -> "PureFilter":
-        """Return the filter with this budget, rounded down.
-
-        Raises:
-            InvalidCost: epsilon is not an exact number of at least 10^-12.
-        """
+        """Return the filter with this budget, rounded down (InvalidCost: no exact number of at least 10^-12)."""
         return cls(budget_units(budget("the epsilon", epsilon)))
 
     @property
@@ -115,11 +102,7 @@ class RenyiFilter(EpsilonBudget):
 
     @classmethod
     def of(cls, limit: RenyiDP) -> "RenyiFilter":
-        """Return the filter at the order of `limit` with its epsilon as budget, rounded down.
-
-        Raises:
-            InvalidCost: epsilon is not an exact number of at least 10^-12, or the order is not exact.
-        """
+        """Return the filter at the order of `limit` with its epsilon as budget, rounded down (else InvalidCost)."""
         budget("the order", limit.alpha)
         return cls(budget_units(budget("the epsilon", limit.epsilon)), limit.alpha)
 
@@ -177,11 +160,7 @@ class BasicFilter(EpsilonUnits):
 
     @classmethod
     def of(cls, epsilon: Fraction, delta: Fraction) -> "BasicFilter":
-        """Return the filter with these budgets, rounded down.
-
-        Raises:
-            InvalidCost: a number is not exact or out of range.
-        """
+        """Return the filter with these budgets, rounded down (InvalidCost: one is not exact or out of range)."""
         amount = budget_units(budget("the epsilon", epsilon))
         return cls(Spend(amount, budget_units(budget("the delta", delta, below=Fraction(1)))))
 

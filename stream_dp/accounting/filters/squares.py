@@ -50,11 +50,7 @@ class TightApproximateFilter:
 
     @classmethod
     def of(cls, epsilon: Fraction, slack: Fraction, spent: Fraction) -> "TightApproximateFilter":
-        """Return the filter; `slack` is delta', the price of the theorem, and `spent` is delta'', for own deltas.
-
-        Raises:
-            InvalidCost: a number is not exact or out of range.
-        """
+        """Return the filter; `slack` is delta', the price of the theorem, `spent` is delta'' (else InvalidCost)."""
         budget("the epsilon", epsilon)
         deltas(slack, spent)
         rho = zcdp_budget(ApproxDP(epsilon, slack))
@@ -123,11 +119,7 @@ class ZCDPFilter:
 
     @classmethod
     def of(cls, rho: Fraction, delta: Fraction = Fraction(0)) -> "ZCDPFilter":
-        """Return the filter with these budgets, rounded down.
-
-        Raises:
-            InvalidCost: a number is not exact or out of range.
-        """
+        """Return the filter with these budgets, rounded down (InvalidCost: one is not exact or out of range)."""
         amount = floor_units(budget("the rho", rho), SQUARED)
         return cls(Spend(amount, budget_units(own_delta(delta))))
 
@@ -195,11 +187,7 @@ class GaussianFilter:
 
     @classmethod
     def of(cls, mu: Fraction) -> "GaussianFilter":
-        """Return the filter with this budget, rounded down.
-
-        Raises:
-            InvalidCost: mu is not an exact number of at least 10^-12.
-        """
+        """Return the filter with this budget, rounded down (InvalidCost: no exact number of at least 10^-12)."""
         return cls(budget_units(budget("the mu", mu)))
 
     @property

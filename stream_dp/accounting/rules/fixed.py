@@ -24,6 +24,7 @@ from stream_dp.accounting.rules.rule import (
     measures,
     same_neighbors,
     stated,
+    total,
     within,
 )
 from stream_dp.accounting.situations import Alive, Filtered, Fixed
@@ -37,8 +38,8 @@ def paid(premises: Premises, situation: Fixed) -> tuple[Measure, ...]:
     return measures(premises) if situation.parameters is None else situation.parameters
 
 
-def parts_delta(found: Sequence[Measure]) -> Fraction:
-    return joint_delta(delta_of(m) for m in found)
+def _own_delta(parts: Sequence[Measure]) -> Fraction:
+    return joint_delta(delta_of(m) for m in parts)
 
 
 def fixed_before(premises: Premises, situation: Fixed) -> Condition:
@@ -56,10 +57,10 @@ def fixed_before(premises: Premises, situation: Fixed) -> Condition:
     return Condition("fixed", not over, why)
 
 
-def _conditions(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
-    found = paid(premises, situation)
-    known = stated(found)
-    own = parts_delta(found) if known.holds else Fraction(0)
+def _concurrent(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
+    parts = paid(premises, situation)
+    known = stated(parts)
+    own = _own_delta(parts) if known.holds else Fraction(0)
     return (
         fixed_before(premises, situation),
         known,
@@ -68,68 +69,61 @@ def _conditions(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
     )
 
 
-def _measure(premises: Premises, situation: Fixed) -> Measure:
-    found = paid(premises, situation)
-    return dp(sum((epsilon_of(m) for m in found), Fraction(0)), parts_delta(found))
+def _sum(premises: Premises, situation: Fixed) -> Measure:
+    parts = paid(premises, situation)
+    return dp(total(map(epsilon_of, parts)), _own_delta(parts))
 
 
-concurrent = Rule(
-    "concurrent composition", "[HSV] Thm 4.10", _conditions, _measure, finite=all_finite
-)
+concurrent = Rule("concurrent composition", "[HSV] Thm 4.10", _concurrent, _sum, finite=all_finite)
+
 
 # A guarantee of RR_(e1,d1) x ... x RR_(ek,dk) holds for the composition ([HSV] Thm 4.10, 4.12).
-
-
 def optimum(epsilons: Sequence[Fraction], own: Fraction, granted: Fraction) -> Measure:
     """Return the optimum of RR_(e1,d1) x ... x RR_(ek,dk) at a granted delta, never above the sum (`optimal`).
 
-    `own` is 1 - prod(1 - d).
-
-    Raises:
-        NotDerivable: delta reaches 1, so nothing is promised.
+    `own` is 1 - prod(1 - d); NotDerivable is raised where delta reaches 1.
     """
     epsilon = least_epsilon(epsilons, spare(granted, own))
     return dp(epsilon, granted if epsilon < sum(epsilons) else own)
 
 
-def _best_fixed_conditions(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
-    found = paid(premises, situation)
-    known = stated(found)
-    left = spare(situation.delta, parts_delta(found)) if known.holds else Fraction(0)
+def _optimal(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
+    parts = paid(premises, situation)
+    known = stated(parts)
+    left = spare(situation.delta, _own_delta(parts)) if known.holds else Fraction(0)
     why = (
         f"{text(situation.delta)} is granted, more than the parts' own deltas"
         if left > 0
         else "none is granted beyond the parts' own, so nothing is below the sum"
     )
-    checked = (
+    conditions = (
         fixed_before(premises, situation),
         known,
         same_neighbors(premises),
         Condition("delta", left > 0 or not known.holds, why),
     )
-    if not all(c.holds for c in checked):
-        return checked
-    how = precision([epsilon_of(m) for m in found], left)
-    return (*checked, Condition("rounding", True, how))
+    if not all(c.holds for c in conditions):
+        return conditions
+    how = precision([epsilon_of(m) for m in parts], left)
+    return (*conditions, Condition("rounding", True, how))
 
 
-def _best_fixed_measure(premises: Premises, situation: Fixed) -> Measure:
-    found = paid(premises, situation)
-    return optimum([epsilon_of(m) for m in found], parts_delta(found), situation.delta)
+def _optimum(premises: Premises, situation: Fixed) -> Measure:
+    parts = paid(premises, situation)
+    return optimum([epsilon_of(m) for m in parts], _own_delta(parts), situation.delta)
 
 
 optimal = Rule(
     "optimal concurrent composition",
     "[HSV] Thm 4.10 with Kairouz-Oh-Viswanath, Murtagh-Vadhan",
-    _best_fixed_conditions,
-    _best_fixed_measure,
+    _optimal,
+    _optimum,
     finite=all_finite,
 )
 
+
 # Parameters chosen adaptively through one filter ([HSV] Thm 12.4; Cor 13.8 for RDP and zCDP, Cor 14.10 for GDP). The
 # filter's promise holds for all that it admits, if it is proven for concurrent continual mechanisms.
-
-
 def _standing(filter_: Filter) -> Condition:
     name = "proven for concurrent continual mechanisms"
     try:
@@ -174,16 +168,13 @@ def _most(premises: Premises, alive: Sequence[Alive], filter_: Filter) -> Spend:
     return Spend(max(u.amount for u in used), max(u.delta for u in used))
 
 
-def _filtered_conditions(premises: Premises, situation: Filtered) -> tuple[Condition, ...]:
-    return (
+filtered: Rule[Filtered] = Rule(
+    "filter composition",
+    "[HSV] Thm 12.4",
+    lambda premises, situation: (
         _standing(situation.filter),
         _admitted(premises, situation),
         same_neighbors(premises),
-    )
-
-
-def _filtered_measure(_: Premises, situation: Filtered) -> Measure:
-    return situation.filter.promise
-
-
-filtered = Rule("filter composition", "[HSV] Thm 12.4", _filtered_conditions, _filtered_measure)
+    ),
+    lambda _, situation: situation.filter.promise,
+)

@@ -11,23 +11,20 @@ from fractions import Fraction
 from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.gaussian_curve import pure_to_gaussian
 from stream_dp.accounting.rules.fixed import fixed_before, paid
-from stream_dp.accounting.rules.parallel import (
-    counted_finite,
-    first_pair_consistent,
-    sparse,
-    worst,
-)
+from stream_dp.accounting.rules.parallel import counted_finite, data_first, worst
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
     all_finite,
+    epsilon_of,
     measures,
     pure_measures,
     same_neighbors,
+    total,
 )
 from stream_dp.accounting.situations import Fixed, Parallel
 from stream_dp.core.derivation import Condition
-from stream_dp.core.guarantee import GaussianDP, Measure, PureDP, differential_privacy
+from stream_dp.core.guarantee import GaussianDP, Measure, PureDP
 
 
 def finite_communication(premises: Premises) -> Condition:
@@ -41,72 +38,49 @@ def finite_communication(premises: Premises) -> Condition:
     return Condition("finite communication", not endless, why)
 
 
-def _mu(measure: Measure) -> Fraction | None:
-    if isinstance(measure, GaussianDP):
-        return measure.mu
-    if pure_measures((measure,)):
-        return pure_to_gaussian(PureDP(differential_privacy(measure).epsilon)).mu
-    return None
+def _gaussian(parts: tuple[Measure, ...]) -> Condition:
+    others = tuple(m for m in parts if not isinstance(m, GaussianDP))
+    if not pure_measures(others):
+        return Condition("GDP", False, "a part is neither GDP nor pure DP")
+    some = len(others) < len(parts)
+    return Condition("GDP", some, "every part is GDP" if some else "no part is GDP")
 
 
-def _gaussian(found: tuple[Measure, ...]) -> Condition:
-    known = all(isinstance(m, GaussianDP) or pure_measures((m,)) for m in found)
-    some = any(isinstance(m, GaussianDP) for m in found)
-    why = (
-        "every part is GDP"
-        if known and some
-        else "no part is GDP"
-        if known
-        else "a part is neither GDP nor pure DP"
-    )
-    return Condition("GDP", known and some, why)
+def _mus(parts: tuple[Measure, ...]) -> list[Fraction]:
+    return [
+        m.mu if isinstance(m, GaussianDP) else pure_to_gaussian(PureDP(epsilon_of(m))).mu
+        for m in parts
+    ]
 
 
-def _root(found: list[Fraction]) -> Measure:
-    if len(found) == 1:
-        return GaussianDP(found[0])
-    squares = sum((mu**2 for mu in found), Fraction(0))
-    return GaussianDP(Interval.of(squares).sqrt().upper)
+def _root(mus: list[Fraction]) -> Measure:
+    if len(mus) == 1:
+        return GaussianDP(mus[0])
+    return GaussianDP(Interval.of(total(mu**2 for mu in mus)).sqrt().upper)
 
 
-def _mus(found: tuple[Measure, ...]) -> list[Fraction]:
-    return [mu for measure in found if (mu := _mu(measure)) is not None]
-
-
-def _fixed(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
-    return (
+gaussian: Rule[Fixed] = Rule(
+    "concurrent composition in Gaussian DP",
+    "[HSV] Cor 14.7",
+    lambda premises, situation: (
         fixed_before(premises, situation),
         _gaussian(paid(premises, situation)),
         finite_communication(premises),
         same_neighbors(premises),
-    )
-
-
-def _sum(premises: Premises, situation: Fixed) -> Measure:
-    return _root(_mus(paid(premises, situation)))
-
-
-def _first_pair(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
-    return (
-        _gaussian(measures(premises)),
-        sparse(premises, situation),
-        finite_communication(premises),
-        first_pair_consistent(situation, "[HSV] Thm 5.2 as f-DP"),
-        same_neighbors(premises),
-    )
-
-
-def _touched(premises: Premises, situation: Parallel) -> Measure:
-    return _root(worst(_mus(measures(premises)), situation))
-
-
-gaussian = Rule(
-    "concurrent composition in Gaussian DP", "[HSV] Cor 14.7", _fixed, _sum, finite=all_finite
+    ),
+    lambda premises, situation: _root(_mus(paid(premises, situation))),
+    finite=all_finite,
 )
-gaussian_first_pair = Rule(
+gaussian_first_pair: Rule[Parallel] = Rule(
     "first-pair consistent parallel composition in Gaussian DP",
     "[HSV] Cor 14.8",
-    _first_pair,
-    _touched,
+    lambda premises, situation: data_first(
+        premises,
+        situation,
+        _gaussian(measures(premises)),
+        "[HSV] Thm 5.2 as f-DP",
+        finite_communication(premises),
+    ),
+    lambda premises, situation: _root(worst(_mus(measures(premises)), situation)),
     finite=counted_finite,
 )

@@ -15,7 +15,6 @@ from stream_dp.accounting.rules.rule import (
     Rule,
     S,
     all_finite,
-    measures,
     one_event_each,
     rests_on,
 )
@@ -52,8 +51,7 @@ def group_delta(epsilon: Fraction, delta: Fraction, size: int) -> Fraction:
         return Fraction(1)
     if epsilon < TINY:
         return (Interval.of((size - 1) * epsilon).exp() * size * delta).upper
-    one = Interval.of(1)
-    factor = (Interval.of(size * epsilon).exp() - one) / (Interval.of(epsilon).exp() - one)
+    factor = (Interval.of(size * epsilon).exp() - 1) / (Interval.of(epsilon).exp() - 1)
     return (factor * delta).upper
 
 
@@ -64,26 +62,26 @@ def _delta(measure: Measure, size: int) -> Fraction:
 
 
 def _conditions(premises: Premises, situation: Group) -> tuple[Condition, ...]:
-    measure, k = measures(premises)[0], situation.size
-    name = NAMES[type(measure)]
-    known = isinstance(measure, KNOWN)
+    measure, k = premises[0].guarantee.measure, situation.size
+    name, known = NAMES[type(measure)], isinstance(measure, KNOWN)
+    why = f"{name} has a group rule" if known else f"no group rule is known for {name}"
     sized = Condition(
         "group size", k >= 1, f"up to {k} event(s) of one unit, enforced by the guard"
     )
-    if not known or k < 1:
-        why = f"no group rule is known for {name}" if not known else f"{name} has a group rule"
-        return sized, Condition("measure", known, why)
+    has_rule = Condition("measure", known, why)
+    if not (sized.holds and known):
+        return sized, has_rule
     delta = _delta(measure, k)
     return (
         sized,
         Condition("one premise", len(premises) == 1, "compose the parts first"),
-        Condition("measure", True, f"{name} has a group rule"),
+        has_rule,
         Condition("delta below 1", delta < 1, f"the group's delta is {float(delta):.3g}"),
     )
 
 
 def _measure(premises: Premises, situation: Group) -> Measure:
-    measure, k = measures(premises)[0], situation.size
+    measure, k = premises[0].guarantee.measure, situation.size
     match measure:
         case PureDP(epsilon):
             return PureDP(k * epsilon)
@@ -122,14 +120,9 @@ def _chain(
     def measure(premises: Premises, situation: S) -> Measure:
         return group.measure(premises, Group(situation.subject, size(situation)))
 
+    source = f"{steps} of {group.source}"
     return Rule(
-        name,
-        f"{steps} of {group.source}",
-        conditions,
-        measure,
-        relation=relation,
-        finite=all_finite,
-        users=users,
+        name, source, conditions, measure, relation=relation, finite=all_finite, users=users
     )
 
 
@@ -145,22 +138,15 @@ def halved(derivation: Derivation) -> bool:
     return rests_on(derivation, moved.name)
 
 
-def _moved_steps(premises: Premises, _: Moved) -> tuple[Condition, ...]:
-    """Check that a replacement in any tick is two steps of one event under `add_remove`.
-
-    Where both contents lie in one tick, the hybrid's row there has neither content: for counts the entrywise minimum of
-    the two rows, for signed amounts not. Otherwise the hybrid has the right row at the first of the two ticks and the
-    left row at the second. So its row is known as soon as the pair of rows is, and each step differs in one event, in
-    one tick.
-    """
-    return (one_event_each("one removed, one added", premises),)
-
-
-moved = _chain(
+# A replacement in any tick is two steps of one event under `add_remove`. Where both contents lie in one tick, the
+# hybrid's row there has neither content: for counts the entrywise minimum of the two rows, for signed amounts not.
+# Otherwise the hybrid has the right row at the first of the two ticks and the left row at the second. So its row is
+# known as soon as the pair of rows is, and each step differs in one event, in one tick.
+moved: Rule[Moved] = _chain(
     "replacement in any tick",
     "two steps",
     lambda _: STEPS,
-    _moved_steps,
+    lambda premises, _: (one_event_each("one removed, one added", premises),),
     relation=Neighbors.REPLACE_ANY_TICK,
 )
 
@@ -174,28 +160,23 @@ def divided(derivation: Derivation) -> bool:
     return rests_on(derivation, of_users.name)
 
 
-def _of_users_steps(premises: Premises, situation: OfUsers) -> tuple[Condition, ...]:
-    """Check that all events of one user, at most k of which count, are k steps of one event under `add_remove`.
-
-    A guard decides by a user's own records alone which of them count. So the counted events of all others are the same
-    with or without the user, and at most k events differ, in one public window where the cap is for windows. Hybrids
-    have some of these events, in the order in which they come, so a hybrid's row is known as soon as the pair of rows
-    is. Streams that differ in only some records of a user are no such pair: the cap may admit other records instead.
-    """
-    steps = one_event_each("one event more each", premises)
-    enforced = f"{situation.users}: a guard in front of all parts lets no more count"
-    return Condition("cap", True, enforced), steps
-
-
-of_users = _chain(
+# All events of one user, at most k of which count, are k steps of one event under `add_remove`. A guard decides by a
+# user's own records alone which of them count. So the counted events of all others are the same with or without the
+# user, and at most k events differ, in one public window where the cap is for windows. Hybrids have some of these
+# events, in the order in which they come, so a hybrid's row is known as soon as the pair of rows is. Streams that
+# differ in only some records of a user are no such pair: the cap may admit other records instead.
+of_users: Rule[OfUsers] = _chain(
     "all events of one user",
     "so many steps",
     lambda situation: situation.users.cap,
-    _of_users_steps,
+    lambda premises, situation: (
+        Condition(
+            "cap", True, f"{situation.users}: a guard in front of all parts lets no more count"
+        ),
+        one_event_each("one event more each", premises),
+    ),
     users=lambda situation: situation.users,
 )
-
-_IN_ITS_TICK = (Neighbors.ADD_REMOVE, Neighbors.REPLACE)
 
 
 def _first_arrivals_steps(premises: Premises, situation: FirstArrivals) -> tuple[Condition, ...]:
@@ -207,18 +188,16 @@ def _first_arrivals_steps(premises: Premises, situation: FirstArrivals) -> tuple
     without such entries. The memory is a part of the mechanism, so the whole price is charged at the tick of the raw
     event, and one event may cost all of it, also where users are protected.
     """
-    arrivals = situation.arrivals
-    relations = _IN_ITS_TICK[:1] if arrivals.users else _IN_ITS_TICK
-    like = premises[0].guarantee
-    steps = Condition(
-        "one unit each",
-        like.neighbors in relations and not like.unit,
-        "an event keeps its tick, and one unit more or less at one tick is a neighbour of the premise",
+    arrivals, like = situation.arrivals, premises[0].guarantee
+    in_its_tick = like.neighbors is Neighbors.ADD_REMOVE or (
+        like.neighbors is Neighbors.REPLACE and arrivals.users is None
     )
-    counted = Condition(
-        "units", True, f"{arrivals}: rows of neighbours differ by {arrivals.changes} in all"
+    units = f"{arrivals}: rows of neighbours differ by {arrivals.changes} in all"
+    step = "an event keeps its tick, and one unit more or less at one tick is a neighbour of the premise"
+    return (
+        Condition("units", True, units),
+        Condition("one unit each", in_its_tick and not like.unit, step),
     )
-    return counted, steps
 
 
 first_arrivals = _chain(

@@ -7,7 +7,9 @@ requests does not matter: a smaller parameter never covers a part that a larger 
 """
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
+from heapq import nlargest
 
 from stream_dp.accounting.optimal import joint_delta
 from stream_dp.accounting.rules.fixed import optimum
@@ -22,6 +24,7 @@ from stream_dp.accounting.rules.rule import (
     pure,
     same_neighbors,
     stated,
+    total,
     within,
 )
 from stream_dp.accounting.situations import Local, Parallel
@@ -32,28 +35,24 @@ from stream_dp.core.guarantee import ZCDP, Measure, RenyiDP
 def sparse(premises: Premises, situation: Parallel) -> Condition:
     """Check that k >= 1, that k is for the parts' relation, and that every kind has a number of creations."""
     touched = situation.touched
-    name = f"{touched.k}-sparse"
+    broken = next(_miscounted(premises, situation), "")
+    return Condition(f"{touched.k}-sparse", not broken, broken or touched.why)
+
+
+def _miscounted(premises: Premises, situation: Parallel) -> Iterator[str]:
+    touched, creations = situation.touched, situation.creations
     relations = {p.guarantee.neighbors for p in premises}
     if touched.k < 1:
-        return Condition(name, False, f"k must be at least 1 ({touched.why})")
-    if len(situation.creations) != len(premises):
-        return Condition(
-            name,
-            False,
-            f"{len(premises)} kind(s), but {len(situation.creations)} creation count(s)",
-        )
-    if any(n is not None and n < 1 for n in situation.creations):
-        return Condition(name, False, "a kind is created less than once")
+        yield f"k must be at least 1 ({touched.why})"
+    if len(creations) != len(premises):
+        yield f"{len(premises)} kind(s), but {len(creations)} creation count(s)"
+    if any(n is not None and n < 1 for n in creations):
+        yield "a kind is created less than once"
     if relations != {touched.neighbors}:
-        found = ", ".join(sorted(map(str, relations)))
-        return Condition(
-            name, False, f"counted for {touched.neighbors}, but the parts protect under {found}"
-        )
+        theirs = ", ".join(sorted(map(str, relations)))
+        yield f"counted for {touched.neighbors}, but the parts protect under {theirs}"
     if any(p.guarantee.unit for p in premises):
-        return Condition(
-            name, False, "counted for one event, but the parts protect groups or users"
-        )
-    return Condition(name, True, touched.why)
+        yield "counted for one event, but the parts protect groups or users"
 
 
 def counted_finite(premises: Premises, situation: Parallel) -> bool:
@@ -63,47 +62,33 @@ def counted_finite(premises: Premises, situation: Parallel) -> bool:
 
 def worst(amounts: list[Fraction], situation: Parallel) -> list[Fraction]:
     """Return the k largest amounts of all that may be created; sorted, they dominate those of any k touched parts."""
-    pairs = zip(amounts, situation.counts, strict=True)
-    every = sorted((amount for amount, n in pairs for _ in range(n)), reverse=True)
-    return every[: situation.touched.k]
+    kinds = zip(amounts, situation.counts, strict=True)
+    return nlargest(situation.touched.k, (amount for amount, n in kinds for _ in range(n)))
 
 
-def first_pair_consistent(situation: Parallel, broken_by: str) -> Condition:
-    """Check that a part's first pair decides whether its pairs differ at all ([HSV] Def 5.12)."""
-    why = situation.first_pair
-    return Condition(
-        "first-pair consistent",
-        bool(why),
-        why or f"the parts take updates that may differ later on, and {broken_by} breaks the rule",
-    )
+def touched_optimum(premises: Premises, situation: Parallel, own: Fraction) -> Measure:
+    """Return the optimum of RR_(e1,d1) x ... x RR_(ek,dk) for the k largest epsilons; `own` as in `optimum`."""
+    epsilons = worst([epsilon_of(m) for m in measures(premises)], situation)
+    return optimum(epsilons, own, situation.delta)
 
 
 # Cor 5.5: k touched pure mechanisms cost what the k most expensive ones cost together: the sum at delta 0, the optimum
 # of RR_(e1,0) x ... x RR_(ek,0) at a granted delta.
-
-
-def _sparse_pure_conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
-    forbidden = "a part is not pure DP, and [HSV] Thm 5.2 forbids delta > 0 here"
-    return pure(premises, forbidden), sparse(premises, situation), same_neighbors(premises)
-
-
-def _sparse_pure_measure(premises: Premises, situation: Parallel) -> Measure:
-    touched = worst([epsilon_of(m) for m in measures(premises)], situation)
-    return optimum(touched, Fraction(0), situation.delta)
-
-
-sparse_pure = Rule(
+sparse_pure: Rule[Parallel] = Rule(
     "sparse parallel composition",
     "[HSV] Cor 5.5",
-    _sparse_pure_conditions,
-    _sparse_pure_measure,
+    lambda premises, situation: (
+        pure(premises, "a part is not pure DP, and [HSV] Thm 5.2 forbids delta > 0 here"),
+        sparse(premises, situation),
+        same_neighbors(premises),
+    ),
+    lambda premises, situation: touched_optimum(premises, situation, Fraction(0)),
     finite=counted_finite,
 )
 
+
 # Def 5.3, Thm 5.4: the epsilons count for the k touched parts only, the deltas for every creation (`created`). The two
 # combine as 1 - (1 - delta)(1 - delta'), as in the proof; the theorem as printed says delta + delta'.
-
-
 def created(premises: Premises, situation: Parallel) -> Fraction:
     """Return delta' = 1 - prod(1 - delta_j) over every creation, because a part may fail without being touched.
 
@@ -116,7 +101,7 @@ def created(premises: Premises, situation: Parallel) -> Fraction:
     )
 
 
-def _sparse_delta_conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
+def _sparse_delta(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
     known, counted = stated(measures(premises)), sparse(premises, situation)
     if not known.holds or not counted.holds:
         return known, counted
@@ -127,97 +112,91 @@ def _sparse_delta_conditions(premises: Premises, situation: Parallel) -> tuple[C
         if endless
         else "every creation is counted, touched or not"
     )
-    every = within(created(premises, situation), situation.delta)
     return (
         known,
         counted,
         Condition("delta budget", not endless, why),
-        every,
+        within(created(premises, situation), situation.delta),
         same_neighbors(premises),
     )
-
-
-def _sparse_delta_measure(premises: Premises, situation: Parallel) -> Measure:
-    touched = worst([epsilon_of(m) for m in measures(premises)], situation)
-    return optimum(touched, created(premises, situation), situation.delta)
 
 
 sparse_delta = Rule(
     "sparse parallel composition with a delta budget",
     "[HSV] Thm 5.4",
-    _sparse_delta_conditions,
-    _sparse_delta_measure,
+    _sparse_delta,
+    lambda premises, situation: touched_optimum(premises, situation, created(premises, situation)),
     finite=counted_finite,
 )
+
 
 # Def 5.12, Thm 5.14, Cor 5.15, Thm 13.6: a part whose first pair of messages is equal gets equal pairs for ever, as
 # with a static data set, so only touched parts cost anything, deltas included. The k largest epsilons with the k
 # largest deltas are at least as bad as any k parts, because the composition's delta grows with both.
+def first_pair_consistent(situation: Parallel, broken_by: str) -> Condition:
+    """Check that a part's first pair decides whether its pairs differ at all ([HSV] Def 5.12)."""
+    why = situation.first_pair
+    return Condition(
+        "first-pair consistent",
+        bool(why),
+        why or f"the parts take updates that may differ later on, and {broken_by} breaks the rule",
+    )
 
 
 def _touched_delta(premises: Premises, situation: Parallel) -> Fraction:
     return joint_delta(worst([delta_of(m) for m in measures(premises)], situation))
 
 
-def _conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
+def _first_pair(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
     known, counted = stated(measures(premises)), sparse(premises, situation)
     consistent = first_pair_consistent(situation, "[HSV] Thm 5.2")
     if not known.holds or not counted.holds:
         return known, counted, consistent
-    own = _touched_delta(premises, situation)
-    return known, counted, consistent, within(own, situation.delta), same_neighbors(premises)
-
-
-def _measure(premises: Premises, situation: Parallel) -> Measure:
-    epsilons = worst([epsilon_of(m) for m in measures(premises)], situation)
-    return optimum(epsilons, _touched_delta(premises, situation), situation.delta)
-
-
-def _renyi_conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
-    consistent = first_pair_consistent(situation, "[HSV] Thm 13.5")
-    found = measures(premises)
-    return one_order(found), sparse(premises, situation), consistent, same_neighbors(premises)
-
-
-def _renyi(premises: Premises, situation: Parallel) -> Measure:
-    found = measures(premises)
-    return curve(
-        [
-            RenyiDP(a, sum(worst([at(m, a) for m in found], situation), Fraction(0)))
-            for a in orders(found)
-        ]
-    )
-
-
-def _zcdp_conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
-    consistent = first_pair_consistent(situation, "[HSV] Thm 13.5")
-    found = measures(premises)
-    return all_orders(found), sparse(premises, situation), consistent, same_neighbors(premises)
-
-
-def _zcdp(premises: Premises, situation: Parallel) -> Measure:
-    return ZCDP(sum(worst(rhos(measures(premises)), situation), Fraction(0)))
+    own = within(_touched_delta(premises, situation), situation.delta)
+    return known, counted, consistent, own, same_neighbors(premises)
 
 
 first_pair = Rule(
     "first-pair consistent parallel composition",
     "[HSV] Thm 5.14",
-    _conditions,
-    _measure,
+    _first_pair,
+    lambda premises, situation: touched_optimum(
+        premises, situation, _touched_delta(premises, situation)
+    ),
     finite=counted_finite,
 )
-first_pair_renyi = Rule(
+
+
+def data_first(
+    premises: Premises, situation: Parallel, known: Condition, broken_by: str, *more: Condition
+) -> tuple[Condition, ...]:
+    """Return the conditions for first-pair consistent parts of another measure; `known` judges the measures."""
+    consistent = first_pair_consistent(situation, broken_by)
+    return known, sparse(premises, situation), *more, consistent, same_neighbors(premises)
+
+
+def _renyi(premises: Premises, situation: Parallel) -> Measure:
+    parts = measures(premises)
+    sums = {a: total(worst([at(m, a) for m in parts], situation)) for a in orders(parts)}
+    return curve([RenyiDP(alpha, epsilon) for alpha, epsilon in sums.items()])
+
+
+first_pair_renyi: Rule[Parallel] = Rule(
     "first-pair consistent parallel composition in Renyi DP",
     "[HSV] Thm 13.6",
-    _renyi_conditions,
+    lambda premises, situation: data_first(
+        premises, situation, one_order(measures(premises)), "[HSV] Thm 13.5"
+    ),
     _renyi,
     finite=counted_finite,
 )
-first_pair_zcdp = Rule(
+first_pair_zcdp: Rule[Parallel] = Rule(
     "first-pair consistent parallel composition in zCDP",
     "[HSV] Thm 13.6 at every order",
-    _zcdp_conditions,
-    _zcdp,
+    lambda premises, situation: data_first(
+        premises, situation, all_orders(measures(premises)), "[HSV] Thm 13.5"
+    ),
+    lambda premises, situation: ZCDP(total(worst(rhos(measures(premises)), situation))),
     finite=counted_finite,
 )
 
@@ -225,33 +204,27 @@ first_pair_zcdp = Rule(
 # A user's data set is its mechanism's first message and all later pairs are equal, so users are first-pair consistent.
 # At most k users hold different data sets: Thm 5.14 prices k users, whatever their number. The server sees answers
 # only, which is the destination and response property (Claim 8.4).
-
-
 def _parallel(premises: Premises, situation: Local) -> Parallel:
-    one = len(premises) == 1
-    creations = (situation.users,) if one else (1,) * len(premises)
+    creations = (situation.users,) if len(premises) == 1 else (1,) * len(premises)
     return Parallel(
         situation.subject, situation.touched, creations, situation.delta, situation.static
     )
 
 
-def _local_conditions(premises: Premises, situation: Local) -> tuple[Condition, ...]:
+def _local(premises: Premises, situation: Local) -> tuple[Condition, ...]:
     counted = situation.users >= 1 and len(premises) in (1, situation.users)
-    users = Condition(
-        "users",
-        counted,
-        f"{situation.users} user(s), {len(premises)} mechanism(s)"
-        + (", identical procedures" if len(premises) == 1 else ""),
-    )
+    alike = ", identical procedures" if len(premises) == 1 else ""
+    why = f"{situation.users} user(s), {len(premises)} mechanism(s){alike}"
+    users = Condition("users", counted, why)
     if not counted:
         return (users,)
     return users, *first_pair.conditions(premises, _parallel(premises, situation))
 
 
-def _local_measure(premises: Premises, situation: Local) -> Measure:
-    return first_pair.measure(premises, _parallel(premises, situation))
-
-
 local = Rule(
-    "local protocol", "[HSV] Thm 8.7, Cor 8.8", _local_conditions, _local_measure, finite=all_finite
+    "local protocol",
+    "[HSV] Thm 8.7, Cor 8.8",
+    _local,
+    lambda premises, situation: first_pair.measure(premises, _parallel(premises, situation)),
+    finite=all_finite,
 )

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from stream_dp.accounting.conversions import pure_to_renyi, pure_to_zcdp, zcdp_to_renyi
 from stream_dp.accounting.rules.fixed import fixed_before, paid
-from stream_dp.accounting.rules.rule import Premises, Rule, all_finite, same_neighbors
+from stream_dp.accounting.rules.rule import Premises, Rule, all_finite, same_neighbors, total
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import (
@@ -42,22 +42,21 @@ def concentrated(measure: Measure) -> ZCDP | None:
             return None
 
 
-def rhos(found: tuple[Measure, ...]) -> list[Fraction]:
+def rhos(parts: tuple[Measure, ...]) -> list[Fraction]:
     """Return the rhos of the premises; all of them must have one (`all_orders`)."""
-    return [known.rho for m in found if (known := concentrated(m)) is not None]
+    return [known.rho for m in parts if (known := concentrated(m)) is not None]
 
 
-def orders(found: tuple[Measure, ...], asked: Fraction | None = None) -> list[Fraction]:
+def orders(parts: tuple[Measure, ...], asked: Fraction | None = None) -> list[Fraction]:
     """Return the orders at which every part is known, if some part names orders; else the order asked for, if any."""
-    own = [set(_orders(m)) for m in found if isinstance(m, RenyiDP | RenyiCurve)]
+    own = [
+        {point.alpha for point in ((m,) if isinstance(m, RenyiDP) else m.points)}
+        for m in parts
+        if isinstance(m, RenyiDP | RenyiCurve)
+    ]
     if own:
         return sorted(set.intersection(*own))
     return [] if asked is None else [asked]
-
-
-def _orders(measure: RenyiDP | RenyiCurve) -> list[Fraction]:
-    points = (measure,) if isinstance(measure, RenyiDP) else measure.points
-    return [point.alpha for point in points]
 
 
 def at(measure: Measure, alpha: Fraction) -> Fraction:
@@ -76,95 +75,85 @@ def at(measure: Measure, alpha: Fraction) -> Fraction:
             return zcdp_to_renyi(rho, alpha).epsilon
 
 
-def one_order(found: tuple[Measure, ...], asked: Fraction | None = None) -> Condition:
+def one_order(parts: tuple[Measure, ...], asked: Fraction | None = None) -> Condition:
     """Check that all parts are known at a common order, named by a part or asked for."""
-    without = [
-        m for m in found if not isinstance(m, RenyiDP | RenyiCurve) and concentrated(m) is None
-    ]
-    if without:
-        names = ", ".join(sorted({NAMES[type(m)] for m in without}))
+    others = [m for m in parts if not isinstance(m, RenyiDP | RenyiCurve)]
+    names = ", ".join(sorted({NAMES[type(m)] for m in others if concentrated(m) is None}))
+    if names:
         return Condition("Renyi", False, f"a part with a delta ({names}) has no Renyi order")
-    shared = orders(found, asked)
-    if asked is None and not any(isinstance(m, RenyiDP | RenyiCurve) for m in found):
+    if asked is None and len(others) == len(parts):
         return Condition("Renyi", False, "no part is stated at an order")
+    shared = orders(parts, asked)
     why = f"all parts at order {', '.join(map(str, shared))}" if shared else "no order is shared"
     return Condition("one order", bool(shared), why)
 
 
-def all_orders(found: tuple[Measure, ...]) -> Condition:
-    without = sorted({NAMES[type(m)] for m in found if concentrated(m) is None})
+def all_orders(parts: tuple[Measure, ...]) -> Condition:
+    names = ", ".join(sorted({NAMES[type(m)] for m in parts if concentrated(m) is None}))
     why = (
-        f"a part is {', '.join(without)} and has no rho"
-        if without
+        f"a part is {names} and has no rho"
+        if names
         else "every part is zCDP: its Renyi epsilon at order alpha is at most rho alpha"
     )
-    return Condition("every order", not without, why)
+    return Condition("every order", not names, why)
 
 
 def curve(points: list[RenyiDP]) -> Measure:
     return points[0] if len(points) == 1 else RenyiCurve(tuple(points))
 
 
-def _at_orders(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
-    parts = paid(premises, situation)
-    known = one_order(parts, situation.order)
-    return fixed_before(premises, situation), known, same_neighbors(premises)
-
-
 def _sums(premises: Premises, situation: Fixed) -> Measure:
     parts = paid(premises, situation)
     shared = orders(parts, situation.order)
-    return curve([RenyiDP(a, sum((at(m, a) for m in parts), Fraction(0))) for a in shared])
+    return curve([RenyiDP(a, total(at(m, a) for m in parts)) for a in shared])
 
 
-def _everywhere(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
-    parts = paid(premises, situation)
-    return fixed_before(premises, situation), all_orders(parts), same_neighbors(premises)
+def _below_omega(parts: tuple[Measure, ...]) -> Condition:
+    others = [m for m in parts if not isinstance(m, TruncatedZCDP)]
+    if any(concentrated(m) is None for m in others):
+        return Condition("tCDP", False, "a part is neither tCDP, zCDP nor pure")
+    some = len(others) < len(parts)
+    why = "every part has a rho below the least omega" if some else "no part is tCDP"
+    return Condition("tCDP", some, why)
 
 
-def _rho(premises: Premises, situation: Fixed) -> Measure:
-    return ZCDP(sum(rhos(paid(premises, situation)), Fraction(0)))
-
-
-def _truncated(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
-    parts = paid(premises, situation)
-    some = any(isinstance(m, TruncatedZCDP) for m in parts)
-    known = all(isinstance(m, TruncatedZCDP) or concentrated(m) is not None for m in parts)
-    why = (
-        "a part is neither tCDP, zCDP nor pure"
-        if not known
-        else "every part has a rho below the least omega"
-        if some
-        else "no part is tCDP"
-    )
-    checked = Condition("tCDP", known and some, why)
-    return fixed_before(premises, situation), checked, same_neighbors(premises)
-
-
-def _below(premises: Premises, situation: Fixed) -> Measure:
+def _truncated(premises: Premises, situation: Fixed) -> Measure:
     parts = paid(premises, situation)
     cut = [m for m in parts if isinstance(m, TruncatedZCDP)]
     whole = rhos(tuple(m for m in parts if not isinstance(m, TruncatedZCDP)))
-    return TruncatedZCDP(
-        sum((m.rho for m in cut), Fraction(0)) + sum(whole, Fraction(0)),
-        min(m.omega for m in cut),
-    )
+    return TruncatedZCDP(total([*(m.rho for m in cut), *whole]), min(m.omega for m in cut))
 
 
-renyi = Rule(
-    "concurrent composition in Renyi DP", "[HSV] Cor 13.4", _at_orders, _sums, finite=all_finite
-)
-zcdp = Rule(
-    "concurrent composition in zCDP",
-    "[HSV] Cor 13.4 at every order",
-    _everywhere,
-    _rho,
+renyi: Rule[Fixed] = Rule(
+    "concurrent composition in Renyi DP",
+    "[HSV] Cor 13.4",
+    lambda premises, situation: (
+        fixed_before(premises, situation),
+        one_order(paid(premises, situation), situation.order),
+        same_neighbors(premises),
+    ),
+    _sums,
     finite=all_finite,
 )
-truncated = Rule(
+zcdp: Rule[Fixed] = Rule(
+    "concurrent composition in zCDP",
+    "[HSV] Cor 13.4 at every order",
+    lambda premises, situation: (
+        fixed_before(premises, situation),
+        all_orders(paid(premises, situation)),
+        same_neighbors(premises),
+    ),
+    lambda premises, situation: ZCDP(total(rhos(paid(premises, situation)))),
+    finite=all_finite,
+)
+truncated: Rule[Fixed] = Rule(
     "concurrent composition in truncated zCDP",
     "[Lyu] Cor 1, [HSV] Cor 13.4 at every order below omega",
+    lambda premises, situation: (
+        fixed_before(premises, situation),
+        _below_omega(paid(premises, situation)),
+        same_neighbors(premises),
+    ),
     _truncated,
-    _below,
     finite=all_finite,
 )

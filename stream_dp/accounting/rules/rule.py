@@ -4,7 +4,7 @@ Rules: a rule first checks its conditions on the evidence of the situation, and 
 otherwise it refuses and names the conditions that fail. This file knows no theorem.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Generic, TypeAlias, TypeVar
@@ -22,6 +22,7 @@ from stream_dp.core.guarantee import (
     Guarantee,
     Measure,
     ProbabilisticDP,
+    Protected,
     PureDP,
     RenyiCurve,
     RenyiDP,
@@ -79,25 +80,21 @@ class Rule(Generic[S]):
         Raises:
             NotDerivable: there is no premise, or a condition does not hold; the message names it.
         """
+        subject = situation.subject
         if not premises:
-            raise NotDerivable(
-                f"{situation.subject}: nothing to compose; declare at least one series"
-            )
+            raise NotDerivable(f"{subject}: nothing to compose; declare at least one series")
         conditions = self.conditions(premises, situation)
-        require(situation.subject, self.name, self.source, conditions)
+        require(subject, self.name, self.source, conditions)
         like = premises[0].guarantee
-        measure, members = self.measure(premises, situation), self.members(situation)
         guarantee = Guarantee(
-            measure,
+            self.measure(premises, situation),
             self.relation or like.neighbors,
-            like.group * members,
+            like.group * self.members(situation),
             self.finite(premises, situation),
             self.users(situation) or like.users,
             all(premise.guarantee.fresh for premise in premises),
         )
-        return Derivation(
-            situation.subject, guarantee, self.name, self.source, conditions, premises
-        )
+        return Derivation(subject, guarantee, self.name, self.source, conditions, premises)
 
 
 def all_finite(premises: Premises, _: object) -> bool:
@@ -109,8 +106,15 @@ def measures(premises: Premises) -> tuple[Measure, ...]:
     return tuple(premise.guarantee.measure for premise in premises)
 
 
-def pure_measures(found: tuple[Measure, ...]) -> bool:
-    return all(map(is_pure, found))
+def total(amounts: Iterable[Fraction]) -> Fraction:
+    return sum(amounts, Fraction(0))
+
+
+DP = (PureDP, ApproxDP, ProbabilisticDP)
+
+
+def pure_measures(parts: tuple[Measure, ...]) -> bool:
+    return all(map(is_pure, parts))
 
 
 def pure(premises: Premises, otherwise: str = "a part is not pure DP") -> Condition:
@@ -118,34 +122,28 @@ def pure(premises: Premises, otherwise: str = "a part is not pure DP") -> Condit
     return Condition("pure", holds, "every part is pure DP" if holds else otherwise)
 
 
-def stated(found: tuple[Measure, ...]) -> Condition:
-    if pure_measures(found):
+def stated(parts: tuple[Measure, ...]) -> Condition:
+    if pure_measures(parts):
         return Condition("pure", True, "every part is pure DP")
-    others = sorted(
-        {NAMES[type(m)] for m in found if not isinstance(m, PureDP | ApproxDP | ProbabilisticDP)}
-    )
-    why = f"a part is {', '.join(others)}" if others else "every part is (epsilon, delta)-DP"
+    others = ", ".join(sorted({NAMES[type(m)] for m in parts if not isinstance(m, DP)}))
+    why = f"a part is {others}" if others else "every part is (epsilon, delta)-DP"
     return Condition("(epsilon, delta)", not others, why)
 
 
 def same_neighbors(premises: Premises) -> Condition:
     """Check that all parts protect against the same relation: the same users, and groups of the same size."""
-    found = [p.guarantee for p in premises]
-    relations = {(g.neighbors, g.group, g.users) for g in found}
-    names = sorted({", ".join(filter(None, (str(g.neighbors), g.unit))) for g in found})
-    return Condition(
-        "same neighbours", len(relations) == 1, f"all parts protect under {' and under '.join(names)}"
-    )  # fmt: skip
+    protected = {p.guarantee.protected for p in premises}
+    why = f"all parts protect under {' and under '.join(sorted(map(str, protected)))}"
+    return Condition("same neighbours", len(protected) == 1, why)
 
 
 def within(deltas: Fraction, granted: Fraction) -> Condition:
-    holds = deltas <= granted
     why = (
         f"the parts' deltas come to {text(deltas)}, {text(granted)} is granted"
         if deltas or granted
         else "no part has one"
     )
-    return Condition("delta", holds, why)
+    return Condition("delta", deltas <= granted, why)
 
 
 def epsilon_of(measure: Measure) -> Fraction:
@@ -165,45 +163,39 @@ def dp(epsilon: Fraction, delta: Fraction) -> Measure:
 
 def rests_on(derivation: Derivation, rule: str) -> bool:
     """Say whether the whole derivation rests on the rule of this name."""
-    if derivation.rule == rule:
-        return True
-    return bool(derivation.premises) and all(rests_on(each, rule) for each in derivation.premises)
+    premises = derivation.premises
+    return derivation.rule == rule or (
+        bool(premises) and all(rests_on(premise, rule) for premise in premises)
+    )
 
 
 def one_event_each(name: str, premises: Premises) -> Condition:
     """Check that the premises are for one event under add_remove, each step in its own tick."""
-    protected = {(p.guarantee.neighbors, p.guarantee.unit) for p in premises}
-    holds = protected == {(Neighbors.ADD_REMOVE, "")}
+    holds = {p.guarantee.protected for p in premises} == {Protected(Neighbors.ADD_REMOVE)}
     return Condition(name, holds, "each is a step under add_remove, in a tick of its own")
 
 
 # Composites ([HSV] Thm 6.1, Cor 6.6). The three properties of [HSV] 6.3 are properties of code: the suite that the
 # situation names checks taint (destination, response) and two copies on neighbouring inputs (f to f').
-
-
-def _conditions(premises: Premises, situation: Composite) -> tuple[Condition, ...]:
-    checked = f"; checked by {situation.suite}" if situation.suite else ""
-    named = bool(situation.suite)
+def _composite(premises: Premises, situation: Composite) -> tuple[Condition, ...]:
+    suite = situation.suite
+    checked = f"; checked by {suite}" if suite else "; no test suite is named"
+    reasons = {"destination and response": situation.destination, "f to f'": situation.relation}
     return (
         Condition("one composition", len(premises) == 1, "all sub-mechanisms are derived together"),
-        Condition(
-            "destination and response",
-            named and bool(situation.destination),
-            (situation.destination or "no reason given") + (checked or "; no test suite is named"),
-        ),
-        Condition(
-            "f to f'",
-            named and bool(situation.relation),
-            (situation.relation or "no reason given") + (checked or "; no test suite is named"),
+        *(
+            Condition(name, bool(suite and why), (why or "no reason given") + checked)
+            for name, why in reasons.items()
         ),
     )
 
 
-def _measure(premises: Premises, _: Composite) -> Measure:
-    return measures(premises)[0]
-
-
-composite = Rule("composite mechanism", "[HSV] Thm 6.1, Cor 6.6", _conditions, _measure)
+composite: Rule[Composite] = Rule(
+    "composite mechanism",
+    "[HSV] Thm 6.1, Cor 6.6",
+    _composite,
+    lambda premises, _: premises[0].guarantee.measure,
+)
 
 
 DELTALESS = (ZCDP, TruncatedZCDP, RenyiDP, RenyiCurve, GaussianDP)
@@ -230,8 +222,7 @@ def price(measure: Measure, delta: Fraction) -> Fraction | None:
         case GaussianDP():
             return gaussian_to_approx(measure, delta).epsilon
         case _:
-            stated = differential_privacy(measure)
-            return stated.epsilon if stated.delta <= delta else None
+            return measure.epsilon if measure.delta <= delta else None
 
 
 def at_delta(premise: Derivation, delta: Fraction) -> Derivation:
@@ -240,19 +231,16 @@ def at_delta(premise: Derivation, delta: Fraction) -> Derivation:
     Raises:
         NotDerivable: the premise has no epsilon at this delta.
     """
-    measure = premise.guarantee.measure
-    if not isinstance(measure, DELTALESS):
-        return premise
-    epsilon = price(measure, delta)
-    granted = Condition(
-        "delta", epsilon is not None, f"{text(delta)} is granted" if delta else "none is granted"
-    )
     like = premise.guarantee
+    if not isinstance(like.measure, DELTALESS):
+        return premise
+    epsilon = price(like.measure, delta)
+    why = f"{text(delta)} is granted" if delta else "none is granted"
     return Derivation(
         premise.subject,
         replace(like, measure=ApproxDP(epsilon or Fraction(0), delta)),
-        f"{NAMES[type(measure)]} at a delta",
-        GAUSSIAN if isinstance(measure, GaussianDP) else RENYI,
-        (granted,),
+        f"{NAMES[type(like.measure)]} at a delta",
+        GAUSSIAN if isinstance(like.measure, GaussianDP) else RENYI,
+        (Condition("delta", epsilon is not None, why),),
         (premise,),
     )

@@ -16,8 +16,10 @@ created ([HSV] Cor 5.5; by Cor 5.7 a pure mechanism with equal pairs needs no ra
 a delta could fail without being touched (Thm 5.2), so the rule is for pure mechanisms only.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import accumulate
 
 from stream_dp.accounting.rules.groups import divided, halved
 from stream_dp.accounting.rules.rule import (
@@ -37,59 +39,55 @@ from stream_dp.core.neighbors import Neighbors
 
 def loads(alive: Sequence[Alive], epsilons: Sequence[Fraction]) -> list[tuple[int, Fraction]]:
     """Return (tick, sum of the epsilons alive from that tick on) at every tick where the sum changes, in order."""
-    changes: dict[int, Fraction] = {}
+    changes: defaultdict[int, Fraction] = defaultdict(Fraction)
     for time, epsilon in zip(alive, epsilons, strict=True):
-        changes[time.first] = changes.get(time.first, Fraction(0)) + epsilon
+        changes[time.first] += epsilon
         if time.last is not None:
-            changes[time.last + 1] = changes.get(time.last + 1, Fraction(0)) - epsilon
-    total, found = Fraction(0), []
-    for tick in sorted(changes):
-        total += changes[tick]
-        found.append((tick, total))
-    return found
+            changes[time.last + 1] -= epsilon
+    ticks = sorted(changes)
+    return list(zip(ticks, accumulate(changes[tick] for tick in ticks), strict=True))
 
 
 def _conditions(premises: Premises, situation: Ticks) -> tuple[Condition, ...]:
     times = situation.alive
-    matched = len(times) == len(premises)
-    valid = matched and all(t.first >= 0 and (t.last is None or t.first <= t.last) for t in times)
+    valid = len(times) == len(premises) and all(
+        t.first >= 0 and (t.last is None or t.first <= t.last) for t in times
+    )
+    why = (
+        "every part is alive from its first tick to its last"
+        if valid
+        else f"{len(times)} time(s) for {len(premises)} part(s), or a part that ends before it begins"
+    )
     return (
         pure(premises, "a part is not pure DP, and its delta counts at every tick ([HSV] Thm 5.2)"),
-        Condition(
-            "times",
-            valid,
-            "every part is alive from its first tick to its last"
-            if valid
-            else f"{len(times)} time(s) for {len(premises)} part(s), or a part that ends before it begins",
-        ),
-        _event_level(premises),
+        Condition("times", valid, why),
+        Condition("event level", *_event_level(premises)),
         same_neighbors(premises),
     )
 
 
-def _event_level(premises: Premises) -> Condition:
-    """Check that an event lies in one tick; or in two that each cost half; or is one of a user's events."""
-    name = "event level"
-    if any(p.guarantee.group != 1 for p in premises):
-        return Condition(name, False, "a user has many ticks; give their cap (situation OfUsers)")
-    if any(p.guarantee.users for p in premises):
-        return Condition(name, True, _of_users(premises))
-    if all(p.guarantee.neighbors is not Neighbors.REPLACE_ANY_TICK for p in premises):
-        return Condition(name, True, "an event is in one tick")
-    halves = all(map(halved, premises))
-    why = (
-        "a replaced event is in two ticks, and each costs half"
-        if halves
-        else "a replaced event is in two ticks, and one of them alone may cost all that a part claims"
-    )
-    return Condition(name, halves, why)
-
-
-def _of_users(premises: Premises) -> str:
-    if all(map(divided, premises)):
-        return "each of a user's events is in one tick, and costs its part of every epsilon"
+def _event_level(premises: Premises) -> tuple[bool, str]:
+    """Say whether an event lies in one tick; or in two that each cost half; or is one of a user's events; and why."""
+    guarantees = [p.guarantee for p in premises]
+    if any(g.group != 1 for g in guarantees):
+        return False, "a user has many ticks; give their cap (situation OfUsers)"
+    if any(g.users for g in guarantees):
+        if all(map(divided, premises)):
+            return (
+                True,
+                "each of a user's events is in one tick, and costs its part of every epsilon",
+            )
+        return (
+            True,
+            "a part that one of a user's events may cost in full counts in whole windows, or for ever",
+        )
+    if all(g.neighbors is not Neighbors.REPLACE_ANY_TICK for g in guarantees):
+        return True, "an event is in one tick"
+    if all(map(halved, premises)):
+        return True, "a replaced event is in two ticks, and each costs half"
     return (
-        "a part that one of a user's events may cost in full counts in whole windows, or for ever"
+        False,
+        "a replaced event is in two ticks, and one of them alone may cost all that a part claims",
     )
 
 

@@ -13,7 +13,7 @@ Rules: "exactly" means exact arithmetic, over all adaptive adversaries where sta
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -28,73 +28,20 @@ from stream_dp.core.guarantee import ApproxDP, Guarantee, ProbabilisticDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All
 from stream_dp.errors import NotDerivable
-from stream_dp.verify.counterexamples.renyi_parallel import (
-    NoisyLeak,
-    RenyiAdversary,
-    WaitingAdversary,
-)
+from stream_dp.verify.counterexamples.renyi_parallel import RenyiAdversary, WaitingAdversary
 from stream_dp.verify.exact.enumeration import Verified
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment
-from stream_dp.verify.exact.finite import Law, Sampled
-from stream_dp.verify.exact.randomized_response import LeakyBit
+from stream_dp.verify.exact.finite import Sampled
+from stream_dp.verify.exact.randomized_response import LeakyBit, NoisyLeak, RareAnswer
 from stream_dp.verify.exact_checks.alive import one_interval
-from stream_dp.verify.exact_checks.instance import (
-    ADD,
-    OneBitDiffers,
-    Part,
-    composed,
-    known,
-    ratio,
-    sent,
-)
+from stream_dp.verify.exact_checks.instance import OneBitDiffers, Part, composed, known, ratio, sent
 from stream_dp.verify.exact_checks.parallel import at_most, leaky, measure_of
 from stream_dp.verify.odometers import FilterBoundary, Odometer
 from stream_dp.verify.relations.pair_conditions import k_sparse
 
-ONE = Fraction(1)
-
-
-@dataclass(frozen=True, slots=True)
-class OneBitAnswer:
-    """Takes a bit and answers 0 or 1, once. `ones` are the probabilities of the answer 1 for the bits 0 and 1."""
-
-    ones: tuple[Fraction, Fraction]
-
-    def initial(self) -> Mapping[str, Fraction]:
-        return {"waiting": ONE}
-
-    def step(self, state: str, query: int) -> Law[str]:
-        if state == "halted":
-            return {(None, "halted"): ONE}
-        return {(answer, "halted"): self.chance(answer, query) for answer in (0, 1)}
-
-    def chance(self, answer: int, bit: int) -> Fraction:
-        return self.ones[bit] if answer else 1 - self.ones[bit]
-
-    def ratio(self, answer: int, bit: int) -> Fraction:
-        """Return e^L: how much more probable the answer is for this bit than for the other one."""
-        return self.chance(answer, bit) / self.chance(answer, 1 - bit)
-
-    def exceeds(self, ratio: Fraction, bit: int = 1) -> Fraction:
-        """Return the exact probability, given this bit, that the privacy loss exceeds ln(ratio)."""
-        above = (a for a in (0, 1) if self.ratio(a, bit) > ratio)
-        return sum((self.chance(a, bit) for a in above), Fraction(0))
-
-
-def rare(odds: Fraction, delta: Fraction, chance: Fraction) -> OneBitAnswer:
-    """Return the machine with P[1] = `chance` for bit 1, (chance - delta) / odds for 0: exactly (ln odds, delta)-DP."""
-    return OneBitAnswer(((chance - delta) / odds, chance))
-
-
-ODDS, DELTA = Fraction(11, 10), Fraction(99, 10_000)
-RARE = rare(ODDS, DELTA, Fraction(231, 10_000))
-
-
-def mechanism(answer: OneBitAnswer, claim: ApproxDP) -> Sampled:
-    """Return the counterexample as a core mechanism with the guarantee `claim`, which is true."""
-    return Sampled(answer, Guarantee(claim, Neighbors.ADD_REMOVE))
-
-
+ODDS, DELTA, CHANCE = Fraction(11, 10), Fraction(99, 10_000), Fraction(231, 10_000)
+RARE = RareAnswer((CHANCE - DELTA) / ODDS, CHANCE)
+"""Exactly (ln ODDS, DELTA)-DP: an answer 1 has the chance CHANCE for the bit 1."""
 CREATED, MORE = 3, 20
 TENTH = Fraction(1, 10)
 _END = re.compile(r"(?<!App|Cor|Def|Thm)\. (?=[A-Z])")
@@ -121,13 +68,12 @@ def largest_delta() -> NaiveBook:
     """Return [HSV] Thm 5.2: one mechanism is touched, and the naive book charges its delta once."""
     part = leaky(TENTH)
     waiting = MaxDeltaAdversary(TENTH, most=MORE)
-    found = exact_delta(composed(), _one_touched(part), Fraction(1), 2 * CREATED + 1)
     return NaiveBook(
         "parallel composition, the largest delta booked",
         "[HSV] Thm 5.2",
         "delta at epsilon 0",
         TENTH,
-        found,
+        exact_delta(composed(), _one_touched(part), Fraction(1), 2 * CREATED + 1),
         f"{CREATED} created, all adversaries; one that waits through {MORE} knows the event with "
         f"{float(waiting.winning_probability):.3f}",
         _refused(part, sparse_delta),
@@ -204,7 +150,8 @@ def _one_touched(part: Part) -> Verified:
 
 def _refused(part: Part, rule: Rule[Any]) -> str:
     """Return this rule's refusal of such parts, one of them touched, created without bound."""
-    situation = Parallel(part.name, Touched(1, ADD, "one gets the event"))
+    touched = Touched(1, Neighbors.ADD_REMOVE, "one gets the event")
+    situation = Parallel(part.name, touched)
     first_sentence(lambda: derive((part.leaf,), situation))
     return first_sentence(lambda: rule((part.leaf,), situation))
 

@@ -20,7 +20,17 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any, TypeAlias
 
-from stream_dp.verify.exact.exact_delta import ONE, ZERO, Control, Joint, by_answer, mass_of
+from stream_dp.verify.exact.exact_delta import (
+    ONE,
+    ZERO,
+    Joint,
+    Two,
+    Worst,
+    beginning,
+    by_answer,
+    control,
+    masses,
+)
 from stream_dp.verify.exact.finite import FiniteMachine, Pairs
 from stream_dp.verify.exact.randomized_response import (
     ASK,
@@ -29,7 +39,6 @@ from stream_dp.verify.exact.randomized_response import (
     Symbol,
 )
 
-Two: TypeAlias = tuple[Fraction, Fraction]
 Answered: TypeAlias = tuple[tuple[Any, Any], ...]  # pairs of (pair of queries, answer)
 _Line: TypeAlias = tuple[Fraction, Fraction, Fraction]  # a x + b y <= c
 
@@ -58,39 +67,33 @@ class Decomposition:
     rounds: int
     masses: dict[Answered, Masses] = field(default_factory=dict)
     _behind: dict[Answered, dict[Any, list[Any]]] = field(default_factory=dict)
-    _controls: tuple[Control, Control] = field(init=False)
+    _control: Worst = field(init=False)
 
     def __post_init__(self) -> None:
         if self.ratio <= 1:
             raise ValueError(f"e^eps is above 1 here, got {self.ratio}")
-        self._controls = (
-            Control(self.machine, self.ratio, 0),
-            Control(self.machine, self.ratio, 1),
-        )
-        start = dict(self.machine.initial())
-        joint = start, dict(start)
+        self._control = control(self.machine, self.ratio)
+        joint = beginning(self.machine)
         if max(self._least(joint, self.pairs, self.rounds)) > self.delta:
             raise ValueError("the machine is not (eps, delta)-DP")
         self._grow((), joint, self.pairs, self.rounds, (self.delta, self.delta))
 
     def _least(self, joint: Joint, pairs: Pairs, rounds: int) -> Two:
-        first, second = (each.value(joint, pairs, rounds).delta for each in self._controls)
+        first, second, *_ = self._control.value(joint, pairs, rounds)
         return first, second
 
     def _grow(
         self, transcript: Answered, joint: Joint, pairs: Pairs, rounds: int, bad: Two
     ) -> None:
-        whole = mass_of(joint[0]), mass_of(joint[1])
+        whole = masses(joint)
         self.masses[transcript] = Masses(whole, bad, self._good(whole, bad))
         if rounds == 0:
             return
         for pair, after in pairs.moves():
             parts = by_answer(self.machine, joint, pair)
             bounds = [
-                Bounds(
-                    self._least(p, after, rounds - 1), (mass_of(p[0]), mass_of(p[1])), self.ratio
-                )
-                for p in parts.values()
+                Bounds(self._least(part, after, rounds - 1), masses(part), self.ratio)
+                for part in parts.values()
             ]
             shares = shared(bad, bounds)
             self._behind.setdefault(transcript, {})[pair] = list(parts)
@@ -98,9 +101,9 @@ class Decomposition:
                 self._grow((*transcript, (pair, answer)), part, after, rounds - 1, share)
 
     def _good(self, whole: Two, bad: Two) -> Two:
-        rest = whole[0] - bad[0], whole[1] - bad[1]
-        first, second = ((self.ratio * rest[b] - rest[1 - b]) / (self.ratio - 1) for b in (0, 1))
-        return first, second
+        p, q = whole[0] - bad[0], whole[1] - bad[1]
+        r = self.ratio
+        return (r * p - q) / (r - 1), (r * q - p) / (r - 1)
 
     def queries(self, transcript: Answered) -> Iterator[Any]:
         return iter(self._behind.get(transcript, ()))
@@ -122,25 +125,20 @@ class Bounds:
     @property
     def tilted(self) -> Two:
         """whole_b - whole_(1-b) / ratio."""
-        first, second = (self.whole[b] - self.whole[1 - b] / self.ratio for b in (0, 1))
-        return first, second
+        p, q = self.whole
+        return p - q / self.ratio, q - p / self.ratio
 
 
 def shared(total: Two, bounds: list[Bounds]) -> list[Two]:
-    """Split D of a transcript among the answers that follow it; equally for both b where that is possible.
-
-    Raises:
-        ValueError: no split exists, so some bound is wrong.
-    """
-    equal = _equally(total, bounds)
-    if equal is not None:
+    """Split D of a transcript among the answers that follow it; equally for both b where that is possible."""
+    if (equal := _equally(total, bounds)) is not None:
         return equal
-    left, found = total, []
+    left, shares = total, []
     for place, here in enumerate(bounds):
         share = _corner(left, here, bounds[place + 1 :])
-        found.append(share)
+        shares.append(share)
         left = left[0] - share[0], left[1] - share[1]
-    return found
+    return shares
 
 
 def _equally(total: Two, bounds: list[Bounds]) -> list[Two] | None:
@@ -170,19 +168,21 @@ def _corner(left: Two, here: Bounds, rest: list[Bounds]) -> Two:
             (*unit, left[b] - least),
             (-tilt[0], -tilt[1], most - (tilt[0] * left[0] + tilt[1] * left[1])),
         ]
-    points = [p for one, two in combinations(lines, 2) if (p := _crossing(one, two)) is not None]
+    points = [
+        p for first, second in combinations(lines, 2) if (p := _crossing(first, second)) is not None
+    ]
     inside = [p for p in points if all(a * p[0] + b * p[1] <= c for a, b, c in lines)]
     if not inside:
         raise ValueError("no share of the bad mass is left for an answer")
     return max(inside)
 
 
-def _crossing(one: _Line, two: _Line) -> Two | None:
-    determinant = one[0] * two[1] - one[1] * two[0]
+def _crossing(first: _Line, second: _Line) -> Two | None:
+    determinant = first[0] * second[1] - first[1] * second[0]
     if determinant == 0:
         return None
-    x = (one[2] * two[1] - one[1] * two[2]) / determinant
-    return x, (one[0] * two[2] - one[2] * two[0]) / determinant
+    x = (first[2] * second[1] - first[1] * second[2]) / determinant
+    return x, (first[0] * second[2] - first[2] * second[0]) / determinant
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,79 +208,70 @@ class ResponsePostProcessor:
 
     def runs(self, bit: int) -> Iterator[Branch]:
         """Yield every branch of T with IRR(bit) behind it, at every length; a branch comes before its extensions."""
-        irr = InteractiveRandomizedResponse(self.parts.ratio, self.parts.delta)
-        (((_, holding), _),) = irr.step(("waiting",), bit).items()
-        yield from self._behind(irr, Branch((), Fraction(1), holding))
+        (((_, holding), _),) = self._irr.step(("waiting",), bit).items()
+        waiting = [Branch((), ONE, holding)]
+        while waiting:
+            run = waiting.pop()
+            yield run
+            for pair in self.parts.queries(run.transcript):
+                answers = list(self.parts.answers(run.transcript, pair))
+                for heard in self._heard(run, answers):
+                    waiting += self._answered(heard, pair, answers)
 
     def law(self, bit: int) -> dict[Answered, Fraction]:
         """Return the probability of every transcript, given its queries, with IRR(bit) behind."""
-        found: dict[Answered, Fraction] = {}
+        chances: dict[Answered, Fraction] = {}
         for run in self.runs(bit):
-            found[run.transcript] = found.get(run.transcript, ZERO) + run.chance
-        return found
+            chances[run.transcript] = chances.get(run.transcript, ZERO) + run.chance
+        return chances
 
     def asked(self) -> dict[Answered, int]:
         """Return the most questions to IRR up to the last answer of each transcript."""
-        found: dict[Answered, int] = {}
-        for bit in (0, 1):
-            for run in self.runs(bit):
-                found[run.transcript] = max(found.get(run.transcript, 0), run.asked)
-        return found
+        most: dict[Answered, int] = {}
+        for run in (*self.runs(0), *self.runs(1)):
+            most[run.transcript] = max(most.get(run.transcript, 0), run.asked)
+        return most
 
-    def _behind(self, irr: InteractiveRandomizedResponse, run: Branch) -> Iterator[Branch]:
-        yield run
-        for pair in self.parts.queries(run.transcript):
-            answers = list(self.parts.answers(run.transcript, pair))
-            for heard in self._heard(irr, run, answers):
-                yield from self._answered(irr, heard, pair, answers)
+    @property
+    def _irr(self) -> InteractiveRandomizedResponse:
+        return InteractiveRandomizedResponse(self.parts.ratio, self.parts.delta)
 
     def _answered(
-        self,
-        irr: InteractiveRandomizedResponse,
-        run: Branch,
-        pair: Any,
-        answers: list[tuple[Any, Masses]],
+        self, run: Branch, pair: Any, answers: list[tuple[Any, Masses]]
     ) -> Iterator[Branch]:
         b = run.bit or 0  # where the bit was not asked for, the laws are equal
         whole = self._of(run, self.parts.masses[run.transcript])[b]
-        for answer, masses in answers:
-            share = self._of(run, masses)[b]
-            if share:
+        for answer, parts in answers:
+            if share := self._of(run, parts)[b]:
                 transcript = (*run.transcript, (pair, answer))
-                after = replace(run, transcript=transcript, chance=run.chance * share / whole)
-                yield from self._behind(irr, after)
+                yield replace(run, transcript=transcript, chance=run.chance * share / whole)
 
-    def _heard(
-        self,
-        irr: InteractiveRandomizedResponse,
-        run: Branch,
-        answers: list[tuple[Any, Masses]],
-    ) -> Iterator[Branch]:
+    def _heard(self, run: Branch, answers: list[tuple[Any, Masses]]) -> Iterator[Branch]:
+        """Yield the branches in which T has asked IRR all that the next answer needs."""
         if run.symbol is None:
-            for one in self._ask(irr, run):
-                yield from self._heard(irr, one, answers)
+            for asked in self._ask(run):
+                yield from self._heard(asked, answers)
         elif run.bit is None and self._matters(run, answers):
-            yield from self._ask(irr, run)
+            yield from self._ask(run)
         else:
             yield run
 
     def _matters(self, run: Branch, answers: list[tuple[Any, Masses]]) -> bool:
         """Say whether E^0 and E^1, or N^0 and N^1, differ in the next answer."""
         here = self._of(run, self.parts.masses[run.transcript])
-        each = [self._of(run, masses) for _, masses in answers]
-        return any(a * here[1] != b * here[0] for a, b in each)
+        shares = [self._of(run, parts) for _, parts in answers]
+        return any(a * here[1] != b * here[0] for a, b in shares)
+
+    def _ask(self, run: Branch) -> Iterator[Branch]:
+        for (answer, after), chance in self._irr.step(run.response, ASK).items():
+            if chance and isinstance(answer, int):
+                chance *= run.chance
+                answered = replace(run, chance=chance, response=after, asked=run.asked + 1)
+                if run.symbol is None:
+                    yield replace(answered, symbol=Symbol(answer))
+                else:
+                    yield replace(answered, bit=int(answer))
 
     @staticmethod
-    def _ask(irr: InteractiveRandomizedResponse, run: Branch) -> Iterator[Branch]:
-        for (answer, after), chance in irr.step(run.response, ASK).items():
-            if not chance or not isinstance(answer, int):
-                continue
-            heard = replace(run, chance=run.chance * chance, response=after, asked=run.asked + 1)
-            if run.symbol is None:
-                yield replace(heard, symbol=Symbol(answer))
-            else:
-                yield replace(heard, bit=int(answer))
-
-    @staticmethod
-    def _of(run: Branch, masses: Masses) -> tuple[Fraction, Fraction]:
-        return masses.bad if run.symbol is Symbol.TOP else masses.good
+    def _of(run: Branch, parts: Masses) -> Two:
+        return parts.bad if run.symbol is Symbol.TOP else parts.good

@@ -10,6 +10,7 @@ mechanism by name.
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -23,14 +24,12 @@ from stream_dp.verify.exact.finite import FiniteMachine, Law
 from stream_dp.verify.games.game import Verifier
 
 T = TypeVar("T")
-Plain: TypeAlias = (
-    Any  # a row, a threshold or None for a query, or a message of the mechanism itself
-)
+Plain: TypeAlias = Any  # a row, a threshold or None for a query, or a message of the mechanism
 
 
 @dataclass(slots=True)
 class Script:
-    """Noise that returns the script's values; at the script's end it reports the law of the next value (`wanted`)."""
+    """Noise that returns the script's values, cut at the radius; at its end `wanted` is the law of the next value."""
 
     values: tuple[Any, ...]
     base: Fraction
@@ -40,22 +39,16 @@ class Script:
     chance: Fraction = Fraction(1)
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Return discrete Laplace values, cut at the radius."""
         a = self._decay(scale)
-        return self._take(
-            {x: (1 - a) / (1 + a) * a ** abs(x) for x in range(-self.radius, self.radius + 1)}, size
-        )
+        law = {x: (1 - a) / (1 + a) * a ** abs(x) for x in range(-self.radius, self.radius + 1)}
+        return self._take(law, size)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Return one-sided geometric values, cut at the radius."""
         a = self._decay(scale)
         return self._take({x: (1 - a) * a**x for x in range(self.radius + 1)}, size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """Return discrete Gaussian values, cut at the radius.
-
-        A bound on the mass that the normalisation leaves out counts as missing too.
-        """
+        """Return values; a bound on the mass that the normalisation leaves out counts as missing too."""
         a = self._decay(2 * variance)
         masses = {x: a ** (x * x) for x in range(-self.radius, self.radius + 1)}
         first = self.radius + 1  # beyond: a^(first^2) (1 + a^(2 first + 1) + ...), on two sides
@@ -136,10 +129,9 @@ class Enumerated:
 
     def _law(self, state: Hashable, message: Any) -> Law[Hashable]:
         law: dict[tuple[Hashable, Hashable], Fraction] = {}
+        step = partial(self.mechanism.step, self.known[state], message)
         try:
-            runs = list(
-                self._runs(lambda noise: self.mechanism.step(self.known[state], message, noise))
-            )
+            runs = list(self._runs(step))
         except RejectedMessage:
             return {(None, state): Fraction(1)}
         for (after, answer), chance in runs:
@@ -173,17 +165,13 @@ def contents(value: Any) -> Hashable:
         return frozenset((key, contents(item)) for key, item in value.items())
     if isinstance(value, tuple | list):
         return tuple(map(contents, value))
-    if is_dataclass(value) and not _hashable(value):
-        return (type(value), *(contents(getattr(value, f.name)) for f in fields(value)))
-    return value  # type: ignore[no-any-return]  # what is left is hashable, or no state
-
-
-def _hashable(value: Any) -> bool:
     try:
         hash(value)
     except TypeError:
-        return False
-    return True
+        if not is_dataclass(value):
+            raise
+        return (type(value), *(contents(getattr(value, f.name)) for f in fields(value)))
+    return value  # type: ignore[no-any-return]
 
 
 def _message(query: Plain) -> Any:

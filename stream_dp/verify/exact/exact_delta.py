@@ -4,12 +4,12 @@ L_t of a transcript is the supremum over the next f-valid pair of queries of the
 at the end max(0, mu_b - e^eps mu_(1-b)) ([HSV] Def 10.2, 10.3; Claim 10.5 and Lemma 5.6: sup L_1 is the least delta).
 The supremum is taken after each answer, so deterministic adversaries suffice. Hidden states are carried as the joint
 measure, an exact mass per state under b = 0 and under b = 1. The value is homogeneous in it, so it is memoised on the
-measure scaled to mass 1. `exact_moment` does the same for Renyi DP. Rules: e^eps is a rational and nothing is rounded;
-noise is never truncated silently. This file knows no mechanism.
+measure scaled to mass 1. Rules: e^eps is a rational and nothing is rounded; noise is never truncated silently. This
+file knows no mechanism.
 """
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -18,7 +18,9 @@ from stream_dp.verify.exact.finite import FiniteMachine, Pairs
 
 Measure: TypeAlias = dict[Any, Fraction]
 Joint: TypeAlias = tuple[Measure, Measure]
-ZERO = Fraction(0)
+Two: TypeAlias = tuple[Fraction, Fraction]
+Amount: TypeAlias = Fraction | float  # inf where one copy can answer what the other cannot
+ZERO, ONE = Fraction(0), Fraction(1)
 
 
 def by_answer(
@@ -35,23 +37,58 @@ def by_answer(
     return split
 
 
-def mass_of(measure: Measure) -> Fraction:
-    return sum(measure.values(), ZERO)
+def masses(joint: Joint) -> Two:
+    return sum(joint[0].values(), ZERO), sum(joint[1].values(), ZERO)
 
 
-def rescaled(joint: Joint, by: Fraction) -> Joint:
-    zero, one = ({state: mass * by for state, mass in measure.items()} for measure in joint)
-    return zero, one
+def beginning(machine: FiniteMachine[Any, Any]) -> Joint:
+    start = machine.initial()
+    return dict(start), dict(start)
 
 
-def frozen(joint: Joint) -> Hashable:
-    return frozenset(joint[0].items()), frozenset(joint[1].items())
+@dataclass(slots=True)
+class Worst:
+    """Suprema over all adversaries; each of the figures that `end` reads off a transcript's two masses by itself.
+
+    `additive`: figures add up over the answers and are homogeneous of degree 1 in the masses; else the largest
+    answer counts, and the degree is 0. `cut`: the laws may leave out some mass (else ValueError where one does).
+    """
+
+    machine: FiniteMachine[Any, Any]
+    end: Callable[[Two], tuple[Any, ...]]
+    additive: bool = True
+    cut: bool = False
+    memo: dict[Hashable, tuple[Any, ...]] = field(default_factory=dict)
+
+    def value(self, joint: Joint, pairs: Pairs, rounds: int) -> tuple[Any, ...]:
+        """Return the suprema at a joint measure before `rounds` more messages."""
+        mass = masses(joint)
+        if rounds == 0 or ZERO in mass:  # no further message can add to the value
+            return self.end(mass)
+        total = mass[0] + mass[1]
+        zero, one = ({state: m / total for state, m in measure.items()} for measure in joint)
+        key = (frozenset(zero.items()), frozenset(one.items()), pairs, rounds)
+        if key not in self.memo:
+            self.memo[key] = self._best((zero, one), pairs, rounds)
+        if not self.additive:
+            return self.memo[key]
+        return tuple(figure * total for figure in self.memo[key])
+
+    def _best(self, joint: Joint, pairs: Pairs, rounds: int) -> tuple[Any, ...]:
+        """Return the suprema over the next pair; stopping is never better, and forced where no pair is left."""
+        best = self.end(masses(joint))
+        for pair, after in pairs.moves():
+            parts = by_answer(self.machine, joint, pair).values()
+            if not self.cut and sum(sum(masses(part)) for part in parts) != 1:
+                raise ValueError("the machine's laws leave out some mass")
+            figures = [self.value(part, after, rounds - 1) for part in parts]
+            if self.additive:
+                figures = [tuple(map(sum, zip(self.end((ZERO, ZERO)), *figures, strict=True)))]
+            best = tuple(map(max, zip(best, *figures, strict=True)))
+        return best
 
 
-Moment: TypeAlias = Fraction | float  # inf where one copy can answer what the other cannot
-
-
-def exact_moment(machine: FiniteMachine[Any, Any], pairs: Pairs, order: int, rounds: int) -> Moment:
+def exact_moment(machine: FiniteMachine[Any, Any], pairs: Pairs, order: int, rounds: int) -> Amount:
     """Return e^((order-1) eps) for the least eps with which `machine` is (order, eps)-RDP w.r.t. `pairs`.
 
     The game has `rounds` messages. The moment e^((order-1) D) of two laws is the sum over transcripts of P^order
@@ -63,49 +100,14 @@ def exact_moment(machine: FiniteMachine[Any, Any], pairs: Pairs, order: int, rou
     """
     if order < 2:
         raise ValueError(f"the order is 2 or more, got {order}")
-    start = dict(machine.initial())
-    return max(
-        _Moments(machine, order, b).value((start, dict(start)), pairs, rounds) for b in (0, 1)
-    )
 
+    def moment(p: Fraction, q: Fraction) -> Amount:
+        if p == 0 or q == 0:
+            return math.inf if p else ZERO
+        return p**order / q ** (order - 1)
 
-@dataclass(slots=True)
-class _Moments:
-    """The supremum of the sum over transcripts of mu_b^order mu_(1-b)^(1-order)."""
-
-    machine: FiniteMachine[Any, Any]
-    order: int
-    b: int
-    memo: dict[Hashable, Moment] = field(default_factory=dict)
-
-    def value(self, joint: Joint, pairs: Pairs, rounds: int) -> Moment:
-        p, q = mass_of(joint[self.b]), mass_of(joint[1 - self.b])
-        if p == 0:
-            return ZERO
-        if q == 0:
-            return math.inf
-        if rounds == 0:
-            return p**self.order / q ** (self.order - 1)
-        scaled = rescaled(joint, 1 / (p + q))
-        key = (frozen(scaled), pairs, rounds)
-        if key not in self.memo:
-            self.memo[key] = self._best(scaled, pairs, rounds)
-        return self.memo[key] * (p + q)
-
-    def _best(self, joint: Joint, pairs: Pairs, rounds: int) -> Moment:
-        best = self.value(joint, pairs, 0)
-        for pair, after in pairs.moves():
-            parts = by_answer(self.machine, joint, pair).values()
-            if sum((mass_of(p[0]) + mass_of(p[1]) for p in parts), ZERO) != 1:
-                raise ValueError("the machine's laws leave out some mass")
-            found: Moment = ZERO
-            for part in parts:
-                found += self.value(part, after, rounds - 1)
-            best = max(best, found)
-        return best
-
-
-ONE = Fraction(1)
+    worst = Worst(machine, lambda mass: (moment(*mass), moment(*mass[::-1])))
+    return max(worst.value(beginning(machine), pairs, rounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +128,10 @@ def exact_delta(
     Raises:
         ValueError: `ratio` < 1, or the laws do not add up to 1 (use `delta_bracket`).
     """
-    found = delta_bracket(machine, pairs, ratio, rounds)
-    if found.lower != found.upper:
+    bracket = delta_bracket(machine, pairs, ratio, rounds)
+    if bracket.lower != bracket.upper:
         raise ValueError("the machine's laws leave out some mass; use delta_bracket")
-    return found.upper
+    return bracket.upper
 
 
 def delta_bracket(
@@ -142,97 +144,32 @@ def delta_bracket(
     """
     if ratio < 1:
         raise ValueError(f"e^eps is at least 1, got {ratio}")
-    start = dict(machine.initial())
-    lower = upper = ZERO
-    for b in (0, 1):
-        value = Control(machine, ratio, b).value((start, dict(start)), pairs, rounds)
-        low = value.delta - ratio * (1 - value.kept[1 - b])
-        lower, upper = max(lower, low), max(upper, value.delta + 1 - value.kept[b])
-    return Bracket(lower, min(upper, ONE))
+    *deltas, gone0, gone1 = control(machine, ratio).value(beginning(machine), pairs, rounds)
+    gone = 1 + gone0, 1 + gone1
+    lower = max(ZERO, *(deltas[b] - ratio * gone[1 - b] for b in (0, 1)))
+    return Bracket(lower, min(ONE, max(deltas[b] + gone[b] for b in (0, 1))))
 
 
-def worst_ratio(machine: FiniteMachine[Any, Any], pairs: Pairs, rounds: int) -> Fraction | float:
+def control(machine: FiniteMachine[Any, Any], ratio: Fraction) -> Worst:
+    """Return the control functions L^0 and L^1 of [HSV] Def 10.3, then the least masses that the laws keep, negated."""
+
+    def end(mass: Two) -> tuple[Fraction, ...]:
+        p, q = mass
+        return max(ZERO, p - ratio * q), max(ZERO, q - ratio * p), -p, -q
+
+    return Worst(machine, end, cut=True)
+
+
+def worst_ratio(machine: FiniteMachine[Any, Any], pairs: Pairs, rounds: int) -> Amount:
     """Return e^eps of the least eps with which the machine is eps-DP: the largest ratio of a transcript, maybe inf.
 
     Raises:
         ValueError: the laws do not add up to 1.
     """
-    start = dict(machine.initial())
-    memo: dict[Hashable, Fraction | float] = {}
-    return _ratio(machine, (start, dict(start)), pairs, rounds, memo)
 
+    def end(mass: Two) -> tuple[Amount]:
+        p, q = mass
+        return (math.inf if ZERO in mass else max(p / q, q / p),)
 
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """`delta`: the control function. `kept`: the least mass that is not left out, under b = 0 and b = 1."""
-
-    delta: Fraction
-    kept: tuple[Fraction, Fraction]
-
-    def scaled(self, by: Fraction) -> "_Value":
-        return _Value(self.delta * by, (self.kept[0] * by, self.kept[1] * by))
-
-
-@dataclass(slots=True)
-class Control:
-    """The control function L^b of [HSV] Def 10.3, as a function of the normalised joint measure."""
-
-    machine: FiniteMachine[Any, Any]
-    ratio: Fraction
-    b: int
-    memo: dict[Hashable, _Value] = field(default_factory=dict)
-
-    def value(self, joint: Joint, pairs: Pairs, rounds: int) -> _Value:
-        """Return L^b at a joint measure before `rounds` more messages, and the least mass that the laws keep."""
-        mass = (mass_of(joint[0]), mass_of(joint[1]))
-        here = _Value(max(ZERO, mass[self.b] - self.ratio * mass[1 - self.b]), mass)
-        if rounds == 0 or ZERO in mass:  # no further message can add to the value
-            return here
-        total = mass[0] + mass[1]
-        scaled = rescaled(joint, 1 / total)
-        key = (frozen(scaled), pairs, rounds)
-        if key not in self.memo:
-            self.memo[key] = self._best(scaled, pairs, rounds, here.scaled(1 / total))
-        return self.memo[key].scaled(total)
-
-    def _best(self, joint: Joint, pairs: Pairs, rounds: int, here: _Value) -> _Value:
-        """Return the supremum over the next pair; stopping is never better, and forced where no pair is left."""
-        best = here
-        for pair, after in pairs.moves():
-            parts = [
-                self.value(part, after, rounds - 1)
-                for part in by_answer(self.machine, joint, pair).values()
-            ]
-            kept0, kept1 = (sum((p.kept[c] for p in parts), ZERO) for c in (0, 1))
-            best = _Value(
-                max(best.delta, sum((p.delta for p in parts), ZERO)),
-                (min(best.kept[0], kept0), min(best.kept[1], kept1)),
-            )
-        return best
-
-
-def _ratio(
-    machine: FiniteMachine[Any, Any],
-    joint: Joint,
-    pairs: Pairs,
-    rounds: int,
-    memo: dict[Hashable, Fraction | float],
-) -> Fraction | float:
-    mass = (mass_of(joint[0]), mass_of(joint[1]))
-    if ZERO in mass:
-        return math.inf
-    here = max(mass[0] / mass[1], mass[1] / mass[0])
-    if rounds == 0:
-        return here
-    scaled = rescaled(joint, 1 / (mass[0] + mass[1]))
-    key = (frozen(scaled), pairs, rounds)
-    if key not in memo:
-        worst: Fraction | float = here
-        for pair, after in pairs.moves():
-            parts = by_answer(machine, scaled, pair)
-            if sum((mass_of(p[0]) + mass_of(p[1]) for p in parts.values()), ZERO) != 1:
-                raise ValueError("the machine's laws leave out some mass")
-            for part in parts.values():
-                worst = max(worst, _ratio(machine, part, after, rounds - 1, memo))
-        memo[key] = worst
-    return memo[key]
+    (ratio,) = Worst(machine, end, additive=False).value(beginning(machine), pairs, rounds)
+    return ratio  # type: ignore[no-any-return]

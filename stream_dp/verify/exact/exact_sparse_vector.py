@@ -11,18 +11,27 @@ is then a lower bound, near the truth where the range is wide. This file knows n
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from stream_dp.verify.exact.finite import Law
 
-ONE = Fraction(1)
+ZERO, ONE = Fraction(0), Fraction(1)
 Row: TypeAlias = tuple[int, ...]
 Tick: TypeAlias = tuple[Row, int]  # one tick's row, and the public threshold to compare with
 SVTState: TypeAlias = tuple[Row, tuple[int, ...]] | None  # counts, failed margins; None: halted
+
+
+def _product(factors: Iterable[Fraction]) -> list[Fraction]:
+    """Return the coefficients of prod(1 - f y) over the factors f."""
+    polynomial = [ONE]
+    for f in factors:
+        shifted = zip([*polynomial, ZERO], [ZERO, *polynomial], strict=True)
+        polynomial = [c - f * lower for c, lower in shifted]
+    return polynomial
 
 
 @lru_cache(maxsize=1 << 16)
@@ -33,12 +42,18 @@ def all_below(margins: tuple[int, ...], tau: Fraction, nu: Fraction) -> Fraction
     for smaller x one comparison succeeds for sure and the product is 0.
     """
     start = max([0, *(-m for m in margins)])
-    polynomial = [ONE]  # coefficients of y^k, y = nu^x
-    for m in margins:
-        raised = [Fraction(0), *(c * nu**m for c in polynomial)]
-        polynomial = [c - r for c, r in zip([*polynomial, Fraction(0)], raised, strict=True)]
-    series = ((tau * nu**k) ** start / (1 - tau * nu**k) for k in range(len(polynomial)))
-    return (1 - tau) * sum((c * s for c, s in zip(polynomial, series, strict=True)), Fraction(0))
+    rates = (tau * nu**k for k in range(len(margins) + 1))
+    series = (rate**start / (1 - rate) for rate in rates)
+    coefficients = _product(nu**m for m in margins)
+    return (1 - tau) * sum((c * s for c, s in zip(coefficients, series, strict=True)), ZERO)
+
+
+def _fails(
+    failed: tuple[int, ...], margin: int, tau: Fraction, nu: Fraction
+) -> tuple[tuple[int, ...], Fraction]:
+    """Return all failed margins, and the chance that the comparison with this margin fails too."""
+    margins = (*failed, margin)
+    return margins, all_below(margins, tau, nu) / all_below(failed, tau, nu)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,7 @@ class AboveThreshold:
     in one direction, with s = 2 in general.
     """
 
+    rearms: ClassVar[bool] = False
     tau: Fraction
     nu: Fraction
     offset: Row = (0,)
@@ -62,15 +78,9 @@ class AboveThreshold:
             return {(None, None): ONE}
         row, threshold = query
         counts = tuple(c + x for c, x in zip(state[0], row, strict=True))
-        margins = (*state[1], threshold - max(counts))
-        below = all_below(margins, self.tau, self.nu) / all_below(state[1], self.tau, self.nu)
-        return {
-            (0, (counts, margins)): below,
-            (1, self.after_crossing(counts, threshold)): 1 - below,
-        }
-
-    def after_crossing(self, counts: Row, threshold: int) -> SVTState:
-        return None
+        margins, below = _fails(state[1], threshold - max(counts), self.tau, self.nu)
+        crossed = ((0,) * len(counts), ()) if self.rearms else None
+        return {(0, (counts, margins)): below, (1, crossed): 1 - below}
 
 
 class RearmedAlerts(AboveThreshold):
@@ -81,9 +91,7 @@ class RearmedAlerts(AboveThreshold):
     """
 
     __slots__ = ()
-
-    def after_crossing(self, counts: Row, threshold: int) -> SVTState:
-        return (0,) * len(counts), ()
+    rearms = True
 
 
 Subset: TypeAlias = tuple[tuple[int, ...], int]  # the columns that count, and the public threshold
@@ -111,9 +119,8 @@ class BelowThreshold:
             case ((), _), _:
                 return {(True, (query, ())): ONE}  # type: ignore[dict-item]  # the first message is a row
             case (row, failed), (tuple(columns), int(threshold)):
-                margins = (*failed, sum(row[c] for c in columns) - threshold + 1)
-                before = all_below(failed, self.tau, self.nu)
-                stays = all_below(margins, self.tau, self.nu) / before
+                margin = sum(row[c] for c in columns) - threshold + 1
+                margins, stays = _fails(failed, margin, self.tau, self.nu)
                 return {(0, (row, margins)): stays, (1, None): 1 - stays}
         raise ValueError("a data set first, then subsets with a threshold")
 
@@ -143,7 +150,7 @@ def clamped_gaussian(centre: int, decay: Fraction, low: int, high: int) -> dict[
     reach = math.ceil(REACH * deviation) + high - low
     weights = {x: decay ** (x * x) for x in range(-reach, reach + 1)}
     whole = sum(weights.values())
-    law = dict.fromkeys(range(low, high + 1), Fraction(0))
+    law = dict.fromkeys(range(low, high + 1), ZERO)
     for x, weight in weights.items():
         law[min(high, max(low, centre + x))] += weight / whole
     return law
@@ -168,25 +175,15 @@ class SmallHSS:
     high: int
 
     def initial(self) -> Mapping[HSSPoint, Fraction]:
-        return {((0,) * self.width, ()): Fraction(1)}
+        return {((0,) * self.width, ()): ONE}
 
     def step(self, state: HSSPoint, query: Row) -> Law[HSSPoint]:
-        """Add the row, compare, and close the interval where the comparison succeeds.
-
-        Raises:
-            ValueError: the sums leave [low, high], so clamping would hide some loss.
-        """
-        counts = tuple(c + x for c, x in zip(state[0], query, strict=True))
-        if max(counts) > self.high or min(counts) < self.low:
-            raise ValueError("the interval's sums leave [low, high]; choose wider bounds")
-        margins = (*state[1], self.gamma + 1 - max(counts))
-        below = all_below(margins, self.tau, self.nu) / all_below(state[1], self.tau, self.nu)
+        """Add the row, compare, and close the interval where the comparison succeeds."""
+        counts = _added(state[0], query, self.low, self.high)
+        margins, below = _fails(state[1], self.gamma + 1 - max(counts), self.tau, self.nu)
         law: dict[tuple[Hashable, HSSPoint], Fraction] = {(QUIET, (counts, margins)): below}
-        fresh: HSSPoint = ((0,) * self.width, ())
-        laws = [self.released(c).items() for c in counts]
-        for values in itertools.product(*laws):
-            chance = math.prod((p for _, p in values), start=1 - below)
-            law[tuple(v for v, _ in values), fresh] = chance
+        for values, chance in _jointly(list(map(self.released, counts))):
+            law[values, ((0,) * self.width, ())] = (1 - below) * chance
         return law
 
     def released(self, count: int) -> Mapping[int, Fraction]:
@@ -206,6 +203,20 @@ class SmallGaussianHSS(SmallHSS):
         return clamped_gaussian(count, self.node, self.low, self.high)
 
 
+def _added(sums: Row, row: Row, low: int, high: int) -> Row:
+    """Return the new sums (ValueError: they leave [low, high], so clamping would hide some loss)."""
+    counts = tuple(a + b for a, b in zip(sums, row, strict=True))
+    if max(counts) > high or min(counts) < low:
+        raise ValueError("the interval's sums leave [low, high]; choose wider bounds")
+    return counts
+
+
+def _jointly(laws: Sequence[Mapping[int, Fraction]]) -> Iterator[tuple[Row, Fraction]]:
+    """Yield the values of independent laws and their probability."""
+    for drawn in itertools.product(*(law.items() for law in laws)):
+        yield tuple(v for v, _ in drawn), math.prod((p for _, p in drawn), start=ONE)
+
+
 @lru_cache(maxsize=1 << 16)
 def all_at_most(margins: tuple[int, ...], tau: Fraction, nu: Fraction) -> Fraction:
     """Return P[nu_i <= m_i + tau for all i], exactly; tau and each nu_i are discrete Laplace of these decays.
@@ -215,32 +226,22 @@ def all_at_most(margins: tuple[int, ...], tau: Fraction, nu: Fraction) -> Fracti
     """
     if not margins:
         return ONE
-    mass = (1 - tau) / (1 + tau)
+    mass, number = (1 - tau) / (1 + tau), len(margins)
     high, low = max(0, *(-m for m in margins)), min(0, *(-m for m in margins))
     middle = sum(
-        (mass * tau ** abs(x) * _given(margins, nu, x) for x in range(low, high)), Fraction(0)
+        (
+            mass * tau ** abs(x) * math.prod(1 - exceeds(0, m + x, nu) for m in margins)
+            for x in range(low, high)
+        ),
+        ZERO,
     )
-    polynomial = [ONE]
-    for m in margins:
-        raised = [Fraction(0), *(c * nu ** (m + 1) / (1 + nu) for c in polynomial)]
-        polynomial = [c - r for c, r in zip([*polynomial, Fraction(0)], raised, strict=True)]
+    coefficients = _product(nu ** (m + 1) / (1 + nu) for m in margins)
     above = sum(
-        (c * (tau * nu**k) ** high / (1 - tau * nu**k) for k, c in enumerate(polynomial)),
-        Fraction(0),
+        (c * (tau * nu**k) ** high / (1 - tau * nu**k) for k, c in enumerate(coefficients)), ZERO
     )
-    number = len(margins)
     scale = nu ** (-sum(margins)) / (1 + nu) ** number  # at tau = x < low: scale * nu^(-number x)
     ratio = tau * nu**number
-    below = scale * ratio ** (1 - low) / (1 - ratio)
-    return middle + mass * (above + below)
-
-
-def _given(margins: tuple[int, ...], nu: Fraction, tau: int) -> Fraction:
-    """Return the product of P[nu <= m + tau] over the margins m."""
-    ks = [m + tau for m in margins]
-    return math.prod(
-        (1 - nu ** (k + 1) / (1 + nu) if k >= 0 else nu**-k / (1 + nu) for k in ks), start=ONE
-    )
+    return middle + mass * (above + scale * ratio ** (1 - low) / (1 - ratio))
 
 
 def exceeds(value: int, bound: int, decay: Fraction) -> Fraction:
@@ -285,36 +286,26 @@ class SmallPaperHSS:
         return {PaperPoint(0, 1, self.gamma(1, 1), zeros, zeros, ()): ONE}
 
     def step(self, state: PaperPoint, query: Row) -> dict[tuple[Hashable, PaperPoint], Fraction]:
-        t, j = state.t + 1, state.j
-        c = tuple(a + b for a, b in zip(state.c, query, strict=True))
-        if max(c) > self.high or min(c) < self.low:
-            raise ValueError("the interval's sums leave [low, high]; choose wider bounds")
-        h = [max(0, v) for v in state.raw]
-        value = self.q([a + b for a, b in zip(c, h, strict=True)])
+        t, j, zeros = state.t + 1, state.j, (0,) * self.width
+        c = _added(state.c, query, self.low, self.high)
+        value = self.q([a + max(0, b) for a, b in zip(c, state.raw, strict=True)])
         margins = (*state.margins, state.threshold - value)
-        below = all_at_most(margins, self.tau, self.nu) / all_at_most(
-            state.margins, self.tau, self.nu
-        )
+        before = all_at_most(state.margins, self.tau, self.nu)
+        below = all_at_most(margins, self.tau, self.nu) / before
         quiet = state.threshold - self.gamma(t, j) + self.gamma(t + 1, j)
         law: dict[tuple[Hashable, PaperPoint], Fraction] = {
             ("quiet", PaperPoint(t, j, quiet, state.raw, c, margins)): below
         }
         passes = exceeds(value, state.threshold - self.xi(t, j), self.check)
+        laws = [clamped_laplace(v, self.node, self.low, self.high) for v in c]
         for passed, chance in ((True, passes), (False, 1 - passes)):
             threshold = state.threshold + self.gamma(t, j) * passed
             threshold += self.gamma(t + 1, j + 1) - self.gamma(t, j)
-            laws = [self.released(v).items() for v in c]
-            for values in itertools.product(*laws):
-                shown = tuple(v for v, _ in values)
+            for shown, share in _jointly(laws):
                 raw = tuple(a + b for a, b in zip(state.raw, shown, strict=True))
-                after = PaperPoint(t, j + 1, threshold, raw, (0,) * self.width, ())
-                share = math.prod((p for _, p in values), start=(1 - below) * chance)
-                law[(passed, shown), after] = share
+                after = PaperPoint(t, j + 1, threshold, raw, zeros, ())
+                law[(passed, shown), after] = (1 - below) * chance * share
         return law
-
-    def released(self, count: int) -> Mapping[int, Fraction]:
-        """Return the law of the released value of a column's sum over the interval."""
-        return clamped_laplace(count, self.node, self.low, self.high)
 
 
 def whole_rows(width: int) -> tuple[tuple[Row, ...], tuple[tuple[Any, Any], ...]]:

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -96,76 +96,6 @@ class FirstPair:
 BIT_PAIRS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Make:
-    """Creation query of a composition of finite machines; `kind` is the index in its list of machines."""
-
-    kind: int
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """(query, index) message of a composition of finite machines; indices count creations from 0."""
-
-    index: int
-    query: Hashable
-
-
-Running: TypeAlias = tuple[tuple[int, Any], ...]
-
-
-@dataclass(frozen=True)
-class FiniteComposition:
-    """ExtConComp ([HSV] Def 4.1) over these kinds of finite machines; a state lists (kind, state of the machine)."""
-
-    kinds: tuple[FiniteMachine[Any, Any], ...]
-
-    def initial(self) -> Mapping[Running, Fraction]:
-        return {(): Fraction(1)}
-
-    def step(self, state: Running, query: Make | Send) -> Law[Running]:
-        if isinstance(query, Make):
-            start = self.kinds[query.kind].initial()
-            return {(True, (*state, (query.kind, s))): p for s, p in start.items()}
-        kind, inner = state[query.index]
-        before, behind = state[: query.index], state[query.index + 1 :]
-        law = self.kinds[kind].step(inner, query.query)
-        return {(a, (*before, (kind, s), *behind)): p for (a, s), p in law.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class SparsePairs:
-    """k-sparse parallel composition: suitable sequences ([HSV] Def 4.5) that touch at most `sparsity` machines.
-
-    A machine is touched by a pair of different queries ([HSV] Def 5.1 (ii) for equal parameters). `kinds` holds the
-    verification function of each kind, `creations` how many of each kind may still be made, `live` the verification
-    functions of the machines made. With `sparsity` = the number of creations it is the composition of fixed
-    parameters of [HSV] Thm 4.12.
-    """
-
-    kinds: tuple[Pairs, ...]
-    creations: tuple[int, ...]
-    sparsity: int
-    live: tuple[Pairs, ...] = ()
-    touched: frozenset[int] = frozenset()
-
-    def moves(self) -> Iterator[tuple[tuple[Any, Any], "SparsePairs"]]:
-        for kind, left in enumerate(self.creations):
-            if left:
-                creations = (*self.creations[:kind], left - 1, *self.creations[kind + 1 :])
-                live = (*self.live, self.kinds[kind])
-                yield (Make(kind), Make(kind)), replace(self, creations=creations, live=live)
-        for index, pairs in enumerate(self.live):
-            for (a, b), after in pairs.moves():
-                touched = self.touched | {index} if a != b else self.touched
-                if len(touched) <= self.sparsity:
-                    live = (*self.live[:index], after, *self.live[index + 1 :])
-                    yield (
-                        (Send(index, a), Send(index, b)),
-                        replace(self, live=live, touched=touched),
-                    )
-
-
 T = TypeVar("T", bound=Hashable)
 _TRIES = 10_000
 
@@ -185,12 +115,9 @@ class Sampled:
     An `Update` of one column carries the bit; a `Query` asks for the answer to it.
     """
 
+    width: ClassVar[int] = 1
     machine: FiniteMachine[Any, Any]
     guarantee: Guarantee
-
-    @property
-    def width(self) -> int:
-        return 1
 
     def takes(self, message: object) -> bool:
         """Say whether a message is in the query space: a bit, or a query for the answer."""
@@ -204,11 +131,7 @@ class Sampled:
     def step(
         self, state: SampledState, message: Message, noise: Noise
     ) -> tuple[SampledState, IntArray | None]:
-        """Take a bit, or answer the last one.
-
-        Raises:
-            RejectedMessage: the message is not a bit, the machine has halted, or there is nothing to answer yet.
-        """
+        """Take a bit, or answer the last one (RejectedMessage: no bit, nothing to answer yet, or halted)."""
         if isinstance(message, Query):
             if state.answer is None:
                 raise RejectedMessage("nothing to answer yet; send a bit first")
@@ -224,11 +147,7 @@ class Sampled:
 
 
 def draw_from(law: Mapping[T, Fraction], noise: Noise) -> T:
-    """Return an outcome with exactly the probabilities of `law`, by fair bits and rejection.
-
-    Raises:
-        FailClosed: rejection sampling never ends, because the noise is not random.
-    """
+    """Return an outcome with exactly the probabilities of `law`, by fair bits and rejection."""
     whole = lcm(*(chance.denominator for chance in law.values()))
     for _ in range(_TRIES):
         drawn = 0
@@ -242,11 +161,7 @@ def draw_from(law: Mapping[T, Fraction], noise: Noise) -> T:
 
 
 def fair_bit(noise: Noise) -> int:
-    """Return the sign of a discrete Laplace sample that is not 0.
-
-    Raises:
-        FailClosed: all samples are 0.
-    """
+    """Return the sign of a discrete Laplace sample that is not 0."""
     for _ in range(_TRIES):
         sample = int(noise.laplace(Fraction(4), 1)[0])
         if sample:

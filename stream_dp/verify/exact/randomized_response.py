@@ -15,6 +15,7 @@ from typing import TypeAlias
 from stream_dp.verify.exact.finite import Law
 
 ONE = Fraction(1)
+HALTED: Law[str] = {(None, "halted"): ONE}
 
 
 class Symbol(IntEnum):
@@ -29,7 +30,9 @@ def noisy_bit(bit: int, odds: Fraction) -> dict[int, Fraction]:
     return {bit: odds / (1 + odds), 1 - bit: 1 / (1 + odds)}
 
 
-RRState: TypeAlias = str
+def bit_moment(odds: Fraction, order: int) -> Fraction:
+    """Return e^((order-1) D) of a noisy bit: the sum of P^order Q^(1-order) over its values; symmetric."""
+    return (odds**order + odds ** (1 - order)) / (1 + odds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +45,13 @@ class RandomizedResponse:
     odds: Fraction
     delta: Fraction = Fraction(0)
 
-    def initial(self) -> Mapping[RRState, Fraction]:
+    def initial(self) -> Mapping[str, Fraction]:
         return {"waiting": ONE}
 
-    def step(self, state: RRState, query: int) -> Law[RRState]:
+    def step(self, state: str, query: int) -> Law[str]:
         if state == "halted":
-            return {(None, "halted"): ONE}
-        law: dict[tuple[Hashable, RRState], Fraction] = {}
+            return HALTED
+        law: dict[tuple[Hashable, str], Fraction] = {}
         law[(Symbol.TOP, query), "halted"] = self.delta
         for bit, chance in noisy_bit(query, self.odds).items():
             law[(Symbol.BOTTOM, bit), "halted"] = (1 - self.delta) * chance
@@ -108,14 +111,10 @@ class LateResponse:
         return {"new": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
-        match state:
-            case "new":
-                return {
-                    (Symbol.TOP, "top"): self.delta,
-                    (Symbol.BOTTOM, "bottom"): 1 - self.delta,
-                }
-            case "halted":
-                return {(None, "halted"): ONE}
+        if state == "halted":
+            return HALTED
+        if state == "new":
+            return {(Symbol.TOP, "top"): self.delta, (Symbol.BOTTOM, "bottom"): 1 - self.delta}
         law = {query: ONE} if state == "top" else noisy_bit(query, self.odds)
         return {(bit, "halted"): chance for bit, chance in law.items()}
 
@@ -175,20 +174,18 @@ class TornLeak:
         if state == "new":
             return {("tails", "tails"): ONE / 2, ("heads", "heads"): ONE / 2}
         if state == "halted":
-            return {(None, "halted"): ONE}
-        leaks = {("tails", 0): "zero", ("heads", 1): "one"}.get((state, query))
-        told = 2 * self.delta if leaks else Fraction(0)
-        law: dict[tuple[Hashable, str], Fraction] = {("nothing", "halted"): 1 - told}
-        if leaks:
-            law[leaks, "halted"] = told
-        return law
+            return HALTED
+        leak = {("tails", 0): "zero", ("heads", 1): "one"}.get((state, query))
+        if leak is None:
+            return {("nothing", "halted"): ONE}
+        return {("nothing", "halted"): 1 - 2 * self.delta, (leak, "halted"): 2 * self.delta}
 
 
 @dataclass(frozen=True, slots=True)
 class RareAnswer:
-    """Takes a bit and says "yes" with probability `first` to 0 and `second` to 1; then halts.
+    """Takes a bit and answers 1 with probability `first` to 0 and `second` to 1, else 0; then halts.
 
-    Privacy claim: tCDP where "yes" is rare and much rarer for one bit: the loss is large, but rarely.
+    Privacy claim: tCDP where 1 is rare and much rarer for one bit: the loss is large, but rarely.
     """
 
     first: Fraction
@@ -199,16 +196,24 @@ class RareAnswer:
 
     def step(self, state: str, query: int) -> Law[str]:
         if state == "halted":
-            return {(None, "halted"): ONE}
-        yes = self.second if query else self.first
-        return {("yes", "halted"): yes, ("no", "halted"): 1 - yes}
+            return HALTED
+        return {(answer, "halted"): self.chance(answer, query) for answer in (0, 1)}
+
+    def chance(self, answer: int, bit: int) -> Fraction:
+        heads = self.second if bit else self.first
+        return heads if answer else 1 - heads
+
+    def exceeds(self, ratio: Fraction) -> Fraction:
+        """Return the exact probability, given the bit 1, that the privacy loss exceeds ln(ratio)."""
+        chances = [(self.chance(answer, 1), self.chance(answer, 0)) for answer in (0, 1)]
+        return sum((p for p, q in chances if p > ratio * q), Fraction(0))
 
     def divergence(self, order: float) -> float:
         """Return the Renyi divergence at an order, the larger of both directions, as a float."""
         laws = [(float(p), 1 - float(p)) for p in (self.first, self.second)]
         moments = (
-            math.fsum(p**order * q ** (1 - order) for p, q in zip(one, other, strict=True))
-            for one, other in (laws, laws[::-1])
+            math.fsum(p**order * q ** (1 - order) for p, q in zip(left, right, strict=True))
+            for left, right in (laws, laws[::-1])
         )
         return math.log(max(moments)) / (order - 1)
 
@@ -235,11 +240,25 @@ class LeakyBit:
         if taken == 2:
             return {(None, state): ONE}
         if symbol is Symbol.TOP:
-            return {(revealed(query), (taken + 1, symbol)): ONE}
+            law = self.leaked(query)
+            return {(Symbol.TOP + 1 + bit, (2, symbol)): chance for bit, chance in law.items()}
         chances = {Symbol.TOP: self.delta, Symbol.BOTTOM: 1 - self.delta}
         return {(int(s), (taken + 1, s)): chance for s, chance in chances.items()}
 
+    def leaked(self, bit: int) -> Mapping[int, Fraction]:
+        """Return the law of the bit that is answered after TOP."""
+        return {bit: ONE}
 
-def revealed(bit: int) -> int:
-    """Return the answer of a leaky bit that has failed: 2 for 0 and 3 for 1."""
-    return Symbol.TOP + 1 + bit
+
+@dataclass(frozen=True, slots=True)
+class NoisyLeak(LeakyBit):
+    """M of [HSV] Thm 13.5: a leaky bit that answers a noisy bit after TOP, right with probability odds / (1 + odds).
+
+    Privacy claim: moment 1 + delta * (m - 1) at every order, where m is the moment of the noisy bit, for one
+    changed bit; also (0, delta * (odds - 1) / (odds + 1))-DP, and pure ln(odds)-DP.
+    """
+
+    odds: Fraction
+
+    def leaked(self, bit: int) -> Mapping[int, Fraction]:
+        return noisy_bit(bit, self.odds)

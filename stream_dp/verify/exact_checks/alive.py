@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 
 from stream_dp.accounting.conversions import pure_to_zcdp
 from stream_dp.accounting.rules.groups import moved, of_users
-from stream_dp.accounting.rules.rule import leaf
+from stream_dp.accounting.rules.rule import Premises
 from stream_dp.accounting.situations import Alive, Group, Moved, OfUsers, Ticks
 from stream_dp.core.composition import Ask, Create, Halt
-from stream_dp.core.guarantee import Guarantee, Measure, PureDP
+from stream_dp.core.guarantee import Measure, PureDP
 from stream_dp.core.neighbors import Users
 from stream_dp.verify.exact.exact_sparse_vector import AboveThreshold, RearmedAlerts
 from stream_dp.verify.exact.finite import (
@@ -33,25 +33,18 @@ from stream_dp.verify.exact.finite import (
 from stream_dp.verify.exact.randomized_response import Ladder, NoisyBits
 from stream_dp.verify.exact_checks.fixed_parts import ADDED, SMALL, gaussian_claim
 from stream_dp.verify.exact_checks.instance import (
-    ADD,
     Instance,
     OneBitDiffers,
     Part,
+    claimed,
     composed,
     logarithm,
     private,
 )
 
-HALF, EIGHT = Fraction(1, 2), Fraction(8)
-LEVEL = 2
-ONE = Fraction(1)
+HALF, ONE, TWO, THREE, EIGHT = Fraction(1, 2), Fraction(1), Fraction(2), Fraction(3), Fraction(8)
 Living: TypeAlias = tuple[tuple[int, Any], ...]  # (kind, its state), oldest first
 TickState: TypeAlias = tuple[Living, tuple[Hashable, ...]]  # and the last rows, for backfill
-TWO, THREE = Fraction(2), Fraction(3)
-ODDS = (THREE, TWO, Fraction(5, 2))
-LIVES = (Alive(0, 1), Alive(1, 2), Alive(2, None))
-TICKS = 3
-BITS: tuple[Any, Any] = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +83,8 @@ class TickComposition:
         living, rows = state
         match query:
             case Begin(kind, past):
-                return self._begun(living, rows, kind, rows[len(rows) - past :])
+                begun = self._begun(kind, rows[len(rows) - past :])
+                return {(a, ((*living, (kind, s)), rows)): p for (a, s), p in begun.items()}
             case End(place):
                 return {(True, ((*living[:place], *living[place + 1 :]), rows)): ONE}
             case TickRow(row):
@@ -111,10 +105,8 @@ class TickComposition:
             }
         return law
 
-    def _begun(
-        self, living: Living, rows: tuple[Hashable, ...], kind: int, past: tuple[Hashable, ...]
-    ) -> Law[TickState]:
-        """Return the law of the state with a new machine, after it has answered the rows of the past."""
+    def _begun(self, kind: int, past: tuple[Hashable, ...]) -> Law[Any]:
+        """Return the law of a new machine's answers to the rows of the past, and of its state after them."""
         law: dict[tuple[tuple[Hashable, ...], Any], Fraction] = {
             ((), s): p for s, p in self.kinds[kind].initial().items()
         }
@@ -125,7 +117,7 @@ class TickComposition:
                     key = ((*answers, answer), after)
                     longer[key] = longer.get(key, Fraction(0)) + p * q
             law = longer
-        return {(answers, ((*living, (kind, s)), rows)): p for (answers, s), p in law.items()}
+        return law
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +144,17 @@ class OneTick:
     spent: tuple[Fraction, ...] = ()
 
     def moves(self) -> Iterator[tuple[tuple[Any, Any], "OneTick"]]:
-        if self.creations:
-            for kind in range(len(self.prices)):
+        now = math.prod((self.prices[kind] for kind in self.living), start=ONE)
+        for kind, price in enumerate(self.prices):
+            if self.creations and now * price <= self.budget:
                 yield from self._begun(kind)
         for place in range(len(self.living)):
             living = (*self.living[:place], *self.living[place + 1 :])
             yield (End(place),) * 2, replace(self, living=living)
         if self.ticks:
-            now = math.prod((self.prices[kind] for kind in self.living), start=ONE)
-            after = replace(self, ticks=self.ticks - 1, spent=self._remembered(now))
+            most = max(self.backfill)  # the ticks that can still be read
+            spent = (*self.spent, now)[-most:] if most else ()
+            after = replace(self, ticks=self.ticks - 1, spent=spent)
             yield from (((TickRow(row), TickRow(row)), after) for row in self.rows)
             if self.times:
                 touched = replace(after, times=self.times - 1)
@@ -170,46 +164,42 @@ class OneTick:
                     yield (TickRow(a), TickRow(b)), rest
 
     def _begun(self, kind: int) -> Iterator[tuple[tuple[Any, Any], "OneTick"]]:
-        price = self.prices[kind]
-        now = math.prod((self.prices[k] for k in self.living), start=ONE)
-        if now * price > self.budget:
-            return
         for past in self.backfill:
-            if past > len(self.spent):
+            first = len(self.spent) - past
+            if first < 0:
                 continue
-            read = self.spent[len(self.spent) - past :]
-            charged = tuple(s * price for s in read)
+            charged = tuple(spent * self.prices[kind] for spent in self.spent[first:])
             if self.charges_past and max(charged, default=ONE) > self.budget:
                 continue
-            spent = (*self.spent[: len(self.spent) - past], *charged)
-            yield (
-                (Begin(kind, past),) * 2,
-                replace(
-                    self, creations=self.creations - 1, living=(*self.living, kind), spent=spent
-                ),
+            after = replace(
+                self,
+                creations=self.creations - 1,
+                living=(*self.living, kind),
+                spent=(*self.spent[:first], *charged),
             )
-
-    def _remembered(self, now: Fraction) -> tuple[Fraction, ...]:
-        """Return the amounts spent at the ticks that can still be read, oldest first."""
-        most = max(self.backfill)
-        return (*self.spent, now)[-most:] if most else ()
+            yield (Begin(kind, past),) * 2, after
 
 
 def bits(odds: Fraction) -> Part:
     return Part("bits", NoisyBits(odds), private(odds), OneBitDiffers())
 
 
+LIVES = (Alive(0, 1), Alive(1, 2), Alive(2, None))
+TICKS = 3
+BITS: tuple[Any, Any] = (0, 1)
+
+
 def schedule(parts: tuple[Part, ...]) -> tuple[tuple[int, Create | Halt | int], ...]:
     """Return (tick; a creation, a halt, or the index of the mechanism asked), in order."""
     steps: list[tuple[int, Create | Halt | int]] = []
     for tick in range(TICKS):
-        lives = list(enumerate(LIVES))
-        steps += [(tick, parts[i].create) for i, life in lives if life.first == tick]
-        steps += [(tick, Halt(i)) for i, life in lives if life.last == tick - 1]
+        lives = [(i, life.first, life.last) for i, life in enumerate(LIVES)]
+        steps += [(tick, parts[i].create) for i, first, _ in lives if first == tick]
+        steps += [(tick, Halt(i)) for i, _, last in lives if last == tick - 1]
         steps += [
             (tick, i)
-            for i, life in lives
-            if life.first <= tick and (life.last is None or tick <= life.last)
+            for i, first, last in lives
+            if first <= tick <= (TICKS if last is None else last)
         ]
     return tuple(steps)
 
@@ -228,14 +218,15 @@ class OneTickDiffers:
         if not isinstance(what, int):
             yield (what, what), after
             return
-        yield (Ask(what, BITS[0]), Ask(what, BITS[0])), after
+        zero, one = (Ask(what, bit) for bit in BITS)
+        yield (zero, zero), after
         if self.differs in (None, tick):
-            yield (Ask(what, BITS[0]), Ask(what, BITS[1])), replace(after, differs=tick)
+            yield (zero, one), replace(after, differs=tick)
 
 
 def lives() -> Instance:
     """Return three mechanisms whose lives overlap: the loads are ln 3, ln 6 and ln 5."""
-    parts = tuple(bits(odds) for odds in ODDS)
+    parts = tuple(bits(odds) for odds in (THREE, TWO, Fraction(5, 2)))
     steps = schedule(parts)
     return Instance(
         "bits of ln 3, ln 2, ln 2.5, alive at ticks 0-1, 1-2, 2; one tick differs",
@@ -247,88 +238,72 @@ def lives() -> Instance:
     )
 
 
-def coming_and_going() -> Instance:
-    """Return mechanisms that the adversary starts and halts at any time, within ln 6 at every tick."""
-    kinds = (bits(THREE), bits(TWO))
-    pairs = OneTick((THREE, TWO), Fraction(6), (0,), ((0, 1), (1, 0)), ticks=3, creations=3)
+KINDS = (bits(THREE), bits(TWO))
+DIFFERENT = ((0, 1), (1, 0))
+
+
+def _at_will(words: str, premises: Premises, pairs: OneTick) -> Instance:
+    """Return mechanisms of both kinds that the adversary starts and halts at any time."""
+    situation = Ticks("time", (Alive(0, None), Alive(0, None)))
+    machine = TickComposition(tuple(part.machine for part in KINDS))
+    rounds = 2 * pairs.creations + pairs.ticks
     return Instance(
-        "begun and ended at will, at most ln 3 and ln 2 alive at a tick",
-        tuple(part.leaf for part in kinds),
-        Ticks("time", (Alive(0, None), Alive(0, None))),
-        TickComposition(tuple(part.machine for part in kinds)),
-        pairs,
-        2 * pairs.creations + pairs.ticks,
+        f"begun and ended at will, at most {words}", premises, situation, machine, pairs, rounds
     )
+
+
+def coming_and_going() -> Instance:
+    """Return mechanisms within ln 6 at every tick."""
+    pairs = OneTick((THREE, TWO), Fraction(6), (0,), DIFFERENT, ticks=3, creations=3)
+    return _at_will("ln 3 and ln 2 alive at a tick", tuple(part.leaf for part in KINDS), pairs)
+
+
+def _twice(creations: int, **more: bool) -> OneTick:
+    """Return the books for two differing rows, where each may cost half of ln 9 and ln 4."""
+    prices, budget = (THREE**2, TWO**2), Fraction(36)
+    return OneTick(prices, budget, (0,), DIFFERENT, ticks=2, creations=creations, times=2, **more)
 
 
 def moving() -> Instance:
-    """Return mechanisms that start and halt at any time, also between the two ticks of an event that moves."""
-    kinds = (bits(THREE), bits(TWO))
-    pairs = OneTick(
-        (THREE**2, TWO**2), Fraction(36), (0,), ((0, 1), (1, 0)),
-        ticks=2, creations=4, times=2, once_each=True,
-    )  # fmt: skip
-    return Instance(
-        "begun and ended at will, at most ln 9 and ln 4 alive at a tick; an event moves",
-        tuple(moved((part.leaf,), Moved("an event moves")) for part in kinds),
-        Ticks("time", (Alive(0, None), Alive(0, None))),
-        TickComposition(tuple(part.machine for part in kinds)),
-        pairs,
-        2 * pairs.creations + pairs.ticks,
-    )
+    """Return mechanisms that start and halt also between the two ticks of an event that moves."""
+    premises = tuple(moved((part.leaf,), Moved("an event moves")) for part in KINDS)
+    words = "ln 9 and ln 4 alive at a tick; an event moves"
+    return _at_will(words, premises, _twice(4, once_each=True))
 
 
 def used() -> Instance:
-    """Return mechanisms that start and halt at any time, also between the ticks of one user's two events."""
-    kinds, users = (bits(THREE), bits(TWO)), Users(2)
-    pairs = OneTick(
-        (THREE**2, TWO**2), Fraction(36), (0,), ((0, 1), (1, 0)), ticks=2, creations=3, times=2
-    )
-    return Instance(
-        f"begun and ended at will, at most ln 9 and ln 4 alive at a tick; {users}",
-        tuple(of_users((part.leaf,), OfUsers("user", users)) for part in kinds),
-        Ticks("time", (Alive(0, None), Alive(0, None))),
-        TickComposition(tuple(part.machine for part in kinds)),
-        pairs,
-        2 * pairs.creations + pairs.ticks,
-    )
+    """Return mechanisms that start and halt also between the ticks of one user's two events."""
+    users = Users(2)
+    premises = tuple(of_users((part.leaf,), OfUsers("user", users)) for part in KINDS)
+    return _at_will(f"ln 9 and ln 4 alive at a tick; {users}", premises, _twice(3))
 
 
 def ticks() -> tuple[Instance, ...]:
     return lives(), coming_and_going(), moving(), used()
 
 
-def _instance(
-    words: str, odds: Fraction, machine: FiniteMachine[Any, Any], pairs: Pairs, ticks: int
-) -> Instance:
-    claimed = leaf("one event", Guarantee(private(odds), ADD), "verify.exact_checks")
-    return Instance(f"{words}; an event moves", (claimed,), Moved("moved"), machine, pairs, ticks)
+LEVEL = 2
 
 
-def moved_bit() -> Instance:
-    """Return a noisy bit at every tick."""
-    return _instance(
-        "bits of ln 3", THREE, bits(THREE).machine, OnceEach((0,), ((0, 1), (1, 0))), 3
-    )
-
-
-def moved_alert() -> Instance:
-    """Return one re-armed key: the event leaves one instance and comes to the next."""
-    rows = (((0,), LEVEL), ((1,), LEVEL))
-    gone, come = (rows[1], rows[0]), (rows[0], rows[1])
-    pairs = OnceEach((*rows, ((2,), LEVEL)), (gone, come))
-    return _instance("re-armed alerts of ln 2", TWO, RearmedAlerts(HALF, HALF), pairs, 3)
-
-
-def moved_hss() -> Instance:
-    """Return two columns over three ticks: far more than ln 8, the one-tick cost, but less than the rule allows."""
-    pairs = OnceEach(((0, 0), (0, 2), (2, 0)), (ADDED[0], ADDED[0][::-1]))
-    machine = replace(SMALL, high=6)
-    return _instance("HSS of ln 8, 2 columns, between its intervals", EIGHT, machine, pairs, 3)
+def _moved(words: str, odds: Fraction, machine: FiniteMachine[Any, Any], pairs: Pairs) -> Instance:
+    part = claimed("one event", private(odds))
+    return Instance(f"{words}; an event moves", (part,), Moved("moved"), machine, pairs, TICKS)
 
 
 def moved_events() -> tuple[Instance, ...]:
-    return moved_bit(), moved_alert(), moved_hss()
+    """Return a noisy bit at every tick; one re-armed key, whose event leaves one instance and comes to the next.
+
+    Then two columns over three ticks: far more than ln 8, the one-tick cost, but less than the rule allows.
+    """
+    rows = tuple(((count,), LEVEL) for count in (0, 1, 2))
+    alerts = OnceEach(rows, ((rows[1], rows[0]), (rows[0], rows[1])))
+    columns = OnceEach(((0, 0), (0, 2), (2, 0)), (ADDED[0], ADDED[0][::-1]))
+    hss = "HSS of ln 8, 2 columns, between its intervals"
+    return (
+        _moved("bits of ln 3", THREE, NoisyBits(THREE), OnceEach((0,), DIFFERENT)),
+        _moved("re-armed alerts of ln 2", TWO, RearmedAlerts(HALF, HALF), alerts),
+        _moved(hss, EIGHT, replace(SMALL, high=6), columns),
+    )
 
 
 # Group privacy: streams that differ in up to k events (Dwork, Roth 2014, Thm 2.2), possibly of one user.
@@ -339,7 +314,7 @@ def ladder(size: int, odds: Fraction = TWO, delta: Fraction = Fraction(1, 1000))
     """Return 0 events against `size`, for the least private (ln odds, delta)-DP answer."""
     return Instance(
         f"(ln 2, 0.001)-DP answer to {size} events against none",
-        (leaf("ladder", Guarantee(private(odds, delta), ADD), "verify.exact_checks"),),
+        (claimed("ladder", private(odds, delta)),),
         Group("user", size),
         Ladder(odds, delta),
         FirstPair(((0, size),)),
@@ -349,13 +324,12 @@ def ladder(size: int, odds: Fraction = TWO, delta: Fraction = Fraction(1, 1000))
 
 def one_interval(size: int, odds: Fraction = Fraction(11, 10)) -> Instance:
     """Return all events of a user in one tick, so in one interval of a sparse vector; with two thresholds."""
-    moved = tuple((((0,), level), ((size,), level)) for level in (LOW, size))
     return Instance(
         f"one alert of ln 1.1; {size} events of a user in one tick",
-        (leaf("alert", Guarantee(private(odds), ADD), "audit.sparse_vector"),),
+        (claimed("alert", private(odds)),),
         Group("user", size),
         AboveThreshold(1 / odds, 1 / odds),
-        FirstPair(moved),
+        FirstPair(tuple((((0,), level), ((size,), level)) for level in (LOW, size))),
         1,
     )
 

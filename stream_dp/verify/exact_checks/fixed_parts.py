@@ -16,21 +16,17 @@ from stream_dp.accounting.filters.linear import BasicFilter, PureFilter, RenyiFi
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.gaussian_curve import pure_to_gaussian
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Composite, Filtered, Fixed, Parallel, Touched
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import (
     ZCDP,
     GaussianDP,
-    Guarantee,
-    Measure,
     PureDP,
     RenyiDP,
     TruncatedZCDP,
     differential_privacy,
 )
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.verify.counterexamples.renyi_parallel import bit_moment
 from stream_dp.verify.exact.exact_sparse_vector import (
     SmallGaussianHSS,
     SmallHSS,
@@ -38,20 +34,20 @@ from stream_dp.verify.exact.exact_sparse_vector import (
     whole_rows,
 )
 from stream_dp.verify.exact.finite import DifferAtMost
-from stream_dp.verify.exact.randomized_response import RareAnswer
+from stream_dp.verify.exact.randomized_response import RareAnswer, bit_moment
 from stream_dp.verify.exact_checks.instance import (
     ADD,
     ZERO,
     Instance,
     Part,
-    composed,
+    claimed,
+    game,
     irr,
     known,
     logarithm,
     private,
     related,
     rr,
-    sent,
 )
 from stream_dp.verify.games.game import LedgerFilter
 from stream_dp.verify.relations.pair_conditions import filtered, fixed_mechanisms, fixed_parameters
@@ -62,22 +58,18 @@ SMALL = SmallHSS(2, HALF, HALF, HALF, gamma=0, low=0, high=4)
 ROWS = ((0, 0), (0, 1), (2, 0))
 ADDED = (((0, 0), (1, 0)), ((0, 1), (1, 1)), ((1, 0), (2, 0)))
 SUITE = "tests/unit/verify/exact/test_small_hss.py"
+RowPairs: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
 
-def once(pairs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]) -> DifferAtMost:
+def once(pairs: RowPairs, rows: tuple[tuple[int, ...], ...] = ROWS) -> DifferAtMost:
     """Return the relation in which rows are equal, but for one of these pairs or its mirror image, once."""
-    return DifferAtMost(ROWS, (*pairs, *((b, a) for a, b in pairs)))
-
-
-def _part(name: str, measure: Measure, relation: Neighbors = ADD) -> Derivation:
-    """Return a part with a claim that holds for it."""
-    return leaf(name, Guarantee(measure, relation), "verify.exact_checks")
+    return DifferAtMost(rows, (*pairs, *((b, a) for a, b in pairs)))
 
 
 def _one_after_the_other(part: Derivation) -> Derivation:
     """Return any number of such parts, where an event lies in one of them."""
-    one = Touched.intervals(part.guarantee.neighbors, "one at a time", SUITE)
-    return derive((part,), Parallel(part.subject, one))
+    touched = Touched.intervals(part.guarantee.neighbors, "one at a time", SUITE)
+    return derive((part,), Parallel(part.subject, touched))
 
 
 def _behind_hss(*parts: Derivation) -> tuple[tuple[Derivation, ...], Composite]:
@@ -88,9 +80,9 @@ def _behind_hss(*parts: Derivation) -> tuple[tuple[Derivation, ...], Composite]:
 
 def pure_hss() -> Instance:
     """Return two columns under add_remove; the price is attained."""
-    vectors = _one_after_the_other(_part("sparse vectors", private(Fraction(4))))
+    vectors = _one_after_the_other(claimed("sparse vectors", private(Fraction(4))))
     columns = Parallel("counters", Touched.columns(ADD, SMALL.width), (2,))
-    counters = derive((_part("counters", private(Fraction(2))),), columns)
+    counters = derive((claimed("counters", private(Fraction(2))),), columns)
     words = "HSS on 2 columns, 2 ticks, all three noises of ln 2"
     return Instance(words, *_behind_hss(vectors, counters), SMALL, once(ADDED), 2)
 
@@ -98,12 +90,11 @@ def pure_hss() -> Instance:
 def gaussian_inside() -> Instance:
     """Return one column with a Gaussian counter of rho = ln 2 behind pure sparse vectors, under add_remove."""
     machine = SmallGaussianHSS(1, FINE, FINE, HALF, gamma=0, low=-4, high=9)
-    vectors = _one_after_the_other(_part("sparse vectors", private(1 / FINE**2)))
-    counter = _part("a Gaussian counter", ZCDP(logarithm(1 / HALF)))
-    pairs = (((0,), (1,)), ((2,), (3,)))
-    there = DifferAtMost(((0,), (1,), (3,)), (*pairs, *((b, a) for a, b in pairs)))
+    vectors = _one_after_the_other(claimed("sparse vectors", private(1 / FINE**2)))
+    counter = claimed("a Gaussian counter", ZCDP(logarithm(1 / HALF)))
+    pairs = once((((0,), (1,)), ((2,), (3,))), ((0,), (1,), (3,)))
     words = "HSS on 1 column, 2 ticks, sparse vectors of ln 1.23, a Gaussian counter of rho ln 2"
-    return Instance(words, *_behind_hss(vectors, counter), machine, there, 2)
+    return Instance(words, *_behind_hss(vectors, counter), machine, pairs, 2)
 
 
 def paper_hss() -> Instance:
@@ -115,7 +106,9 @@ def paper_hss() -> Instance:
         1, max, HALF**2, HALF, HALF**4, HALF**4, lambda t, j: 1 + (t + j) // 2, lambda *_: 1, 0, 2
     )
     third = private(1 / HALF**4)
-    parts = [_part(name, third, Neighbors.REPLACE) for name in ("instances", "checks", "counters")]
+    parts = [
+        claimed(name, third, Neighbors.REPLACE) for name in ("instances", "checks", "counters")
+    ]
     made = (*map(_one_after_the_other, parts[:2]), parts[2])
     words = "HSS of [HSV] Alg. 4 under ~_H, 1 column, 2 steps, all thirds of ln 16"
     return Instance(words, *_behind_hss(*made), machine, DifferAtMost(*whole_rows(1)), 2)
@@ -128,62 +121,52 @@ def hss() -> tuple[Instance, ...]:
 TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
 FILTER_ORDER, SLACK = Fraction(2), Fraction(2, 5)
 MORE = 2
-Kind: TypeAlias = Fraction | tuple[Fraction, Fraction]  # odds, and a delta where there is one
 
 
 def behind_ledger(
-    words: str, filter_: Filter, kinds: Sequence[Kind], admitted: Sequence[Kind]
+    words: str, filter_: Filter, kinds: Sequence[Part], admitted: Sequence[Part]
 ) -> Instance:
-    """Return RR of these kinds, created adaptively through the product's ledger ([HSV] Def 12.2).
+    """Return parts of these kinds, created adaptively through the product's ledger ([HSV] Def 12.2).
 
     `admitted` is a longest sequence that the ledger admits. The game allows `MORE` creations than that, so that a
     ledger that admits too many is detected.
     """
-    parts = tuple(_filters_part(kind) for kind in kinds)
     relation = filtered(LedgerFilter(Ledger.under(filter_)), truth=known)
     most = len(admitted) + MORE
-    return Instance(
-        words,
-        tuple(_filters_part(kind).leaf for kind in admitted),
-        Filtered("asked for", filter_),
-        composed(),
-        sent(relation, parts, most),
-        2 * most,
+    return game(
+        words, Filtered("asked for", filter_), relation, kinds, most, 2 * most, premises=admitted
     )
-
-
-def _filters_part(kind: Kind) -> Part:
-    return rr(*kind) if isinstance(kind, tuple) else rr(kind)
 
 
 def admitted() -> tuple[Instance, ...]:
     """Return the instances of the filter rule: filters that take DP, proven for concurrent mechanisms."""
+    two, three, failing = rr(TWO), rr(THREE), rr(THREE, TENTH)
     both = exact(cost_units(logarithm(THREE)) + cost_units(logarithm(TWO)))
     at_order = pure_to_renyi(PureDP(logarithm(THREE)), FILTER_ORDER)
     twice = RenyiDP(FILTER_ORDER, 2 * exact(cost_units(at_order.epsilon)))
     return (
         behind_ledger(
             "pure filter of ln 6; RR of ln 2 or ln 3, by past answers",
-            PureFilter.of(both), (THREE, TWO), (THREE, TWO),
+            PureFilter.of(both), (three, two), (three, two),
         ),
         behind_ledger(
             "basic filter of ln 6, delta 0.1; RR of ln 2 or (ln 3, 0.1), by past answers",
-            BasicFilter.of(both, TENTH), ((THREE, TENTH), TWO), ((THREE, TENTH), TWO),
+            BasicFilter.of(both, TENTH), (failing, two), (failing, two),
         ),
         behind_ledger(
             "tight approximate filter of 1, delta 0.4; RR of ln 2 or ln 3",
-            TightApproximateFilter.of(Fraction(1), SLACK, ZERO), (TWO, THREE), (TWO,) * 3,
+            TightApproximateFilter.of(Fraction(1), SLACK, ZERO), (two, three), (two,) * 3,
         ),
         behind_ledger(
             "zCDP filter of 0.6; RR of ln 2 or ln 3",
-            ZCDPFilter.of(Fraction(3, 5)), (TWO, THREE), (TWO,) * 2,
+            ZCDPFilter.of(Fraction(3, 5)), (two, three), (two,) * 2,
         ),
         behind_ledger(
             "GDP filter of 1.5; RR of ln 2 or ln 3, each at its mu",
-            GaussianFilter.of(Fraction(3, 2)), (TWO, THREE), (TWO,) * 3,
+            GaussianFilter.of(Fraction(3, 2)), (two, three), (two,) * 3,
         ),
         behind_ledger(
-            "RDP filter at order 2, two of RR(ln 3)", RenyiFilter.of(twice), (THREE, TWO), (THREE,) * 2,
+            "RDP filter at order 2, two of RR(ln 3)", RenyiFilter.of(twice), (three, two), (three,) * 2,
         ),
     )  # fmt: skip
 
@@ -205,19 +188,16 @@ def gaussian_claim(odds: Fraction) -> GaussianDP:
 def _all_at_once(words: str, parts: tuple[Part, ...], delta: Fraction = ZERO) -> Instance:
     relation = fixed_mechanisms(tuple(p.create for p in parts), truth=known)
     rounds = sum(4 if part.name == "IRR" else 2 for part in parts)
-    situation = Fixed("fixed", delta)
-    leaves = tuple(part.leaf for part in parts)
-    return Instance(words, leaves, situation, composed(), sent(relation, parts, len(parts)), rounds)
+    return game(words, Fixed("fixed", delta), relation, parts, len(parts), rounds)
 
 
 def summed() -> tuple[Instance, ...]:
     """Return the instances of the rule that adds epsilons up."""
+    interactive = irr(THREE, TENTH)
     return (
         _all_at_once("RR(ln 3), RR(ln 2) at once", (rr(THREE), rr(TWO))),
         _all_at_once(
-            "two IRR(ln 3, 0.1), queries interleaved",
-            (irr(THREE, TENTH), irr(THREE, TENTH)),
-            Fraction(19, 100),
+            "two IRR(ln 3, 0.1), queries interleaved", (interactive,) * 2, Fraction(19, 100)
         ),
     )
 
@@ -227,21 +207,14 @@ def best() -> tuple[Instance, ...]:
     parts = rr(THREE), rr(THREE), rr(TWO)
     measures = tuple(part.measure for part in parts)
     allowed = [(m.epsilon, m.delta) for m in map(differential_privacy, measures)]
+    words = "any of the parameters ln 3, ln 3, ln 2, in any order (Thm 4.12), delta 0.2"
+    situation = Fixed("parameters", Fraction(1, 5), parameters=measures)
     relation = fixed_parameters(allowed, truth=known)
     return (
         _all_at_once(
-            "RR(ln 3, 0.1), RR(ln 2) at once, delta 0.4",
-            (rr(THREE, TENTH), rr(TWO)),
-            Fraction(2, 5),
+            "RR(ln 3, 0.1), RR(ln 2) at once, delta 0.4", (rr(THREE, TENTH), rr(TWO)), SLACK
         ),
-        Instance(
-            "any of the parameters ln 3, ln 3, ln 2, in any order (Thm 4.12), delta 0.2",
-            (parts[0].leaf,),
-            Fixed("parameters", Fraction(1, 5), parameters=measures),
-            composed(),
-            sent(relation, parts, len(parts)),
-            6,
-        ),
+        game(words, situation, relation, parts, len(parts), 6, premises=parts[:1]),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, ClassVar
 
 from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.gaussian_curve import gaussian_delta
@@ -32,7 +32,13 @@ from stream_dp.core.guarantee import (
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim, Relation
 from stream_dp.verify.exact.enumeration import Enumerated, Lawful, Verified, behind
-from stream_dp.verify.exact.exact_delta import delta_bracket, exact_delta, exact_moment, worst_ratio
+from stream_dp.verify.exact.exact_delta import (
+    Amount,
+    delta_bracket,
+    exact_delta,
+    exact_moment,
+    worst_ratio,
+)
 from stream_dp.verify.exact.finite import BIT_PAIRS, FiniteMachine, Pairs
 from stream_dp.verify.exact.randomized_response import (
     ASK,
@@ -43,6 +49,13 @@ from stream_dp.verify.relations.streams import StaticDataSet, single_pair
 
 ADD = Neighbors.ADD_REMOVE
 ZERO = Fraction(0)
+
+
+def claimed(
+    name: str, measure: Measure, relation: Neighbors = ADD, *, finite: bool = False
+) -> Derivation:
+    """Return a part with a claim that holds for it."""
+    return leaf(name, Guarantee(measure, relation, finite=finite), "verify.exact_checks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +99,7 @@ class Part:
 
     @property
     def leaf(self) -> Derivation:
-        return leaf(self.name, Guarantee(self.measure, ADD, finite=True), "verify.exact_checks")
+        return claimed(self.name, self.measure, finite=True)
 
     def claiming(self, measure: Measure) -> "Part":
         """Return this part with another claim, which must be true."""
@@ -128,8 +141,25 @@ def composed() -> Enumerated:
 def sent(relation: Relation, parts: Sequence[Part], indices: int) -> Verified:
     """Return the moves against a composition behind V[relation]; queries go to the first `indices` mechanisms."""
     queries = dict.fromkeys(pair for part in parts for pair in part.queries)
-    creations = dict.fromkeys(part.create for part in parts)
-    return behind(relation, creations, queries, indices)
+    return behind(relation, dict.fromkeys(part.create for part in parts), queries, indices)
+
+
+def game(
+    words: str,
+    situation: Situation,
+    relation: Relation,
+    parts: Sequence[Part],
+    indices: int,
+    rounds: int,
+    premises: Sequence[Part] | None = None,
+) -> Instance:
+    """Return an instance that plays the product's composition, `parts` and `indices` as in `sent`.
+
+    The rule prices `premises`, by default the parts.
+    """
+    leaves = tuple(part.leaf for part in premises or parts)
+    pairs = sent(relation, parts, indices)
+    return Instance(words, leaves, situation, composed(), pairs, rounds)
 
 
 def known(create: Create) -> bool:
@@ -141,19 +171,14 @@ def known(create: Create) -> bool:
 class OneBitDiffers:
     """Any number of pairs of bits, of which one may differ ([HSV] Def 3.3 for streams of bits)."""
 
+    first_pair_consistent: ClassVar[bool] = False
     left: int = 1
-
-    @property
-    def first_pair_consistent(self) -> bool:
-        return False
 
     def accept(self, left: Any, right: Any) -> "OneBitDiffers | None":
         if not related(left, right) or left == right:
             return self if related(left, right) else None
         return OneBitDiffers(self.left - 1) if self.left else None
 
-
-Amount: TypeAlias = Fraction | float  # inf where there is no bound
 
 DIGITS = 10**30
 ROUNDING = Fraction(1, 10**25)
@@ -195,97 +220,77 @@ def compare(measure: Measure, instance: Instance) -> Comparison:
     | (alpha, epsilon)-RDP, curves; rho-zCDP and tCDP at some whole orders | `exact_moment` |
     | mu-GDP | its delta at some epsilons, each with `exact_delta` |
     """
-    if instance.cut:
-        return _cut(measure, instance)
+    if points := _points(measure):
+        return worst_comparison([_renyi(point, instance) for point in points])
+    if isinstance(measure, GaussianDP):
+        return worst_comparison(
+            [
+                _delta(e, gaussian_delta(measure, e), instance, f"epsilon {float(e):g}")
+                for e in EPSILONS
+            ]
+        )
+    stated = differential_privacy(measure)
+    if instance.cut or stated.delta:
+        return _delta(stated.epsilon, stated.delta, instance)
+    exact = _logarithm(worst_ratio(instance.machine, instance.pairs, instance.rounds))
+    return _comparison("epsilon", "", stated.epsilon, exact)
+
+
+def _points(measure: Measure) -> Sequence[RenyiDP]:
+    """Return the orders at which the measure is compared, with its epsilon there; none for (epsilon, delta) and GDP."""
     match measure:
         case RenyiDP():
-            return _renyi([measure], instance)
+            return (measure,)
         case RenyiCurve(points):
-            return _renyi(list(points), instance)
+            return points
         case ZCDP(rho):
-            return _renyi([RenyiDP(Fraction(a), rho * a) for a in ORDERS], instance)
+            return [RenyiDP(Fraction(a), rho * a) for a in ORDERS]
         case TruncatedZCDP(rho, omega):
-            below = [Fraction(a) for a in ORDERS if a < omega]
-            return _renyi([RenyiDP(a, rho * a) for a in below], instance)
-        case GaussianDP():
-            return _gaussian(measure, instance)
+            return [RenyiDP(Fraction(a), rho * a) for a in ORDERS if a < omega]
         case _:
-            stated = differential_privacy(measure)
-            if stated.delta:
-                return _approximate(stated.epsilon, stated.delta, instance)
-            return _pure(stated.epsilon, instance)
+            return ()
 
 
 def ratio(epsilon: Fraction) -> Fraction:
     """Return e^epsilon, rounded down to 30 digits; the exact delta changes by less than that."""
-    found = Interval.of(epsilon).exp().lower
-    return max(Fraction(math.floor(found * DIGITS), DIGITS), Fraction(1))
-
-
-def _delta(epsilon: Fraction, instance: Instance) -> Fraction:
-    return exact_delta(instance.machine, instance.pairs, ratio(epsilon), instance.rounds)
+    exact = Interval.of(epsilon).exp().lower
+    return max(Fraction(math.floor(exact * DIGITS), DIGITS), Fraction(1))
 
 
 def _logarithm(value: Amount) -> Amount:
     return math.inf if isinstance(value, float) else Interval.of(value).ln().lower
 
 
-def _verdict(booked: Fraction, exact: Amount) -> Verdict:
-    if exact > booked + ROUNDING:
-        return Verdict.VIOLATED
-    return Verdict.EQUAL if exact > booked - TIGHT else Verdict.WITHIN
+def _comparison(quantity: str, at: str, booked: Fraction, exact: Amount) -> Comparison:
+    tight = Verdict.EQUAL if exact > booked - TIGHT else Verdict.WITHIN
+    verdict = Verdict.VIOLATED if exact > booked + ROUNDING else tight
+    return Comparison(quantity, at, booked, exact, verdict)
 
 
-def _pure(epsilon: Fraction, instance: Instance) -> Comparison:
-    exact = _logarithm(worst_ratio(instance.machine, instance.pairs, instance.rounds))
-    return Comparison("epsilon", "", epsilon, exact, _verdict(epsilon, exact))
+def _delta(epsilon: Fraction, booked: Fraction, instance: Instance, at: str = "") -> Comparison:
+    """Compare a delta at an epsilon; where noise is cut, it is VIOLATED if the exact lower bound is above."""
+    played = instance.machine, instance.pairs, ratio(epsilon), instance.rounds
+    if not instance.cut:
+        return _comparison("delta", at, booked, exact_delta(*played))
+    bracket = delta_bracket(*played)
+    if bracket.lower > booked + ROUNDING:
+        return Comparison("delta", at, booked, bracket.lower, Verdict.VIOLATED)
+    return Comparison("delta", at, booked, bracket.upper, Verdict.CUT)
 
 
-def _approximate(epsilon: Fraction, delta: Fraction, instance: Instance) -> Comparison:
-    exact = _delta(epsilon, instance)
-    return Comparison("delta", "", delta, exact, _verdict(delta, exact))
+def _renyi(point: RenyiDP, instance: Instance) -> Comparison:
+    order = int(point.alpha)
+    if order != point.alpha:
+        raise ValueError(f"order {point.alpha}: only whole orders can be compared")
+    moment = exact_moment(instance.machine, instance.pairs, order, instance.rounds)
+    return _comparison("epsilon", f"order {order}", point.epsilon, _logarithm(moment) / (order - 1))
 
 
-def _renyi(points: list[RenyiDP], instance: Instance) -> Comparison:
-    def at(point: RenyiDP) -> Comparison:
-        order = int(point.alpha)
-        if order != point.alpha:
-            raise ValueError(f"order {point.alpha}: only whole orders can be compared")
-        moment = exact_moment(instance.machine, instance.pairs, order, instance.rounds)
-        logarithm = _logarithm(moment)
-        exact = logarithm / (order - 1)
-        verdict = _verdict(point.epsilon, exact)
-        return Comparison("epsilon", f"order {order}", point.epsilon, exact, verdict)
-
-    return worst_comparison([at(point) for point in points])
-
-
-def _gaussian(measure: GaussianDP, instance: Instance) -> Comparison:
-    def at(epsilon: Fraction) -> Comparison:
-        booked, exact = gaussian_delta(measure, epsilon), _delta(epsilon, instance)
-        where = f"epsilon {float(epsilon):g}"
-        return Comparison("delta", where, booked, exact, _verdict(booked, exact))
-
-    return worst_comparison([at(epsilon) for epsilon in EPSILONS])
-
-
-def worst_comparison(found: list[Comparison]) -> Comparison:
+def worst_comparison(comparisons: list[Comparison]) -> Comparison:
     """Return the comparison that is violated, or whose exact figure is nearest to the booked amount."""
 
-    def badness(one: Comparison) -> tuple[bool, float]:
-        share = float(one.exact) / float(one.booked) if one.booked else float(one.exact)
-        return one.verdict is Verdict.VIOLATED, share
+    def badness(comparison: Comparison) -> tuple[bool, float]:
+        exact, booked = float(comparison.exact), float(comparison.booked)
+        return comparison.verdict is Verdict.VIOLATED, exact / booked if booked else exact
 
-    return max(found, key=badness)
-
-
-def _cut(measure: Measure, instance: Instance) -> Comparison:
-    """Compare a machine with cut noise: delta lies between two bounds; VIOLATED if the lower bound is above."""
-    stated = differential_privacy(measure)
-    machine, pairs, rounds = instance.machine, instance.pairs, instance.rounds
-    found = delta_bracket(machine, pairs, ratio(stated.epsilon), rounds)
-    if found.lower > stated.delta + ROUNDING:
-        verdict, exact = Verdict.VIOLATED, found.lower
-    else:
-        verdict, exact = Verdict.CUT, found.upper
-    return Comparison("delta", "", stated.delta, exact, verdict)
+    return max(comparisons, key=badness)

@@ -13,12 +13,11 @@ from stream_dp.verify.exact_checks.instance import (
     Instance,
     OneBitDiffers,
     Part,
-    composed,
+    game,
     irr,
     known,
     private,
     rr,
-    sent,
 )
 from stream_dp.verify.relations.creation import Parameters, Renyi, approximate, privacy_function
 from stream_dp.verify.relations.pair_conditions import (
@@ -62,39 +61,23 @@ def pure_responses(created: int, k: int, delta: Fraction) -> Instance:
     part = rr(THREE)
     relation = All((k_sparse([approximate(part.claim)] * k, truth=known), at_most(part, created)))
     granted = f", delta {float(delta):g}" if delta else ""
-    return Instance(
-        f"{created} RR(ln 3) created, {k} touched{granted}",
-        (part.leaf,),
-        Parallel("sparse", _touched(k), (None,), delta),
-        composed(),
-        sent(relation, (part,), created),
-        2 * created,
-    )
+    words = f"{created} RR(ln 3) created, {k} touched{granted}"
+    situation = Parallel("sparse", _touched(k), (None,), delta)
+    return game(words, situation, relation, (part,), created, 2 * created)
 
 
 def touched_pure() -> tuple[Instance, ...]:
     """Return the instances of [HSV] Cor 5.5."""
-    return (
-        pure_responses(3, 1, ZERO),
-        pure_responses(3, 2, Fraction(1, 5)),
-        _kinds(),
-    )
+    return pure_responses(3, 1, ZERO), pure_responses(3, 2, Fraction(1, 5)), _kinds()
 
 
 def _kinds() -> Instance:
     """Return parts of several kinds, any of which may be touched."""
-    one, other = rr(THREE), rr(TWO)
-    allowed = [approximate(part.claim) for part in (one, other)]
-    created = CreatedWithin.of([one.measure, other.measure], measure_of)
-    relation = All((k_sparse(allowed[:1], truth=known), created))
-    return Instance(
-        "RR(ln 3) and RR(ln 2) created, the dearer one touched",
-        (one.leaf, other.leaf),
-        Parallel("kinds", _touched(1), (1, 1)),
-        composed(),
-        sent(relation, (one, other), 2),
-        4,
-    )
+    parts = rr(THREE), rr(TWO)
+    created = CreatedWithin.of([part.measure for part in parts], measure_of)
+    relation = All((k_sparse([approximate(parts[0].claim)], truth=known), created))
+    words = "RR(ln 3) and RR(ln 2) created, the dearer one touched"
+    return game(words, Parallel("kinds", _touched(1), (1, 1)), relation, parts, 2, 4)
 
 
 def delta_budget(part: Part, created: int, words: str, more: Fraction = ZERO) -> Instance:
@@ -102,40 +85,27 @@ def delta_budget(part: Part, created: int, words: str, more: Fraction = ZERO) ->
     stated = differential_privacy(part.measure)
     every = 1 - (1 - stated.delta) ** created
     relation = k_sparse_with_delta_budget([stated.epsilon], every, truth=known)
-    return Instance(
-        words,
-        (part.leaf,),
-        Parallel("deltas", _touched(1), (created,), every + more),
-        composed(),
-        sent(relation, (part,), created),
-        2 * created + 1,
-    )
+    situation = Parallel("deltas", _touched(1), (created,), every + more)
+    return game(words, situation, relation, (part,), created, 2 * created + 1)
 
 
 def responses(created: int) -> Instance:
     """Return `created` copies of RR_(0, .1), all touched: how the proof of Thm 5.4 sees deltas ([HSV] Def 5.8)."""
     part, every = rr(Fraction(1), TENTH), 1 - (1 - TENTH) ** created
     relation = randomized_response_only(lambda query: query == part.create, every, truth=known)
-    return Instance(
-        f"{created} RR(0, 0.1) created, all touched (Def 5.8)",
-        (part.leaf,),
-        Parallel("responses", _touched(created), (created,), every),
-        composed(),
-        sent(relation, (part,), created),
-        2 * created,
-    )
+    words = f"{created} RR(0, 0.1) created, all touched (Def 5.8)"
+    situation = Parallel("responses", _touched(created), (created,), every)
+    return game(words, situation, relation, (part,), created, 2 * created)
 
 
 def touched_deltas() -> tuple[Instance, ...]:
     """Return the instances of [HSV] Thm 5.4."""
+    lately = "3 late RR(ln 3, 0.1) created, 1 touched, delta 0.3"
     return (
         responses(3),
         delta_budget(leaky(TENTH), 3, "3 leaky bits (M_0.1 of Thm 5.2) created, 1 touched"),
-        delta_budget(
-            late(THREE, TENTH), 3, "3 late RR(ln 3, 0.1) created, 1 touched, delta 0.3",
-            Fraction(29, 1000),
-        ),
-    )  # fmt: skip
+        delta_budget(late(THREE, TENTH), 3, lately, Fraction(29, 1000)),
+    )
 
 
 def _data_first(
@@ -143,14 +113,8 @@ def _data_first(
 ) -> Instance:
     allowed = [parameters(part.claim)]
     relation = All((k_sparse_first_pair(allowed, parameters, known), at_most(part, 2)))
-    return Instance(
-        words,
-        (part.leaf,),
-        Parallel("data first", _touched(1), (None,), delta, DATA_FIRST),
-        composed(),
-        sent(relation, (part,), 2),
-        8,
-    )
+    situation = Parallel("data first", _touched(1), (None,), delta, DATA_FIRST)
+    return game(words, situation, relation, (part,), 2, 8)
 
 
 def first_pair() -> tuple[Instance, ...]:
@@ -170,16 +134,12 @@ def first_pair_concentrated() -> tuple[Instance, ...]:
 def first_pair_renyi() -> tuple[Instance, ...]:
     """Return the instances of [HSV] Thm 13.6 at one order."""
     part = irr(THREE).claiming(renyi_claim(THREE))
-    return (
-        _data_first("2 IRR(ln 3) created, 1 touched, order 2", part, parameters=Renyi(Fraction(2))),
-    )
+    words = "2 IRR(ln 3) created, 1 touched, order 2"
+    return (_data_first(words, part, parameters=Renyi(Fraction(2))),)
 
 
 def first_pair_gaussian() -> tuple[Instance, ...]:
     """Return the instances of [HSV] Cor 14.8."""
     part = irr(THREE).claiming(gaussian_claim(THREE))
-    return (
-        _data_first(
-            "2 IRR(ln 3) created, 1 touched, each as GDP", part, parameters=privacy_function
-        ),
-    )
+    words = "2 IRR(ln 3) created, 1 touched, each as GDP"
+    return (_data_first(words, part, parameters=privacy_function),)

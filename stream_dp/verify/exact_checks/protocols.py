@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
-from stream_dp.accounting.rules.rule import leaf
-from stream_dp.accounting.situations import Local, Parallel, Touched
+from stream_dp.accounting.situations import Local, Parallel, Situation, Touched
 from stream_dp.core.composition import Ask, Create
-from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.mechanism import IntArray, Query
 from stream_dp.core.relation import Relation, same
 from stream_dp.mechanisms.papers.local_protocol import LocalProtocol
@@ -26,14 +24,13 @@ from stream_dp.verify.exact_checks.instance import (
     ADD,
     Instance,
     Part,
-    composed,
+    claimed,
+    game,
     irr,
     known,
     private,
     related,
-    sent,
 )
-from stream_dp.verify.relations.creation import Truth, own
 from stream_dp.verify.relations.pair_conditions import Suitable
 from stream_dp.verify.relations.streams import DataNeighbors, StaticDataSet
 
@@ -42,17 +39,16 @@ from stream_dp.verify.relations.streams import DataNeighbors, StaticDataSet
 class SparseDataSets:
     """At most `k` of the pairs of data sets differ, each by `relates`: ~_(k, ~*) of [HSV] Cor 8.8."""
 
+    first_pair_consistent: ClassVar[bool] = False
     k: int
     relates: DataNeighbors
 
-    @property
-    def first_pair_consistent(self) -> bool:
-        return False
-
     def accept(self, left: Any, right: Any) -> "SparseDataSets | None":
+        if not self.relates(left, right):
+            return None
         if same(left, right):
-            return self if self.relates(left, right) else None
-        return replace(self, k=self.k - 1) if self.k and self.relates(left, right) else None
+            return self
+        return replace(self, k=self.k - 1) if self.k else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,54 +61,28 @@ class LocalMessages:
     messages so far, up to the last data set.
     """
 
+    first_pair_consistent: ClassVar[bool] = False  # the first pair is a creation
     users: tuple[Create, ...]
     datasets: Relation
     auxiliary: tuple[Create, ...] = ()
     suitable: Suitable = Suitable()  # noqa: RUF009  an immutable value
     step: int = 0
 
-    @classmethod
-    def of(
-        cls,
-        users: tuple[Create, ...],
-        datasets: Relation,
-        auxiliary: tuple[Create, ...] = (),
-        truth: Truth = own,
-    ) -> "LocalMessages":
-        return cls(users, datasets, auxiliary, Suitable(truth))
-
-    @property
-    def first_pair_consistent(self) -> bool:
-        """False: the first pair is a creation."""
-        return False
-
     def accept(self, left: Any, right: Any) -> "LocalMessages | None":
         suitable = self.suitable.accept(left, right)
         if suitable is None:
             return None
-        if (expected := self._creation()) is not None:
-            fits = same(left, expected)
-            return replace(self, suitable=suitable, step=self.step + 1) if fits else None
+        after = replace(self, suitable=suitable, step=self.step + 1)
+        creations = (*self.users, *self.auxiliary)
+        if self.step < len(creations):
+            return after if same(left, creations[self.step]) else None
         if not isinstance(left, Ask) or not isinstance(right, Ask):
             return None
-        user = self.step - len(self.users) - len(self.auxiliary)
-        if user < len(self.users):
-            return self._dataset(user, left, right, suitable)
-        return replace(self, suitable=suitable) if same(left, right) else None
-
-    def _creation(self) -> Create | None:
-        if self.step < len(self.users):
-            return self.users[self.step]
-        place = self.step - len(self.users)
-        return self.auxiliary[place] if place < len(self.auxiliary) else None
-
-    def _dataset(
-        self, user: int, left: Ask, right: Ask, suitable: Suitable
-    ) -> "LocalMessages | None":
+        user = self.step - len(creations)
+        if user == len(self.users):
+            return replace(self, suitable=suitable) if same(left, right) else None
         datasets = self.datasets.accept(left.message, right.message)
-        if datasets is None or left.index != user:
-            return None
-        return replace(self, datasets=datasets, suitable=suitable, step=self.step + 1)
+        return None if datasets is None or left.index != user else replace(after, datasets=datasets)
 
 
 THREE, TENTH, HALF = Fraction(3), Fraction(1, 10), Fraction(1, 2)
@@ -129,6 +99,7 @@ class OneEdge:
     `possible` are the pairs of graphs that fit the rows so far, each with its remaining rows.
     """
 
+    first_pair_consistent: ClassVar[bool] = False
     possible: frozenset[tuple[Rows, Rows]]
 
     @classmethod
@@ -141,10 +112,6 @@ class OneEdge:
                 if one_apart(a, b)
             )
         )
-
-    @property
-    def first_pair_consistent(self) -> bool:
-        return False
 
     def accept(self, left: Any, right: Any) -> "OneEdge | None":
         left_over = frozenset(
@@ -170,12 +137,8 @@ def one_apart(left: Sequence[int], right: Sequence[int]) -> bool:
 class OneQuestion:
     """One question, equal on both sides, any number of times: prop of [HSV] Def 8.5."""
 
+    first_pair_consistent: ClassVar[bool] = True
     question: Any
-
-    @property
-    def first_pair_consistent(self) -> bool:
-        """True, because all pairs are equal."""
-        return True
 
     def accept(self, left: Any, right: Any) -> "OneQuestion | None":
         return self if left == right == self.question else None
@@ -195,32 +158,28 @@ def vertex(degree: int) -> Part:
 
 
 def _played(
-    words: str, users: tuple[Part, ...], datasets: Relation, k: int, delta: Fraction, questions: int
+    words: str, users: tuple[Part, ...], datasets: Relation, k: int, delta: Fraction
 ) -> Instance:
-    messages = LocalMessages.of(tuple(user.create for user in users), datasets, truth=known)
-    return Instance(
-        words,
-        (users[0].leaf,),
-        Local("users", len(users), Touched(k, ADD, "what the relation allows"), STATIC, delta),
-        composed(),
-        sent(messages, users, len(users)),
-        2 * len(users) + questions,
-    )
+    """Return these users, who follow identical procedures and are sent four questions in all."""
+    created = tuple(user.create for user in users)
+    messages = LocalMessages(created, datasets, suitable=Suitable(known))
+    touched = Touched(k, ADD, "what the relation allows")
+    situation = Local("users", len(users), touched, STATIC, delta)
+    rounds = 2 * len(users) + 4
+    return game(words, situation, messages, users, len(users), rounds, premises=users[:1])
 
 
 def one_user(delta: Fraction) -> Instance:
     """Return two users, one of whom may hold another bit: Cor 8.8 with a delta."""
     users = (irr(THREE, TENTH),) * 2
     words = "2 users with IRR(ln 3, 0.1), 1 of them differs (Def 8.5)"
-    return _played(words, users, SparseDataSets(1, related), 1, delta, 4)
+    return _played(words, users, SparseDataSets(1, related), 1, delta)
 
 
-def triangle(questions: int = 4) -> Instance:
+def triangle() -> Instance:
     """Return all graphs on three vertices; two graphs differ in one edge, which two vertices hold."""
-    users = (vertex(2),) * 3
-    datasets = OneEdge.of(EDGES, 3)
     words = "all graphs on 3 vertices, 1 edge differs, each vertex ln 4 (Def 8.5)"
-    return _played(words, users, datasets, 2, Fraction(0), questions)
+    return _played(words, (vertex(2),) * 3, OneEdge.of(EDGES, 3), 2, Fraction(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,18 +211,20 @@ def edge_protocol() -> LocalProtocol:
     return LocalProtocol((user, user), ((0,), (0,)), Twice(2, Query(1)))
 
 
-def real_code(questions: int = 2) -> Instance:
-    """Return the product's `LocalProtocol` of `MultiSparseVector`s, every noise value up to a radius enumerated."""
+def _real(words: str, situation: Situation, mechanism: Any, question: int | None) -> Instance:
+    """Return a mechanism of the product, every noise value up to a radius enumerated: an event, then two questions."""
+    part = claimed("vertex or coordinate", private(CUT_BASE**-2))
+    machine = Enumerated(mechanism, CUT_BASE, CUT_RADIUS)
+    pairs = FirstPair((((0,), (1,)), ((1,), (0,))), (question,))
+    return Instance(words, (part,), situation, machine, pairs, 3, cut=True)
+
+
+def real_code() -> Instance:
+    """Return the product's `LocalProtocol` of `MultiSparseVector`s."""
     protocol = edge_protocol()
-    return Instance(
-        "LocalProtocol of 2 MultiSparseVectors of ln 64 that share an edge",
-        (leaf("vertex", Guarantee(private(CUT_BASE**-2), ADD), "[HSV] section 9"),),
-        Local("users", 2, Touched(protocol.sparsity, ADD, "an edge has two ends"), STATIC),
-        Enumerated(protocol, CUT_BASE, CUT_RADIUS),
-        FirstPair((((0,), (1,)), ((1,), (0,))), (None,)),
-        1 + questions,
-        cut=True,
-    )
+    touched = Touched(protocol.sparsity, ADD, "an edge has two ends")
+    words = "LocalProtocol of 2 MultiSparseVectors of ln 64 that share an edge"
+    return _real(words, Local("users", 2, touched, STATIC), protocol, None)
 
 
 def local() -> tuple[Instance, ...]:
@@ -275,13 +236,5 @@ def coordinates() -> Instance:
     two = Fraction(2)
     vector = MultiSparseVector(1, ((0,), (0,)), two, two, ADD)
     touched = Touched(vector.sensitivity, ADD, "coordinates that look at one column")
-    same = FirstPair((((0,), (1,)), ((1,), (0,))), (1,))
-    return Instance(
-        "MultiSparseVector, 2 coordinates of ln 64 that look at one column",
-        (leaf("coordinate", Guarantee(private(CUT_BASE**-2), ADD), "[HSV] section 9"),),
-        Parallel("coordinates", touched, (2,)),
-        Enumerated(vector, CUT_BASE, CUT_RADIUS),
-        same,
-        3,
-        cut=True,
-    )
+    words = "MultiSparseVector, 2 coordinates of ln 64 that look at one column"
+    return _real(words, Parallel("coordinates", touched, (2,)), vector, 1)

@@ -22,14 +22,14 @@ from stream_dp.accounting.rules.parallel import (
     sparse_pure,
 )
 from stream_dp.accounting.rules.renyi import renyi, truncated, zcdp
-from stream_dp.accounting.rules.rule import composite, leaf
+from stream_dp.accounting.rules.rule import composite
 from stream_dp.accounting.rules.time import ticks
 from stream_dp.accounting.situations import FirstArrivals
-from stream_dp.core.guarantee import Guarantee, Measure
+from stream_dp.core.guarantee import Measure
 from stream_dp.core.neighbors import Users
 from stream_dp.core.row_relations import Arrivals
 from stream_dp.verify.exact.decomposition import Answered, Decomposition, ResponsePostProcessor
-from stream_dp.verify.exact.exact_delta import ZERO
+from stream_dp.verify.exact.exact_delta import ZERO, by_answer
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
     DifferAtMost,
@@ -50,15 +50,15 @@ from stream_dp.verify.exact.randomized_response import (
 )
 from stream_dp.verify.exact_checks import alive, fixed_parts, parallel, protocols
 from stream_dp.verify.exact_checks.instance import (
-    ADD,
     Comparison,
     Instance,
     Verdict,
+    claimed,
     compare,
     private,
 )
 
-THREE = Fraction(3)
+TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
 GONE, COME = (1, 0), (0, 1)
 FirstState = tuple[int, bool]
 
@@ -114,31 +114,28 @@ class OneUserWindow:
             yield (1, 1), replace(after, used=used + 1, kept=True)
 
 
-def _instance(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Instance:
-    premise = leaf("bits", Guarantee(private(THREE), ADD), "verify.exact_checks")
+def _arrivals(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Instance:
+    premise = claimed("bits", private(THREE))
     machine = FirstBits(THREE, arrivals.window)
     situation = FirstArrivals("arrivals", arrivals)
     return Instance(f"bits of ln 3; {words}", (premise,), situation, machine, pairs, ticks)
 
 
 def arrived() -> tuple[Instance, ...]:
-    event = DifferAtMost((0, 1), (GONE, COME))
-    day, overall = Users(2, 2), Users(3)
+    event, thrice = DifferAtMost((0, 1), (GONE, COME)), DifferAtMost((0,), (COME,), 3)
+    day, overall, window = Users(2, 2), Users(3), OneUserWindow(2, 2)
     return (
-        _instance("one event moves an identifier's first tick", Arrivals(), event, 3),
-        _instance("the same in windows of two ticks", Arrivals(2), event, 4),
-        _instance("single ticks", Arrivals(1), event, 3),
-        _instance(f"{overall}", Arrivals(None, overall), DifferAtMost((0,), (COME,), 3), 4),
-        _instance(
-            f"{overall}, in each tick", Arrivals(1, overall), DifferAtMost((0,), (COME,), 3), 4
-        ),
-        _instance(f"{day}, so far", Arrivals(None, day), OneUserWindow(2, 2), 4),
-        _instance(f"{day}, in windows of as much", Arrivals(2, day), OneUserWindow(2, 2), 4),
-        _instance(f"{day}, in each tick", Arrivals(1, day), OneUserWindow(2, 2), 4),
+        _arrivals("one event moves an identifier's first tick", Arrivals(), event, 3),
+        _arrivals("the same in windows of two ticks", Arrivals(2), event, 4),
+        _arrivals("single ticks", Arrivals(1), event, 3),
+        _arrivals(f"{overall}", Arrivals(None, overall), thrice, 4),
+        _arrivals(f"{overall}, in each tick", Arrivals(1, overall), thrice, 4),
+        _arrivals(f"{day}, so far", Arrivals(None, day), window, 4),
+        _arrivals(f"{day}, in windows of as much", Arrivals(2, day), window, 4),
+        _arrivals(f"{day}, in each tick", Arrivals(1, day), window, 4),
     )
 
 
-TWO, TENTH = Fraction(2), Fraction(1, 10)
 ONE_BIT = DifferAtMost((0,), BIT_PAIRS[1:3])
 ONE_WAY = DifferAtMost((0,), BIT_PAIRS[1:2])
 
@@ -158,9 +155,16 @@ class Universal:
         return Decomposition(self.machine, self.pairs, self.ratio, self.delta, self.rounds)
 
     def law(self, b: int) -> dict[Answered, Fraction]:
-        """Return the probability of every transcript, given its queries."""
-        start = dict(self.machine.initial())
-        return dict(played(self.machine, start, self.pairs, b, self.rounds))
+        """Return the probability of every transcript that is possible under b, given its queries."""
+        return dict(self._played(dict(self.machine.initial()), self.pairs, b, self.rounds, ()))
+
+    def _played(
+        self, states: dict[Any, Fraction], pairs: Pairs, b: int, rounds: int, before: Answered
+    ) -> Iterator[tuple[Answered, Fraction]]:
+        yield before, sum(states.values(), ZERO)
+        for pair, later in pairs.moves() if rounds else ():
+            for answer, (part, _) in by_answer(self.machine, (states, {}), (pair[b],) * 2).items():
+                yield from self._played(part, later, b, rounds - 1, (*before, (pair, answer)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,38 +195,17 @@ MACHINES: tuple[Universal, ...] = (
 )  # fmt: skip
 
 
-def played(
-    machine: FiniteMachine[Any, Any], states: dict[Any, Fraction], pairs: Pairs, b: int, rounds: int,
-    before: Answered = (),
-) -> Iterator[tuple[Answered, Fraction]]:  # fmt: skip
-    """Yield every transcript of the machine that is possible under b, with its probability."""
-    yield before, sum(states.values(), ZERO)
-    for pair, later in pairs.moves() if rounds else ():
-        split: dict[Any, dict[Any, Fraction]] = {}
-        for state, mass in states.items():
-            for (answer, after), chance in machine.step(state, pair[b]).items():
-                if chance:
-                    part = split.setdefault(answer, {})
-                    part[after] = part.get(after, ZERO) + mass * chance
-        for answer, part in split.items():
-            here = (*before, (pair, answer))
-            yield from played(machine, part, later, b, rounds - 1, here)
-
-
-def adds_up(found: Decomposition) -> bool:
+def adds_up(parts: Decomposition) -> bool:
     """Say whether the four systems are valid, with no negative mass, and add up to the mechanism."""
-    true, false = found.ratio / (1 + found.ratio), 1 / (1 + found.ratio)
-    for transcript, masses in found.masses.items():
+    true, false = parts.ratio / (1 + parts.ratio), 1 / (1 + parts.ratio)
+    for transcript, masses in parts.masses.items():
         for b in (0, 1):
             here = masses.bad[b] + true * masses.good[b] + false * masses.good[1 - b]
             if min(masses.bad[b], masses.good[b]) < 0 or here != masses.whole[b]:
                 return False
-            for pair in found.queries(transcript):
-                behind = [m for _, m in found.answers(transcript, pair)]
-                bad, good = (
-                    sum((m.bad[b] for m in behind), ZERO),
-                    sum((m.good[b] for m in behind), ZERO),
-                )
+            for pair in parts.queries(transcript):
+                behind = [m for _, m in parts.answers(transcript, pair)]
+                bad, good = sum(m.bad[b] for m in behind), sum(m.good[b] for m in behind)
                 if (bad, good) != (masses.bad[b], masses.good[b]):
                     return False
     return True
@@ -233,17 +216,15 @@ def constructed() -> Iterator[Constructed]:
 
     Every theorem of concurrent composition rests on this reduction to randomized response.
     """
-    for one in MACHINES:
-        found = one.taken_apart()
-        processor = ResponsePostProcessor(found)
-        equal = all(processor.law(b) == one.law(b) for b in (0, 1))
+    for universal in MACHINES:
+        parts = universal.taken_apart()
+        processor = ResponsePostProcessor(parts)
+        equal = all(processor.law(b) == universal.law(b) for b in (0, 1))
         asked = [n for t, n in processor.asked().items() if all(a == b for (a, b), _ in t)]
-        yield Constructed(one.words, adds_up(found), equal, max(asked))
+        yield Constructed(universal.words, adds_up(parts), equal, max(asked))
 
 
-Instances = Callable[[], tuple[Instance, ...]]
-
-INSTANCES: Mapping[str, Instances] = {
+INSTANCES: Mapping[str, Callable[[], tuple[Instance, ...]]] = {
     concurrent.name: fixed_parts.summed,
     optimal.name: fixed_parts.best,
     zcdp.name: fixed_parts.summed_zcdp,
@@ -299,19 +280,13 @@ class RuleFinding:
 
 
 def findings() -> Iterator[RuleFinding]:
-    """Yield every rule of `RULES` on each of its instances, then `GAPS`.
-
-    Raises:
-        NotDerivable: a rule refuses its own instance.
-    """
-    for rules in RULES.values():
-        for rule in rules:
-            found = INSTANCES.get(rule.name)
-            if found is None:
-                yield RuleFinding(rule.name, rule.source, why=NO_INSTANCE)
-                continue
-            for instance in found():
-                booked = rule(instance.premises, instance.situation).guarantee.measure
-                compared = compare(booked, instance)
-                yield RuleFinding(rule.name, rule.source, instance.words, booked, compared)
+    """Yield every rule of `RULES` on each of its instances, then `GAPS`."""
+    for rule in (rule for rules in RULES.values() for rule in rules):
+        if rule.name not in INSTANCES:
+            yield RuleFinding(rule.name, rule.source, why=NO_INSTANCE)
+            continue
+        for instance in INSTANCES[rule.name]():
+            booked = rule(instance.premises, instance.situation).guarantee.measure
+            compared = compare(booked, instance)
+            yield RuleFinding(rule.name, rule.source, instance.words, booked, compared)
     yield from (RuleFinding(name, "", why=why) for name, why in GAPS.items())

@@ -6,9 +6,8 @@ messages again. This file knows no statistics, no journal and no release.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
-from fractions import Fraction
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -64,20 +63,8 @@ class LedgerFilter:
 S = TypeVar("S")
 
 
-class Side(Enum):
-    LEFT = auto()
-    RIGHT = auto()
-
-
-class EndOfInteraction(Enum):
-    HALT = auto()
-
-
-HALT: Final = EndOfInteraction.HALT
-
-
 class Machine(Protocol[S]):
-    """An interactive mechanism ([HSV] Def 2.6); every core `Mechanism` and `ConcurrentComposition` is one."""
+    """An interactive mechanism ([HSV] Def 2.6), or an adversary: its first message is None, its answers are pairs."""
 
     def init(self, noise: Noise) -> S:
         """Return the state before the first message."""
@@ -88,75 +75,25 @@ class Machine(Protocol[S]):
         ...
 
 
-class PostProcessor(Protocol[S]):
-    """An interactive post-processing mechanism between a left and a right one ([HSV] Def 2.14)."""
-
-    def init(self) -> S:
-        """Return the state before the first message."""
-        ...
-
-    def step(self, state: S, side: Side, message: Any) -> tuple[S, Side, Any]:
-        """Take a message from `side`; return the next state, a message and the side that receives it."""
-        ...
+class EndOfInteraction(Enum):
+    HALT = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class PostProcessed:
-    """The machine P o* M ([HSV] Def 2.15, Algorithm 1): `processor` stands in front of `machine`."""
+HALT: Final = EndOfInteraction.HALT
+"""An adversary's last message."""
 
-    processor: PostProcessor[Any]
-    machine: Machine[Any]
 
-    def init(self, noise: Noise) -> tuple[Any, Any]:
-        return self.processor.init(), self.machine.init(noise)
-
-    def step(
-        self, state: tuple[Any, Any], message: Any, noise: Noise
-    ) -> tuple[tuple[Any, Any], Any]:
-        """Pass messages between processor and machine until one is for the left."""
-        outer, inner = state
-        outer, side, message = self.processor.step(outer, Side.LEFT, message)
-        while side is Side.RIGHT:
-            inner, answer = self.machine.step(inner, message, noise)
-            if answer is HALT:
-                return (outer, inner), HALT
-            outer, side, message = self.processor.step(outer, Side.RIGHT, answer)
-        return (outer, inner), message
+class Side(Enum):
+    LEFT = auto()
+    RIGHT = auto()
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
-    """The post-processor P1 o* P2 ([HSV] Def 2.17, Algorithm 2): `left` speaks to the left, `right` to the right."""
+class View:
+    """The adversary's view ([HSV] Def 2.10) without its coins: all messages of a game, and the side that halted it.
 
-    left: PostProcessor[Any]
-    right: PostProcessor[Any]
-
-    def init(self) -> tuple[Any, Any]:
-        return self.left.init(), self.right.init()
-
-    def step(
-        self, state: tuple[Any, Any], side: Side, message: Any
-    ) -> tuple[tuple[Any, Any], Side, Any]:
-        """Pass messages between the two processors until one leaves the pair."""
-        first, second = state
-        at_left = side is Side.LEFT
-        while True:
-            if at_left:
-                first, side, message = self.left.step(first, side, message)
-                if side is Side.LEFT:
-                    return (first, second), Side.LEFT, message
-                side = Side.LEFT  # the other processor receives it from its left
-            else:
-                second, side, message = self.right.step(second, side, message)
-                if side is Side.RIGHT:
-                    return (first, second), Side.RIGHT, message
-                side = Side.RIGHT
-            at_left = not at_left
-
-
-@dataclass(frozen=True, slots=True)
-class Transcript:
-    """The messages m_1, m_2, ... of an interaction, and the side that halted it (None: the rounds were over)."""
+    The adversary is on the left; `halted` is None where the rounds were over.
+    """
 
     messages: tuple[Any, ...]
     halted: Side | None
@@ -167,60 +104,36 @@ class Transcript:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """The left machine's view: its own coins, and the transcript ([HSV] Def 2.10)."""
+class Game:
+    """V[f] o* I(b) o* M for a `mechanism` M; `verifier` is the verification function f."""
 
-    coins: tuple[tuple[int, ...], ...]
-    transcript: Transcript
+    mechanism: Machine[Any]
+    verifier: Relation
 
+    def play(
+        self, adversary: Machine[Any], b: Literal[0, 1], noise: Noise, rounds: int = 10_000
+    ) -> View:
+        """Return the adversary's view: its own pairs and the answers to their b-th messages, never b.
 
-@dataclass(slots=True)
-class RecordedNoise:
-    """Passes noise on and records the drawn samples."""
-
-    noise: Noise
-    drawn: list[tuple[int, ...]] = field(default_factory=list)
-
-    def laplace(self, scale: Fraction, size: int) -> IntArray:
-        return self._kept(self.noise.laplace(scale, size))
-
-    def geometric(self, scale: Fraction, size: int) -> IntArray:
-        return self._kept(self.noise.geometric(scale, size))
-
-    def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        return self._kept(self.noise.gaussian(variance, size))
-
-    def _kept(self, samples: IntArray) -> IntArray:
-        self.drawn.append(tuple(map(int, samples)))
-        return samples
-
-
-def interact(left: Machine[Any], right: Machine[Any], noise: Noise, rounds: int) -> View:
-    """Return the view of `left` ([HSV] 2.2.1) after at most `rounds` messages of its own, each answered by `right`.
-
-    `left` speaks first: its first step takes None. HALT ends the interaction. So does a message that `right` refuses,
-    because it is outside the query space.
-    """
-    coins = RecordedNoise(noise)
-    mine, theirs = left.init(coins), right.init(noise)
-    messages: list[Any] = []
-    answer: Any = None
-    halted = None
-    for _ in range(rounds):
-        mine, message = left.step(mine, answer, coins)
-        if message is HALT:
-            halted = Side.LEFT
-            break
-        messages.append(message)
-        try:
-            theirs, answer = right.step(theirs, message, noise)
-        except RejectedMessage:
-            answer = HALT
-        if answer is HALT:
-            halted = Side.RIGHT
-            break
-        messages.append(answer)
-    return View(tuple(coins.drawn), Transcript(tuple(messages), halted))
+        A pair that is not f-valid, and a message that the mechanism refuses, halts the game unanswered.
+        """
+        mine, theirs = adversary.init(noise), self.mechanism.init(noise)
+        verifier, answer = Verifier(self.verifier), None
+        messages: list[Any] = []
+        for _ in range(rounds):
+            mine, pair = adversary.step(mine, answer, noise)
+            if pair is HALT:
+                return View(tuple(messages), Side.LEFT)
+            messages.append(pair)
+            verifier = verifier.verify(pair)
+            if verifier.halted:
+                return View(tuple(messages), Side.RIGHT)
+            try:
+                theirs, answer = self.mechanism.step(theirs, pair[b], noise)
+            except RejectedMessage:
+                return View(tuple(messages), Side.RIGHT)
+            messages.append(answer)
+        return View(tuple(messages), None)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -253,15 +166,13 @@ class TracePlayer:
         self._open: tuple[SeedUse | None, Noise] = (None, Undrawn())
 
     def play(self, sent: Sent) -> IntArray | None:
-        """Send the next message and return its answer.
-
-        Raises:
-            RejectedMessage: no mechanism takes the message.
-        """
-        if sent.draw != self._open[0]:
-            draw = sent.draw
-            noise = Undrawn() if draw is None else self._make_noise(draw.seed, draw.stream)
-            self._open = draw, noise
+        """Send the next message and return its answer (RejectedMessage: no mechanism takes it)."""
+        draw = sent.draw
+        if draw != self._open[0]:
+            self._open = (
+                draw,
+                Undrawn() if draw is None else self._make_noise(draw.seed, draw.stream),
+            )
         self._state, answer = self._composition.step(self._state, sent.message, self._open[1])
         return answer
 
@@ -308,53 +219,3 @@ def same_tick(message: CompositionMessage, row: IntArray) -> CompositionMessage:
     if not isinstance(message, Ask) or not isinstance(message.message, Update):
         raise TypeError("only an update has a row")
     return Ask(message.index, Update(row))
-
-
-@dataclass(frozen=True, slots=True)
-class Identifier:
-    """The post-processor I(b): from the left (m_0, m_1), to the right m_b; answers go back unchanged."""
-
-    b: Literal[0, 1]
-
-    def init(self) -> None:
-        """Return None: the identifier has no state."""
-
-    def step(self, state: None, side: Side, message: Any) -> tuple[None, Side, Any]:
-        if side is Side.LEFT:
-            return None, Side.RIGHT, message[self.b]
-        return None, Side.LEFT, message
-
-
-@dataclass(frozen=True, slots=True)
-class HaltingVerifier:
-    """V[f] as a post-processor: an f-valid pair goes to the right; any other message halts."""
-
-    function: Relation
-
-    def init(self) -> Verifier:
-        return Verifier(self.function)
-
-    def step(self, state: Verifier, side: Side, message: Any) -> tuple[Verifier, Side, Any]:
-        if side is Side.RIGHT:
-            return state, Side.LEFT, message
-        after = state.verify(message)
-        return (after, Side.LEFT, HALT) if after.halted else (after, Side.RIGHT, message)
-
-
-@dataclass(frozen=True, slots=True)
-class Game:
-    """`mechanism` behind V[f]; `verifier` is the verification function f."""
-
-    mechanism: Machine[Any]
-    verifier: Relation
-
-    def challenger(self, b: Literal[0, 1]) -> PostProcessed:
-        """Return V[f] o* I(b) o* M."""
-        chain = Chain(HaltingVerifier(self.verifier), Identifier(b))
-        return PostProcessed(chain, self.mechanism)
-
-    def play(
-        self, adversary: Machine[Any], b: Literal[0, 1], noise: Noise, rounds: int = 10_000
-    ) -> View:
-        """Return the adversary's view: its own pairs and the answers to their b-th messages, never b."""
-        return interact(adversary, self.challenger(b), noise, rounds)

@@ -62,15 +62,13 @@ class OneEventAdversary:
         Every second mechanism gets its pair with sides exchanged: noise that two mechanisms share cancels in the
         difference of their answers, but an equal change in both would cancel with it.
         """
-        said = tuple(claims or [None] * len(mechanisms))
-        each = list(zip(mechanisms, said, strict=True))
-        begun = _turned(
-            [worst_pair(mechanism, events_of(mechanism, claim)) for mechanism, claim in each]
-        )
+        stated = tuple(claims or [None] * len(mechanisms))
+        parts = list(zip(mechanisms, stated, strict=True))
+        begun = _turned([worst_pair(m, events_of(m, claim)) for m, claim in parts])
         quiet = tuple((np.zeros_like(left),) * 2 for left, _ in begun)
-        moved = _turned([_second_pair(mechanism, claim) for mechanism, claim in each])
+        moved = _turned([_second_pair(mechanism, claim) for mechanism, claim in parts])
         later = (moved, *[quiet] * (ticks - 2)) if ticks > 1 else ()
-        return cls(tuple(mechanisms), (begun, *later), said)
+        return cls(tuple(mechanisms), (begun, *later), stated)
 
     @property
     def rounds(self) -> int:
@@ -94,13 +92,7 @@ class OneEventAdversary:
 
 
 def answers(view: View) -> list[IntArray]:
-    return [m for m in view.transcript.messages if isinstance(m, np.ndarray)]
-
-
-def mechanism_l0(mechanism: ServingMechanism[Any]) -> int:
-    """Return how many columns of the mechanism's rows one event can change."""
-    law = mechanism.rows
-    return mechanism.guarantee.neighbors.l0(law.width, law.ones)
+    return [m for m in view.messages if isinstance(m, np.ndarray)]
 
 
 def moves(claim: Claim | None) -> bool:
@@ -159,12 +151,12 @@ def _worst_half(mechanism: ServingMechanism[Any], law: RowLaw, events: int) -> R
     left[:set_] = here
     left[set_ : max(touched, set_ + 1)] = beside
     right = left.copy()
-    other, one = law.contents
-    right[:set_] += one * events
+    lesser, larger = law.contents
+    right[:set_] += larger * events
     if touched > set_:
-        left[set_:touched] += one * events
+        left[set_:touched] += larger * events
     elif neighbors is Neighbors.REPLACE:
-        left[:set_] += other * events
+        left[:set_] += lesser * events
     return left, right
 
 
@@ -186,11 +178,7 @@ class Event:
 
     def count(self, values: IntArray) -> int:
         """Return in how many plays the event happened; `values` has shape (plays, statistics)."""
-        return (
-            int((values[:, self.statistic] >= self.cut).sum())
-            if self.above
-            else int((values[:, self.statistic] < self.cut).sum())
-        )
+        return int(((values[:, self.statistic] >= self.cut) == self.above).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +193,11 @@ class Score:
     def fit(cls, left: IntArray, right: IntArray) -> "Score":
         """Cut each statistic where the two samples differ most, and weigh it by the log-likelihood ratios there."""
         cuts = np.array([_best_cut(a, b) for a, b in zip(left.T, right.T, strict=True)])
-        p, q = (_smoothed((sample >= cuts).sum(axis=0), len(sample)) for sample in (right, left))
-        yes, no = np.log(p / q), np.log((1 - p) / (1 - q))
-        return cls(cuts, _grains(yes), _grains(no))
+        p, q = (
+            ((sample >= cuts).sum(axis=0) + 0.5) / (len(sample) + 1) for sample in (right, left)
+        )
+        ratios = np.log(p / q), np.log((1 - p) / (1 - q))
+        return cls(cuts, *(np.rint(ratio * GRAIN).astype(np.int64) for ratio in ratios))
 
     def extended(self, values: IntArray) -> IntArray:
         score = np.where(values >= self.cuts, self.yes, self.no).sum(axis=1, keepdims=True)
@@ -236,13 +226,13 @@ def statistics(
     return shown.reshape(len(answers), -1)
 
 
-def labels(each: int, raised: int = 1, *, changes: bool = False) -> list[str]:
-    """Return the names of the `each` statistics of a tick, in the order of `statistics`."""
+def labels(number: int, raised: int = 1, *, changes: bool = False) -> list[str]:
+    """Return the names of the `number` statistics of a tick, in the order of `statistics`."""
     if changes:
         return ["entry 0" if raised == 1 else f"sum of entries 0 to {raised - 1}", "change"]
-    entries = [f"entry {place}" for place in range(each - 1 or 1)]
-    both = "difference" if (each, raised) == (3, 1) else "signed sum of what one event sets"
-    return entries if each == 1 else [*entries, both]
+    entries = [f"entry {place}" for place in range(number - 1 or 1)]
+    both = "difference" if (number, raised) == (3, 1) else "signed sum of what one event sets"
+    return entries if number == 1 else [*entries, both]
 
 
 def choose_event(left: IntArray, right: IntArray, delta: float) -> Event:
@@ -258,10 +248,10 @@ def choose_event(left: IntArray, right: IntArray, delta: float) -> Event:
             x, y = (high, low) if above else (len(b) - high, len(a) - low)
             if swapped:
                 x, y = y, x
-            found = epsilon_bound(x, y, len(a), delta, CAUTION)
-            at = int(found.argmax())
-            if found[at] > most:
-                best, most = Event(statistic, int(cuts[at]), above, swapped), float(found[at])
+            bounds = epsilon_bound(x, y, len(a), delta, CAUTION)
+            at = int(bounds.argmax())
+            if bounds[at] > most:
+                best, most = Event(statistic, int(cuts[at]), above, swapped), float(bounds[at])
     return best
 
 
@@ -296,8 +286,8 @@ def evidence(left: IntArray, right: IntArray, delta: float, failure: float) -> E
 
 def proven_epsilon(likely: int, rare: int, plays: int, delta: float, failure: float) -> float:
     """Return `epsilon_bound` of one event, rounded down to four digits; 0 where it proves nothing."""
-    found = float(epsilon_bound(np.array([likely]), np.array([rare]), plays, delta, failure)[0])
-    return max(0.0, math.floor(found * 1e4) / 1e4) if math.isfinite(found) else 0.0
+    bound = float(epsilon_bound(np.array([likely]), np.array([rare]), plays, delta, failure)[0])
+    return max(0.0, math.floor(bound * 1e4) / 1e4) if math.isfinite(bound) else 0.0
 
 
 def epsilon_bound(
@@ -330,14 +320,6 @@ def _best_cut(a: IntArray, b: IntArray) -> int:
     cuts = _cuts(a, b)
     gap = np.abs((a[:, None] >= cuts).mean(axis=0) - (b[:, None] >= cuts).mean(axis=0))
     return int(cuts[gap.argmax()])
-
-
-def _smoothed(count: IntArray, plays: int) -> FloatArray:
-    return np.asarray((count + 0.5) / (plays + 1), dtype=np.float64)
-
-
-def _grains(ratio: FloatArray) -> IntArray:
-    return np.asarray(np.rint(ratio * GRAIN), dtype=np.int64)
 
 
 GRID = 1 << 16  # odds are multiples of 1 / GRID
@@ -417,37 +399,32 @@ def audit_together(
             f"an audit needs {FEWEST_RUNS} runs or more, a tick or more and a failure probability inside (0, 1); "
             f"got {how_many(runs, 'run')}, {how_many(ticks, 'tick')}, failure probability {failure:g}"
         )
-    measure = _stated(claim)
+    if isinstance(claim, DELTALESS):
+        measure = ApproxDP(price(claim, STATED_AT) or Fraction(0), STATED_AT)
+    else:
+        measure = differential_privacy(claim)
     adversary = OneEventAdversary.against(tuple(mechanisms.values()), ticks, claims)
-    game, each = Game(ConcurrentComposition(), verifier), runs // 4
-    left, right = (_played(game, adversary, b, noise, 2 * each) for b in (0, 1))
-    found = evidence(np.hstack(left), np.hstack(right), float(measure.delta), failure)
-    named = [
-        label
-        for (name, mechanism), part, claim in zip(
-            mechanisms.items(), left, adversary.claims, strict=True
-        )
-        for label in _labels(
-            name,
-            ticks,
-            labels(part.shape[1] // ticks, _raised(mechanism), changes=moves(claim)),
-        )
+    game, judged = Game(ConcurrentComposition(), verifier), runs // 4
+    left, right = (_played(game, adversary, b, noise, 2 * judged) for b in (0, 1))
+    proof = evidence(np.hstack(left), np.hstack(right), float(measure.delta), failure)
+    parts = zip(mechanisms.items(), left, adversary.claims, strict=True)
+    names = [
+        f"{name}, tick {tick}, {label}" if name else f"tick {tick}, {label}"
+        for (name, mechanism), part, claimed in parts
+        for tick in range(ticks)
+        for label in labels(part.shape[1] // ticks, _raised(mechanism), changes=moves(claimed))
     ]
+    names.append(f"likelihood score over {how_many(ticks, 'tick')}")
+    event = proof.event
     return Finding(
         measure.epsilon,
-        found.lower,
-        strongest(measure.epsilon, measure.delta, each, failure),
-        described(found.event, [*named, f"likelihood score over {how_many(ticks, 'tick')}"]),
-        found.rates,
+        proof.lower,
+        strongest(measure.epsilon, measure.delta, judged, failure),
+        f"{names[event.statistic]} {'at least' if event.above else 'below'} {event.cut}",
+        proof.rates,
         failure,
         measure.delta,
     )
-
-
-def _stated(claim: Measure) -> ApproxDP:
-    if isinstance(claim, DELTALESS):
-        return ApproxDP(price(claim, STATED_AT) or Fraction(0), STATED_AT)
-    return differential_privacy(claim)
 
 
 def _played(
@@ -457,43 +434,30 @@ def _played(
     noise: Callable[[], Noise],
     plays: int,
 ) -> list[IntArray]:
-    """Return the plain statistics of `plays` plays, for each mechanism an array of shape (plays, statistics).
-
-    Raises:
-        FailClosed: the verifier or a mechanism refused a message of an event-level stream, or a creation.
-    """
+    """Return the plain statistics of `plays` plays, for each mechanism an array of shape (plays, statistics)."""
     number, ticks = len(adversary.mechanisms), len(adversary.pairs)
-    found = [answers(game.play(adversary, b, noise(), adversary.rounds)) for _ in range(plays)]
-    if any(len(sample) < number * ticks for sample in found):
+    samples = [answers(game.play(adversary, b, noise(), adversary.rounds)) for _ in range(plays)]
+    if any(len(sample) < number * ticks for sample in samples):
         raise FailClosed(
             "the game was halted: the audit's streams are no neighbours, a mechanism refused a row of counts, or the "
             "filter refused a mechanism; report this"
         )
     return [
         statistics(
-            np.array([sample[place::number] for sample in found]),
-            mechanism_l0(mechanism),
+            np.array([sample[place::number] for sample in samples]),
+            mechanism.guarantee.neighbors.l0(mechanism.rows.width, mechanism.rows.ones),
             _raised(mechanism),
-            changes=moves(adversary.claims[place]),
+            changes=moves(claim),
         )
-        for place, mechanism in enumerate(adversary.mechanisms)
+        for place, (mechanism, claim) in enumerate(
+            zip(adversary.mechanisms, adversary.claims, strict=True)
+        )
     ]
 
 
 def _raised(mechanism: ServingMechanism[Any]) -> int:
     """Return how many columns the adversary's event sets."""
     return min(mechanism.rows.ones, mechanism.width)
-
-
-def _labels(name: str, ticks: int, entries: Sequence[str]) -> list[str]:
-    of = f"{name}, " if name else ""
-    return [f"{of}tick {tick}, {entry}" for tick in range(ticks) for entry in entries]
-
-
-def described(event: Event, named: list[str]) -> str:
-    """Return the event in words; `named` are the names of the statistics."""
-    side = f"at least {event.cut}" if event.above else f"below {event.cut}"
-    return f"{named[event.statistic]} {side}"
 
 
 def universal(epsilon: Fraction, delta: Fraction) -> InteractiveRandomizedResponse:
@@ -503,9 +467,8 @@ def universal(epsilon: Fraction, delta: Fraction) -> InteractiveRandomizedRespon
     Fraction(178145, 65536)
     """
     odds = Interval.of(min(epsilon, MOST)).exp().lower
-    return InteractiveRandomizedResponse(
-        max(Fraction(1), Fraction(floor_units(odds, GRID), GRID)), delta
-    )
+    rounded = Fraction(floor_units(odds, GRID), GRID)
+    return InteractiveRandomizedResponse(max(Fraction(1), rounded), delta)
 
 
 def shows_one(machine: InteractiveRandomizedResponse, bit: int) -> Fraction:

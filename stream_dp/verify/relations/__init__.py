@@ -3,7 +3,6 @@
 | definition | place |
 |---|---|
 | event, user: one event or one user's events differ | `core.row_relations`: `EventRows`, `event`, `user` |
-| rows(L0, Linf); ~_H, ~_S, ~_C, ~_L of section 7 | `core.row_relations.StepRows`; `streams` |
 | rows as messages: `Update | Query` | `core.row_relations.Stream` |
 | identical; conjunction | `core.relation.Identical`, `core.relation.All` |
 | a static data set, one message only (5.12) | `streams.StaticDataSet`, `streams.single_pair` |

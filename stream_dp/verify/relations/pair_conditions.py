@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 from pyrsistent import PMap, PVector, pmap, pvector
 
@@ -46,13 +46,9 @@ class Suitable:
     equal halts ends a mechanism.
     """
 
+    first_pair_consistent: ClassVar[bool] = False  # the first pair is a creation
     truth: Truth = own
     created: PVector[LiveMechanism | None] = pvector()  # noqa: RUF009  an immutable value
-
-    @property
-    def first_pair_consistent(self) -> bool:
-        """False: the first pair is a creation."""
-        return False
 
     def accept(self, left: Any, right: Any) -> "Suitable | None":
         match left, right:
@@ -81,8 +77,8 @@ class Suitable:
         after = child.relation.accept(left, right)
         if after is None or after is child.relation:
             return None if after is None else self
-        moved = LiveMechanism(child.mechanism, after)
-        return Suitable(self.truth, self.created.set(index, moved))
+        child = LiveMechanism(child.mechanism, after)
+        return Suitable(self.truth, self.created.set(index, child))
 
     def _live(self, index: Any) -> LiveMechanism | None:
         exists = type(index) is int and 0 <= index < len(self.created)
@@ -97,11 +93,7 @@ class PairCondition:
     """A relation on composition messages that decides about creations and queries to one mechanism."""
 
     __slots__ = ()
-
-    @property
-    def first_pair_consistent(self) -> bool:
-        """False: the first pair is a creation."""
-        return False
+    first_pair_consistent: ClassVar[bool] = False  # the first pair is a creation
 
     def accept(self, left: Any, right: Any) -> "Any | None":
         match left, right:
@@ -140,17 +132,20 @@ class CreatedFirst(PairCondition):
 
 
 @dataclass(frozen=True, slots=True)
-class CreatedWithin(PairCondition):
-    """The parameters of all created mechanisms are a sub-multiset of fixed ones ([HSV] Def 4.11 ii)."""
+class _Within(PairCondition):
+    """The parameters of some mechanisms are a sub-multiset of fixed ones, of which `left` are left."""
 
     left: Multiset
     parameters: Parameters = approximate
 
     @classmethod
-    def of(
-        cls, allowed: Iterable[Hashable], parameters: Parameters = approximate
-    ) -> "CreatedWithin":
+    def of(cls, allowed: Iterable[Hashable], parameters: Parameters = approximate) -> Self:
         return cls(pmap(Counter(allowed)), parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedWithin(_Within):
+    """The parameters of all created mechanisms are a sub-multiset of fixed ones ([HSV] Def 4.11 ii)."""
 
     def creation(self, query: Create) -> "CreatedWithin | None":
         left = _without(self.left, _parameters(self.parameters, query))
@@ -158,21 +153,13 @@ class CreatedWithin(PairCondition):
 
 
 @dataclass(frozen=True, slots=True)
-class TouchedWithin(PairCondition):
+class TouchedWithin(_Within):
     """The parameters of the mechanisms that got a pair of different queries are a sub-multiset of fixed ones.
 
     [HSV] Def 5.1 (ii), and 5.3 (ii) over epsilons. `untouched` holds each mechanism's parameters until it is touched.
     """
 
-    left: Multiset
-    parameters: Parameters = approximate
     untouched: PVector[Hashable | None] = pvector()  # noqa: RUF009  an immutable value
-
-    @classmethod
-    def of(
-        cls, allowed: Iterable[Hashable], parameters: Parameters = approximate
-    ) -> "TouchedWithin":
-        return cls(pmap(Counter(allowed)), parameters)
 
     def creation(self, query: Create) -> "TouchedWithin | None":
         own = _parameters(self.parameters, query)
@@ -215,7 +202,7 @@ class DeltaBudget(PairCondition):
 
 @dataclass(frozen=True, slots=True)
 class OnlyKind(PairCondition):
-    """Every creation query is of one kind, such as randomized response ([HSV] Def 5.8 ii, 12.3 ii)."""
+    """Every creation query is of one kind: randomized response ([HSV] Def 5.8 ii, 12.3 ii), first-pair consistent."""
 
     kind: Callable[[Create], bool]
 
@@ -223,13 +210,9 @@ class OnlyKind(PairCondition):
         return self if self.kind(query) else None
 
 
-@dataclass(frozen=True, slots=True)
-class FirstPairConsistent(PairCondition):
-    """Every created mechanism's verification function is first-pair consistent ([HSV] Def 5.13 ii)."""
-
-    def creation(self, query: Create) -> "FirstPairConsistent | None":
-        claim = claim_of(query)
-        return self if claim is not None and claim.relation.first_pair_consistent else None
+def _first_pair_consistent(query: Create) -> bool:
+    claim = claim_of(query)
+    return claim is not None and claim.relation.first_pair_consistent
 
 
 class ParameterFilter(Protocol):
@@ -309,7 +292,9 @@ def k_sparse_first_pair(
     allowed: Iterable[Hashable], parameters: Parameters = approximate, truth: Truth = own
 ) -> All:
     """f_(infinity, FPC) ([HSV] Def 5.13): k-sparse over first-pair consistent mechanisms, such as static data sets."""
-    return All((Suitable(truth), FirstPairConsistent(), TouchedWithin.of(allowed, parameters)))
+    return All(
+        (Suitable(truth), OnlyKind(_first_pair_consistent), TouchedWithin.of(allowed, parameters))
+    )
 
 
 def randomized_response_only(

@@ -1,13 +1,11 @@
-"""Relations between streams: [HSV] section 7, static data sets, and one stream for all of an engine's mechanisms.
+"""Relations between streams: static data sets, and one stream for all of an engine's mechanisms.
 
-Rules: the paper's reals are integers (rows) or exact rationals (values). A step (x, threshold) of the paper's sparse
-vector is an `Update` of x and a `Query` with the threshold. This file knows no mechanism and no engine.
+This file knows no mechanism and no engine.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from pyrsistent import PVector, pvector
 
@@ -15,7 +13,6 @@ from stream_dp.core.composition import Ask, Create
 from stream_dp.core.mechanism import Update
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.relation import All, Identical, Nothing, Relation, same
-from stream_dp.core.row_relations import MOST_EVENTS, RowSpace, StepRows, Stream
 from stream_dp.verify.relations.creation import Truth, law_of, own
 from stream_dp.verify.relations.pair_conditions import PairCondition, Suitable
 
@@ -30,13 +27,10 @@ class StaticDataSet:
     must be reflexive, because each side of an accepted pair must be admissible.
     """
 
+    first_pair_consistent: ClassVar[bool] = True
     relates: DataNeighbors
     queries: Relation = field(default_factory=Identical)
     begun: bool = False
-
-    @property
-    def first_pair_consistent(self) -> bool:
-        return True
 
     def accept(self, left: Any, right: Any) -> "StaticDataSet | None":
         if not self.begun:
@@ -51,31 +45,6 @@ class StaticDataSet:
 def single_pair(relates: DataNeighbors) -> StaticDataSet:
     """Return the relation for non-interactive mechanisms: one pair of related messages, and no message after it."""
     return StaticDataSet(relates, Nothing())
-
-
-def histogram(width: int) -> StepRows:
-    """~_H on rows ([HSV] Def 7.2): streams in {0,1}^width that are identical except for one step."""
-    return StepRows(None, 1, RowSpace(width, 0, 1))
-
-
-def sparse_vector(width: int) -> Stream:
-    """~_S on messages ([HSV] Lemma 7.4): identical thresholds, vectors in {0,1}^width that differ in one step."""
-    return Stream(histogram(width))
-
-
-def counter(width: int) -> StepRows:
-    """~_C on rows ([HSV] Cor 7.5): one step differs, by at most 1 in each entry; entries of either sign."""
-    return StepRows(None, 1, RowSpace(width, -MOST_EVENTS, MOST_EVENTS))
-
-
-def laplace() -> StaticDataSet:
-    """~_L on values ([HSV] 7.2): one pair of exact numbers that differ by at most 1."""
-    return single_pair(_near)
-
-
-def _near(left: object, right: object) -> bool:
-    numbers = all(type(value) in (int, Fraction) for value in (left, right))
-    return numbers and abs(left - right) <= 1  # type: ignore[operator]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +66,7 @@ class OneStream(PairCondition):
     wandering: frozenset[int] = frozenset()
 
     def creation(self, query: Create) -> "OneStream | None":
-        wandering = self.wandering
-        law = law_of(query.mechanism)
+        law, wandering = law_of(query.mechanism), self.wandering
         if law is not None and law.changes > 1:
             wandering |= {len(self.next_tick)}
         return replace(self, next_tick=self.next_tick.append(self.begun), wandering=wandering)
@@ -111,16 +79,13 @@ class OneStream(PairCondition):
             return None
         tick = self.next_tick[left.index]
         heard = self.next_tick.set(left.index, tick + 1)
-        begun = max(self.begun, tick + 1)
-        differing = self.differing
+        begun, differing = max(self.begun, tick + 1), self.differing
         if left.index not in self.wandering and not same(left.message, right.message):
             differing |= {tick}
-            if len(differing) > self.most or not self._together(differing):
+            windows = {0 if self.window is None else tick // self.window for tick in differing}
+            if len(differing) > self.most or len(windows) > 1:
                 return None
         return OneStream(self.most, begun, heard, differing, self.window, self.wandering)
-
-    def _together(self, ticks: frozenset[int]) -> bool:
-        return self.window is None or len({tick // self.window for tick in ticks}) <= 1
 
 
 def engine_relation(neighbors: Neighbors, truth: Truth = own, users: Users | None = None) -> All:

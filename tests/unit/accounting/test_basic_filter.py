@@ -9,6 +9,7 @@ import math
 from fractions import Fraction
 
 import pytest
+from oracles.compositions import FiniteComposition, SparsePairs
 from scipy.stats import norm
 
 from stream_dp.accounting.amounts import UNITS
@@ -21,7 +22,7 @@ from stream_dp.accounting.ledger import truncated_odometer_at as bound_at
 from stream_dp.core.guarantee import ApproxDP, GaussianDP, PureDP
 from stream_dp.errors import BudgetRefused
 from stream_dp.verify.exact.exact_delta import exact_delta
-from stream_dp.verify.exact.finite import BIT_PAIRS, FiniteComposition, SparsePairs
+from stream_dp.verify.exact.finite import BIT_PAIRS
 from stream_dp.verify.exact.finite import FirstPair as First
 from stream_dp.verify.exact.randomized_response import RandomizedResponse
 

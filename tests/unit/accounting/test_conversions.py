@@ -56,8 +56,8 @@ def test_pure_dp_converts_exactly(epsilon: Fraction, alpha: Fraction) -> None:
     assert float(rho) == pytest.approx(exact, rel=1e-12)
     divergence = rr_renyi(float(epsilon), float(alpha))
     assert divergence <= float(rho * alpha) * (1 + 1e-9)  # it is zCDP at every order
-    found = float(convert.pure_to_renyi(PureDP(epsilon), alpha).epsilon)
-    assert found == pytest.approx(divergence, rel=1e-7)
+    result = float(convert.pure_to_renyi(PureDP(epsilon), alpha).epsilon)
+    assert result == pytest.approx(divergence, rel=1e-7)
 
 
 @pytest.mark.parametrize("rho", [Fraction(1, 1000), Fraction(2)])
@@ -77,10 +77,10 @@ def test_zcdp_is_the_infimum_over_a_grid_of_orders(rho: Fraction, delta: Fractio
 
 def test_renyi_and_its_inverse_agree_and_round_up() -> None:
     measure = RenyiDP(Fraction(8), Fraction(1, 2))
-    found = convert.renyi_to_approx(measure, MILLIONTH)
+    result = convert.renyi_to_approx(measure, MILLIONTH)
     expected = 0.5 + (math.log(1e6) + 8 * math.log(7 / 8) - math.log(7)) / 7
-    assert float(found.epsilon) == pytest.approx(expected, rel=1e-12)
-    back = renyi_delta(measure, found.epsilon)
+    assert float(result.epsilon) == pytest.approx(expected, rel=1e-12)
+    back = renyi_delta(measure, result.epsilon)
     assert float(back) == pytest.approx(1e-6, rel=1e-12)
     assert renyi_delta(measure, Fraction(0)) == 1
     assert convert.zcdp_to_renyi(ZCDP(Fraction(1, 3)), Fraction(3)) == RenyiDP(
@@ -90,11 +90,11 @@ def test_renyi_and_its_inverse_agree_and_round_up() -> None:
 
 @pytest.mark.parametrize("x", [-30, -9.5, -0.25, 0, 6.5, 12])
 def test_the_normal_distribution_function_encloses_scipys(x: float) -> None:
-    found = normal_cdf(Fraction(x))
-    assert float(found.lower) <= stats.norm.cdf(x) * (1 + 1e-12)
-    assert float(found.upper) >= stats.norm.cdf(x) * (1 - 1e-12)
+    result = normal_cdf(Fraction(x))
+    assert float(result.lower) <= stats.norm.cdf(x) * (1 + 1e-12)
+    assert float(result.upper) >= stats.norm.cdf(x) * (1 - 1e-12)
     if abs(x) <= 10:
-        assert float(found.upper - found.lower) < 1e-50
+        assert float(result.upper - result.lower) < 1e-50
 
 
 def two_point(epsilon: float, delta: float) -> tuple[float, float]:

@@ -63,16 +63,16 @@ def pures(*epsilons: Fraction) -> tuple[Derivation, ...]:
     return tuple(part(PureDP(e)) for e in epsilons)
 
 
-def refused(found: Derivation) -> dict[str, str]:
+def refused(result: Derivation) -> dict[str, str]:
     """The rules that did not apply, and why."""
-    return {a.rule: a.outcome for a in found.alternatives if isinstance(a.outcome, str)}
+    return {a.rule: a.outcome for a in result.alternatives if isinstance(a.outcome, str)}
 
 
 def test_the_tightest_is_taken_and_the_others_stay_with_their_price() -> None:
     """30 series at 0.1 and a delta of 10^-6: basic 3, optimal 2.35, zCDP in between (rho 0.15)."""
-    found = derive(pures(*[TENTH] * 30), Fixed("block", MILLIONTH))
-    prices = {found.rule: found.guarantee.measure} | {
-        a.rule: a.outcome.measure for a in found.alternatives if isinstance(a.outcome, Guarantee)
+    result = derive(pures(*[TENTH] * 30), Fixed("block", MILLIONTH))
+    prices = {result.rule: result.guarantee.measure} | {
+        a.rule: a.outcome.measure for a in result.alternatives if isinstance(a.outcome, Guarantee)
     }
     at = [price(measure, MILLIONTH) for measure in prices.values()]
     assert [rule.split(" ")[0] for rule in prices] == ["optimal", "concurrent", "concurrent"]
@@ -86,31 +86,31 @@ def test_the_tightest_is_taken_and_the_others_stay_with_their_price() -> None:
     assert closed_form(0.1, 0, 30, float(at[0])) == pytest.approx(1e-6, rel=1e-6)
     assert [float(p) for p in at if p is not None] == pytest.approx([at[0], 3, by_rho], rel=1e-5)
     assert at[0] < by_rho < 3
-    assert found.guarantee.measure == ApproxDP(at[0], MILLIONTH)
-    assert found.conditions[-1].why == "all 31 answers listed in intervals, rounded outwards"
+    assert result.guarantee.measure == ApproxDP(at[0], MILLIONTH)
+    assert result.conditions[-1].why == "all 31 answers listed in intervals, rounded outwards"
     assert {
         "concurrent composition in Renyi DP",
         "concurrent composition in Gaussian DP",
         "concurrent composition in truncated zCDP",
-    } == set(refused(found))
-    assert len(found.alternatives) == len(RULES[Fixed]) - 1
+    } == set(refused(result))
+    assert len(result.alternatives) == len(RULES[Fixed]) - 1
 
 
 def test_without_a_delta_the_sum_is_the_optimum_and_the_plan_says_so() -> None:
-    found = derive(pures(ONE, TWO), Fixed("block"))
-    assert found.guarantee.measure == PureDP(Fraction(3))
-    assert found.rule == "concurrent composition"
-    assert "nothing is below the sum" in refused(found)["optimal concurrent composition"]
-    zcdp = next(a for a in found.alternatives if "zCDP" in a.rule)
+    result = derive(pures(ONE, TWO), Fixed("block"))
+    assert result.guarantee.measure == PureDP(Fraction(3))
+    assert result.rule == "concurrent composition"
+    assert "nothing is below the sum" in refused(result)["optimal concurrent composition"]
+    zcdp = next(a for a in result.alternatives if "zCDP" in a.rule)
     assert isinstance(zcdp.outcome, Guarantee)  # it holds, but states no epsilon without a delta
 
 
 def test_rhos_add_up_and_become_an_epsilon_at_a_delta() -> None:
     """rho 1/8 + 1/8 = 1/4 at 10^-6: 3.5337 (golden section over the orders of Prop. 12 in floats)."""
     parts = (part(ZCDP(ONE / 8)), part(GaussianDP(ONE / 2)))
-    found = derive(parts, Fixed("both", MILLIONTH))
-    assert (found.rule, found.premises[0].guarantee.measure) == ("zCDP at a delta", ZCDP(ONE / 4))
-    measure = found.guarantee.measure
+    result = derive(parts, Fixed("both", MILLIONTH))
+    assert (result.rule, result.premises[0].guarantee.measure) == ("zCDP at a delta", ZCDP(ONE / 4))
+    measure = result.guarantee.measure
     assert isinstance(measure, ApproxDP)
     assert 3.4 < measure.epsilon < 3.6
     assert measure.delta == MILLIONTH
@@ -123,8 +123,8 @@ def test_renyi_epsilons_add_up_at_each_shared_order() -> None:
     """[HSV] Cor 13.4."""
     low, high = RenyiDP(TWO, TENTH), RenyiDP(Fraction(8), ONE)
     curve = RenyiCurve((low, high))
-    found = derive((part(curve), part(RenyiDP(Fraction(8), TWO))), Fixed("one order"))
-    assert found.guarantee.measure == RenyiDP(Fraction(8), Fraction(3))
+    result = derive((part(curve), part(RenyiDP(Fraction(8), TWO))), Fixed("one order"))
+    assert result.guarantee.measure == RenyiDP(Fraction(8), Fraction(3))
     both = derive((part(curve), part(curve)), Fixed("two orders")).guarantee.measure
     assert both == RenyiCurve((RenyiDP(TWO, TENTH * 2), RenyiDP(Fraction(8), TWO)))
     assert price(both, MILLIONTH) == min(price(p, MILLIONTH) or 0 for p in both.points)
@@ -141,17 +141,17 @@ def is_five(measure: Measure) -> bool:
 
 def test_gaussian_dp_needs_finite_communication() -> None:
     mus = GaussianDP(Fraction(3)), GaussianDP(Fraction(4))
-    found = derive(tuple(part(m, finite=True) for m in mus), Fixed("g", MILLIONTH))
-    assert found.guarantee.finite
+    result = derive(tuple(part(m, finite=True) for m in mus), Fixed("g", MILLIONTH))
+    assert result.guarantee.finite
     parts = (part(mus[0], finite=True), part(mus[1]))
-    assert is_five(found.premises[0].guarantee.measure)
+    assert is_five(result.premises[0].guarantee.measure)
     by_rho = derive(parts, Fixed("g", MILLIONTH))
     assert by_rho.premises[0].guarantee.measure == ZCDP(Fraction(25, 2))
     assert not by_rho.guarantee.finite
     assert (
         "not stated by part" in refused(by_rho.premises[0])["concurrent composition in Gaussian DP"]
     )
-    assert price(found.guarantee.measure, MILLIONTH) < price(by_rho.guarantee.measure, MILLIONTH)  # type: ignore[operator]
+    assert price(result.guarantee.measure, MILLIONTH) < price(by_rho.guarantee.measure, MILLIONTH)  # type: ignore[operator]
 
 
 SPARSE_REFUSALS: list[tuple[Measure, str]] = [
@@ -179,21 +179,21 @@ def test_first_pair_consistent_parts_of_any_measure() -> None:
         (GaussianDP(ONE), ZCDP(ONE)),
     ]
     for measure, expected in first:
-        found = derive((part(measure),), Parallel("first", twice, first_pair=STATIC))
-        assert found.guarantee.measure == expected
+        result = derive((part(measure),), Parallel("first", twice, first_pair=STATIC))
+        assert result.guarantee.measure == expected
     mus = tuple(part(GaussianDP(Fraction(n)), finite=True) for n in (3, 4, 1))
-    found = derive(mus, Parallel("g", twice, (1, 1, None), TENTH, STATIC))
-    assert not found.guarantee.finite  # a kind is created without bound
+    result = derive(mus, Parallel("g", twice, (1, 1, None), TENTH, STATIC))
+    assert not result.guarantee.finite  # a kind is created without bound
     counted = derive(mus, Parallel("g", twice, (1, 1, 9), TENTH, STATIC))
     assert counted.guarantee.finite
-    assert is_five(found.premises[0].guarantee.measure)
+    assert is_five(result.premises[0].guarantee.measure)
 
 
 def test_a_delta_counts_for_every_creation_and_side_conditions_are_counted() -> None:
     kinds = (part(ApproxDP(ONE, TENTH)), part(PureDP(TWO)))
     within = 1 - Fraction(9, 10) ** 3
-    found = derive(kinds, Parallel("kinds", ONCE, (3, None), within))
-    assert found.guarantee.measure == ApproxDP(TWO, within)
+    result = derive(kinds, Parallel("kinds", ONCE, (3, None), within))
+    assert result.guarantee.measure == ApproxDP(TWO, within)
     with pytest.raises(NotDerivable, match=r"come to 0\.271, 0\.2 is granted"):
         derive(kinds, Parallel("kinds", ONCE, (3, None), Fraction(1, 5)))
     for creations, why in (
@@ -224,8 +224,8 @@ def test_shards() -> None:
         measure(ZCDP(ONE), ADD, moves=False)
     every = 1 - Fraction(9, 10) ** 8  # [HSV] Thm 5.4: over all eight, though an event is in one
     granted = Parallel("s", Touched.shards(ADD, 8, moves=False), (8,), every)
-    found = derive((part(ApproxDP(ONE, TENTH)),), granted)
-    assert found.guarantee.measure == ApproxDP(ONE, every)
+    result = derive((part(ApproxDP(ONE, TENTH)),), granted)
+    assert result.guarantee.measure == ApproxDP(ONE, every)
 
 
 def test_groups_of_every_measure() -> None:
@@ -265,8 +265,8 @@ def test_the_load_is_the_largest_sum_alive_at_a_tick(seed: int) -> None:
         )
         for tick in range(horizon + 1)
     ]  # fmt: skip
-    found = derive(pures(*epsilons), Ticks("time", tuple(times)))
-    assert found.guarantee.measure == PureDP(max(every))
+    result = derive(pures(*epsilons), Ticks("time", tuple(times)))
+    assert result.guarantee.measure == PureDP(max(every))
     steps = dict(loads(times, epsilons))
     assert all(steps[tick] == every[tick] for tick in steps if tick <= horizon)
 
@@ -315,11 +315,11 @@ def measured(*measures: Measure) -> tuple[Derivation, ...]:
 
 
 def test_what_was_admitted_has_the_promise() -> None:
-    found = derive(
+    result = derive(
         measured(PureDP(ONE), PureDP(ONE / 3)), Filtered("asked", PureFilter.of(2 * ONE))
     )
-    assert found.guarantee.measure == PureDP(2 * ONE)  # of the budget, whatever was asked
-    assert "[HSV] Thm 12.4 over basic composition" in found.conditions[0].why
+    assert result.guarantee.measure == PureDP(2 * ONE)  # of the budget, whatever was asked
+    assert "[HSV] Thm 12.4 over basic composition" in result.conditions[0].why
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -373,8 +373,8 @@ KEEPING: list[tuple[Situation, bool]] = [
 @pytest.mark.parametrize(("situation", "kept"), KEEPING, ids=lambda it: getattr(it, "subject", it))
 def test_rules_keep_it_where_their_theorem_does(situation: Situation, kept: bool) -> None:
     for finite in (True, False):
-        found = derive((part(PureDP(ONE), finite=finite),), situation)
-        assert found.guarantee.finite is (kept and finite)
+        result = derive((part(PureDP(ONE), finite=finite),), situation)
+        assert result.guarantee.finite is (kept and finite)
 
 
 def test_one_endless_part_is_enough_to_lose_it() -> None:
@@ -403,10 +403,10 @@ def test_gaussian_parts_reach_the_filter_only_with_it() -> None:
 def test_pure_parts_need_none_and_add_their_own_mu() -> None:
     parts = part(GaussianDP(ONE), finite=True), part(PureDP(ONE), finite=False)
     (rule,) = [rule for rule in RULES[Fixed] if "Gaussian" in rule.name]
-    found = rule(parts, Fixed("both")).guarantee
+    result = rule(parts, Fixed("both")).guarantee
     mu = pure_to_gaussian(PureDP(ONE)).mu
-    assert found.measure == rule_file._root([ONE, mu])
-    assert not found.finite
+    assert result.measure == rule_file._root([ONE, mu])
+    assert not result.finite
 
 
 def test_a_rule_that_always_keeps_it_is_caught() -> None:

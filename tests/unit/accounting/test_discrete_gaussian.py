@@ -29,12 +29,12 @@ def chances(variance: Fraction) -> dict[int, float]:
 
 def quantiles(variance: Fraction) -> list[float]:
     """t_k = Phi^-1(F(k)) for k up to 0; above, by symmetry, the same gaps."""
-    below, found, law = 0.0, [], chances(variance)
+    below, result, law = 0.0, [], chances(variance)
     for k, chance in law.items():
         below += chance
         if min(law) + CUT < k <= 0:
-            found.append(float(ndtri_exp(math.log(below))))
-    return found
+            result.append(float(ndtri_exp(math.log(below))))
+    return result
 
 
 def widest(variance: Fraction, shift: int) -> float:

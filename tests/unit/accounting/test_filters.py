@@ -78,14 +78,14 @@ def test_charges_until_a_refusal_that_changes_nothing_and_the_largest_ask_fits(
     before, entries = repr(ledger), ledger.entries
     with pytest.raises(BudgetRefused, match=r"m asks for (epsilon|mu) 2"):
         ledger.charge(dataclasses.replace(entry, epsilon=2 * UNITS))
-    found = ledger.preview(dataclasses.replace(entry, epsilon=2 * UNITS))
+    result = ledger.preview(dataclasses.replace(entry, epsilon=2 * UNITS))
     assert (repr(ledger), ledger.entries) == (before, entries)
-    assert not found.fits
-    assert found.spent + found.left == filter_.capacity
-    full = ledger.charge(found.largest) if found.largest.epsilon else ledger
+    assert not result.fits
+    assert result.spent + result.left == filter_.capacity
+    full = ledger.charge(result.largest) if result.largest.epsilon else ledger
     assert full.used.within(filter_.capacity)
     with pytest.raises(BudgetRefused):  # it was the largest, to one unit of 10^-12
-        ledger.charge(dataclasses.replace(found.largest, epsilon=found.largest.epsilon + 1))
+        ledger.charge(dataclasses.replace(result.largest, epsilon=result.largest.epsilon + 1))
 
 
 @every_filter
@@ -192,9 +192,9 @@ def test_deltas_add_up_within_their_own_budget() -> None:
     ledger = ledger.charge(entry)
     with pytest.raises(BudgetRefused, match=r"and delta 0\.000000333333 left"):
         ledger.charge(entry)
-    found = ledger.preview(entry).largest
-    assert found.delta == ledger.remaining.delta
-    assert ledger.charge(found).remaining.delta == 0
+    result = ledger.preview(entry).largest
+    assert result.delta == ledger.remaining.delta
+    assert ledger.charge(result).remaining.delta == 0
 
 
 def test_measures_are_priced_by_their_conversions() -> None:

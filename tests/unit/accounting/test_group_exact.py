@@ -82,9 +82,9 @@ def test_pure_groups_are_met_by_discrete_laplace(k: int) -> None:
     line, decay = geometric_line(k + 1, Fraction(1, 2), 3), Fraction(1, 2)
     assert {worst_ratio(p, q) for p, q in steps(line)} == {1 / decay}
     exact = worst_ratio(line[0], line[k])
-    found = group_of(PureDP(logarithm(1 / decay)), k)
-    assert isinstance(found, PureDP)
-    assert exact == decay**-k <= Interval.of(found.epsilon).exp().upper <= exact * (1 + UP)
+    result = group_of(PureDP(logarithm(1 / decay)), k)
+    assert isinstance(result, PureDP)
+    assert exact == decay**-k <= Interval.of(result.epsilon).exp().upper <= exact * (1 + UP)
 
 
 @pytest.mark.parametrize(("kind", "seed", "k"), CASES)
@@ -98,9 +98,9 @@ def test_approximate_groups_cover_every_line(kind: str, seed: int, k: int, odds:
         with pytest.raises(NotDerivable, match="delta below 1"):
             group_of(ApproxDP(epsilon, delta), k)
         return
-    found = differential_privacy(group_of(ApproxDP(epsilon, delta), k))
-    assert found.epsilon == k * epsilon
-    assert exact <= found.delta
+    result = differential_privacy(group_of(ApproxDP(epsilon, delta), k))
+    assert result.epsilon == k * epsilon
+    assert exact <= result.delta
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
@@ -113,8 +113,8 @@ def test_approximate_groups_are_met_and_the_twins_are_caught(k: int) -> None:
     assert exact == delta * sum(odds**i for i in range(k))
     assert exact > k * delta
     assert exact > odds ** (k - 1) * delta
-    found = differential_privacy(group_of(ApproxDP(logarithm(odds), delta), k))
-    assert exact <= found.delta <= exact * (1 + UP)
+    result = differential_privacy(group_of(ApproxDP(logarithm(odds), delta), k))
+    assert exact <= result.delta <= exact * (1 + UP)
 
 
 def test_zcdp_groups_as_k_rho_are_caught_by_a_drifting_mechanism() -> None:
@@ -147,16 +147,16 @@ def test_pure_zcdp_and_gaussian_groups_cover_every_line(kind: str, seed: int, k:
     """Exact ratios; rho by its supremum over all orders (Bun, Steinke 2016, Prop. 1.9); mu from the corners of the
     trade-off functions (Dong, Roth, Su 2022, Thm 2.14)."""
     line = line_of(kind, seed, k)
-    each = max(worst_ratio(p, q) for p, q in steps(line))
-    assert group_of(PureDP(logarithm(each)), k) == PureDP(k * logarithm(each))
-    assert worst_ratio(line[0], line[k]) <= each**k
+    step = max(worst_ratio(p, q) for p, q in steps(line))
+    assert group_of(PureDP(logarithm(step)), k) == PureDP(k * logarithm(step))
+    assert worst_ratio(line[0], line[k]) <= step**k
     rho = group_of(ZCDP(above(max(zcdp_bracket(p, q)[1] for p, q in steps(line)))), k)
     assert isinstance(rho, ZCDP)
     assert zcdp_bracket(line[0], line[k])[0] <= rho.rho
     mu = max(gdp(p, q) for p, q in steps(line))
-    found = group_of(GaussianDP(above(mu)), k)
-    assert isinstance(found, GaussianDP)
-    assert gdp(line[0], line[k]) <= found.mu
+    result = group_of(GaussianDP(above(mu)), k)
+    assert isinstance(result, GaussianDP)
+    assert gdp(line[0], line[k]) <= result.mu
 
 
 @pytest.mark.parametrize("k", [1, 2, 4])
@@ -164,9 +164,9 @@ def test_gaussian_groups_are_met_by_a_coin_of_normal_quantiles(k: int) -> None:
     """Twin: sqrt(k) mu, as if the events were composed."""
     line, mu = gaussian_coin(k + 1, 0.5, -1.0), Fraction(1, 2)
     assert {round(gdp(p, q), 8) for p, q in steps(line)} == {0.5}
-    exact, found = gdp(line[0], line[k]), group_of(GaussianDP(mu), k)
-    assert isinstance(found, GaussianDP)
-    assert exact == pytest.approx(float(found.mu), abs=1e-8)
+    exact, result = gdp(line[0], line[k]), group_of(GaussianDP(mu), k)
+    assert isinstance(result, GaussianDP)
+    assert exact == pytest.approx(float(result.mu), abs=1e-8)
     assert k == 1 or exact > math.sqrt(k) * 0.5 + 0.2
 
 
@@ -189,6 +189,6 @@ def test_one_renyi_order_has_no_group_rule_and_is_refused() -> None:
 def test_a_tiny_epsilon_is_priced_and_not_divided_by() -> None:
     """e^e - 1 is 0 to sixty digits; the factor is still at least k."""
     for epsilon in (Fraction(1, 10**30), Fraction(1, 10**70), Fraction(1, 10**200)):
-        found = group_of(ApproxDP(epsilon, Fraction(1, 1000)), 3)
-        assert isinstance(found, ApproxDP)
-        assert 3 * Fraction(1, 1000) <= found.delta <= 3 * Fraction(1, 1000) * (1 + UP)
+        result = group_of(ApproxDP(epsilon, Fraction(1, 1000)), 3)
+        assert isinstance(result, ApproxDP)
+        assert 3 * Fraction(1, 1000) <= result.delta <= 3 * Fraction(1, 1000) * (1 + UP)

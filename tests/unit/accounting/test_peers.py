@@ -65,12 +65,12 @@ def test_renyi_ledgers_agree_with_the_rdp_accountant(alpha: float) -> None:
     filter_ = RenyiFilter.of(RenyiDP(order, Fraction(100)))
     steps = [PureDP(Fraction(math.log(odds))) for odds in (3, 7)]
     used = charged(filter_, [*steps * 3])
-    found = bound(filter_, used)
-    assert isinstance(found, RenyiDP)
+    result = bound(filter_, used)
+    assert isinstance(result, RenyiDP)
     single = sum(float(pure_to_renyi(step, order).epsilon) for step in steps)
-    assert float(found.epsilon) == pytest.approx(3 * single, rel=1e-9)
+    assert float(result.epsilon) == pytest.approx(3 * single, rel=1e-9)
     theirs = accountant.get_epsilon(1e-6)
-    assert float(renyi_epsilon(found, MILLIONTH)) == pytest.approx(theirs, rel=1e-9)
+    assert float(renyi_epsilon(result, MILLIONTH)) == pytest.approx(theirs, rel=1e-9)
 
 
 @pytest.mark.parametrize("mus", [(0.5, 0.25, 1.0), (0.1,) * 12])
@@ -85,14 +85,14 @@ def test_gaussian_ledgers_agree_with_privacy_loss_distributions(mus: tuple[float
     for mu in mus:
         entry = filter_.entry("m", GaussianDP(Fraction(mu)), "clamped", finite=True)
         ledger = ledger.charge(entry)
-    found = bound(filter_, ledger.used)
-    assert isinstance(found, GaussianDP)
+    result = bound(filter_, ledger.used)
+    assert isinstance(result, GaussianDP)
     for epsilon in (Fraction(1, 2), Fraction(1), Fraction(2)):
-        ours = float(gaussian_delta(found, epsilon))
+        ours = float(gaussian_delta(result, epsilon))
         theirs = composed.get_delta_for_epsilon(float(epsilon))
         assert ours <= theirs * (1 + 1e-6)
         assert ours == pytest.approx(theirs, rel=1e-3)
-    ours = float(gaussian_to_approx(found, MILLIONTH).epsilon)
+    ours = float(gaussian_to_approx(result, MILLIONTH).epsilon)
     assert ours == pytest.approx(composed.get_epsilon_for_delta(1e-6), rel=1e-4)
 
 
@@ -144,9 +144,9 @@ def test_their_pure_odometer_adds_up_as_ours() -> None:
     for scale in (1, 3, 7, 10, 11):
         asked(dp.m.make_laplace(*space(), scale=float(scale)))
         measures.append(PureDP(Fraction(1, scale)))
-        found = bound(filter_, charged(filter_, measures))
-        assert isinstance(found, PureDP)
-        assert float(found.epsilon) == pytest.approx(asked.privacy_loss(1), rel=1e-11)
+        result = bound(filter_, charged(filter_, measures))
+        assert isinstance(result, PureDP)
+        assert float(result.epsilon) == pytest.approx(asked.privacy_loss(1), rel=1e-11)
 
 
 @pytest.mark.usefixtures("opendp")
@@ -163,8 +163,8 @@ def test_their_zcdp_odometer_and_conversion_agree_with_ours() -> None:
         asked(gaussian)
         rho = Fraction(1, 2 * scale**2)
         measures.append(ZCDP(rho))
-        found = bound(filter_, charged(filter_, measures))
-        assert isinstance(found, ZCDP)
-        assert float(found.rho) == pytest.approx(asked.privacy_loss(1), rel=1e-9)
+        result = bound(filter_, charged(filter_, measures))
+        assert isinstance(result, ZCDP)
+        assert float(result.rho) == pytest.approx(asked.privacy_loss(1), rel=1e-9)
         theirs = at_distance_one(dp.c.make_zCDP_to_approxDP(gaussian)).epsilon(1e-6)
         assert float(zcdp_epsilon(ZCDP(rho), MILLIONTH)) == pytest.approx(theirs, rel=1e-9)

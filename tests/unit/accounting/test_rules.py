@@ -50,11 +50,11 @@ def mechanisms(width: int, relation: Neighbors) -> list[Any]:
 @pytest.mark.parametrize("which", range(6))
 def test_what_is_derived_is_what_is_claimed(which: int, width: int, relation: Neighbors) -> None:
     mechanism = mechanisms(width, relation)[which]
-    found = derived(mechanism, "series")
-    assert found.subject == "series"
-    assert found.guarantee == mechanism.guarantee == Guarantee(PureDP(EPSILON), relation)
-    assert all(c.holds and c.why for node in nodes(found) for c in node.conditions)
-    assert all(node.source for node in nodes(found))
+    result = derived(mechanism, "series")
+    assert result.subject == "series"
+    assert result.guarantee == mechanism.guarantee == Guarantee(PureDP(EPSILON), relation)
+    assert all(c.holds and c.why for node in nodes(result) for c in node.conditions)
+    assert all(node.source for node in nodes(result))
 
 
 def nodes(derivation: Derivation) -> list[Derivation]:
@@ -98,8 +98,8 @@ def test_parallel_takes_pure_copies_and_at_least_one() -> None:
 
 
 def test_concurrent_composition_adds_up_pure_parts_of_one_relation() -> None:
-    found = tightest((pure(EPSILON), pure(Fraction(1, 3))), Fixed("c"))
-    assert found.guarantee == Guarantee(PureDP(EPSILON + Fraction(1, 3)), ADD)
+    result = tightest((pure(EPSILON), pure(Fraction(1, 3))), Fixed("c"))
+    assert result.guarantee == Guarantee(PureDP(EPSILON + Fraction(1, 3)), ADD)
     with pytest.raises(NotDerivable, match=r"the parts' deltas come to 0.01, 0 is granted"):
         tightest((pure(EPSILON), APPROXIMATE), Fixed("c"))
     with pytest.raises(
@@ -111,9 +111,11 @@ def test_concurrent_composition_adds_up_pure_parts_of_one_relation() -> None:
 
 
 def test_a_composite_has_the_guarantee_of_its_parts() -> None:
-    found = tightest((pure(EPSILON),), Composite("whole", "destination", "relation", "tests/suite"))
-    assert found.guarantee == pure(EPSILON).guarantee
-    assert [c.why for c in found.conditions[1:]] == [
+    result = tightest(
+        (pure(EPSILON),), Composite("whole", "destination", "relation", "tests/suite")
+    )
+    assert result.guarantee == pure(EPSILON).guarantee
+    assert [c.why for c in result.conditions[1:]] == [
         "destination; checked by tests/suite", "relation; checked by tests/suite"
     ]  # fmt: skip
     with pytest.raises(NotDerivable, match="destination and response: why; no test suite is named"):
@@ -134,7 +136,7 @@ def test_the_frozen_block_is_the_sum_of_its_series() -> None:
 
 
 def test_a_derivation_cannot_be_bent_afterwards() -> None:
-    found = tightest((pure(EPSILON),), sparse(2))
-    broken = replace(found.conditions[0], holds=False)
+    result = tightest((pure(EPSILON),), sparse(2))
+    broken = replace(result.conditions[0], holds=False)
     with pytest.raises(NotDerivable):
-        replace(found, conditions=(broken,))
+        replace(result, conditions=(broken,))

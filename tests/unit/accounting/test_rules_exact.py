@@ -7,10 +7,13 @@ twins here book less than the exact delta somewhere.
 import itertools
 import math
 import random
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import pytest
-from oracles.static import Accepted, Answering, Rounded
+from oracles.compositions import FiniteComposition, SparsePairs
 from oracles.universal import composed_delta
 
 from stream_dp.accounting.amounts import Interval, budget_units, cost_units
@@ -34,14 +37,14 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim
 from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import NotDerivable
+from stream_dp.verify.exact.enumeration import Lawful
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment
 from stream_dp.verify.exact.exact_sparse_vector import AboveThreshold
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
     DifferAtMost,
-    FiniteComposition,
     FirstPair,
-    SparsePairs,
+    Law,
 )
 from stream_dp.verify.exact.randomized_response import (
     Ladder,
@@ -49,9 +52,10 @@ from stream_dp.verify.exact.randomized_response import (
     LeakyBit,
     RandomizedResponse,
 )
-from stream_dp.verify.exact_checks.instance import logarithm, private, ratio
+from stream_dp.verify.exact_checks.instance import logarithm, private, ratio, related
 from stream_dp.verify.relations.creation import approximate
 from stream_dp.verify.relations.pair_conditions import k_sparse_first_pair
+from stream_dp.verify.relations.streams import StaticDataSet
 
 ADD = Neighbors.ADD_REMOVE
 ONE, ZERO, TENTH = Fraction(1), Fraction(0), Fraction(1, 10)
@@ -115,10 +119,10 @@ def test_kinds_of_different_price_are_covered_by_the_worst() -> None:
     premises = tuple(part(*kind) for kind in kinds)
     touched = Touched(2, ADD, "why")
     situation = Parallel("kinds", touched, (1, None, 2), Fraction(3, 10), first_pair="data first")
-    found = claimed(premises, situation)
+    result = claimed(premises, situation)
     made = [kinds[0], kinds[1], kinds[1], kinds[2], kinds[2]]
     assert all(
-        composed_delta(pair, ratio(found.epsilon)) <= found.delta * ROUND
+        composed_delta(pair, ratio(result.epsilon)) <= result.delta * ROUND
         for pair in itertools.combinations(made, 2)
     )
 
@@ -132,10 +136,10 @@ def test_the_group_rule_is_met_and_k_delta_is_caught(k: int) -> None:
         assert exact_delta(machine, FirstPair(((x, x + 1),)), odds, 1) == delta
     exact = exact_delta(machine, FirstPair(((0, k),)), odds**k, 1)
     group = derive((part(odds, delta),), Group("user", k))
-    found = differential_privacy(group.guarantee.measure)
+    result = differential_privacy(group.guarantee.measure)
     assert group.guarantee.group == k
-    assert found.epsilon == k * logarithm(odds)
-    assert exact <= found.delta <= exact * ROUND
+    assert result.epsilon == k * logarithm(odds)
+    assert exact <= result.delta <= exact * ROUND
     assert (exact > k * delta) == (k > 1)
 
 
@@ -181,6 +185,25 @@ def draw(rng: random.Random, answers: int = 2) -> tuple[Fraction, ...]:
     return tuple(Fraction(w, sum(weights)) for w in weights)
 
 
+@dataclass(frozen=True)
+class Answering:
+    """Answers the data set's bit by `first[bit]`, and then one query by `then[bit, answer]`."""
+
+    first: tuple[tuple[Fraction, ...], ...]
+    then: tuple[tuple[tuple[Fraction, ...], ...], ...]
+
+    def initial(self) -> Mapping[Hashable, Fraction]:
+        return {"new": ONE}
+
+    def step(self, state: Any, query: Hashable) -> Law[Any]:
+        if state == "new" and isinstance(query, int):
+            return {(a, (query, a)): chance for a, chance in enumerate(self.first[query])}
+        if isinstance(state, tuple) and query == "more":
+            bit, answer = state
+            return {(a, "end"): chance for a, chance in enumerate(self.then[bit][answer])}
+        return {(None, "end"): ONE}
+
+
 def interactive(rng: random.Random) -> Answering:
     """A data set answered at random, and one query more whose law depends on the data set and the first answer."""
     then = tuple(tuple(draw(rng) for _ in range(2)) for _ in (0, 1))
@@ -200,19 +223,23 @@ def test_renyi_sums_are_met_at_whole_orders(order: int, seed: int) -> None:
     a, b = (Fraction(m) for m in moments)
     assert exact == max(a * a, a * b)  # two of the first kind or one of each, whichever is worse
     claims: list[Measure] = [RenyiDP(Fraction(order), logarithm(m) / (order - 1)) for m in (a, b)]
-    found = derived(claims, (2, 1))
-    assert isinstance(found, RenyiDP)
-    promised = Interval.of((order - 1) * found.epsilon).exp().upper
+    result = derived(claims, (2, 1))
+    assert isinstance(result, RenyiDP)
+    promised = Interval.of((order - 1) * result.epsilon).exp().upper
     assert exact <= promised <= exact * (1 + UP)
     assert exact > max(a, b) * (1 + UP)  # the twin
 
 
 def test_what_is_not_first_pair_consistent_is_not_created() -> None:
     """A stream of rows may differ later; f_(inf, FPC) refuses its creation, and the accounting refuses the rule."""
-    claim = Claim(PureDP(Fraction(1)), Stream(event(ADD, 1)))
-    relation = k_sparse_first_pair([(Fraction(1), Fraction(0))], approximate, lambda _: True)
-    create = Create(Rounded(Fraction(1)), claim)  # type: ignore[arg-type]
-    assert list(Accepted(relation, (create,), 1).moves()) == []
+    relation = k_sparse_first_pair([(ONE, ZERO)], approximate, lambda _: True)
+    machine: Any = Lawful(RandomizedResponse(TWO))
+    data, stream = (
+        Create(machine, Claim(PureDP(ONE), of))
+        for of in (StaticDataSet(related), Stream(event(ADD, 1)))
+    )
+    assert relation.accept(data, data) is not None
+    assert relation.accept(stream, stream) is None
     for measure in (RenyiDP(Fraction(2), Fraction(1)), ZCDP(Fraction(1)), GaussianDP(Fraction(1))):
         premise = leaf("stream", Guarantee(measure, ADD, finite=True), "its proof")
         situation = Parallel("parts", Touched(1, ADD, "one"), (2,))

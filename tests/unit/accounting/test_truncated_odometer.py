@@ -105,8 +105,8 @@ def test_a_view_truncated_at_epsilon_and_delta_is_that_private() -> None:
         limit = ApproxDP(below_log(ratio), slack + revealed * own)
 
         def rule(counts: Counts, limit: ApproxDP = limit) -> bool:
-            found = spent(counts)
-            return found.epsilon <= limit.epsilon and found.delta <= limit.delta
+            result = spent(counts)
+            return result.epsilon <= limit.epsilon and result.delta <= limit.delta
 
         def blind(counts: Counts, limit: ApproxDP = limit) -> bool:
             return spent(counts).epsilon <= limit.epsilon  # the twin: the deltas are not looked at
@@ -139,12 +139,12 @@ def test_nothing_is_lost_before_the_first_charge_and_deltas_count_as_they_are_sp
     filter_ = FILTERS["tight approximate"]
     ledger = Ledger.under(filter_)
     ledger = ledger.charge(ledger.ask("m", ApproxDP(ONE / 4, Fraction(1, 300)), "r"))
-    found = bound(ledger.filter, ledger.used)
-    assert isinstance(found, ApproxDP)
-    assert found.delta == DELTA + Fraction(ledger.used.delta, UNITS)
+    result = bound(ledger.filter, ledger.used)
+    assert isinstance(result, ApproxDP)
+    assert result.delta == DELTA + Fraction(ledger.used.delta, UNITS)
     ledger = ledger.charge(ledger.ask("m", ApproxDP(Fraction(0), Fraction(1, 300)), "r"))
     assert bound(ledger.filter, ledger.used) == ApproxDP(
-        found.epsilon, DELTA + Fraction(ledger.used.delta, UNITS)
+        result.epsilon, DELTA + Fraction(ledger.used.delta, UNITS)
     )
     only = filter_.cost(Entry("reveals", 0, 10**9, "r"))
     assert bound(filter_, only) == ApproxDP(Fraction(0), DELTA + Fraction(1, 1000))

@@ -50,7 +50,7 @@ def capped(there: tuple[int, ...], cap: int, window: int | None) -> bool:
 
 def worst(counted: int | None, users: Users, ticks: int) -> int:
     """The most units that all events of one user in one window (or all of them) change, over all streams of `ticks`."""
-    found = 0
+    result = 0
     for number in range(ticks + 1):
         for there in itertools.combinations(range(ticks), number):
             if not capped(there, users.cap, users.window):
@@ -59,8 +59,8 @@ def worst(counted: int | None, users: Users, ticks: int) -> int:
             size = users.window or ticks
             for window in {tick // size for tick in there}:
                 left = [["u"] * (t in there and t // size != window) for t in range(ticks)]
-                found = max(found, apart(with_all, first_arrivals(left, counted)))
-    return found
+                result = max(result, apart(with_all, first_arrivals(left, counted)))
+    return result
 
 
 @pytest.mark.parametrize("theirs", [None, 1, 2, 3, 4])
@@ -71,10 +71,10 @@ def test_a_user_changes_what_is_said_and_no_more(
 ) -> None:
     """Met where one window divides the other, or one event counts in each; else the number is a bound."""
     users = Users(cap, theirs)
-    said, found = Arrivals(counted, users).changes, worst(counted, users, 8)
-    assert found <= said
+    counted_changes, result = Arrivals(counted, users).changes, worst(counted, users, 8)
+    assert result <= counted_changes
     divides = theirs is None or counted is None or theirs % counted == 0 or counted % theirs == 0
-    assert found == said or not (divides or cap == 1)
+    assert result == counted_changes or not (divides or cap == 1)
 
 
 @pytest.mark.parametrize(("counted", "users", "forgotten"), [

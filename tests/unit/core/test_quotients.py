@@ -52,12 +52,12 @@ def test_the_ends_are_those_of_all_quotients_that_the_numbers_do_not_speak_again
     of: int, over: int, wide: Widths, signed: bool
 ) -> None:
     """Of each in turn; an end that is open or beyond the grid is one that the grid's own end lies in or far behind."""
-    found = divided(of, over, wide, signed=signed)
+    result = divided(of, over, wide, signed=signed)
     held = [r for r in FINE if (signed or r >= 0) and abs(of - r * over) <= wide.at(r)]
     if held:
-        assert found.low is None or Fraction(found.low) <= held[0]
-        assert found.high is None or Fraction(found.high) >= held[-1]
-    for end, towards in ((found.low, -1), (found.high, 1)):
+        assert result.low is None or Fraction(result.low) <= held[0]
+        assert result.high is None or Fraction(result.high) >= held[-1]
+    for end, towards in ((result.low, -1), (result.high, 1)):
         if end is None:
             steep = max(b for _, b in wide.pairs)
             assert over <= steep
@@ -65,11 +65,11 @@ def test_the_ends_are_those_of_all_quotients_that_the_numbers_do_not_speak_again
         beyond = Fraction(end) + towards * 2 * UNIT
         if beyond >= 0 or signed:
             assert abs(of - beyond * over) > wide.at(beyond)
-    assert signed or at(found.low) >= 0
-    if found.value is not None:
-        assert abs(Fraction(found.value) - Fraction(of, over)) <= UNIT / 2
-        assert found.low is None or found.low <= found.value
-        assert found.high is None or found.high >= found.value
+    assert signed or at(result.low) >= 0
+    if result.value is not None:
+        assert abs(Fraction(result.value) - Fraction(of, over)) <= UNIT / 2
+        assert result.low is None or result.low <= result.value
+        assert result.high is None or result.high >= result.value
 
 
 @pytest.mark.parametrize(("of", "over"), [*product((-31, 0, 7, 45), (0, 5))])
@@ -80,16 +80,16 @@ def test_within_bounds_the_interval_holds_what_it_held_there(
     for within, signed in ((SHARE, False), (CENTRED, True)):
         if of < 0 and not signed:
             continue
-        found = quotient(Fraction(of), Fraction(over), wide, 3, signed=signed, within=within)
+        result = quotient(Fraction(of), Fraction(over), wide, 3, signed=signed, within=within)
         least, most = within
         inside = [r for r in FINE if least <= r <= most and abs(of - r * over) <= wide.at(r)]
-        assert all(at(found.low) <= each <= at(found.high) for each in inside)
-        assert least <= at(found.low) <= at(found.high) <= most
-        assert found.value is None or at(found.low) <= found.value <= at(found.high)
-        if inside and at(found.low) > least:
-            assert inside[0] - at(found.low) < Fraction(1, 8) + UNIT
-        if inside and at(found.high) < most:
-            assert at(found.high) - inside[-1] < Fraction(1, 8) + UNIT
+        assert all(at(result.low) <= each <= at(result.high) for each in inside)
+        assert least <= at(result.low) <= at(result.high) <= most
+        assert result.value is None or at(result.low) <= result.value <= at(result.high)
+        if inside and at(result.low) > least:
+            assert inside[0] - at(result.low) < Fraction(1, 8) + UNIT
+        if inside and at(result.high) < most:
+            assert at(result.high) - inside[-1] < Fraction(1, 8) + UNIT
 
 
 def test_an_end_is_open_only_where_the_denominator_may_be_0() -> None:
@@ -101,31 +101,31 @@ def test_an_end_is_open_only_where_the_denominator_may_be_0() -> None:
 
 
 def test_there_is_no_value_over_nothing() -> None:
-    found = divided(3, 0, widths((2, 4)), 4)
-    assert (found.value, found.low, found.high) == (None, Decimal("1.0000"), None)
+    result = divided(3, 0, widths((2, 4)), 4)
+    assert (result.value, result.low, result.high) == (None, Decimal("1.0000"), None)
     assert divided(3, 0, NONE, 4).value is None
 
 
 @pytest.mark.parametrize(
-    ("of", "over", "digits", "told"),
+    ("of", "over", "digits", "expected"),
     [(1, 8, 2, "0.12"), (3, 8, 2, "0.38"), (1, 3, 9, "0.333333333"), (2, 1, 1, "2.0"), (-1, 8, 2, "-0.12")],
 )  # fmt: skip
 def test_values_are_rounded_to_the_nearest_and_halves_to_the_even_digit(
-    of: int, over: int, digits: int, told: str
+    of: int, over: int, digits: int, expected: str
 ) -> None:
-    assert str(divided(of, over, NONE, digits, signed=True).value) == told
+    assert str(divided(of, over, NONE, digits, signed=True).value) == expected
 
 
-@pytest.mark.parametrize(("of", "told"), [(1, ("0.33", "0.34")), (-1, ("-0.34", "-0.33"))])
-def test_ends_are_rounded_outwards(of: int, told: tuple[str, str]) -> None:
-    found = divided(of, 3, NONE, 2, signed=True)
-    assert (str(found.low), str(found.high)) == told
+@pytest.mark.parametrize(("of", "expected"), [(1, ("0.33", "0.34")), (-1, ("-0.34", "-0.33"))])
+def test_ends_are_rounded_outwards(of: int, expected: tuple[str, str]) -> None:
+    result = divided(of, 3, NONE, 2, signed=True)
+    assert (str(result.low), str(result.high)) == expected
 
 
 def test_no_digit_is_lost_in_large_numbers() -> None:
     """A double would have 16 digits."""
-    found = quotient(Fraction(10**18 + 1, 10**6), Fraction(1), NONE, 6, signed=False)
-    assert str(found.value) == str(found.low) == str(found.high) == "1000000000000.000001"
+    result = quotient(Fraction(10**18 + 1, 10**6), Fraction(1), NONE, 6, signed=False)
+    assert str(result.value) == str(result.low) == str(result.high) == "1000000000000.000001"
     many = quotient(Fraction(10**30 + 1, 10**9), Fraction(1), NONE, 9, signed=False)
     assert str(many.value) == "1000000000000000000000.000000001"
 

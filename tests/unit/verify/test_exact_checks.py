@@ -77,9 +77,9 @@ def test_a_rule_without_an_instance_is_not_left_out(monkeypatch: pytest.MonkeyPa
     stranger: Rule[Any] = replace(concurrent, name="a stranger")
     for kind in RULES:
         monkeypatch.setitem(RULES, kind, (stranger,))
-    found = [finding for finding in findings() if finding.rule == "a stranger"]
-    assert len(found) == len(RULES)
-    assert all(f.why == NO_INSTANCE and f.compared is None and not f.violated for f in found)
+    result = [finding for finding in findings() if finding.rule == "a stranger"]
+    assert len(result) == len(RULES)
+    assert all(f.why == NO_INSTANCE and f.compared is None and not f.violated for f in result)
 
 
 def test_the_truncated_claim_is_true_and_ends_where_it_says() -> None:

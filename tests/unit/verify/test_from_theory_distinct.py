@@ -50,8 +50,8 @@ def some_of(items: Sequence[Record], most: int) -> Iterator[tuple[Record, ...]]:
 def by_event(ticks: int) -> Pairs:
     """Somebody in any of the ticks, and one record more of the same: first, again, late, ahead of its tick."""
     times = [event(tick) for tick in range(ticks)]
-    found = (logs_of(some, ticks) for some in some_of(times, ticks))
-    return [pair for logs in found for pair in one_more(logs, times)]
+    result = (logs_of(some, ticks) for some in some_of(times, ticks))
+    return [pair for logs in result for pair in one_more(logs, times)]
 
 
 def by_other(ticks: int, within: bool, names: Sequence[str | None] = ("p", "q", None)) -> Pairs:
@@ -70,14 +70,14 @@ def by_user(ticks: int, window: int | None = None, names: str = "") -> Pairs:
     """All records of a user, or none (of those in the first window), once and twice; others have the identifiers."""
     mine = [event(tick, id=name) for tick in range(ticks) for name in names or "p"]
     others = [event(tick, who="you", id=name) for tick in range(ticks) for name in names]
-    found: Pairs = []
+    result: Pairs = []
     for rest, own in itertools.product(some_of(others, 2), some_of(mine, 3)):
         kept = [one for one in own if window and one["time"] // 1000 >= window]
-        found += [
+        result += [
             (logs_of([*rest, *own, *twice], ticks), logs_of([*rest, *kept], ticks))
             for twice in (own[:1], ())
         ]
-    return found
+    return result
 
 
 def first_ticks(log: Log, series: dict[str, Any], privacy: dict[str, str], room: int = 99) -> Rows:
@@ -129,8 +129,8 @@ def test_first_ticks_lose_what_plan_states_and_noise_for_fewer_loses_more(case: 
     world = World(pipeline([series], privacy, ticks, more=ID), 4 if "field" in case else 3)
     for logs in {repr(one): one for pair in pairs for one in pair}.values():
         assert world.rows(logs) == first_ticks(logs[0], series, privacy)
-    found, where = worst(world, pairs)
-    assert found == world.stated == units, where
+    result, where = worst(world, pairs)
+    assert result == world.stated == units, where
     mechanism: Any = world.series[0].mechanism
     assert worst(world.twin(epsilon=2 * mechanism.epsilon), pairs)[0] > world.stated
 

@@ -43,10 +43,10 @@ LONG: Log = (other(0), other(1), 0, other(1), 1, other(2), 2)
 
 def theirs(ticks: Sequence[int]) -> list[Item]:
     """What the user may send: readable or not, and named in other ways."""
-    found: list[Item] = []
+    result: list[Item] = []
     for tick in ticks:
         plain = json.dumps(event(tick))
-        found += [
+        result += [
             event(tick), event(tick, key=None, amount=2, tags=["x", "y"]), event(tick, key="zz", amount=2),
             event(tick, amount=None), event(tick, amount="bad"), event(tick, tags=["x", "y", "z"]), event(tick, key=7),
             plain.replace('"me"', '"\\u006de"').encode(),
@@ -55,7 +55,7 @@ def theirs(ticks: Sequence[int]) -> list[Item]:
             f'{json.dumps(event(9 - tick))[:-1]}, "time": {1000 * tick}}}'.encode(),
             event(tick, time=1000 * tick + 999),
         ]  # fmt: skip
-    return found
+    return result
 
 
 def with_and_without(
@@ -64,12 +64,12 @@ def with_and_without(
     """The same streams every time: up to `most` of these records, each at some place of some partition."""
     random = Random(1)
     for _ in range(runs):
-        found = logs
+        result = logs
         for _ in range(random.randint(1, most)):
-            partition = random.randrange(len(found))
-            place = random.randrange(len(found[partition]))
-            found = inserted(found, partition, place, random.choice(some))
-        yield found, logs
+            partition = random.randrange(len(result))
+            place = random.randrange(len(result[partition]))
+            result = inserted(result, partition, place, random.choice(some))
+        yield result, logs
 
 
 def world_of(
@@ -96,8 +96,8 @@ def test_a_user_loses_what_plan_states_and_no_less_would_do(
     """Up to four or five records where two count; a mechanism made for one event at all of epsilon loses more."""
     world = world_of(privacy, logs, ticks, radius, *series)
     pairs = list(with_and_without(logs, theirs(range(ticks)), 4, runs))
-    found, where = worst(world, pairs)
-    assert found == world.stated, where
+    result, where = worst(world, pairs)
+    assert result == world.stated, where
     whole = Fraction(series[0]["epsilon"])
     assert worst(world.twin(epsilon=whole), pairs)[0] > world.stated
 
@@ -107,8 +107,8 @@ def test_a_user_in_two_partitions_counts_in_one() -> None:
     logs: Logs = (SHORT, SHORT)
     world = world_of(PER, logs, 2, 3, COUNT)
     pairs = list(with_and_without(logs, theirs((0, 1)), 6, 300))
-    found, where = worst(world, pairs)
-    assert found == world.stated == 2, where
+    result, where = worst(world, pairs)
+    assert result == world.stated == 2, where
     for record in theirs((0, 1)):
         rows = [world.rows(inserted(logs, partition, 0, record)) for partition in (0, 1)]
         assert world.rows(logs) in rows

@@ -140,8 +140,8 @@ def test_raw_neighbours_lose_what_plan_states_and_a_twin_loses_more(case: str) -
         pipeline([series], privacy, ticks, more=KIND if "plus" in series else None), radius
     )
     pairs = list(NEIGHBORS[privacy.get("neighbors", "add_remove")](logs, some))
-    found, where = worst(world, pairs)
-    assert found == world.stated == Fraction(series["epsilon"]), where
+    result, where = worst(world, pairs)
+    assert result == world.stated == Fraction(series["epsilon"]), where
     assert worst(world.twin(**broken), pairs)[0] > world.stated
 
 
@@ -161,12 +161,12 @@ def as_values(record: Item) -> dict[str, Any]:
 
 def said(bodies: tuple[bytes, ...]) -> tuple[tuple[int, ...], ...]:
     """The numbers of the releases, in their order."""
-    found = []
+    result = []
     for body in bodies:
         parts = json.loads(body)["windows"].values()
         numbers = [each.get("values", {"": each.get("value")}).values() for each in parts]
-        found.append(tuple(int(one) for each in numbers for one in each))
-    return tuple(found)
+        result.append(tuple(int(one) for each in numbers for one in each))
+    return tuple(result)
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ def test_releases_have_the_law_of_the_theory(series: dict[str, Any], h: int) -> 
 
     def rows_of(those: Sequence[Item]) -> list[list[int]]:
         values = [as_values(one) for one in those]
-        found = tick_rows(values, [one["time"] // 1000 for one in values], [counted], width)
-        return [found.get(tick, [0] * width) for tick in range(ticks)]
+        result = tick_rows(values, [one["time"] // 1000 for one in values], [counted], width)
+        return [result.get(tick, [0] * width) for tick in range(ticks)]
 
     plain = rows_of(base)
     for record in some[:: 1 if ticks == 1 else 3]:

@@ -65,8 +65,8 @@ def test_a_watch_loses_what_plan_states_in_the_directions_of_the_theory(case: st
     assert world.stated == max(expected) == epsilon + value
     mechanism: Any = world.series[0].mechanism
     turns = [beside_others, COMPARED] * number
-    found = Talk(mechanism, turns).losses()
-    assert all(one - NEAR < lost <= one for lost, one in zip(found, expected, strict=True))
+    result = Talk(mechanism, turns).losses()
+    assert all(one - NEAR < lost <= one for lost, one in zip(result, expected, strict=True))
     half = replace(mechanism, epsilon=2 * mechanism.epsilon, value_epsilon=2 * Fraction(value))
     assert Talk(half, turns).loss() > 2 * world.stated - NEAR
 

@@ -18,9 +18,10 @@ from stream_dp.accounting.ledger import truncated_odometer_at as bound_at
 from stream_dp.accounting.situations import Alive
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, Measure, ProbabilisticDP, PureDP
 from stream_dp.errors import InvalidCost, NotDerivable
-from stream_dp.verify.counterexamples.naive_books import DELTA, ODDS, RARE, OneBitAnswer
+from stream_dp.verify.counterexamples.naive_books import DELTA, ODDS, RARE
 from stream_dp.verify.exact.exact_delta import exact_delta
 from stream_dp.verify.exact.finite import FirstPair
+from stream_dp.verify.exact.randomized_response import RareAnswer
 from stream_dp.verify.odometers import (
     Boundary,
     FilterBoundary,
@@ -217,12 +218,12 @@ def worst_chance(coins: tuple[Coin, ...], bound: Callable[[int], float], depth: 
             return 1.0
         if tosses == depth:
             return 0.0
-        found = 0.0
+        result = 0.0
         for i, (_, _, chance) in enumerate(coins):
             n, k = taken[i]
             up, down = (best((*taken[:i], (n + 1, k + more), *taken[i + 1 :])) for more in (1, 0))
-            found = max(found, chance * up + (1 - chance) * down)
-        return found
+            result = max(result, chance * up + (1 - chance) * down)
+        return result
 
     return best(((0, 0),) * len(coins))
 
@@ -250,8 +251,8 @@ def shown(boundary: Boundary, epsilon: Fraction, *, tight: bool) -> Callable[[in
     def bound(tosses: int) -> float:
         while len(kept) <= tosses:
             kept.append(kept[-1].observe(PureDP(epsilon)))
-        found = kept[tosses].bound()
-        return math.inf if found is None else float(found) + 1e-9
+        result = kept[tosses].bound()
+        return math.inf if result is None else float(result) + 1e-9
 
     return bound
 
@@ -355,13 +356,13 @@ EPSILON = Fraction(math.ceil(math.log(ODDS) * 10**12) + 1, 10**12)
 PAIR = FirstPair(((0, 1), (1, 0)))
 
 
-def folded(odds: Fraction, delta: Fraction) -> OneBitAnswer:
+def folded(odds: Fraction, delta: Fraction) -> RareAnswer:
     """B of App. F: RR_(ln odds, delta) without the mark that says when the bit was revealed.
 
     Its loss ln((delta + odds) / (1 - delta)) exceeds ln odds with probability (1 - delta) odds/(1 + odds) + delta.
     """
     heads = (1 - delta) * odds / (1 + odds) + delta
-    return OneBitAnswer((1 - heads, heads))
+    return RareAnswer(1 - heads, heads)
 
 
 def odometer() -> Odometer:
@@ -376,8 +377,9 @@ def test_the_mechanisms_are_approximately_private_and_not_probabilistically() ->
             assert exact_delta(answer, PAIR, odds, 1) == delta  # (ln odds, delta)-DP and no better
             assert answer.exceeds(odds) > 2 * delta  # and no (ln odds, delta)-pDP
     odds, delta = Fraction(3), Fraction(1, 8)
-    assert folded(odds, delta).ratio(1, 1) == (delta + odds) / (1 - delta)  # as in App. F
-    assert folded(odds, delta).exceeds(odds) == (1 - delta) * odds / (1 + odds) + delta
+    answer = folded(odds, delta)
+    assert answer.second / answer.first == (delta + odds) / (1 - delta)  # as in App. F
+    assert answer.exceeds(odds) == (1 - delta) * odds / (1 + odds) + delta
 
 
 def test_ours_refuses_it_and_holds_for_what_it_converts_to() -> None:

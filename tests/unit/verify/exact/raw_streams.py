@@ -172,15 +172,15 @@ class World:
             }
             for row in own:
                 after: dict[Any, Fraction] = {}
-                for (state, told), chance in law.items():
+                for (state, answers), chance in law.items():
                     for (answer, following), more in machine.step(state, row).items():
-                        key = following, (*told, answer)
+                        key = following, (*answers, answer)
                         after[key] = after.get(key, Fraction(0)) + chance * more
                 law = after
-            found: dict[Any, Fraction] = {}
-            for (_, told), chance in law.items():
-                found[told] = found.get(told, Fraction(0)) + chance
-            self.laws[place, own] = found
+            result: dict[Any, Fraction] = {}
+            for (_, answers), chance in law.items():
+                result[answers] = result.get(answers, Fraction(0)) + chance
+            self.laws[place, own] = result
         return self.laws[place, own]
 
 
@@ -269,7 +269,7 @@ def worst(world: World, pairs: Iterable[tuple[Logs, Logs]]) -> tuple[Fraction, t
                 for place in range(len(world.series))
             ]
             known[rows] = lost(*together(laws))
-        best = max(best, (known[rows], (one, other)), key=lambda found: found[0])
+        best = max(best, (known[rows], (one, other)), key=lambda result: result[0])
     return best
 
 

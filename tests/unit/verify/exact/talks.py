@@ -79,14 +79,14 @@ class Talk:
         """What is heard, and what is cut off then."""
         if message is None:
             return {"": dict(side.states)}, side.missing
-        found: dict[Hashable, dict[Hashable, Fraction]] = {}
+        result: dict[Hashable, dict[Hashable, Fraction]] = {}
         left = side.least
         for state, chance in side.states.items():
             for (answer, after), more in self.machine.step(state, message).items():
-                states = found.setdefault(answer, {})
+                states = result.setdefault(answer, {})
                 states[after] = states.get(after, NONE) + chance * more
                 left -= chance * more
-        return found, side.missing + left
+        return result, side.missing + left
 
 
 def odds(left: Side, right: Side) -> Fraction:
@@ -95,5 +95,5 @@ def odds(left: Side, right: Side) -> Fraction:
     return left.least / most if most else Fraction(1)
 
 
-def units(found: Fraction) -> float:
-    return -math.log(found) / math.log(BASE)
+def units(result: Fraction) -> float:
+    return -math.log(result) / math.log(BASE)

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
+from oracles.compositions import FiniteComposition, SparsePairs
+from oracles.universal import composed_delta
 
 from stream_dp.verify.exact.exact_delta import delta_bracket, exact_delta, worst_ratio
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
     DifferAtMost,
-    FiniteComposition,
     FirstPair,
     Law,
-    SparsePairs,
 )
 from stream_dp.verify.exact.randomized_response import (
     ASK,
@@ -34,24 +34,11 @@ ASKED = FirstPair(BIT_PAIRS, (ASK,))
 LEAKY = DifferAtMost((0, 1), ((0, 1), (1, 0)))
 
 
-def rr_delta(odds: Fraction, delta: Fraction, ratio: Fraction) -> Fraction:
-    """delta + (1 - delta) max(0, (e^eps0 - e^eps) / (1 + e^eps0))."""
-    return delta + (1 - delta) * max(Fraction(0), (odds - ratio) / (1 + odds))
-
-
-def kov(odds: Fraction, delta: Fraction, k: int, ratio: Fraction) -> Fraction:
-    """The closed form of Kairouz, Oh and Viswanath for k times RR, at any e^eps."""
-    terms = (
-        math.comb(k, i) * max(Fraction(0), odds ** (k - i) - ratio * odds**i) for i in range(k + 1)
-    )
-    return 1 - (1 - delta) ** k * (1 - sum(terms, Fraction(0)) / (1 + odds) ** k)
-
-
 @pytest.mark.parametrize("odds", ODDS)
 @pytest.mark.parametrize("delta", DELTAS)
 def test_rr_and_irr_meet_the_closed_form_at_every_epsilon(odds: Fraction, delta: Fraction) -> None:
     for ratio in RATIOS:
-        expected = rr_delta(odds, delta, ratio)
+        expected = composed_delta([(odds, delta)], ratio)
         rr = exact_delta(RandomizedResponse(odds, delta), ONE_PAIR, ratio, 2)
         irr = exact_delta(InteractiveRandomizedResponse(odds, delta), ASKED, ratio, 4)
         assert rr == irr == expected
@@ -64,8 +51,8 @@ def test_fixed_composition_of_rr_is_exactly_the_closed_form(delta: Fraction, k: 
     odds = Fraction(3)
     machine = FiniteComposition((RandomizedResponse(odds, delta),))
     for ratio in RATIOS[:6:2]:
-        found = exact_delta(machine, SparsePairs((ONE_PAIR,), (k,), k), ratio, 2 * k)
-        assert found == kov(odds, delta, k, ratio)
+        result = exact_delta(machine, SparsePairs((ONE_PAIR,), (k,), k), ratio, 2 * k)
+        assert result == composed_delta([(odds, delta)] * k, ratio)
 
 
 def test_a_leaky_bit_alone_keeps_its_claim() -> None:
@@ -100,8 +87,8 @@ def test_both_directions_count_and_a_short_law_only_gives_bounds() -> None:
     assert exact_delta(Asymmetric(), pairs, Fraction(4), 1) == Fraction(1, 2)
     assert exact_delta(Asymmetric(), FirstPair(((1, 0),)), Fraction(4), 1) == Fraction(1, 2)
     short = Asymmetric(Fraction(1, 100))
-    found = delta_bracket(short, pairs, Fraction(4), 1)
-    assert found.lower <= Fraction(1, 2) <= found.upper < Fraction(52, 100)
+    result = delta_bracket(short, pairs, Fraction(4), 1)
+    assert result.lower <= Fraction(1, 2) <= result.upper < Fraction(52, 100)
     with pytest.raises(ValueError, match="leave out"):
         exact_delta(short, pairs, ONE, 1)
     with pytest.raises(ValueError, match="leave out"):

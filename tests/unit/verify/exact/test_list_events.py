@@ -48,13 +48,13 @@ def fewest_events(relation: Neighbors, width: int, ones: int) -> dict[Row, int]:
     pairs = itertools.product(rows, rows) if relation is REPLACE else [(zero, row) for row in rows]
     moves = {tuple(np.subtract(a, b).tolist()) for a, b in pairs}
     moves |= {tuple(-x for x in move) for move in moves}
-    found, edge, events = {zero: 0}, [zero], 0
+    result, edge, events = {zero: 0}, [zero], 0
     while edge:
         events += 1
         reached = {tuple(np.add(at, move).tolist()) for at in edge for move in moves}
-        edge = [at for at in reached if at not in found and max(map(abs, at)) <= 4]
-        found |= dict.fromkeys(edge, events)
-    return found
+        edge = [at for at in reached if at not in result and max(map(abs, at)) <= 4]
+        result |= dict.fromkeys(edge, events)
+    return result
 
 
 @pytest.mark.parametrize("ones", [1, 2, 3])
@@ -66,8 +66,8 @@ def test_as_few_events_as_there_can_be(relation: Neighbors, ones: int) -> None:
         after = EventRows(relation, most=99, ones=ones).accept(left, right)
         assert after is not None
         assert after.spent == fewest[gap]
-        one = event(relation, 3, ones).accept(left, right)
-        assert (one is not None) == (fewest[gap] <= 1)
+        single = event(relation, 3, ones).accept(left, right)
+        assert (single is not None) == (fewest[gap] <= 1)
 
 
 def test_a_replacement_that_moves_is_at_most_one_event_gone_and_one_come() -> None:
@@ -121,8 +121,8 @@ def test_the_audit_plays_whole_lists_and_refutes_a_forgotten_l0(
     relation: Neighbors, width: int
 ) -> None:
     """Three and more units are lost where one is claimed, missed with probability below 1e-3."""
-    found = played(ForgottenOnes(width, ONE, relation, 1, ones=3), 1600, 0.01)
-    assert found.violated
+    result = played(ForgottenOnes(width, ONE, relation, 1, ones=3), 1600, 0.01)
+    assert result.violated
     right = played(Counter(width, ONE, relation, 1, ones=3), 400, 1e-6)
     assert not right.violated
 

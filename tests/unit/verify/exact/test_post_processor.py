@@ -23,40 +23,45 @@ from stream_dp.verify.exact_checks.table import (
 
 ONE, TWO, THREE = Fraction(1), Fraction(2), Fraction(3)
 BY_WORDS = {machine.words: machine for machine in MACHINES}
-each = pytest.mark.parametrize("one", MACHINES, ids=BY_WORDS)
+every_machine = pytest.mark.parametrize("universal", MACHINES, ids=BY_WORDS)
 TORN = BY_WORDS["a coin before a leak, one way (erratum of Lemma 5.6)"]
 
 
-@each
-def test_the_claims_are_true(one: Universal) -> None:
-    assert exact_delta(one.machine, one.pairs, one.ratio, one.rounds) <= one.delta
+@every_machine
+def test_the_claims_are_true(universal: Universal) -> None:
+    assert (
+        exact_delta(universal.machine, universal.pairs, universal.ratio, universal.rounds)
+        <= universal.delta
+    )
 
 
 def test_every_machine_is_irr_behind_its_post_processor() -> None:
-    found = list(constructed())
-    assert len(found) == len(MACHINES)
-    assert all(each.decomposed and each.equal for each in found)
+    result = list(constructed())
+    assert len(result) == len(MACHINES)
+    assert all(built.decomposed and built.equal for built in result)
 
 
-@each
-def test_every_law_has_all_its_mass(one: Universal) -> None:
+@every_machine
+def test_every_law_has_all_its_mass(universal: Universal) -> None:
     """The oracle: chances of each length and query sequence add up to 1."""
     for b in (0, 1):
         sums: dict[Any, Fraction] = {}
-        for transcript, chance in one.law(b).items():
+        for transcript, chance in universal.law(b).items():
             queries = tuple(pair for pair, _ in transcript)
             sums[queries] = sums.get(queries, Fraction(0)) + chance
         assert set(sums.values()) == {ONE}
 
 
-@each
-def test_the_bit_is_not_asked_for_while_pairs_are_equal_but_for_the_erratum(one: Universal) -> None:
+@every_machine
+def test_the_bit_is_not_asked_for_while_pairs_are_equal_but_for_the_erratum(
+    universal: Universal,
+) -> None:
     """[HSV] Lemma 5.6, second part, under relations whose pairs may be exchanged."""
-    if one.rounds < 2 or "IRR" in one.words:
+    if universal.rounds < 2 or "IRR" in universal.words:
         return  # their only pair is a data set, and a data set that is known needs no bit
-    asked = ResponsePostProcessor(one.taken_apart()).asked()
+    asked = ResponsePostProcessor(universal.taken_apart()).asked()
     most = max(n for t, n in asked.items() if all(a == b for (a, b), _ in t))
-    assert most == (2 if one is TORN else 1)
+    assert most == (2 if universal is TORN else 1)
     assert max(asked.values()) == 2
 
 
@@ -81,12 +86,12 @@ def test_a_split_without_the_control_function_is_caught(monkeypatch: pytest.Monk
 
 def test_one_who_never_asks_for_the_bit_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ResponsePostProcessor, "_matters", lambda *_: False)
-    assert not all(each.equal for each in constructed())
+    assert not all(built.equal for built in constructed())
 
 
 def test_one_who_does_not_tell_failures_apart_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ResponsePostProcessor, "_of", staticmethod(lambda _, masses: masses.good))
-    assert not all(each.equal for each in constructed() if each.words.startswith("RR"))
+    assert not all(built.equal for built in constructed() if built.words.startswith("RR"))
 
 
 def test_what_is_less_private_has_no_decomposition() -> None:

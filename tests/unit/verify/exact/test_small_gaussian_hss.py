@@ -47,8 +47,8 @@ def test_the_clamped_law_is_that_of_the_density_and_its_moments_are_the_closed_f
     for x in (-7, -1, 0, 3):
         assert float(law[x]) == pytest.approx(weights[x + 60] / sum(weights), rel=1e-9)
     for order in (2, 3):
-        found = sum(p**order / moved[x] ** (order - 1) for x, p in law.items())
-        assert 0.999 < float(found * decay ** (order * (order - 1))) <= 1
+        result = sum(p**order / moved[x] ** (order - 1) for x, p in law.items())
+        assert 0.999 < float(result * decay ** (order * (order - 1))) <= 1
 
 
 @pytest.mark.parametrize("order", [2, 3, 5])

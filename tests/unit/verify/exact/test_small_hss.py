@@ -61,8 +61,8 @@ CLAIM = Fraction(32)  # with s = 2 and L0 = 2 the same decays mean e1 = ln 2, e2
 
 
 def test_replace_keeps_its_claim() -> None:
-    found = worst_ratio(SMALL, once(MOVED), 2)
-    assert 0.85 * math.log(CLAIM) < math.log(found) < math.log(CLAIM)
+    result = worst_ratio(SMALL, once(MOVED), 2)
+    assert 0.85 * math.log(CLAIM) < math.log(result) < math.log(CLAIM)
 
 
 @pytest.mark.parametrize("twin", [replace(SMALL, node=QUARTER), replace(SMALL, nu=QUARTER)])

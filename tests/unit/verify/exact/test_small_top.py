@@ -103,5 +103,5 @@ def test_ranks_of_windows_meet_the_claim_of_the_windows(place: int) -> None:
 
 @pytest.mark.parametrize("twin", [RankedByExactCounts, TiedByExactCounts])
 def test_what_looks_at_exact_counts_is_caught(twin: type[Ranked]) -> None:
-    found = bounds(twin(Counter(2, Fraction(1), ADD, 1)), MORE, 1, 1, 3)
-    assert found.lower > HALF
+    result = bounds(twin(Counter(2, Fraction(1), ADD, 1)), MORE, 1, 1, 3)
+    assert result.lower > HALF

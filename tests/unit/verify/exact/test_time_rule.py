@@ -143,9 +143,9 @@ def test_deltas_do_not_follow_the_rule(ticks: int) -> None:
     """[HSV] Thm 5.2 over time: (ln 2, delta), one alive at a time, ended if it has not given up at its first tick."""
     delta = Fraction(1, 10)
     pairs = game((TWO,), TWO, ticks=ticks, creations=ticks)
-    found = exact_delta(TickComposition((LeakyBit(delta),)), pairs, Fraction(5), 3 * ticks)
-    assert found == 1 - (1 - delta) ** (ticks - 1)
-    assert (found > delta) == (ticks > 2)
+    result = exact_delta(TickComposition((LeakyBit(delta),)), pairs, Fraction(5), 3 * ticks)
+    assert result == 1 - (1 - delta) ** (ticks - 1)
+    assert (result > delta) == (ticks > 2)
 
 
 def test_two_ticks_of_one_user_cost_both() -> None:

@@ -4,32 +4,25 @@ The machines are the product's own, as `build` chooses them, with every noise va
 epsilon is -ln(BASE). Files have public windows of two ticks and caps of two or three events.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pytest
+from oracles.turns import Accepted, lost
 
 from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
 from stream_dp.core.neighbors import Neighbors, Users
-from stream_dp.core.relation import Relation
 from stream_dp.core.row_relations import Arrivals, user
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.operate.run.live_series import series_claim
 from stream_dp.pipeline.builder import Chosen, build
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.verify.exact.enumeration import Enumerated, Plain
-from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
 from stream_dp.verify.games.lower_bound import OneEventAdversary, events_of
 
 ADD = Neighbors.ADD_REMOVE
 HALF, ONE = Fraction(1, 2), Fraction(1)
-BASE = Fraction(1, 64)
 WINDOW = 2
 
 COUNT = {"name": "all", "statistic": "count"}
@@ -71,81 +64,51 @@ def chosen(series: dict[str, Any], k: int, *, users: bool = True, **privacy: str
     return build(PipelineSpec.model_validate(data)).chosen[0]
 
 
-@dataclass(frozen=True)
-class Theirs:
-    """Update, query, update, query, ...: events of one user are in the left stream and not in the right one.
-
-    `verifier` is the product's verification function; what it refuses is never played.
-    """
-
-    rows: tuple[Plain, ...]
-    most: int
-    verifier: Relation
-    query: bool = False
-
-    def moves(self) -> Iterator[tuple[tuple[Any, Any], "Theirs"]]:
-        if self.query:
-            yield (None, None), replace(self, query=False)
-            return
-        for row in self.rows:
-            for events in range(self.most + 1):
-                left = (row[0] + events, *row[1:])
-                after = self.verifier.accept(np.array(left), np.array(row))
-                if after is not None:
-                    yield (left, row), replace(self, verifier=after, query=True)
-
-
-def theirs(width: int, k: int, window: int | None = None, windows: int | None = 1) -> Theirs:
+def theirs(k: int, window: int | None = None, windows: int | None = 1) -> Accepted:
     """At most k events of one user, within a public window or anywhere."""
-    relation = user(ADD, k, window, windows=windows, width=width)
-    return Theirs(((0,) * width,), k, relation)
-
-
-def lost(mechanism: ServingMechanism[Any], pairs: Theirs, units: int, radius: int) -> Bracket:
-    """The bracket of delta at a claim of `units` of epsilon, over two ticks."""
-    machine = Enumerated(mechanism, BASE, radius)
-    return delta_bracket(machine, pairs, BASE**-units, 4)
+    pairs = tuple(((events,), (0,)) for events in range(k + 1))
+    return Accepted(pairs, user(ADD, k, window, windows=windows, width=1))
 
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_a_count_keeps_its_epsilon_and_no_less_would_do(k: int) -> None:
     """k units are claimed, one an event; exactly k can be lost."""
-    one = chosen(COUNT, k)
-    assert one.mechanism.guarantee == Guarantee(PureDP(ONE), ADD)
+    choice = chosen(COUNT, k)
+    assert choice.mechanism.guarantee == Guarantee(PureDP(ONE), ADD)
     users = Users(2, WINDOW) if k == 2 else Users(3)
-    assert one.derivation.guarantee == Guarantee(PureDP(Fraction(k)), ADD, users=users)
-    pairs = theirs(1, k, users.window)
-    assert lost(one.mechanism, pairs, k, 4).upper < Fraction(1, 1_000)
-    assert lost(one.mechanism, pairs, k - 1, 4).lower > HALF
+    assert choice.derivation.guarantee == Guarantee(PureDP(Fraction(k)), ADD, users=users)
+    pairs = theirs(k, users.window)
+    assert lost(choice.mechanism, pairs, k, 4).upper < Fraction(1, 1_000)
+    assert lost(choice.mechanism, pairs, k - 1, 4).lower > HALF
 
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_a_count_that_forgets_the_group_rule_loses_k_times_its_epsilon(k: int) -> None:
     """What a file for events runs, where a user has k of them: the broken twin."""
     twin = Counter(1, ONE, ADD, 2)
-    assert lost(twin, theirs(1, 1), 1, 4).upper < Fraction(1, 1_000)
-    assert lost(twin, theirs(1, k), 1, 4).lower > HALF
-    assert lost(twin, theirs(1, k), k - 1, 4).lower > HALF
+    assert lost(twin, theirs(1), 1, 4).upper < Fraction(1, 1_000)
+    assert lost(twin, theirs(k), 1, 4).lower > HALF
+    assert lost(twin, theirs(k), k - 1, 4).lower > HALF
 
 
 def test_gaussian_counters_get_the_square() -> None:
     """What a user may lose by itself is (units, delta); two events are four times the rho of one."""
     series = {**COUNT, "method": "gaussian"}
-    one = chosen(series, 2, delta="1e-6", filter="zcdp")
+    choice = chosen(series, 2, delta="1e-6", filter="zcdp")
     alone = chosen(series, 2, users=False, delta="1e-6", filter="zcdp")
-    assert isinstance(one.mechanism, GaussianCounter)
+    assert isinstance(choice.mechanism, GaussianCounter)
     assert isinstance(alone.mechanism, GaussianCounter)
-    assert one.mechanism.rho * 4 == alone.mechanism.rho
+    assert choice.mechanism.rho * 4 == alone.mechanism.rho
     whole = ZCDP(alone.mechanism.rho)
-    finite = one.mechanism.guarantee.finite
-    assert one.derivation.guarantee == Guarantee(whole, ADD, 1, finite, Users(2, WINDOW))
+    finite = choice.mechanism.guarantee.finite
+    assert choice.derivation.guarantee == Guarantee(whole, ADD, 1, finite, Users(2, WINDOW))
 
 
 def test_whoever_is_there_in_every_window_loses_as_much_in_each() -> None:
     """A cap for each window protects (user, window): over two windows the whole user loses twice the claim."""
     count = Counter(1, ONE, ADD, 2)
-    assert lost(count, theirs(1, 1, 1), 1, 4).upper < Fraction(1, 1_000)
-    everywhere = theirs(1, 1, 1, windows=None)
+    assert lost(count, theirs(1, 1), 1, 4).upper < Fraction(1, 1_000)
+    everywhere = theirs(1, 1, windows=None)
     assert lost(count, everywhere, 1, 4).lower > HALF
     assert lost(count, everywhere, 2, 4).upper < Fraction(1, 1_000)
 
@@ -154,23 +117,23 @@ def test_whoever_is_there_in_every_window_loses_as_much_in_each() -> None:
 @pytest.mark.parametrize("series", EVERY, ids=[str(each["name"]) for each in EVERY])
 def test_every_statistic_is_charged(series: dict[str, Any], k: int) -> None:
     """Whatever the statistic: a k-th of the epsilon for one event, and k times that is claimed for a user."""
-    one = chosen(series, k)
-    assert one.mechanism.guarantee == Guarantee(PureDP(ONE), ADD)
+    choice = chosen(series, k)
+    assert choice.mechanism.guarantee == Guarantee(PureDP(ONE), ADD)
     users = Users(2, WINDOW) if k == 2 else Users(3)
-    assert one.derivation.guarantee == Guarantee(PureDP(Fraction(k)), ADD, users=users)
+    assert choice.derivation.guarantee == Guarantee(PureDP(Fraction(k)), ADD, users=users)
 
 
 # --- the audit plays them ------------------------------------------------------------------------
 
 
 def test_the_audit_puts_all_events_of_a_user_into_one_tick() -> None:
-    one = chosen(COUNT, 3)
-    claim = series_claim(one)
-    assert events_of(one.mechanism, claim) == 3
-    assert events_of(one.mechanism, None) == 1
+    choice = chosen(COUNT, 3)
+    claim = series_claim(choice)
+    assert events_of(choice.mechanism, claim) == 3
+    assert events_of(choice.mechanism, None) == 1
     ever = ArrivalCounter(ONE, ADD, 2, Arrivals())
     assert events_of(ever, None) == 2
-    adversary = OneEventAdversary.against((one.mechanism,), 2, [claim])
+    adversary = OneEventAdversary.against((choice.mechanism,), 2, [claim])
     (first,), (second,) = adversary.pairs
     assert [row.tolist() for row in first] == [[0], [3]]
     assert [row.tolist() for row in second] == [[0], [0]]

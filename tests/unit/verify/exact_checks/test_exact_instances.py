@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from oracles.compositions import FiniteComposition, SparsePairs
 from oracles.universal import Part as Odds
 from oracles.universal import composed_delta
 
@@ -18,9 +19,7 @@ from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
     DifferAtMost,
-    FiniteComposition,
     FirstPair,
-    SparsePairs,
 )
 from stream_dp.verify.exact.randomized_response import ASK, RandomizedResponse
 from stream_dp.verify.exact_checks import alive, fixed_parts, parallel, protocols

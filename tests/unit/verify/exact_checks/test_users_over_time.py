@@ -210,10 +210,10 @@ def divided(*epsilons: Fraction, users: Users = FOR_EVER) -> tuple[Derivation, .
 
 def over_time(parts: tuple[Derivation, ...], *alive: tuple[int, int | None]) -> Fraction:
     """The epsilon that the time rule gives these parts."""
-    found = derive(parts, Ticks("time", tuple(Alive(*one) for one in alive)))
-    assert isinstance(found.guarantee.measure, PureDP)
-    assert found.guarantee.users == parts[0].guarantee.users
-    return found.guarantee.measure.epsilon
+    result = derive(parts, Ticks("time", tuple(Alive(*one) for one in alive)))
+    assert isinstance(result.guarantee.measure, PureDP)
+    assert result.guarantee.users == parts[0].guarantee.users
+    return result.guarantee.measure.epsilon
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,11 @@ def tail(k: int, n: int, p: float) -> float:
 def test_the_bound_inverts_exact_binomial_tails(likely: int, rare: int, plays: int) -> None:
     """Clopper-Pearson by its definition: at its ends the observation has probability failure / 2."""
     failure = 0.02
-    found = epsilon_bound(np.array([likely]), np.array([rare]), plays, 0.0, failure)[0]
+    result = epsilon_bound(np.array([likely]), np.array([rare]), plays, 0.0, failure)[0]
     q = math.exp(-epsilon_bound(np.array([plays]), np.array([rare]), plays, 0.0, failure)[0])
     p_if_all = (failure / 2) ** (1 / plays)  # tail(n, n, p) = p^n
     q *= p_if_all
-    p = math.exp(found) * q
+    p = math.exp(result) * q
     assert tail(likely, plays, p) == pytest.approx(failure / 2, rel=1e-6)
     assert 1 - tail(rare + 1, plays, q) == pytest.approx(failure / 2, rel=1e-6)
 
@@ -176,18 +176,18 @@ def seeded(*, less: int = 1) -> Callable[[], Noise]:
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_mechanisms_are_not_flagged(name: str) -> None:
     """Each wrongly with probability at most 1e-6."""
-    found = audit_mechanism(RIGHT[name], seeded(), runs=800, ticks=1, failure=FAILURE)
-    assert not found.violated
-    assert found.lower <= found.claimed == 1
-    assert found.failure == FAILURE
+    result = audit_mechanism(RIGHT[name], seeded(), runs=800, ticks=1, failure=FAILURE)
+    assert not result.violated
+    assert result.lower <= result.claimed == 1
+    assert result.failure == FAILURE
 
 
 @pytest.mark.parametrize("name", ["counter", "alerts"])
 def test_the_bound_comes_near_the_claim_where_one_tick_shows_all(name: str) -> None:
     """A tree of one level and an alert one short of its threshold are RR of epsilon 1."""
-    found = audit_mechanism(RIGHT[name], seeded(), runs=3000, ticks=1, failure=0.01)
-    assert 0.65 < found.lower <= 1
-    assert found.rates[0] / found.rates[1] == pytest.approx(math.e, rel=0.15)
+    result = audit_mechanism(RIGHT[name], seeded(), runs=3000, ticks=1, failure=0.01)
+    assert 0.65 < result.lower <= 1
+    assert result.rates[0] / result.rates[1] == pytest.approx(math.e, rel=0.15)
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,9 @@ def test_too_little_noise_is_caught(name: str, less: int, runs: int) -> None:
     One statistic of one tick shows about half of what an HSS loses, so half of its noise is not found this way
     (`test_small_hss` adds up all of it); a quarter is.
     """
-    found = audit_mechanism(RIGHT[name], seeded(less=less), runs=runs, ticks=1, failure=0.01)
-    assert found.violated
-    assert 1 < found.lower <= less
+    result = audit_mechanism(RIGHT[name], seeded(less=less), runs=runs, ticks=1, failure=0.01)
+    assert result.violated
+    assert 1 < result.lower <= less
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -253,22 +253,22 @@ def test_a_gaussian_claim_is_attacked_at_the_epsilon_that_it_implies() -> None:
     less = replace(wrong.lattice, variance=wrong.lattice.variance / 2500)
     wrong.__dict__["lattice"] = less
     for mechanism in (right, wrong):
-        found = audit_mechanism(mechanism, seeded(), runs=800, ticks=1, failure=1e-6)
-        assert float(found.claimed) == pytest.approx(
+        result = audit_mechanism(mechanism, seeded(), runs=800, ticks=1, failure=1e-6)
+        assert float(result.claimed) == pytest.approx(
             float(zcdp_epsilon(ZCDP(Fraction(1, 50)), Fraction(1, 100)))
         )
-        assert found.violated == (mechanism is wrong)
+        assert result.violated == (mechanism is wrong)
 
 
 @pytest.mark.parametrize("measure", STATED_AT_A_DELTA, ids=str)
 def test_every_claim_without_an_epsilon_is_attacked_at_one_delta(measure: Measure) -> None:
     """Of a counter that is far more private than that: nothing is refuted, with probability at least 1 - 1e-6."""
     claim = Claim(measure, Stream(event(ADD, 1)))
-    found = audit_mechanism(
+    result = audit_mechanism(
         RIGHT["counter"], seeded(), runs=100, ticks=1, failure=1e-6, claim=claim
     )
-    assert (found.claimed, found.delta) == (price(measure, STATED_AT), STATED_AT)
-    assert not found.violated
+    assert (result.claimed, result.delta) == (price(measure, STATED_AT), STATED_AT)
+    assert not result.violated
 
 
 def test_plays_that_choose_an_event_do_not_judge_it() -> None:

@@ -71,9 +71,9 @@ def audit(
 
 def test_a_right_whole_is_not_flagged() -> None:
     """Wrongly with probability at most 1e-6; and the bound is worth something, on these seeds."""
-    found = audit(PAIR, within(2 * ONE), 2 * ONE, seeded(), runs=1000)
-    assert not found.violated
-    assert 0.4 < found.lower < found.strongest < found.claimed == 2
+    result = audit(PAIR, within(2 * ONE), 2 * ONE, seeded(), runs=1000)
+    assert not result.violated
+    assert 0.4 < result.lower < result.strongest < result.claimed == 2
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ class MaxFilter:
 
 def test_booking_the_maximum_for_the_sum_is_refuted() -> None:
     """Two of epsilon 1 show 2: .53 of 400 plays against .07; missed with probability below 1e-3."""
-    found = audit(PAIR, MaxFilter(ONE), ONE, seeded(), runs=1600, failure=0.05)
-    assert found.violated
-    assert found.event.startswith("likelihood score")
+    result = audit(PAIR, MaxFilter(ONE), ONE, seeded(), runs=1600, failure=0.05)
+    assert result.violated
+    assert result.event.startswith("likelihood score")
     for mechanism in PAIR.values():
         alone = audit_mechanism(mechanism, seeded(), runs=400, ticks=1, failure=FAILURE)
         assert not alone.violated
@@ -127,9 +127,9 @@ def test_noise_that_two_series_share_is_refuted_together_and_only_there() -> Non
         fresh = seeded()
         return lambda: SharedNoise(fresh())
 
-    found = audit(COUNTERS, within(2 * ONE), 2 * ONE, sharing(), runs=800, failure=0.01)
-    assert found.violated
-    assert found.rates[1] == 0
+    result = audit(COUNTERS, within(2 * ONE), 2 * ONE, sharing(), runs=800, failure=0.01)
+    assert result.violated
+    assert result.rates[1] == 0
     for mechanism in COUNTERS.values():  # alone each draws once, so it shares with nobody
         alone = audit_mechanism(mechanism, sharing(), runs=400, ticks=1, failure=FAILURE)
         assert not alone.violated
@@ -141,8 +141,8 @@ def test_a_creation_beyond_the_filter_halts_the_game() -> None:
     game = Game(ConcurrentComposition(), filtered(within(ONE)))
     for b in BITS:
         view = game.play(adversary, b, ZeroNoise(), adversary.rounds)
-        assert view.transcript.halted is Side.RIGHT
-        assert view.transcript.last == (Create(PAIR["some"]),) * 2
+        assert view.halted is Side.RIGHT
+        assert view.last == (Create(PAIR["some"]),) * 2
         assert answers(view) == []
     with pytest.raises(FailClosed, match="the filter refused a mechanism"):
         audit(PAIR, within(ONE), ONE, seeded(), runs=100)
@@ -155,8 +155,8 @@ def test_what_the_adversary_sends_and_when() -> None:
     game = Game(ConcurrentComposition(), filtered(within(2 * ONE)))
     longer = OneEventAdversary.against((Counter(1, ONE, ADD, 2), parts[1]), 2)
     view = game.play(longer, 1, ZeroNoise(), longer.rounds)
-    assert view.transcript.halted is Side.LEFT
-    sent = [m[1] for m in view.transcript.messages if isinstance(m, tuple)]
+    assert view.halted is Side.LEFT
+    sent = [m[1] for m in view.messages if isinstance(m, tuple)]
     assert len(sent) == longer.rounds - 1 == 10
     assert [type(m) for m in sent[:2]] == [Create, Create]
     asked = [(m.index, type(m.message)) for m in sent[2:] if isinstance(m, Ask)]

@@ -19,7 +19,7 @@ from unit.verify.relations.toys import (
     is_rr,
     near,
     same,
-    told,
+    truthful,
 )
 
 from stream_dp.accounting.filters.linear import PureFilter, RenyiFilter
@@ -37,7 +37,7 @@ U0, U1, U2 = update(0), update(1), update(2)
 DIFFER0: Pair = (ask(0, U0), ask(0, U1))
 DIFFER1: Pair = (ask(1, U1), ask(1, U0))
 PURE, APPROX = (ONE, NONE), (ONE, QUARTER)
-TOLD = Suitable(told)
+TOLD = Suitable(truthful)
 
 
 @dataclass(frozen=True)
@@ -170,12 +170,12 @@ CASES: dict[str, Case] = {
         CREATIONS,
     ),
     "k-sparse (5.1)": Case(
-        f.k_sparse([PURE], truth=told),
+        f.k_sparse([PURE], truth=truthful),
         lambda p: oracle.k_sparse(p, TABLE, [PURE], APPROXIMATE),
         TOUCHING,
     ),
     "2-sparse (5.1)": Case(
-        f.k_sparse([APPROX, PURE], truth=told),
+        f.k_sparse([APPROX, PURE], truth=truthful),
         lambda p: oracle.k_sparse(p, TABLE, [PURE, APPROX], APPROXIMATE),
         TOUCHING,
     ),
@@ -186,18 +186,18 @@ CASES: dict[str, Case] = {
         5,
     ),
     "RR only (5.8)": Case(
-        f.randomized_response_only(is_rr, Fraction(7, 16), told),
+        f.randomized_response_only(is_rr, Fraction(7, 16), truthful),
         lambda p: oracle.randomized_response_only(p, TABLE, Fraction(7, 16)),
         RR,
     ),
     "first pair (5.13)": Case(
-        f.k_sparse_first_pair([APPROX], truth=told),
+        f.k_sparse_first_pair([APPROX], truth=truthful),
         lambda p: oracle.k_sparse_first_pair(p, TABLE, [APPROX], APPROXIMATE),
         STATIC,
         5,
     ),
     "filter (12.2)": Case(
-        f.filtered(AtMost(Fraction(3), QUARTER), truth=told),
+        f.filtered(AtMost(Fraction(3), QUARTER), truth=truthful),
         lambda p: oracle.filtered(p, TABLE, admits, APPROXIMATE),
         CREATIONS,
     ),
@@ -209,22 +209,22 @@ CASES: dict[str, Case] = {
         CREATIONS,
     ),
     "k-sparse, RDP (13)": Case(
-        f.k_sparse([ONE], Renyi(TWO), told), of_order(oracle.k_sparse, [ONE], eps), RENYI
+        f.k_sparse([ONE], Renyi(TWO), truthful), of_order(oracle.k_sparse, [ONE], eps), RENYI
     ),
     "filter, RDP (13)": Case(
         f.filtered(
-            LedgerFilter(Ledger.under(RenyiFilter.of(RenyiDP(TWO, TWO)))), Renyi(TWO), told
+            LedgerFilter(Ledger.under(RenyiFilter.of(RenyiDP(TWO, TWO)))), Renyi(TWO), truthful
         ),
         of_order(oracle.filtered, lambda s: sum(s) <= 2, eps),
         RENYI,
     ),
     "k-sparse, f-DP (14)": Case(
-        f.k_sparse([GaussianDP(ONE)], privacy_function, told),
+        f.k_sparse([GaussianDP(ONE)], privacy_function, truthful),
         finite(oracle.k_sparse, [ONE], eps),
         FDP,
     ),
     "local protocol (8.5)": Case(
-        LocalMessages.of((QUERIES["user"],) * 2, SparseDataSets(1, near), (QUERIES["coins"],), lambda _: True),
+        LocalMessages((QUERIES["user"],) * 2, SparseDataSets(1, near), (QUERIES["coins"],), Suitable(lambda _: True)),
         lambda p: oracle.local_protocol(p, TABLE, ["user"] * 2, related, (0, 1, 2), ["coins"]),
         LOCAL,
         7,

@@ -71,7 +71,7 @@ def compare(
 
     With `sides`, both sides of every accepted pair must pass the relation on the diagonal.
     """
-    found = Search()
+    result = Search()
     stack: list[tuple[Any, Any, Any, list[tuple[Plain, Plain]]]] = [(relation,) * 3 + ([],)]
     while stack:
         now, first, second, pairs = stack.pop()
@@ -79,17 +79,17 @@ def compare(
             longer = [*pairs, (left[1], right[1])]
             after = now.accept(left[0], right[0])
             if (after is not None) != predicate(longer):
-                found.disagreement = longer
-                return found
+                result.disagreement = longer
+                return result
             if after is None:
-                found.refused += 1
+                result.refused += 1
                 continue
-            found.accepted += 1
+            result.accepted += 1
             one = first.accept(left[0], left[0]) if sides else None
             two = second.accept(right[0], right[0]) if sides else None
             if sides and (one is None or two is None):
-                found.inadmissible = longer
-                return found
+                result.inadmissible = longer
+                return result
             if len(longer) < depth:
                 stack.append((after, one, two, longer))
-    return found
+    return result

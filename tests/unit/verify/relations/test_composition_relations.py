@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.verify.relations.relation_cases import APPROX, CASES, PURE, TOLD
 from unit.verify.relations.symbols import compare, create
-from unit.verify.relations.toys import ONE, QUERIES, is_rr, near, told, toy
+from unit.verify.relations.toys import ONE, QUERIES, is_rr, near, toy, truthful
 
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import ApproxDP, GaussianDP, PureDP
@@ -32,10 +32,10 @@ from stream_dp.verify.relations.pair_conditions import (
 def test_a_relation_is_its_definition_at_every_prefix(name: str) -> None:
     """All sequences; and both sides of every accepted pair are admissible."""
     case = CASES[name]
-    found = compare(case.relation, case.predicate, case.alphabet, case.depth)
-    assert found.disagreement is None
-    assert found.inadmissible == []
-    assert min(found.accepted, found.refused) > 10
+    result = compare(case.relation, case.predicate, case.alphabet, case.depth)
+    assert result.disagreement is None
+    assert result.inadmissible == []
+    assert min(result.accepted, result.refused) > 10
 
 
 UNJUDGED = Create(ConcurrentComposition(), Claim(PureDP(ONE), Identical()))
@@ -118,7 +118,7 @@ def keeping(kind: type[Suitable]) -> Suitable:
             after = self.inner.accept(left, right)
             return None if after is None else Kept(kind(after.truth, after.created))
 
-    return Kept(kind(told))  # type: ignore[return-value]
+    return Kept(kind(truthful))  # type: ignore[return-value]
 
 
 class SetOf(set[Any]):
@@ -204,7 +204,7 @@ TWINS: dict[str, tuple[str, Relation]] = {
         All((TOLD, CreatedWithin(set_of([PURE, APPROX])))),
     ),
     "touched instead of created": ("fixed parameters (4.11)", f.k_sparse([PURE, APPROX])),
-    "created instead of touched": ("k-sparse (5.1)", f.fixed_parameters([PURE], truth=told)),
+    "created instead of touched": ("k-sparse (5.1)", f.fixed_parameters([PURE], truth=truthful)),
     "messages": ("k-sparse (5.1)", All((TOLD, Messages.of([PURE])))),
     "k-sparse subset": ("k-sparse (5.1)", All((TOLD, TouchedWithin(set_of([PURE]))))),
     "k alone": ("2-sparse (5.1)", All((TOLD, TouchedWithin.of([ONE, ONE], epsilon)))),
@@ -215,19 +215,19 @@ TWINS: dict[str, tuple[str, Relation]] = {
     "RR without budget": ("RR only (5.8)", All((TOLD, OnlyKind(is_rr)))),
     "any epsilon": (
         "RR only (5.8)",
-        f.randomized_response_only(lambda q: is_rr(q) or q is QUERIES["rr1"], BUDGET, told),
+        f.randomized_response_only(lambda q: is_rr(q) or q is QUERIES["rr1"], BUDGET, truthful),
     ),
-    "not first-pair consistent": ("first pair (5.13)", f.k_sparse([APPROX], truth=told)),
+    "not first-pair consistent": ("first pair (5.13)", f.k_sparse([APPROX], truth=truthful)),
     "no filter": ("filter (12.2)", anything()),
-    "any order": ("k-sparse, RDP (13)", f.k_sparse([ONE], any_order, told)),
+    "any order": ("k-sparse, RDP (13)", f.k_sparse([ONE], any_order, truthful)),
     "infinite communication": (
         "k-sparse, f-DP (14)",
-        f.k_sparse([GaussianDP(ONE)], also_infinite, told),
+        f.k_sparse([GaussianDP(ONE)], also_infinite, truthful),
     ),
-    "each user alone": ("local protocol (8.5)", LocalMessages.of(USERS, SparseDataSets(2, near), COINS, told)),
+    "each user alone": ("local protocol (8.5)", LocalMessages(USERS, SparseDataSets(2, near), COINS, TOLD)),
     "data sets unjudged": (
         "local protocol (8.5)",
-        LocalMessages.of(USERS, SparseDataSets(9, lambda *_: True), COINS, told),
+        LocalMessages(USERS, SparseDataSets(9, lambda *_: True), COINS, TOLD),
     ),
     "no order": ("local protocol (8.5)", anything(YES)),
     "no sparsity": ("nested", All((YES,))),
@@ -243,8 +243,8 @@ def test_broken_twins_are_caught(name: str) -> None:
 
 def test_twins_of_suitability_differ_by_their_fault_alone() -> None:
     case = CASES["suitable (4.5)"]
-    found = compare(keeping(Suitable), case.predicate, case.alphabet, case.depth, sides=False)
-    assert found.disagreement is None
+    result = compare(keeping(Suitable), case.predicate, case.alphabet, case.depth, sides=False)
+    assert result.disagreement is None
 
 
 # --- what keeps their cost constant ---------------------------------------------------------------

@@ -27,14 +27,14 @@ Rows = tuple[tuple[int, ...], ...]  # of each tick: one entry per mechanism
 
 def messages(rows: Rows, later: int | None = None) -> list[Any]:
     """Two mechanisms from the start, a third from tick `later` on, the first halted before it."""
-    found: list[Any] = [Create(COUNTER), Create(COUNTER)]
+    result: list[Any] = [Create(COUNTER), Create(COUNTER)]
     for tick, row in enumerate(rows):
         live = [0, 1] if later is None or tick < later else [1, 2]
         if tick == later:
-            found += [Halt(0), Create(COUNTER)]
+            result += [Halt(0), Create(COUNTER)]
         for index, entry in zip(live, row, strict=True):
-            found += [Ask(index, Update(np.array([entry]))), Ask(index, Query())]
-    return found
+            result += [Ask(index, Update(np.array([entry]))), Ask(index, Query())]
+    return result
 
 
 @pytest.mark.parametrize("most", [1, 2])
@@ -90,10 +90,10 @@ def test_first_ticks_may_differ_where_an_identifier_comes_back() -> None:
     distinct = ArrivalCounter(Fraction(1), ADD, 9, Arrivals())
 
     def sent(*rows: tuple[int, int]) -> list[Any]:
-        found: list[Any] = [Create(COUNTER), Create(distinct)]
+        result: list[Any] = [Create(COUNTER), Create(distinct)]
         for row in rows:
-            found += [Ask(i, Update(np.array([entry]))) for i, entry in enumerate(row)]
-        return found
+            result += [Ask(i, Update(np.array([entry]))) for i, entry in enumerate(row)]
+        return result
 
     def accepted(*rows: tuple[int, int]) -> bool:
         without = ((0, 0), (3, 1), (4, 2))

@@ -93,7 +93,7 @@ def c(name: str) -> Symbol:
     return create(name, QUERIES[name])
 
 
-def told(query: Create) -> bool:
+def truthful(query: Create) -> bool:
     """The truth: all but the lie."""
     return getattr(query.mechanism, "name", "") != "lie"
 
