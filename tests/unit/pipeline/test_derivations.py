@@ -309,6 +309,7 @@ def test_the_promise_covers_what_has_a_delta_and_what_is_alive_at_one_tick() -> 
         "shop", filter_, [(block, Alive(0, None)), *later], ApproxDP(Fraction(3), MILLIONTH)
     )
     assert dp_at(found, Fraction(0)) == ApproxDP(Fraction(3), MILLIONTH)
-    kept, ticked = found.premises
-    assert kept is block
-    assert ticked.guarantee.measure == PureDP(Fraction(1, 2))
+    assert found.premises == (block, *(part for part, _ in later))
+    together = [(part, Alive(0, None)) for part, _ in later]
+    with pytest.raises(NotDerivable, match="exceed the filter's capacity"):
+        whole("shop", filter_, [(block, Alive(0, None)), *together], ApproxDP(Fraction(3), MILLIONTH))

@@ -131,19 +131,23 @@ async def test_an_analyst_spends_from_a_ledger_of_their_own() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["tight_approximate", "zcdp"])
-async def test_under_other_filters_a_halt_frees_nothing(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [("tight_approximate", "tree"), ("zcdp", "gaussian"), ("renyi", "gaussian"), ("gdp", "gaussian")],
+)
+async def test_under_every_filter_series_come_and_go(name: str, method: str) -> None:
     privacy = {"epsilon": "2", "delta": "1e-6", "filter": name}
+    privacy |= {"order": "30"} if name == "renyi" else {}
     series = [{"name": "orders", "statistic": "count", "epsilon": "0.05"}]
     world = World(pipeline=PIPELINE | {"privacy": privacy, "series": series})
 
     async def ask(engine: Engine, _source: Stopping) -> None:
         left = engine.admission.subledgers.main.left
-        await create_series(engine, question(epsilon="0.05"))
-        spent = left - engine.admission.subledgers.main.left
-        assert spent > 0
-        await halt_series(engine, "large")
-        assert engine.admission.subledgers.main.left == left - spent
+        for number in range(20):
+            await create_series(engine, question(f"large{number}", "0.3", method=method))
+            assert engine.admission.subledgers.main.left < left
+            await halt_series(engine, f"large{number}")
+            assert engine.admission.subledgers.main.left == left
 
     await running(world, 2, ask)
     engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
