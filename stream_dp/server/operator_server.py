@@ -6,7 +6,6 @@ page, and knows only a function that writes the figures.
 """
 
 import errno
-import hmac
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
@@ -66,36 +65,30 @@ def guarded(written: Written, token: str, hosts: frozenset[str] = LOOPBACK) -> "
 
     from stream_dp.server.api import Shield
 
-    async def told(scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def answer(scope: "Scope", receive: "Receive", send: "Send") -> None:
         request = Request(scope)
-        refused = _refusal(request, token)
-        if refused is None:
+        response = _refusal(request, token)
+        if response is None:
             text, form = written(request.headers.get("accept", ""))
-            refused = Response(text, headers={"content-type": form, "vary": "accept"})
-        await refused(scope, receive, send)
+            response = Response(text, headers={"content-type": form, "vary": "accept"})
+        await response(scope, receive, send)
 
-    return Shield(told, hosts)
+    return Shield(answer, hosts)
 
 
 def _refusal(request: "Request", token: str) -> "Response | None":
     """Return the refusal of a request, or None to answer it. The token is checked first."""
-    from starlette.responses import JSONResponse
+    from stream_dp.server.refusals import refusal
 
     if not _holds(request, token):
-        detail = "needs `Authorization: Bearer TOKEN` with the operator's token"
-        return JSONResponse(
-            {"detail": detail, "exit_code": 2}, 401, headers={"www-authenticate": "Bearer"}
-        )
+        return refusal(401, "needs `Authorization: Bearer TOKEN` with the operator's token")
     if request.url.path != _PATH:
-        return JSONResponse({"detail": f"only {_PATH} is here", "exit_code": 2}, 404)
-    if request.method not in ("GET", "HEAD"):
-        return JSONResponse({"detail": "can only be read", "exit_code": 2}, 405)
-    return None
+        return refusal(404, f"only {_PATH} is here")
+    return None if request.method in ("GET", "HEAD") else refusal(405, "can only be read")
 
 
 def _holds(request: "Request", token: str) -> bool:
-    """Return whether the request has the token; the comparison takes constant time."""
-    given = request.headers.getlist("authorization")
-    scheme, _, said = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-    same = hmac.compare_digest(said.strip().encode(), token.encode())
-    return same and scheme.lower() == "bearer"
+    from stream_dp.server.tokens import bearer, is_same
+
+    shown = bearer(request)
+    return bool(shown) and is_same(shown, token)

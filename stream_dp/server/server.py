@@ -109,9 +109,8 @@ class Serving:
 def require_extra() -> None:
     """Raise UsageError, which names the extra, if a package of the server is not installed."""
     try:
-        importlib.import_module("uvicorn")
-        importlib.import_module("fastapi.sse")
-        importlib.import_module("prometheus_client")
+        for package in ("uvicorn", "fastapi.sse", "prometheus_client"):
+            importlib.import_module(package)
     except ImportError:
         raise UsageError(
             "the page needs FastAPI, uvicorn and prometheus_client: pip install 'stream_dp[serve]'"
@@ -120,14 +119,14 @@ def require_extra() -> None:
 
 def _without_accept_errors(loop: asyncio.AbstractEventLoop) -> _Handler | None:
     """Let the loop report a lack of files for connections only once; return the former handler."""
-    before, said = loop.get_exception_handler(), False
+    before, reported = loop.get_exception_handler(), False
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        nonlocal said
+        nonlocal reported
         if context.get("message") == _NO_FILES:
-            if said:
+            if reported:
                 return
-            said = True
+            reported = True
             context = {"message": "no file is left for another connection"}
         if before is None:
             loop.default_exception_handler(context)
@@ -170,12 +169,14 @@ def _uvicorn(app: "ASGIApp", room: "Connections") -> "uvicorn.Server":
 
 async def _listen(host: str, port: int) -> socket.socket:
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )
     except OSError:
         raise WorldError(
             f"the page cannot be served: no address for host {host!r}; try 127.0.0.1"
         ) from None
-    family, _, _, _, address = found[0]
+    family, _, _, _, address = addresses[0]
     last = port if port == 0 else min(port + _PORTS_TO_TRY - 1, 65535)
     for candidate in range(port, last + 1):
         try:
