@@ -53,7 +53,6 @@ class Commands(LazyGroup):
 
 app = typer.Typer(
     cls=Commands,
-    help="Live, differentially private statistics from event topics.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

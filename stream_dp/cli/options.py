@@ -34,11 +34,7 @@ LogFormat: TypeAlias = Annotated[
 
 @contextmanager
 def logged(pipeline: Path, form: LogForm) -> Iterator[TellEvent]:
-    """Yield a function that logs the phases of a command on this file, and log its end; in text form log nothing.
-
-    Raises:
-        typer.Exit: the command ended with an error, which is logged; in text form its own error is raised.
-    """
+    """Yield a function that logs the phases of a command on this file, and log its end; in text form log nothing."""
     if form is LogForm.TEXT:
         yield silent
         return
@@ -55,9 +51,15 @@ def logged(pipeline: Path, form: LogForm) -> Iterator[TellEvent]:
         tell("stopped", exit_code=0)
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Proof = Annotated[
+    bool, typer.Option("--proof", help="Show the derivation too, as a tree of theorems.")
+]
+UntilEnd = Annotated[
+    bool, typer.Option("--until-end", help="Stop at the horizon of a replay clock.")
+]
 PipelineFile = Annotated[
-    Path,
-    typer.Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file."),
+    Path, typer.Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file.")
 ]
 KeyFile = Annotated[
     Path | None, typer.Option("--key-file", help="The operator's 32-byte key (mode 0600).")

@@ -28,22 +28,22 @@ def export(
 
     What is there already is not written again; with --follow it goes on until stopped.
     """
-    written, said, text = "", 0, log_format is LogForm.TEXT
+    written, reported, text = "", 0, log_format is LogForm.TEXT
     with (
         progress(f"Reading what {pipeline} has released", silent=not text) as line,
         logged(pipeline, log_format) as log,
     ):
 
-        def told(place: str, releases: int, rows: int) -> None:
-            nonlocal written, said
+        def tell(place: str, releases: int, rows: int) -> None:
+            nonlocal written, reported
             written = f"{how_many(releases, 'release')}, {how_many(rows, 'row')} written to {place}"
-            if releases > said:
+            if releases > reported:
                 log("exported", releases=releases)
                 if follow:
                     line.say(written)
             line("" if follow else f"Writing to {place}", releases, 0, "release")
-            said = releases
+            reported = releases
 
-        exported = export_releases(pipeline, to, every if follow else None, told, log)
+        exported = export_releases(pipeline, to, every if follow else None, tell, log)
         asyncio.run(until_stopped(exported) if follow else exported)
     typer.echo(written)

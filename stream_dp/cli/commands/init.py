@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from stream_dp.cli.options import Bootstrap
-from stream_dp.cli.printing import wide_console
+from stream_dp.cli.printing import folding_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
 from stream_dp.operate.init import LOCAL, OPEN, Drafted, SampleWanted, draft_pipeline
@@ -32,8 +31,7 @@ def init(
         str, typer.Option(help="The pipeline's name. Default: after the topic or the file.")
     ] = "",
     show_values: Annotated[
-        bool,
-        typer.Option("--show-values", help="Show what texts the sample holds. NOT PRIVATE."),
+        bool, typer.Option("--show-values", help="Show what texts the sample holds. NOT PRIVATE.")
     ] = False,
 ) -> None:
     """Look at a sample of your records and write a pipeline file to begin with; what you have to say is marked.
@@ -51,20 +49,18 @@ def init(
 
 def _show(done: Drafted, *, values: bool) -> None:
     sample = done.sample
-    table = Table(
-        title=f"{done.path}: proposed from {how_many(sample.records, 'record')}, NOT PRIVATE"
+    table = folding_table(
+        *("field", "type", "null", *(["values"] if values else []), "look at"),
+        title=f"{done.path}: proposed from {how_many(sample.records, 'record')}, NOT PRIVATE",
     )
-    for column in ("field", "type", "null", *(["values"] if values else []), "look at"):
-        table.add_column(column, overflow="fold")
-    for each in sample.columns:
-        found = done.draft.told(each.name)
-        listed = "domain" in found.keys
-        shown = [_shown(each.texts) if listed else ""] if values else []
-        declare = ", ".join(k for k, value in found.keys.items() if value in OPEN)
-        look = "; ".join(
-            filter(None, (declare and f"declare: {declare}", found.note, found.why_not))
-        )
-        table.add_row(each.name, found.type or "-", "yes" if found.nullable else "", *shown, look)
+    for column in sample.columns:
+        field = done.draft.told(column.name)
+        shown = [_shown(column.texts) if "domain" in field.keys else ""] if values else []
+        declare = ", ".join(key for key, value in field.keys.items() if value in OPEN)
+        notes = (declare and f"declare: {declare}", field.note, field.why_not)
+        nullable = "yes" if field.nullable else ""
+        look = "; ".join(filter(None, notes))
+        table.add_row(column.name, field.type or "-", nullable, *shown, look)
     console = wide_console()
     console.print(table, markup=False)
     for many, what, which in (

@@ -19,8 +19,8 @@ def key(
     It seals the journal and makes the tokens of analysts. Keep a copy of it apart from the journal: without it nobody
     can go on with the pipeline.
     """
-    told = "made; nobody else can read it" if key_at(file) else "is there already and stays"
-    typer.echo(f"{file}: {told}", err=True)
+    outcome = "made; nobody else can read it" if key_at(file) else "is there already and stays"
+    typer.echo(f"{file}: {outcome}", err=True)
     typer.echo(f"export {KEY_VARIABLE}={shlex.quote(str(file.absolute()))}")
     typer.echo(
         "Keep a copy of it apart from the journal, which nobody can read without it.", err=True

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from rich.console import JustifyMethod
 from rich.markup import escape
-from rich.table import Table
 
 from stream_dp.cli.lazy import WholeHelpGroup
-from stream_dp.cli.options import KeyFile, PipelineFile, say_on_stderr, with_groups
+from stream_dp.cli.options import KeyFile, PipelineFile, Proof, say_on_stderr, with_groups
 from stream_dp.cli.printing import (
     answer_text,
     derivation_tree,
+    folding_table,
     promise_text,
     tick_text,
     watch_end_text,
@@ -115,13 +114,7 @@ class Asking:
 
 @query.command()
 @with_groups
-def create(
-    pipeline: PipelineFile,
-    *,
-    series: Series,
-    asking: Asking,
-    yes: Yes = False,
-) -> None:
+def create(pipeline: PipelineFile, *, series: Series, asking: Asking, yes: Yes = False) -> None:
     """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit.
 
     What would fire mostly by noise is created only once that is confirmed.
@@ -140,9 +133,7 @@ def preview(
     *,
     series: Series,
     asking: Asking,
-    proof: Annotated[
-        bool, typer.Option("--proof", help="Show the derivation too, as a tree of theorems.")
-    ] = False,
+    proof: Proof = False,
 ) -> None:
     """Show what a series would cost, promise and tell, and change nothing. Exit code 3: it would not fit."""
     engine = asking.engine(pipeline)
@@ -152,16 +143,16 @@ def preview(
         "It {fits}: asked epsilon {asked}, spent {spent}{unit}, left {left}, largest that fits {largest}. "
         + _ERROR,
     )
-    if not asking.as_json and "start" in answer:
-        typer.echo(f"Start: tick {tick_text(answer, 'start')} at the earliest.")
     if not asking.as_json:
+        if "start" in answer:
+            typer.echo(f"Start: tick {tick_text(answer, 'start')} at the earliest.")
         for line in noise_lines(answer):
             typer.echo(line)
-    if not asking.as_json and "derivation" in answer:
-        why = "" if proof else "; `--proof` shows why"
-        typer.echo(f"Promised by it alone: {promise_text(answer['derivation'])}{why}.")
-        if proof:
-            wide_console().print(derivation_tree(answer["derivation"]), highlight=False)
+        if "derivation" in answer:
+            why = "" if proof else "; `--proof` shows why"
+            typer.echo(f"Promised by it alone: {promise_text(answer['derivation'])}{why}.")
+            if proof:
+                wide_console().print(derivation_tree(answer["derivation"]), highlight=False)
     if not answer.get("fits"):
         raise typer.Exit(BudgetRefused.exit_code)
 
@@ -184,35 +175,28 @@ def halt(
 
 @query.command("list")
 @with_groups
-def list_(
-    pipeline: PipelineFile,
-    *,
-    asking: Asking,
-) -> None:
+def list_(pipeline: PipelineFile, *, asking: Asking) -> None:
     """Show every series that runs, of the file and created, and the last twenty halted ones of each ledger.
 
     `ledger` shows all that ever were. Over HTTP this needs no key.
     A series, or a watch of a monitor, sees the ticks from `start` on, up to and not including `end`.
     """
-    engine = asking.engine(pipeline)
-    found = _answered(engine.queries)
+    queries = _answered(asking.engine(pipeline).queries)
     if asking.as_json:
-        typer.echo(json.dumps({"queries": found}))
+        typer.echo(json.dumps({"queries": queries}))
         return
-    table = Table()
-    for column in ("series", "statistic", "analyst", "epsilon", "start", "end"):
-        justify: JustifyMethod = "right" if column == "epsilon" else "left"
-        table.add_column(column, justify=justify, overflow="fold")
-    for each in found:
-        cells = [str(each.get(key) or "") for key in ("name", "statistic", "analyst", "epsilon")]
-        start, end = tick_text(each, "start"), tick_text(each, "end")
+    columns = ("series", "statistic", "analyst", "epsilon", "start", "end")
+    table = folding_table(*columns, right=("epsilon",))
+    for series in queries:
+        cells = [str(series.get(key) or "") for key in ("name", "statistic", "analyst", "epsilon")]
+        start, end = tick_text(series, "start"), tick_text(series, "end")
         table.add_row(*map(escape, [*cells, start, end]))
-        for watch in each.get("watches") or ():
+        for watch in series.get("watches") or ():
             start, end = tick_text(watch, "start"), watch_end_text(watch)
             cells = [f"  {watch['name']}", watch_text(watch), watch["analyst"], "", start, end]
             table.add_row(*map(escape, cells))
-        if each.get("more_watches"):
-            table.add_row(f"  and {how_many(each['more_watches'], 'older watch', 'older watches')}")
+        if more := series.get("more_watches"):
+            table.add_row(f"  and {how_many(more, 'older watch', 'older watches')}")
     wide_console().print(table)
 
 
@@ -230,16 +214,14 @@ class Selection:
     @property
     def parameters(self) -> dict[str, Any]:
         options = {
-            "keys": self.keys.split(",") if self.keys else None,
+            "keys": self.keys.split(",") if self.keys else "",
             "from": self.first,
             "to": self.last,
             "window": self.window,
             "watch": self.watch,
+            "threshold": self.threshold,
         }
-        given: dict[str, Any] = {key: value for key, value in options.items() if value}
-        if self.threshold is not None:
-            given["threshold"] = self.threshold
-        return given
+        return {key: value for key, value in options.items() if value not in ("", None)}
 
 
 @query.command()
@@ -331,11 +313,7 @@ def _answered(asking: Callable[[], _T]) -> _T:
 
 
 def _confirmed(asking: Callable[[bool], _T], yes: bool) -> _T:
-    """Return the engine's answer; with --yes, or if a person confirms it, also for a series of mostly noise.
-
-    Raises:
-        MostlyNoise: the series fires mostly by noise, and nobody confirms it.
-    """
+    """Return the engine's answer; with --yes, or if a person confirms it, also for a series of mostly noise."""
     try:
         return _answered(lambda: asking(yes))
     except MostlyNoise as refusal:

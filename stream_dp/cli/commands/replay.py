@@ -32,8 +32,7 @@ def replay(
         ),
     ] = 0,
     skip_bad: Annotated[
-        bool,
-        typer.Option("--skip-bad", help="Leave out the records that the pipeline cannot use."),
+        bool, typer.Option("--skip-bad", help="Leave out the records that the pipeline cannot use.")
     ] = False,
     key_file: KeyFile = None,
 ) -> None:
