@@ -24,9 +24,8 @@ from stream_dp.testing.sequence_checks import (
 def sample_commit(sequence: int) -> tuple[Commit, bytes]:
     """Return a commit with positions and dead letters, and bytes in place of its sealed form."""
     letters = (DeadLetter(0, "missing_field", "time", 1, ((sequence, sequence),)),)
-    commit = Commit(
-        sequence=sequence, previous=b"", positions={0: 2 * sequence, 1: 3}, dead_letters=letters
-    )
+    positions = {0: 2 * sequence, 1: 3}
+    commit = Commit(sequence=sequence, previous=b"", positions=positions, dead_letters=letters)
     return commit, b"\x00sealed\n" + sequence.to_bytes(8, "big") + bytes(200)
 
 
@@ -39,14 +38,12 @@ def sample_release(
     the band 7, the confidence 0.95 and the end, `tick` + 1 seconds after 1970 began.
     """
     tick = sequence if tick is None else tick
-    shown = {"value", "values", "fired", "ranks", "windows"} & content.keys()
-    content = {
-        "end": TickGrid(0, 1000).end_text(tick),
-        **({} if "windows" in content else {"band": 7}),
-        "confidence": 0.95,
-        **({} if shown else {"value": sequence * sequence}),
-        **content,
-    }
+    content.setdefault("end", TickGrid(0, 1000).end_text(tick))
+    content.setdefault("confidence", 0.95)
+    if not {"value", "values", "fired", "ranks", "windows"} & content.keys():
+        content["value"] = sequence * sequence
+    if "windows" not in content:
+        content.setdefault("band", 7)
     released = Released(v=VERSION, sequence=sequence, series=series, tick=tick, **content)
     return Release(sequence, series, tick, write(released))
 
@@ -64,9 +61,7 @@ async def check_journal(make: Callable[[], Journal]) -> None:
     async with opened_port(make) as journal:
         require_equal(await _read(journal), _sealed(3), "commits outlive the engine")
         await _append(journal, 3, MANY)
-        require_equal(
-            await _read(journal), _sealed(MANY), "a long journal is read whole and in order"
-        )
+        require_equal(await _read(journal), _sealed(MANY), "a long journal is whole and in order")
     await _check_one_writer(make)
     async with opened_port(make) as journal:
         require_equal(await _read(journal), _sealed(MANY + 1), "one history, whoever wrote it")
@@ -125,7 +120,7 @@ async def _append(journal: Journal, first: int, stop: int) -> None:
 
 
 async def _read(journal: Journal) -> list[bytes]:
-    return [each async for each in journal.read()]
+    return [sealed async for sealed in journal.read()]
 
 
 def _sealed(stop: int) -> list[bytes]:

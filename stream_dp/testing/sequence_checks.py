@@ -7,10 +7,10 @@ adds a record with this value to the storage from outside, and returns once it i
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from stream_dp.core.time import TickGrid
-from stream_dp.engine.ports import Answers, PublicPort, Question, Questions
+from stream_dp.engine.ports import Answers, Journal, PublicPort, Question, Questions
 from stream_dp.errors import FailClosed
 from stream_dp.journal.answer_body import VERSION, Answered, write_answer
 from stream_dp.journal.commit import Answer, Release
@@ -20,18 +20,12 @@ MANY = 150
 _D = TypeVar("_D", bound=Release | Answer)
 
 
-class _Port(Protocol):
-    async def open(self) -> None: ...
-
-    async def close(self) -> None: ...
+_Opened = TypeVar("_Opened", bound=Journal | PublicPort[Any] | Questions)
 
 
-_Opened = TypeVar("_Opened", bound=_Port)
-
-
-def require_equal(found: object, wanted: object, rule: str) -> None:
+def require_equal(got: object, wanted: object, rule: str) -> None:
     """Raise AssertionError with the rule unless the two are equal."""
-    if found != wanted:
+    if got != wanted:
         raise AssertionError(rule)
 
 
@@ -65,7 +59,7 @@ async def check_sequence(
     async with opened_port(make) as port:
         await port.publish(samples(6, MANY))
         await _check_visible(port, samples(first, MANY))
-        beyond = [one.body for one in samples(101, MANY)]
+        beyond = [entry.body for entry in samples(101, MANY)]
         require_equal(await _read(port, 100), beyond, "reading begins behind a number")
 
 
@@ -87,13 +81,13 @@ async def check_one_version(
 
 
 async def _check_visible(port: PublicPort[_D], durable: Sequence[_D]) -> None:
-    bodies = [one.body for one in durable]
+    bodies = [entry.body for entry in durable]
     require_equal(await port.last(), bodies[-1], "`last` is what is visible last")
     require_equal(await _read(port), bodies, "each is visible once, in order, unchanged")
 
 
 async def _read(port: PublicPort[_D], beyond: int = -1) -> list[bytes]:
-    return [each async for each in port.read(beyond)]
+    return [body async for body in port.read(beyond)]
 
 
 _PATIENCE_S = 60.0
@@ -136,15 +130,12 @@ async def check_questions(
         await put(value)
     async with opened_port(make) as questions:
         every = await _taken(questions, -1, MANY)
-        require_equal(
-            [each.value for each in every], values, "messages come unchanged, in their order"
-        )
-        places = [each.place for each in every]
+        taken = [question.value for question in every]
+        require_equal(taken, values, "messages come unchanged, in their order")
+        places = [question.place for question in every]
         require_equal(places, sorted(set(places)), "each message has a place behind the one before")
-        stamps = [each.stamp for each in every]
-        require_equal(
-            all(stamp > 0 for stamp in stamps), True, "each message has its time of arrival"
-        )
+        early = [question for question in every if question.stamp <= 0]
+        require_equal(early, [], "each message has its time of arrival")
     for at in (0, 1, MANY // 2, MANY - 1):
         async with opened_port(make) as questions:
             again = await _taken(questions, places[at], MANY - at)
@@ -166,20 +157,18 @@ async def check_questions_hostile(
     for value in values:
         await put(value)
     async with opened_port(make) as questions:
-        found = await _taken(questions, -1, len(values))
-        require_equal(
-            all(each.value in (value, b"") for each, value in zip(found, values, strict=True)),
-            True, "what came is what was put, or nothing",
-        )  # fmt: skip
-        require_equal(found[-1].value, b"last", "what follows is read")
+        taken = [question.value for question in await _taken(questions, -1, len(values))]
+        right = [put if value else b"" for value, put in zip(taken, values, strict=True)]
+        require_equal(taken, right, "what came is what was put, or nothing")
+        require_equal(taken[-1], b"last", "what follows is read")
 
 
 async def _taken(questions: Questions, place: int | None, number: int) -> Sequence[Question]:
     """Return the next `number` messages, after a seek to `place` unless it is None."""
     if place is not None:
         await questions.seek(place)
-    found: list[Question] = []
+    taken: list[Question] = []
     async with asyncio.timeout(_PATIENCE_S):
-        while len(found) < number:
-            found += await questions.read()
-    return found
+        while len(taken) < number:
+            taken += await questions.read()
+    return taken
