@@ -154,10 +154,7 @@ class Broadcast:
             if releases:
                 part = first_part(releases)
                 position = part[-1].sequence
-                events = [
-                    b"id: %d\ndata: %s\n\n" % (release.sequence, release.body) for release in part
-                ]
-                yield b"".join(events)
+                yield b"".join(b"id: %d\ndata: %s\n\n" % (r.sequence, r.body) for r in part)
                 await asyncio.sleep(0)  # a client far behind does not keep the engine waiting
             else:
                 await self._log.wait_beyond(position, self._heartbeat)

@@ -88,88 +88,76 @@ def _family(name: str, described: Described) -> _Written:
 MOST_READ = 1000
 """The most releases of a series read in one scrape; the next one continues."""
 _LAST = 2**63 - 1
-_SERIES = ("pipeline", "series")
-_KEY = (*_SERIES, "key")
-_WINDOW = (*_SERIES, "window")
-_EACH = (*_KEY, "window")
-
-_PIPELINE = ("pipeline",)
-_KIND = ("pipeline", "kind")
 _Number = int | float | None | UnsetType
 
 
-def _named(prefix: str, families: Mapping[str, Described]) -> dict[str, Described]:
-    return {f"{prefix}{name}": family for name, family in families.items()}
+def _families(
+    prefix: str, by_labels: Mapping[tuple[str, ...], Mapping[str, str]]
+) -> dict[str, Described]:
+    """Return the families, each with a help text, described as having these labels beside `pipeline`."""
+    return {
+        f"{prefix}{name}": Described(text, ("pipeline", *labels))
+        for labels, texts in by_labels.items()
+        for name, text in texts.items()
+    }
 
 
-RELEASED = _named("stream_dp_release_", {
-    "value": Described("The newest released value, with its noise.", _EACH),
-    "band": Described(
-        "Half the width around the value that holds with the confidence of the series.", _EACH
-    ),
-    "low": Described(
-        "The lower end of a quotient's interval, or of the bucket that a quantile lies in.", _EACH
-    ),
-    "high": Described(
-        "The upper end of a quotient's interval, or of the bucket that a quantile lies in.", _EACH
-    ),
-    "rank_band": Described(
-        "By how many events the buckets of quantiles may miss the ranks that were asked.", _WINDOW
-    ),
-    "rank": Described(
-        "The place of a key in a top list by the released values; 1 is the greatest.", _EACH
-    ),
-    "tied": Described("How many other keys are not told apart from this one of a top list.", _EACH),
-    "name_info": Described("Whose the maximum is.", (*_SERIES, "name")),
-    "fired": Described("Whether the key, or the watch, fired at the newest tick: 1 or 0.", _KEY),
-    "fired_ticks_total": Described(
-        "At how many ticks it fired, of those published since this server was first scraped.", _KEY
-    ),
-    "threshold_band": Described(
-        "By how many events the threshold of alerts or watches may be missed.", _SERIES
-    ),
-    "confidence": Described(
-        "The probability with which a band holds for one value at one tick.", _SERIES
-    ),
-    "tick": Described("The number of the newest released tick.", _SERIES),
-    "end_timestamp_seconds": Described(
-        "When the newest released tick ended, in seconds since 1970.", _SERIES
-    ),
-    "not_private": Described("1 where the test kit made the noise: no guarantee holds.", _SERIES),
-})  # fmt: skip
-CONFIGURED = _named("stream_dp_", {
-    "pipeline_info": Described(
-        "The pipeline that runs: a digest of all that touches data or guarantee, and the version of stream_dp.",
-        ("pipeline", "fingerprint", "version"),
-    ),
-    "series_info": Described(
-        "A series that runs: what it tells, in words.",
-        ("pipeline", "series", "statistic", "about", "title", "unit"),
-    ),
-    "tick_seconds": Described("The length of a tick in seconds.", _PIPELINE),
-    "tick_delay_seconds": Described(
-        "How long after its end a tick is published, on a wall clock.", _PIPELINE
-    ),
-    "catching_up": Described(
-        "1 while the engine has lost its brokers and tries again: releases come late.", _PIPELINE
-    ),
-    "release_sequence": Described("The number of the newest release over all series.", _PIPELINE),
-    "budget_epsilon": Described(
-        "Epsilons: the total, the largest that one more series may cost (left), and, where the filter adds up "
-        "epsilons, what is spent.",
-        _KIND,
-    ),
-    "budget_delta": Described("Deltas: the total, spent, left.", _KIND),
-    "budget_filter": Described(
-        "What the filter adds up, in its unit: its capacity, what is spent, the most that ever was (peak).",
-        (*_KIND, "unit"),
-    ),
-    "budget_odometer_epsilon": Described("An epsilon that bounds what is lost so far.", _PIPELINE),
-    "budget_analyst_epsilon": Described(
-        "Epsilons of an analyst's ledger: total, spent, left.", (*_KIND, "analyst")
-    ),
-    "budget_series_epsilon": Described("The price of a series that runs.", ("pipeline", "series")),
-})  # fmt: skip
+_RELEASED = {
+    ("series", "key", "window"): {
+        "value": "The newest released value, with its noise.",
+        "band": "Half the width around the value that holds with the confidence of the series.",
+        "low": "The lower end of a quotient's interval, or of the bucket that a quantile lies in.",
+        "high": "The upper end of a quotient's interval, or of the bucket that a quantile lies in.",
+        "rank": "The place of a key in a top list by the released values; 1 is the greatest.",
+        "tied": "How many other keys are not told apart from this one of a top list.",
+    },
+    ("series", "window"): {
+        "rank_band": "By how many events the buckets of quantiles may miss the ranks that were asked."
+    },
+    ("series", "name"): {"name_info": "Whose the maximum is."},
+    ("series", "key"): {
+        "fired": "Whether the key, or the watch, fired at the newest tick: 1 or 0.",
+        "fired_ticks_total": "At how many ticks it fired, of those published since this server was first scraped.",
+    },
+    ("series",): {
+        "threshold_band": "By how many events the threshold of alerts or watches may be missed.",
+        "confidence": "The probability with which a band holds for one value at one tick.",
+        "tick": "The number of the newest released tick.",
+        "end_timestamp_seconds": "When the newest released tick ended, in seconds since 1970.",
+        "not_private": "1 where the test kit made the noise: no guarantee holds.",
+    },
+}
+_CONFIGURED = {
+    ("fingerprint", "version"): {
+        "pipeline_info": "The pipeline that runs: a digest of all that touches data or guarantee, and the version of "
+        "stream_dp.",
+    },
+    ("series", "statistic", "about", "title", "unit"): {
+        "series_info": "A series that runs: what it tells, in words.",
+    },
+    (): {
+        "tick_seconds": "The length of a tick in seconds.",
+        "tick_delay_seconds": "How long after its end a tick is published, on a wall clock.",
+        "catching_up": "1 while the engine has lost its brokers and tries again: releases come late.",
+        "release_sequence": "The number of the newest release over all series.",
+        "budget_odometer_epsilon": "An epsilon that bounds what is lost so far.",
+    },
+    ("kind",): {
+        "budget_epsilon": "Epsilons: the total, the largest that one more series may cost (left), and, where the "
+        "filter adds up epsilons, what is spent.",
+        "budget_delta": "Deltas: the total, spent, left.",
+    },
+    ("kind", "unit"): {
+        "budget_filter": "What the filter adds up, in its unit: its capacity, what is spent, the most that ever was "
+        "(peak).",
+    },
+    ("kind", "analyst"): {
+        "budget_analyst_epsilon": "Epsilons of an analyst's ledger: total, spent, left.",
+    },
+    ("series",): {"budget_series_epsilon": "The price of a series that runs."},
+}
+RELEASED = _families("stream_dp_release_", _RELEASED)
+CONFIGURED = _families("stream_dp_", _CONFIGURED)
 """Decimals are floating-point numbers here: for display, not for calculation."""
 _FAMILIES = {**RELEASED, **CONFIGURED}
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from stream_dp.errors import UsageError, WorldError
-from stream_dp.server.server import LOOPBACK, Serving, listening_at, require_extra
+from stream_dp.server.server import LOOPBACK, Listening, Serving, listening_at, require_extra
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -24,8 +24,10 @@ Written: TypeAlias = Callable[[str], tuple[bytes, str]]
 """Returns text and content type for an `Accept` header."""
 
 
-class OperatorServer:
+class OperatorServer(Listening):
     """Serves the result of `written` to holders of `token`; `hosts` are further host names (without a port)."""
+
+    what = "the operator's server"
 
     def __init__(self, written: Written, token: str, hosts: frozenset[str] = frozenset()) -> None:
         """Raise UsageError if a required package is not installed, or the token is empty."""
@@ -33,13 +35,10 @@ class OperatorServer:
         if not token:
             raise UsageError("the operator's figures need a token")
         self._written, self._token, self._hosts = written, token, hosts
-        self._serving: Serving | None = None
 
     @property
     def url(self) -> str:
-        if self._serving is None:
-            raise UsageError("the operator's server was not started")
-        return f"{self._serving.url.removesuffix('/')}{_PATH}"
+        return f"{super().url.removesuffix('/')}{_PATH}"
 
     async def start(self, port: int, host: str = _HOST) -> None:
         """Listen on this port (0: any), or raise WorldError: scrapers expect this port, so no other is tried."""
@@ -51,11 +50,6 @@ class OperatorServer:
             raise WorldError(f"the operator's port {port} of {host} {why}") from None
         names = LOOPBACK | {host} | self._hosts
         self._serving = Serving(guarded(self._written, self._token, names), listener, host)
-
-    async def stop(self) -> None:
-        if self._serving is not None:
-            serving, self._serving = self._serving, None
-            await serving.stop()
 
 
 def guarded(written: Written, token: str, hosts: frozenset[str] = LOOPBACK) -> "ASGIApp":

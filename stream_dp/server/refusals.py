@@ -53,50 +53,24 @@ _NOT_ACCEPTED: Mapping[str, int] = {
 _EXPECTED = {"analyst": "must be lower-case letters, digits, dots, _ or -, at most 63 of them"}
 _MEANING: Mapping[int, tuple[str, str, int]] = {
     401: ("No token, or not this pipeline's.", "needs `Authorization: Bearer TOKEN`; ...", 2),
-    403: (
-        "Sent by a web page of another origin; or not the sender's to do.",
-        "pages of another origin may not write here",
-        2,
-    ),
+    403: ("Sent by a web page of another origin; or not the sender's to do.",
+          "pages of another origin may not write here", 2),
     404: ("Nothing of this name is known or runs.", "no such series; /api/series lists them", 2),
-    409: (
-        "The budget, or the room for live series, does not cover it; or its id or key was used for something else.",
-        "large: asked epsilon 0.7, spent 0.5, left 0.5; the largest that fits is 0.5",
-        3,
-    ),
+    409: ("The budget, or the room for live series, does not cover it; or its id or key was used for something else.",
+          "large: asked epsilon 0.7, spent 0.5, left 0.5; the largest that fits is 0.5", 3),
     413: ("The body is too large.", "the body must not be larger than 65536 bytes", 2),
-    415: (
-        "The body is not called JSON.",
-        "the body must be a JSON object, with Content-Type: application/json",
-        2,
-    ),
-    421: (
-        "The Host header does not name this server.",
-        "this server does not answer for that host",
-        2,
-    ),
-    422: (
-        "A parameter or the definition is wrong: every problem with its key, never with its value.",
-        "must be whole numbers in range: from",
-        2,
-    ),
-    428: (
-        "It would fire mostly by noise, and `accept_noise` does not confirm it.",
-        f"series: {NOISE}. Nothing was done; to run it all the same, confirm it: accept_noise",
-        2,
-    ),
-    429: (
-        "More messages of this analyst before the next tick than are executed.",
-        "more messages of this analyst came before the next tick than may be executed; nothing was done",
-        2,
-    ),
+    415: ("The body is not called JSON.", "the body must be a JSON object, with Content-Type: application/json", 2),
+    421: ("The Host header does not name this server.", "this server does not answer for that host", 2),
+    422: ("A parameter or the definition is wrong: every problem with its key, never with its value.",
+          "must be whole numbers in range: from", 2),
+    428: ("It would fire mostly by noise, and `accept_noise` does not confirm it.",
+          f"series: {NOISE}. Nothing was done; to run it all the same, confirm it: accept_noise", 2),
+    429: ("More messages of this analyst before the next tick than are executed.",
+          "more messages of this analyst came before the next tick than may be executed; nothing was done", 2),
     500: ("A bug of ours.", BUG, 1),
-    503: (
-        "The engine stopped (exit code 4), or its world failed: broker, network, disk (5).",
-        "the journal cannot be written: the disk is full",
-        5,
-    ),
-}
+    503: ("The engine stopped (exit code 4), or its world failed: broker, network, disk (5).",
+          "the journal cannot be written: the disk is full", 5),
+}  # fmt: skip
 """For each status its meaning, an example text and its exit code."""
 
 

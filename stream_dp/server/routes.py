@@ -246,10 +246,9 @@ def add_queries(app: FastAPI, live_series: LiveSeriesService, token: Any) -> Non
         responses=refusals(401, 403, 404, 409, 422, 429, 503),
     )
     async def halt_query(name: _Name, key: _Key, holder: TokenHolder = token) -> asked.Halted:
+        sender = Sender(holder.analyst, key)
         with _bugs_concealed():
-            return asked.Halted.documented(
-                await live_series.halt(name, Sender(holder.analyst, key))
-            )
+            return asked.Halted.documented(await live_series.halt(name, sender))
 
 
 def add_messages(app: FastAPI, live_series: LiveSeriesService, token: Any) -> None:
