@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import typer
+from typer import Option
 
 from stream_dp import __version__
 from stream_dp.cli.lazy import LazyGroup
@@ -69,7 +70,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     *,
-    version: bool = typer.Option(
+    version: bool = Option(
         False, "--version", callback=_version, is_eager=True, help="Show the version."
     ),
 ) -> None:

@@ -161,9 +161,7 @@ def watch_text(watch: Mapping[str, Any]) -> str:
     >>> watch_text({"below": 3, "over": "tick", "rearm": True, "where": [{"field": "origin", "equals": "JFK"}]})
     'watch: below 3 in a tick, where origin equals JFK'
     """
-    limit = next(
-        f"{key} {watch[key]:,}" for key in ("above", "below") if watch.get(key) is not None
-    )
+    limit = next(f"{k} {watch[k]:,}" for k in ("above", "below") if watch.get(k) is not None)
     tick = {"since_firing": "", "tick": " in a tick"}.get(watch["over"], f" in {watch['over']}")
     by = f" for each of {watch['by']}" if watch.get("by") else ""
     once = "" if watch["rearm"] else ", once"

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from typer import Argument, Option
 
 from stream_dp.accounting.amounts import text
 from stream_dp.cli.options import AsJson, KeyFile, with_groups
@@ -42,26 +43,24 @@ RUNS, TICKS, CONFIDENCE = 3000, 2, 0.99
 class Games:
     """How many games are played, and what is concluded from them."""
 
-    runs: Annotated[int, typer.Option(help="Games per row, half with each stream.")] = RUNS
-    ticks: Annotated[int, typer.Option(help="Ticks per game, the horizon at most.")] = TICKS
-    confidence: Annotated[float, typer.Option(help="How surely all bounds hold together.")] = (
-        CONFIDENCE
-    )
+    runs: Annotated[int, Option(help="Games per row, half with each stream.")] = RUNS
+    ticks: Annotated[int, Option(help="Ticks per game, the horizon at most.")] = TICKS
+    confidence: Annotated[float, Option(help="How surely all bounds hold together.")] = CONFIDENCE
 
 
 @with_groups
 def audit(
     pipeline: Annotated[
         Path | None,
-        typer.Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file."),
+        Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file."),
     ] = None,
     *,
     rules: Annotated[
-        bool, typer.Option("--rules", help="Certify the composition rules; no pipeline, no games.")
+        bool, Option("--rules", help="Certify the composition rules; no pipeline, no games.")
     ] = False,
     trace: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--trace",
             metavar="FILE",
             show_default=False,
@@ -71,7 +70,7 @@ def audit(
     ] = None,
     copy: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--copy",
             metavar="COPY",
             show_default=False,

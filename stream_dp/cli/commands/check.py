@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer import Option
 
 from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
 from stream_dp.cli.printing import folding_table, wide_console
@@ -28,16 +29,14 @@ def check(
     pipeline: PipelineFile,
     *,
     data: Annotated[
-        Path | None, typer.Option(help="A sample: CSV, JSON lines or Parquet, .gz or not.")
+        Path | None, Option(help="A sample: CSV, JSON lines or Parquet, .gz or not.")
     ] = None,
     topic: Annotated[
-        str, typer.Option(help="A topic of the pipeline's brokers to take the sample from.")
+        str, Option(help="A topic of the pipeline's brokers to take the sample from.")
     ] = "",
     sample: Annotated[
         int,
-        typer.Option(
-            min=1, max=1_000_000, help="How many records: a file's first, a partition's last."
-        ),
+        Option(min=1, max=1_000_000, help="How many records: a file's first, a partition's last."),
     ] = 1000,
     as_json: AsJson = False,
     key_file: KeyFile = None,
@@ -48,9 +47,8 @@ def check(
     than `warn_dead` declares cannot be used, or the file is broken. No journal is opened, nothing is charged.
     """
     with progress("Looking at a sample of the records") as line:
-        built, fitting = asyncio.run(
-            check_pipeline(pipeline, data, topic, sample, key_file, line.say)
-        )
+        checking = check_pipeline(pipeline, data, topic, sample, key_file, line.say)
+        built, fitting = asyncio.run(checking)
     if as_json:
         typer.echo(json.dumps(fitting_json(built, fitting)))
     else:

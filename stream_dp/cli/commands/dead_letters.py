@@ -16,10 +16,7 @@ _SHOWN = 3
 
 
 def dead_letters(
-    pipeline: PipelineFile,
-    *,
-    as_json: AsJson = False,
-    key_file: KeyFile = None,
+    pipeline: PipelineFile, *, as_json: AsJson = False, key_file: KeyFile = None
 ) -> None:
     """List the records that PIPELINE.yaml could not use: why, how many, where. NOT PRIVATE."""
     with progress(f"Reading {pipeline}") as line:

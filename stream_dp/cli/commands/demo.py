@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer import Option
 
 from stream_dp.cli.options import Port
 from stream_dp.cli.printing import folding_table
@@ -37,18 +38,18 @@ LIVE_SERIES = (
 def demo(
     *,
     embedded: Annotated[
-        bool, typer.Option("--embedded", help="No broker: file source and SQLite journal.")
+        bool, Option("--embedded", help="No broker: file source and SQLite journal.")
     ] = False,
-    headless: Annotated[bool, typer.Option("--headless", help="No page, not paced.")] = False,
+    headless: Annotated[bool, Option("--headless", help="No page, not paced.")] = False,
     until_end: Annotated[
-        bool, typer.Option("--until-end", help="Stop at the end of the year with a table.")
+        bool, Option("--until-end", help="Stop at the end of the year with a table.")
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Delete the demo's state first.")] = False,
+    fresh: Annotated[bool, Option("--fresh", help="Delete the demo's state first.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="End with one JSON object on the last line of stdout.")
+        bool, Option("--json", help="End with one JSON object on the last line of stdout.")
     ] = False,
     compare_exact: Annotated[
-        bool, typer.Option("--compare-exact", help="Show exact values beside the private ones.")
+        bool, Option("--compare-exact", help="Show exact values beside the private ones.")
     ] = False,
     port: Port = 8765,
 ) -> None:

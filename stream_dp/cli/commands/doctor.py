@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from typer import Option
 
 from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
 from stream_dp.cli.progress_line import progress
@@ -21,7 +22,7 @@ def doctor(
     as_json: AsJson = False,
     write: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--write", help="Compare clocks by empty records in NAME.private.clock, as a run does."
         ),
     ] = False,

@@ -4,6 +4,7 @@ import asyncio
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from stream_dp.cli.options import LogForm, LogFormat, PipelineFile, logged
 from stream_dp.cli.progress_line import progress
@@ -15,12 +16,12 @@ from stream_dp.operate.export.exporting import FORMS, export_releases
 def export(
     pipeline: PipelineFile,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="ADDRESS", help=f"Where to: {FORMS}.")],
+    to: Annotated[str, Option("--to", metavar="ADDRESS", help=f"Where to: {FORMS}.")],
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what comes, until stopped.")
+        bool, Option("--follow", help="Go on with what comes, until stopped.")
     ] = False,
     every: Annotated[
-        float, typer.Option(min=0.1, max=86_400, help="With --follow: look so often, in seconds.")
+        float, Option(min=0.1, max=86_400, help="With --follow: look so often, in seconds.")
     ] = 1.0,
     log_format: LogFormat = LogForm.TEXT,
 ) -> None:

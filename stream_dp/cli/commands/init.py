@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from stream_dp.cli.options import Bootstrap
 from stream_dp.cli.printing import folding_table, wide_console
@@ -18,20 +19,20 @@ _FOR_CHECK = "for `check` to see; what counts is sent once `run` has started"
 
 def init(
     *,
-    csv: Annotated[Path | None, typer.Option(help="A sample: a CSV, .gz or not.")] = None,
-    jsonl: Annotated[Path | None, typer.Option(help="A sample: JSON lines, .gz or not.")] = None,
+    csv: Annotated[Path | None, Option(help="A sample: a CSV, .gz or not.")] = None,
+    jsonl: Annotated[Path | None, Option(help="A sample: JSON lines, .gz or not.")] = None,
     topic: Annotated[
-        str, typer.Option(help="The topic to read; it is the sample where no file is.")
+        str, Option(help="The topic to read; it is the sample where no file is.")
     ] = "",
     bootstrap: Bootstrap = "",
     out: Annotated[
-        Path | None, typer.Option(help="The file to write. Default: NAME.yaml, never over another.")
+        Path | None, Option(help="The file to write. Default: NAME.yaml, never over another.")
     ] = None,
     name: Annotated[
-        str, typer.Option(help="The pipeline's name. Default: after the topic or the file.")
+        str, Option(help="The pipeline's name. Default: after the topic or the file.")
     ] = "",
     show_values: Annotated[
-        bool, typer.Option("--show-values", help="Show what texts the sample holds. NOT PRIVATE.")
+        bool, Option("--show-values", help="Show what texts the sample holds. NOT PRIVATE.")
     ] = False,
 ) -> None:
     """Look at a sample of your records and write a pipeline file to begin with; what you have to say is marked.

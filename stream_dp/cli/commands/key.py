@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from stream_dp.operate.keys import KEY_VARIABLE, key_at
 
 
 def key(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Where it goes; a key that is there stays.")
+        Path, Argument(metavar="FILE", help="Where it goes; a key that is there stays.")
     ] = Path("stream-dp.key"),
 ) -> None:
     """Make the operator's key in FILE, which nobody else can read (mode 0600); a key that is there stays.

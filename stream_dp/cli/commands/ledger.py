@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer import Option
 
 from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
 from stream_dp.cli.printing import budget_text, folding_table, tick_text, wide_console
@@ -20,8 +21,7 @@ def ledger(
     *,
     as_json: AsJson = False,
     messages: Annotated[
-        bool,
-        typer.Option("--messages", help="One JSON line for each message: who asked what, when."),
+        bool, Option("--messages", help="One JSON line for each message: who asked what, when.")
     ] = False,
     key_file: KeyFile = None,
 ) -> None:
@@ -45,9 +45,7 @@ async def _trail(pipeline: Path, key_file: Path | None, line: Line) -> None:
 
 def _messages(shown: dict[str, Any]) -> str:
     """Return how many messages were answered and refused; empty if there were none."""
-    answered, refused = (
-        sum(by[key] for by in shown["messages"]) for key in ("answered", "refused")
-    )
+    answered, refused = (sum(m[key] for m in shown["messages"]) for key in ("answered", "refused"))
     if not answered + refused:
         return ""
     return f" {how_many(answered, 'message')} answered, {refused} refused; `--messages` shows who asked what."

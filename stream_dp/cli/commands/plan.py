@@ -14,12 +14,7 @@ from stream_dp.operate.budget_view import PlanView
 _PADDING = 3  # of a column: a space to each side, and a line
 
 
-def plan(
-    pipeline: PipelineFile,
-    *,
-    as_json: AsJson = False,
-    proof: Proof = False,
-) -> None:
+def plan(pipeline: PipelineFile, *, as_json: AsJson = False, proof: Proof = False) -> None:
     """Show what PIPELINE.yaml guarantees, why, and how large its errors will be."""
     with progress(f"Deriving what {pipeline} guarantees"):
         view = PlanView(pipeline)
@@ -79,9 +74,7 @@ def _errors(shown: dict[str, Any], width: int) -> Table:
             about = "", ""
     heads = zip(*(head for head, _ in rows), strict=True)
     left = width - 1 - sum(_PADDING + max(map(len, column)) for column in heads)
-    ticks = _fitting(
-        {tick: [f"{errors[tick]:,}" for _, errors in rows] for tick in rows[0][1]}, left
-    )
+    ticks = _fitting({at: [f"{errors[at]:,}" for _, errors in rows] for at in rows[0][1]}, left)
     title = f"Predicted error: half-width at confidence {shown['confidence']:g}"
     table = folding_table("series", "over", "by", title=title)
     for tick in ticks:
@@ -93,9 +86,7 @@ def _errors(shown: dict[str, Any], width: int) -> Table:
 
 def _fitting(cells: dict[int, list[str]], room: int) -> list[int]:
     """Return the ticks whose columns have room: first the last tick, then the first, then later before earlier."""
-    widths = {
-        tick: max(map(len, (f"tick {tick}", *texts))) + _PADDING for tick, texts in cells.items()
-    }
+    widths = {at: max(map(len, (f"tick {at}", *texts))) + _PADDING for at, texts in cells.items()}
     last, first, *others = [*cells][-1:] + [*cells][:1] + [*cells][-2:0:-1]
     chosen = [last]
     for tick in dict.fromkeys((first, *others)):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.markup import escape
+from typer import Argument, Option
 
 from stream_dp.cli.lazy import WholeHelpGroup
 from stream_dp.cli.options import KeyFile, PipelineFile, Proof, say_on_stderr, with_groups
@@ -46,7 +47,7 @@ query = typer.Typer(
 
 Series = Annotated[
     str,
-    typer.Option(
+    Option(
         metavar="JSON|@FILE",
         help="The series, as an entry of `series:` in the pipeline file, JSON or YAML; or @ and a file with it.",
     ),
@@ -58,18 +59,17 @@ class Via(StrEnum):
     KAFKA = "kafka"
 
 
-Analyst = Annotated[str, typer.Option(metavar="NAME", help="Whose quota pays.")]
+Analyst = Annotated[str, Option(metavar="NAME", help="Whose quota pays.")]
 Id = Annotated[
     str,
-    typer.Option(
+    Option(
         "--id",
         metavar="ID",
         help="The message's own name: sent again with it, the same message gets the answer that it had.",
     ),
 ]
 Yes = Annotated[
-    bool,
-    typer.Option("--yes", help="Run it even if it fires mostly by noise, without being asked."),
+    bool, Option("--yes", help="Run it even if it fires mostly by noise, without being asked.")
 ]
 HERE = "http://127.0.0.1:8765"
 
@@ -81,23 +81,23 @@ class Asking:
     analyst: Analyst = ""
     via: Annotated[
         Via,
-        typer.Option(
+        Option(
             "--via",
             help="Over HTTP (run --serve), or by Kafka; then PIPELINE.yaml may be the pipeline's name alone.",
         ),
     ] = Via.HTTP
-    url: Annotated[str, typer.Option(help="The engine's address, as it printed it.")] = HERE
+    url: Annotated[str, Option(help="The engine's address, as it printed it.")] = HERE
     bootstrap: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="With --via kafka: the brokers.")
+        str, Option(metavar="HOST:PORT", help="With --via kafka: the brokers.")
     ] = ""
     key_file: KeyFile = None
     token_file: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--token-file", help="An analyst's token (mode 0600), in place of the operator's key."
         ),
     ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as one line of JSON.")] = False
+    as_json: Annotated[bool, Option("--json", help="The answer as one line of JSON.")] = False
 
     def engine(self, pipeline: Path) -> "RemoteSeries | RemoteMessages":
         keys = (self.key_file, self.token_file, self.analyst)
@@ -129,11 +129,7 @@ def create(pipeline: PipelineFile, *, series: Series, asking: Asking, yes: Yes =
 @query.command()
 @with_groups
 def preview(
-    pipeline: PipelineFile,
-    *,
-    series: Series,
-    asking: Asking,
-    proof: Proof = False,
+    pipeline: PipelineFile, *, series: Series, asking: Asking, proof: Proof = False
 ) -> None:
     """Show what a series would cost, promise and tell, and change nothing. Exit code 3: it would not fit."""
     engine = asking.engine(pipeline)
@@ -161,7 +157,7 @@ def preview(
 @with_groups
 def halt(
     pipeline: PipelineFile,
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    name: Annotated[str, Argument(metavar="NAME", show_default=False)],
     *,
     asking: Asking,
 ) -> None:
@@ -204,12 +200,12 @@ def list_(pipeline: PipelineFile, *, asking: Asking) -> None:
 class Selection:
     """Options: the part of the last release to ask for; without any, all of it."""
 
-    keys: Annotated[str, typer.Option(metavar="A,B", help="These keys of a histogram.")] = ""
-    first: Annotated[str, typer.Option("--from", help="The first key of a range.")] = ""
-    last: Annotated[str, typer.Option("--to", help="The last key of a range.")] = ""
-    window: Annotated[str, typer.Option(help="One window of a series with windows.")] = ""
-    watch: Annotated[str, typer.Option(help="A watch of a monitor, with --threshold.")] = ""
-    threshold: Annotated[int | None, typer.Option(help="What the watch is compared with.")] = None
+    keys: Annotated[str, Option(metavar="A,B", help="These keys of a histogram.")] = ""
+    first: Annotated[str, Option("--from", help="The first key of a range.")] = ""
+    last: Annotated[str, Option("--to", help="The last key of a range.")] = ""
+    window: Annotated[str, Option(help="One window of a series with windows.")] = ""
+    watch: Annotated[str, Option(help="A watch of a monitor, with --threshold.")] = ""
+    threshold: Annotated[int | None, Option(help="What the watch is compared with.")] = None
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -228,7 +224,7 @@ class Selection:
 @with_groups
 def ask(
     pipeline: PipelineFile,
-    series: Annotated[str, typer.Argument(metavar="SERIES", show_default=False)],
+    series: Annotated[str, Argument(metavar="SERIES", show_default=False)],
     *,
     selection: Selection,
     name: Id = "",
@@ -243,7 +239,7 @@ def ask(
     typer.echo(line.decode() if asking.as_json else answer_text(series, *told_in(line)))
 
 
-_Monitor = Annotated[str, typer.Argument(metavar="SERIES", show_default=False)]
+_Monitor = Annotated[str, Argument(metavar="SERIES", show_default=False)]
 
 
 @query.command()
@@ -254,7 +250,7 @@ def watch(
     *,
     watch: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="JSON|@FILE",
             help="The watch, as an entry of `watch:` of a monitor, JSON or YAML; or @ and a file with it.",
         ),
@@ -279,7 +275,7 @@ def watch(
 def unwatch(
     pipeline: PipelineFile,
     series: _Monitor,
-    watch: Annotated[str, typer.Argument(metavar="WATCH", show_default=False)],
+    watch: Annotated[str, Argument(metavar="WATCH", show_default=False)],
     *,
     name: Id = "",
     asking: Asking,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-import typer
+from typer import Option
 
 from stream_dp.cli.options import (
     AllowHost,
@@ -34,7 +34,7 @@ OVER = "its last tick is over: messages that come from now on are not answered"
 
 Standby: TypeAlias = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--standby",
         help="Wait while another engine of the pipeline runs; take over when it is gone.",
     ),
@@ -46,19 +46,18 @@ class Flags:
     """Options: how the pipeline is run."""
 
     until_end: UntilEnd = False
-    serve: Annotated[bool, typer.Option("--serve", help="Serve the API and the page.")] = False
+    serve: Annotated[bool, Option("--serve", help="Serve the API and the page.")] = False
     port: Port = 8765
     host: Host = "127.0.0.1"
     allow_host: AllowHost = None
     key_file: KeyFile = None
     standby: Standby = False
     no_check: Annotated[
-        bool,
-        typer.Option("--no-check", help="Begin a new ledger also where no record fits the schema."),
+        bool, Option("--no-check", help="Begin a new ledger also where no record fits the schema.")
     ] = False
     accept_new_guarantee: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="NAME",
             help="Begin an empty journal although the pipeline ran on this source before; the journal records "
             "NAME. The old and the new guarantee add up.",
@@ -85,7 +84,7 @@ class Telling:
 
     verbose: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--verbose",
             help="Say at the end how many records were counted, late, dead. NOT PRIVATE.",
         ),
@@ -93,7 +92,7 @@ class Telling:
     log_format: LogFormat = LogForm.TEXT
     operator_port: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--operator-port",
             min=0,
             max=65535,
@@ -104,21 +103,21 @@ class Telling:
     ] = None
     operator_token_file: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--operator-token-file",
             help="With --operator-port: a token for it alone (mode 0600), in place of the operator's.",
         ),
     ] = None
     operator_host: Annotated[
         str,
-        typer.Option(
+        Option(
             "--operator-host",
             help="With --operator-port: where it listens. Elsewhere than here only inside a network of the operator's.",
         ),
     ] = LOCAL
     traces: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--traces",
             help="Send traces of its work, without content, to the OpenTelemetry collector that "
             "OTEL_EXPORTER_OTLP_ENDPOINT names. NOT PRIVATE.",
@@ -195,10 +194,8 @@ def run_on_terminal(
             over=lambda: tell(_over(pipeline, page=options.port is not None)),
             waits=waits, opened=at("ready", "The page is at"),
         )  # fmt: skip
-        running = run_pipeline(
-            pipeline, options, setup, operator=operator, beside=ticks_shown(line)
-        )
-        done = asyncio.run(_or_leave(running, log, tell))
+        work = run_pipeline(pipeline, options, setup, operator=operator, beside=ticks_shown(line))
+        done = asyncio.run(_or_leave(work, log, tell))
         spec = done.built.spec
         tell(f"{spec.name}: {how_many(done.ticks, 'tick')}, {how_many(done.releases, 'release')}")
         if done.ticks == spec.clock.horizon:

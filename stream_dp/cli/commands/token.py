@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 from rich.table import Table
+from typer import Option
 
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import wide_console
@@ -22,14 +23,14 @@ def token(
     pipeline: PipelineFile,
     *,
     analyst: Annotated[
-        str, typer.Option(metavar="NAME", help="Make a token for this one of `privacy.analysts`.")
+        str, Option(metavar="NAME", help="Make a token for this one of `privacy.analysts`.")
     ] = "",
-    days: Annotated[int, typer.Option(help="For how many days it is valid.")] = 30,
+    days: Annotated[int, Option(help="For how many days it is valid.")] = 30,
     listed: Annotated[
-        bool, typer.Option("--list", help="Show the tokens that were made, without their secrets.")
+        bool, Option("--list", help="Show the tokens that were made, without their secrets.")
     ] = False,
-    revoke: Annotated[str, typer.Option(metavar="ID", help="Take this token back.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="With --list: JSON.")] = False,
+    revoke: Annotated[str, Option(metavar="ID", help="Take this token back.")] = "",
+    as_json: Annotated[bool, Option("--json", help="With --list: JSON.")] = False,
     key_file: KeyFile = None,
 ) -> None:
     """Make, list and revoke the tokens with which PIPELINE.yaml's analysts ask, on the page, over HTTP or by Kafka."""
