@@ -12,6 +12,7 @@ from itertools import count
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from stream_dp.cli.commands.run import Standby, run_on_terminal
 from stream_dp.cli.main import code_of
@@ -42,20 +43,16 @@ app = typer.Typer(
 class Faults:
     """What happens to a run, and how fast it reads."""
 
-    crash: Annotated[
-        str | None, typer.Option(metavar="POINT:NUMBER", help="Where to be killed.")
-    ] = None
+    crash: Annotated[str | None, Option(metavar="POINT:NUMBER", help="Where to be killed.")] = None
     pause: Annotated[
-        str | None, typer.Option(metavar="POINT:NUMBER", help="Where to be stopped (SIGSTOP).")
+        str | None, Option(metavar="POINT:NUMBER", help="Where to be stopped (SIGSTOP).")
     ] = None
-    trace: Annotated[
-        bool, typer.Option("--trace", help="Say on stdout which points are reached.")
-    ] = False
+    trace: Annotated[bool, Option("--trace", help="Say on stdout which points are reached.")] = (
+        False
+    )
     dawdle: Annotated[
         int | None,
-        typer.Option(
-            metavar="MS", help="Read one batch at a time, with pauses; commit each tick alone."
-        ),
+        Option(metavar="MS", help="Read one batch at a time, with pauses; commit each tick alone."),
     ] = None
 
 
@@ -65,9 +62,9 @@ def run(
     pipeline: PipelineFile,
     *,
     until_end: UntilEnd = False,
-    zero_noise: Annotated[bool, typer.Option("--zero-noise", help="No noise at all.")] = False,
+    zero_noise: Annotated[bool, Option("--zero-noise", help="No noise at all.")] = False,
     seed: Annotated[
-        int | None, typer.Option(help="Noise from this number, the same in every fresh run.")
+        int | None, Option(help="Noise from this number, the same in every fresh run.")
     ] = None,
     key_file: KeyFile = None,
     standby: Standby = False,

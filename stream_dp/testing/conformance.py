@@ -162,9 +162,7 @@ class TaintedComposition(ConcurrentComposition):
             raise TaintError("a sub-mechanism was handed other noise than the composite's own")
         place = next((at for at, (head, _) in enumerate(self._heads) if head is state), None)
         if place is None:
-            raise TaintError(
-                "an earlier state of the composition was used again, or one made by hand"
-            )
+            raise TaintError("a state of the composition was used again, or made by hand")
         after, answer = ConcurrentComposition.step(self, self._heads[place][1], message, noise)
         del self._heads[place]
         return self._hand_out(after), answer
@@ -548,19 +546,11 @@ def _messages(case: Case) -> list[Message]:
 def _bad(case: Case, width: int) -> Iterator[Message]:
     fine = np.ones(width, dtype=np.int64)
     for row in (
-        np.ones(width + 1, dtype=np.int64),
-        np.ones(0, dtype=np.int64),
-        fine.reshape(1, width),
-        fine.astype(np.float64),
-        fine.astype(np.int32),
-        fine.astype(np.uint64),
-        fine.astype(bool),
-        -(fine << 61),
-        np.where(np.arange(width) == width - 1, -(1 << 61), fine),
-        fine << 61,
-        fine.tolist(),
-        None,
-    ):
+        np.ones(width + 1, dtype=np.int64), np.ones(0, dtype=np.int64), fine.reshape(1, width),
+        fine.astype(np.float64), fine.astype(np.int32), fine.astype(np.uint64), fine.astype(bool),
+        -(fine << 61), np.where(np.arange(width) == width - 1, -(1 << 61), fine), fine << 61,
+        fine.tolist(), None,
+    ):  # fmt: skip
         yield Update(row)  # type: ignore[arg-type]
     if not case.signed:
         yield Update(-fine)

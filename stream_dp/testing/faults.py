@@ -9,14 +9,13 @@ import asyncio
 import os
 import signal
 import sqlite3
+import sys
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
-
-import typer
 
 from stream_dp.engine.ports import (
     NOTHING_BEHIND,
@@ -58,7 +57,8 @@ class Watch:
         """Count the point; return whether to crash here."""
         self.reached[point] += 1
         if self.trace:
-            typer.echo(point)
+            sys.stdout.write(f"{point}\n")
+            sys.stdout.flush()
         return (point, self.reached[point]) == self.crash
 
     def at(self, point: str) -> None:

@@ -124,7 +124,7 @@ async def check_positions(case: SourceCase) -> None:
         tried: list[_Place] = []
         for stop in range(len(batches) + 1):
             place = _place(batches[:stop])
-            if place in tried or _over(batches[:stop], partitions, case):
+            if place in tried or _passed(batches[:stop], case.last):  # there `read` would wait
                 continue
             tried.append(place)
             await source.seek(*place)
@@ -149,7 +149,7 @@ async def check_origin(case: SourceCase) -> None:
         _same(_readings(await _batches(source, case, partitions), partitions), whole, case, rule)
         for named in partitions:
             first = next((b for b in batches if b.partition == named and b.payloads), None)
-            if first is None or _over([first], partitions, case):
+            if first is None or _passed([first], case.last):
                 continue
             await source.seek(*_place([first]))
             readings = _readings(await _batches(source, case, partitions), partitions)
@@ -243,12 +243,6 @@ def _check_rest(
         _require(marks == cuts, "a seek gives the marks behind it again, between the same records")
 
 
-def _over(batches: Sequence[Batch], partitions: Sequence[int], case: SourceCase) -> bool:
-    """Return whether an endless source has nothing more to give in some partition, so that `read` would wait."""
-    readings = _readings(batches, partitions)
-    return case.last is not None and any(r.marked >= case.last for r in readings.values())
-
-
 def _place(batches: Sequence[Batch]) -> _Place:
     last = {batch.partition: batch for batch in batches}
     behind = {at: batch.behind for at, batch in last.items() if batch.behind is not None}
@@ -274,7 +268,7 @@ async def _batches(
     batches: list[Batch] = []
     try:
         async with asyncio.timeout(case.patience_s):
-            while not _passed([*before, *batches], partitions, case.last):
+            while _passed([*before, *batches], case.last) != set(partitions):
                 if not (read := await source.read()):
                     rule = "an empty read comes at the end of a finite source only"
                     _require(case.last is None, rule)
@@ -285,11 +279,10 @@ async def _batches(
     return batches
 
 
-def _passed(batches: Sequence[Batch], partitions: Sequence[int], last: int | None) -> bool:
-    if last is None:
-        return False
-    marked = {b.partition for b in batches if b.mark is not None and b.mark >= last}
-    return marked >= set(partitions)
+def _passed(batches: Sequence[Batch], last: int | None) -> set[int]:
+    """Return the partitions in which tick `last` has passed; none if a source ends by itself."""
+    marked = (b for b in batches if last is not None and b.mark is not None and b.mark >= last)
+    return {batch.partition for batch in marked}
 
 
 def _same(readings: _Readings, wanted: _Readings, case: SourceCase, rule: str) -> None:
