@@ -4,7 +4,7 @@ Rules: the command NAME is the attribute NAME (with _ for -) of the module `stre
 or a group. `--help` lists the texts of the table; a test compares these with the docstrings.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -32,41 +32,20 @@ class LazyGroup(WholeHelpGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands: Any = _Imported(self.table)
+        self.commands: Any = dict.fromkeys(self.table)  # only names, for help and suggestions
 
     def helps(self) -> Mapping[str, str]:
         return self.table
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(self.table)
-
-
-class _Imported(Mapping[str, Any]):
-    """A mapping from these names to commands; looking up a name imports its command."""
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = names
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._names:
-            raise KeyError(name)
-        attribute = name.replace("-", "_")
-        return _command(
-            name, getattr(import_module(f"stream_dp.cli.commands.{attribute}"), attribute)
-        )
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-def _command(name: str, found: Any) -> Any:
-    if not isinstance(found, typer.Typer):
-        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(name)(found)
-        found = alone
-    command = get_command(found)
-    command.name = name
-    return command
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.table:
+            return None
+        attribute = cmd_name.replace("-", "_")
+        command = getattr(import_module(f"stream_dp.cli.commands.{attribute}"), attribute)
+        if not isinstance(command, typer.Typer):
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            alone.command(cmd_name)(command)
+            command = alone
+        made = get_command(command)
+        made.name = cmd_name
+        return made

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import typer
+from typer import Option
 
 from stream_dp import __version__
 from stream_dp.cli.lazy import LazyGroup
@@ -53,7 +54,6 @@ class Commands(LazyGroup):
 
 app = typer.Typer(
     cls=Commands,
-    help="Live, differentially private statistics from event topics.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -70,7 +70,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     *,
-    version: bool = typer.Option(
+    version: bool = Option(
         False, "--version", callback=_version, is_eager=True, help="Show the version."
     ),
 ) -> None:

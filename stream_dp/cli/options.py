@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import typer
+from typer import Argument, Option
 
 from stream_dp.cli.main import BUG, bug_line
 from stream_dp.errors import StreamDPError
@@ -25,7 +26,7 @@ class LogForm(StrEnum):
 
 LogFormat: TypeAlias = Annotated[
     LogForm,
-    typer.Option(
+    Option(
         "--log-format",
         help="What stderr is for: text for people, json for programs (phases and ticks, a line each).",
     ),
@@ -34,11 +35,7 @@ LogFormat: TypeAlias = Annotated[
 
 @contextmanager
 def logged(pipeline: Path, form: LogForm) -> Iterator[TellEvent]:
-    """Yield a function that logs the phases of a command on this file, and log its end; in text form log nothing.
-
-    Raises:
-        typer.Exit: the command ended with an error, which is logged; in text form its own error is raised.
-    """
+    """Yield a function that logs the phases of a command on this file, and log its end; in text form log nothing."""
     if form is LogForm.TEXT:
         yield silent
         return
@@ -55,25 +52,27 @@ def logged(pipeline: Path, form: LogForm) -> Iterator[TellEvent]:
         tell("stopped", exit_code=0)
 
 
+AsJson = Annotated[bool, Option("--json", help="One JSON object.")]
+Proof = Annotated[bool, Option("--proof", help="Show the derivation too, as a tree of theorems.")]
+UntilEnd = Annotated[bool, Option("--until-end", help="Stop at the horizon of a replay clock.")]
 PipelineFile = Annotated[
-    Path,
-    typer.Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file."),
+    Path, Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file.")
 ]
 KeyFile = Annotated[
-    Path | None, typer.Option("--key-file", help="The operator's 32-byte key (mode 0600).")
+    Path | None, Option("--key-file", help="The operator's 32-byte key (mode 0600).")
 ]
 Bootstrap = Annotated[
-    str, typer.Option(help="Address of Kafka (host:port), as `stream-dp broker` prints it.")
+    str, Option(help="Address of Kafka (host:port), as `stream-dp broker` prints it.")
 ]
 Host = Annotated[
     str,
-    typer.Option(
+    Option(
         "--host", help="Address to serve the page on; 0.0.0.0 for all, behind a proxy with TLS."
     ),
 ]
 AllowHost = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--allow-host",
         metavar="NAME",
         show_default=False,
@@ -81,7 +80,7 @@ AllowHost = Annotated[
     ),
 ]
 Port = Annotated[
-    int, typer.Option(min=0, max=65535, help="Port of the page; the next free one if taken.")
+    int, Option(min=0, max=65535, help="Port of the page; the next free one if taken.")
 ]
 
 

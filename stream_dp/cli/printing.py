@@ -2,12 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 from rich.tree import Tree
 
 from stream_dp.accounting.amounts import text
@@ -19,6 +20,14 @@ PIPED_WIDTH = 180
 def wide_console(width: int = PIPED_WIDTH, *, highlight: bool = True) -> Console:
     """Return a console; if it is not a terminal it has `width` columns, by default enough for a tree."""
     return Console(width=None if sys.stdout.isatty() else width, highlight=highlight)
+
+
+def folding_table(*columns: str, title: str | None = None, right: Container[str] = ()) -> Table:
+    """Return a table whose cells are wrapped and never cut off; those of the columns in `right` are aligned there."""
+    table = Table(title=title)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
 
 
 def derivation_tree(node: Mapping[str, Any], parent: Tree | None = None) -> Tree:
@@ -81,13 +90,13 @@ def budget_text(shown: Mapping[str, Any]) -> str:
     )
 
 
-def tick_text(told: Mapping[str, Any], key: str) -> str:
+def tick_text(entry: Mapping[str, Any], key: str) -> str:
     """Return the tick under `key` with its begin; "runs" if there is none.
 
     >>> tick_text({"end": 40, "end_time": "2026-01-18T06:04:00Z"}, "end"), tick_text({"end": None}, "end")
     ('40 (2026-01-18T06:04:00Z)', 'runs')
     """
-    tick, time = told.get(key), told.get(f"{key}_time")
+    tick, time = entry.get(key), entry.get(f"{key}_time")
     if tick is None:
         return "runs"
     return str(tick) if time is None else f"{tick} ({time})"
@@ -104,7 +113,7 @@ def watch_end_text(watch: Mapping[str, Any]) -> str:
     return f"{end}, {keys}fired" if fired else end
 
 
-def answer_text(series: str, end: str, said: Mapping[str, Any]) -> str:
+def answer_text(series: str, end: str, answer: Mapping[str, Any]) -> str:
     """Return a series' answer at the cut at time `end`; a value with nested containers gets its own lines.
 
     >>> windows = {"tick": {"value": 9, "band": 30}, "1h": {"value": 12, "band": 97}}
@@ -114,37 +123,35 @@ def answer_text(series: str, end: str, said: Mapping[str, Any]) -> str:
         tick: value 9, band 30
         1h: value 12, band 97
     """
-    told = {key: value for key, value in said.items() if key != "series"}
-    return "\n".join(_lines(f"{series} at {end}:", told, _is_deep, ""))
+    shown = {key: value for key, value in answer.items() if key != "series"}
+    return "\n".join(_lines(f"{series} at {end}:", shown))
 
 
-def _lines(lead: str, value: Any, apart: Callable[[Any], bool], indent: str) -> Iterator[str]:
-    """Yield the content of a value in one line, then the parts for which `apart` is true."""
+def _lines(lead: str, value: Any, indent: str = "") -> Iterator[str]:
+    """Yield the content of a value in one line, then its parts that need lines of their own."""
     inside = dict(value if isinstance(value, Mapping) else enumerate(value, start=1))
-    deep = {key: inside.pop(key) for key, one in list(inside.items()) if apart(one)}
+    deep = {
+        key: inside.pop(key)
+        for key, part in list(inside.items())
+        if _is_deep(part) or (indent and isinstance(part, Mapping))
+    }
     yield f"{indent}{lead} {_plain(inside)}".rstrip()
-    for key, one in deep.items():
-        yield from _lines(f"{key}:", one, _stands_apart, indent + "  ")
+    for key, part in deep.items():
+        yield from _lines(f"{key}:", part, indent + "  ")
 
 
 def _is_deep(value: Any) -> bool:
+    if not isinstance(value, Mapping | list | tuple):
+        return False
     inside = value.values() if isinstance(value, Mapping) else value
-    return _holds(value) and any(map(_holds, inside))
-
-
-def _holds(value: Any) -> bool:
-    return isinstance(value, Mapping | list | tuple)
-
-
-def _stands_apart(value: Any) -> bool:
-    return isinstance(value, Mapping) or _is_deep(value)
+    return any(isinstance(part, Mapping | list | tuple) for part in inside)
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(_plain, value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_plain(one)}" for key, one in value.items())
+        return ", ".join(f"{key} {_plain(part)}" for key, part in value.items())
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -154,9 +161,7 @@ def watch_text(watch: Mapping[str, Any]) -> str:
     >>> watch_text({"below": 3, "over": "tick", "rearm": True, "where": [{"field": "origin", "equals": "JFK"}]})
     'watch: below 3 in a tick, where origin equals JFK'
     """
-    limit = next(
-        f"{key} {watch[key]:,}" for key in ("above", "below") if watch.get(key) is not None
-    )
+    limit = next(f"{k} {watch[k]:,}" for k in ("above", "below") if watch.get(k) is not None)
     tick = {"since_firing": "", "tick": " in a tick"}.get(watch["over"], f" in {watch['over']}")
     by = f" for each of {watch['by']}" if watch.get("by") else ""
     once = "" if watch["rearm"] else ", once"

@@ -47,12 +47,8 @@ class Line:
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
-        if self._silent:
-            return
-        with self._lock:
-            self._clear()
-            self._out.write(f"{text}\n")
-            self._out.flush()
+        if not self._silent:
+            self._draw(f"{text}\n")
 
     def look(self) -> None:
         now, status = self._now(), self._status()
@@ -69,9 +65,7 @@ class Line:
 
     def hide(self) -> None:
         """Clear the line on a terminal until the next `look`."""
-        with self._lock:
-            self._clear()
-            self._out.flush()
+        self._draw("")
 
     def _text(self, now: float) -> str:
         if not self._what:
@@ -81,16 +75,15 @@ class Line:
 
     def _redraw(self, text: str) -> None:
         text = text[: _width(self._out) - 1]
-        with self._lock:
-            if self._redrawn and text != self._shown:
-                self._out.write(f"{_EMPTY}{text}")
-                self._out.flush()
-                self._shown = text
+        if self._redrawn and text != self._shown:
+            self._draw(text, shown=text)
 
-    def _clear(self) -> None:
-        if self._shown:
-            self._out.write(_EMPTY)
-            self._shown = ""
+    def _draw(self, text: str, shown: str = "") -> None:
+        """Write `text` in place of the line; `shown` is the new line, if it is one."""
+        with self._lock:
+            self._out.write(f"{_EMPTY if self._shown or shown else ''}{text}")
+            self._out.flush()
+            self._shown = shown
 
 
 def amount_text(done: int, of: int, unit: str) -> str:

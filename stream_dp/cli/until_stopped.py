@@ -5,7 +5,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
-from stream_dp.cli.progress_line import LOOK_S, Line
+from stream_dp.cli.progress_line import Line
 from stream_dp.core.wording import how_many
 from stream_dp.operate.run.running import Run
 
@@ -17,21 +17,16 @@ def ticks_shown(line: Line) -> Callable[[Run], AbstractAsyncContextManager[None]
     async def shown(run: Run) -> AsyncIterator[None]:
         horizon = run.built.spec.clock.horizon
         of = f" of {horizon:,}" if horizon else ""
-        told: list[str | None] = [None]
 
-        async def tell() -> None:
-            while True:
-                runs = run.ready.is_set() and not run.catching_up
-                said = f"{how_many(run.ticks, 'tick')}{of}, {how_many(run.releases, 'release')}"
-                told[0] = said if runs else None
-                await asyncio.sleep(LOOK_S)
+        def status() -> str | None:
+            if run.catching_up or not run.ready.is_set():
+                return None
+            return f"{how_many(run.ticks, 'tick')}{of}, {how_many(run.releases, 'release')}"
 
-        telling = asyncio.create_task(tell())
-        line.follow(lambda: told[0])
+        line.follow(status)
         try:
             yield
         finally:
-            telling.cancel()
             line.follow(lambda: None)
             line("")
 

@@ -47,19 +47,13 @@ class KafkaMessages:
     """The messages of the holder of `token`, sent one after the other."""
 
     def __init__(self, settings: KafkaSettings, pipeline: str, token: str) -> None:
-        self._settings = settings
-        self._pipeline = pipeline
-        self._token = token
+        self._settings, self._pipeline, self._token = settings, pipeline, token
         self._queries, self._answers = f"{pipeline}.queries", f"{pipeline}.answers"
         self._clients: list[Any] = []
         self._turn = asyncio.Lock()
 
     async def open(self) -> None:
-        """Connect, and read answers from now on.
-
-        Raises:
-            WorldError: the brokers do not answer, the topics do not exist, or access is denied.
-        """
+        """Connect, and read answers from now on; WorldError without brokers, topics or access."""
         settings = self._settings
         self._reader = library().AIOKafkaConsumer(
             isolation_level="read_committed",
@@ -78,11 +72,10 @@ class KafkaMessages:
             await self._there(topic)
         self._reader.assign([self._place])
         about = f"topic {self._answers!r}"
-        found = await patiently(settings, about, lambda: self._reader.end_offsets([self._place]))
-        self._reader.seek(self._place, found[self._place])
+        ends = await patiently(settings, about, lambda: self._reader.end_offsets([self._place]))
+        self._reader.seek(self._place, ends[self._place])
 
     async def close(self) -> None:
-        """Close the connections; may be called again."""
         clients, self._clients = self._clients, []
         for client in clients:
             await disconnect(client)
@@ -102,22 +95,22 @@ class KafkaMessages:
             with speaking(self._settings, f"topic {self._queries!r}"):
                 sent = await self._producer.send_and_wait(self._queries, envelope, partition=0)
             body = await self._awaited(name, sent.offset, seconds)
-        found = read_answer(body).refusal(sent.offset)
-        if found is not None and found.kind == RefusalKind.REPEATED:
+        refusal = read_answer(body).refusal(sent.offset)
+        if refusal is not None and refusal.kind == RefusalKind.REPEATED:
             body = await self.recorded(name) or body
         return good_answer(body, sent.offset)
 
     async def recorded(self, name: str) -> bytes | None:
         """Return the bytes of the newest answer to this id in the public topic, or None."""
-        found = None
+        body = None
         async with reading(self._settings, self._answers) as log:
             decided, _ = await log.ends()  # a killed engine may leave one open
             async with aclosing(log.records(0, decided)) as groups:
                 async for group in groups:
                     for record in group:
                         if record.key == name.encode():
-                            found = bytes(record.value)
-        return found
+                            body = bytes(record.value)
+        return body
 
     @property
     def _place(self) -> Any:
@@ -128,9 +121,8 @@ class KafkaMessages:
         with speaking(self._settings, f"topic {self._answers!r}"):
             while time.monotonic() < deadline:
                 fetched = await self._reader.getmany(self._place, timeout_ms=_SLICE_MS)
-                bodies = [bytes(record.value) for record in fetched.get(self._place, ())]
-                for body in bodies:
-                    if read_answer(body).names(place):
+                for record in fetched.get(self._place, ()):
+                    if read_answer(body := bytes(record.value)).names(place):
                         return body
         raise WorldError(
             f"no engine of {self._pipeline} answered within {seconds:g} s; the message may still be executed: its "
@@ -139,8 +131,8 @@ class KafkaMessages:
 
     async def _there(self, topic: str) -> None:
         with speaking(self._settings, f"topic {topic!r}"):
-            found = await self._producer.client.fetch_all_metadata()
-        if not found.partitions_for_topic(topic):
+            metadata = await self._producer.client.fetch_all_metadata()
+        if not metadata.partitions_for_topic(topic):
             raise WorldError(
                 f"topic {topic!r} does not exist at {self._settings.bootstrap}, or may not be used: the engine of "
                 f"{self._pipeline} makes it when it starts; check the name and this user's rights (ACL)"

@@ -63,31 +63,24 @@ class LiveSeriesClient:
 
     def queries(self) -> list[dict[str, Any]]:
         """Return the running series and the last halted ones."""
-        found: list[dict[str, Any]] = self._ask("GET", "/api/queries")["queries"]
-        return found
+        return list(self._ask("GET", "/api/queries")["queries"])
 
     def analyst(self) -> str:
         """Return the analyst for whom `stream-dp token` made the token; "" for other tokens."""
-        from stream_dp.engine.messages.issued_tokens import (
-            id_of,  # needed only to send messages
-        )
+        from stream_dp.engine.messages.issued_tokens import id_of  # needed only to send messages
 
-        if not id_of(self.token):
-            return ""
-        found: str = json.loads(self._asked("GET", "/api/me"))["analyst"]
-        return found
+        return str(self._ask("GET", "/api/me")["analyst"]) if id_of(self.token) else ""
 
     def message(self, text: str) -> bytes:
         return self._asked("POST", "/api/messages", text.encode())
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._asked(method, path, body))
-        return found
+        return dict(json.loads(self._asked(method, path, body)))
 
     def _asked(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """Check that the engine runs this pipeline, and return the bytes of its answer."""
-        found = json.loads(self._send("GET", "/api/pipeline", None, {})).get("name")
-        if found != self.pipeline:
+        name = json.loads(self._send("GET", "/api/pipeline", None, {})).get("name")
+        if name != self.pipeline:
             raise UsageError(
                 f"--url: the engine at {self.url} does not run {self.pipeline} but another pipeline; "
                 "`stream-dp run --serve` prints the address of its page when it starts"
@@ -121,10 +114,8 @@ def nobody_listens(url: str) -> bool:
     connection = _connection(url)
     try:
         connection.connect()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, ConnectionRefusedError)
     finally:
         connection.close()
     return False
@@ -162,8 +153,7 @@ def _content(url: str, status: int, body: bytes) -> bytes:
                 "the engine refused this key's token; name the key it runs with (--key-file or STREAM_DP_KEY_FILE), or "
                 "the analyst whose token it is (--analyst)"
             )
-        kind = _BY_STATUS.get(status, _ERRORS[content["exit_code"]])
-        raise kind(text)
+        raise _BY_STATUS.get(status, _ERRORS[content["exit_code"]])(text)
     if status in {404, 405}:
         raise UsageError(f"the engine at {url} takes no queries")
     raise WorldError(f"{url} answers like no engine of ours (status {status}); is --url right?")

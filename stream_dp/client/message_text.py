@@ -28,11 +28,9 @@ def message_text(
     `definition` is the JSON of a series or a watch, which is included unchanged.
     """
     until = (datetime.now(UTC) + LASTS).strftime("%Y-%m-%dT%H:%M:%SZ")
-    said = json.dumps({"id": name, "analyst": analyst, "until": until, "do": do, **content})
-    if not definition:
-        return said
+    text = json.dumps({"id": name, "analyst": analyst, "until": until, "do": do, **content})
     key = "watch" if do == "watch" else "series"
-    return f'{said[:-1]}, "{key}": {definition}}}'
+    return f'{text[:-1]}, "{key}": {definition}}}' if definition else text
 
 
 def good_answer(body: bytes, place: int = -1) -> bytes:
@@ -42,7 +40,7 @@ def good_answer(body: bytes, place: int = -1) -> bytes:
         UsageError, BudgetRefused: the engine's refusal; nothing has changed.
         FailClosed: the bytes are not an answer.
     """
-    found = read_answer(body)
-    if found.refused is not UNSET:
-        raise error_of(found.refusal(place) or found.refused)
+    answer = read_answer(body)
+    if answer.refused is not UNSET:
+        raise error_of(answer.refusal(place) or answer.refused)
     return body

@@ -6,13 +6,11 @@ is `no-store`.
 """
 
 from collections.abc import Iterable, Mapping
-from enum import Enum
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response, Security
 from starlette.datastructures import MutableHeaders
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stream_dp.engine.ports import Spans
@@ -21,8 +19,8 @@ from stream_dp.server.metrics import FORMS, Exposition
 from stream_dp.server.models.answer import Health
 from stream_dp.server.models.asked import Me, Schema
 from stream_dp.server.models.configured import Budget, Pipeline, Plan
-from stream_dp.server.refusals import ABOUT, Refused, add_document, add_refusals, refusals
-from stream_dp.server.routes import add_messages, add_queries, add_series, add_stream
+from stream_dp.server.refusals import ABOUT, Refused, add_document, add_refusals, refusal, refusals
+from stream_dp.server.routes import add_list, add_messages, add_queries, add_releases, routes_of
 from stream_dp.server.tokens import OPERATOR, Token
 from stream_dp.server.view import PublicView, TokenHolder
 
@@ -36,6 +34,7 @@ POLICY = (
 """The default Content-Security-Policy: files of this server only."""
 
 _HEADERS = {
+    "cache-control": "no-store",
     "content-security-policy": POLICY,
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -66,7 +65,9 @@ class Shield:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _complete(MutableHeaders(scope=message))
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         await self._for(scope)(scope, receive, send_guarded)
@@ -82,17 +83,10 @@ class Shield:
 
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
-_FOREIGN = JSONResponse(
-    {"detail": "pages of another origin may not write here", "exit_code": 2}, status_code=403
-)
-_MISDIRECTED = JSONResponse(
-    {"detail": "this server does not answer for that host", "exit_code": 2}, status_code=421
-)
-_TWO_LENGTHS = JSONResponse(
-    {"detail": "a request must say the length of its body in one way", "exit_code": 2},
-    status_code=400,
-    headers={"connection": "close"},
-)
+_FOREIGN = refusal(403, "pages of another origin may not write here")
+_MISDIRECTED = refusal(421, "this server does not answer for that host")
+_TWO_LENGTHS = refusal(400, "a request must say the length of its body in one way")
+_TWO_LENGTHS.headers["connection"] = "close"
 
 
 def _values(scope: Scope, wanted: bytes) -> list[str]:
@@ -108,12 +102,6 @@ def _is_foreign(scope: Scope, host: str) -> bool:
     )
 
 
-def _complete(headers: MutableHeaders) -> None:
-    for name, value in _HEADERS.items():
-        headers.setdefault(name, value)
-    headers.setdefault("cache-control", "no-store")
-
-
 def _without_port(host: str) -> str:
     """Return a host name without its port.
 
@@ -124,12 +112,10 @@ def _without_port(host: str) -> str:
     return (name if colon and port.isdecimal() and not name.endswith(":") else host).lower()
 
 
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_OTHER = "_OTHER"
-_CONFIGURATION: list[str | Enum] = ["configuration"]
 DOCS_POLICY = f"{POLICY}; img-src 'self' data:"
 """The policy of `/docs`, whose style sheet contains icons as data."""
 
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -137,13 +123,10 @@ _MEDIA_TYPES = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
-_METRICS_PATH = "/metrics"
-_RELEASES: list[str | Enum] = ["releases"]
 _METRICS_LINE = (
     'stream_dp_release_value{key="",pipeline="flights",series="departures",window=""} 1203.0\n'
 )
 _METRICS_FORMS = {form: {"schema": {"type": "string"}, "example": _METRICS_LINE} for form in FORMS}
-_QUERIES: list[str | Enum] = ["queries"]
 SILENT: "TelemetryConfig" = {
     "tracing": False,
     "metrics": False,
@@ -165,165 +148,123 @@ def create_app(
         redirect_slashes=False,
         responses=refusals(421, 500),
         telemetry=SILENT,
+        generate_unique_id_function=lambda route: route.name,
     )
     app.add_middleware(Shield, allowed_hosts=allowed_hosts)
     add_refusals(app)
-    add_series(app, view)
-    add_stream(app, broadcast or Broadcast(view))
+    add_releases(app, view, broadcast or Broadcast(view))
     add_configuration(app, view)
-    add_queries(app, view)
-    add_analysts(app, view)
-    add_messages(app, view)
+    add_list(app, view)
+    if view.live_series is not None and view.token:
+        token = Security(Token(view))
+        add_queries(app, view.live_series, token)
+        add_messages(app, view.live_series, token)
+        add_me(app, view, token)
     add_document(app)
     add_metrics(app, view)
-    add_pages(app)
+    add_files(app, "docs", "/docs", DOCS_POLICY)
+    add_files(app, "page", "", POLICY)
     return app
 
 
-def add_analysts(app: FastAPI, view: PublicView) -> None:
-    """Add `/api/schema`, and `/api/me` if there are live series and a token."""
+def add_configuration(app: FastAPI, view: PublicView) -> None:
+    route = routes_of(app, "configuration")
 
-    @app.get(
-        "/api/schema",
-        tags=_QUERIES,
-        summary="The declared fields, and the statistics that can be asked of them",
-        operation_id="get_schema",
-        response_description="What can be asked.",
-        response_model_exclude_unset=True,
+    @route(
+        "GET /healthz",
+        summary="Whether the server runs, and whether its engine does",
+        answer="The server runs.",
     )
-    async def schema() -> Schema:
+    async def health() -> Health:
+        return Health(status="catching up" if view.catching_up() else "ok")
+
+    @route(
+        "GET /api/pipeline",
+        summary="The public configuration and the series that run",
+        answer="The configuration.",
+    )
+    async def get_pipeline() -> Pipeline:
+        return Pipeline.model_validate(view.pipeline())
+
+    @route(
+        "GET /api/plan",
+        summary="The guarantee with its derivation, and of each series price and expected error",
+        answer="The plan.",
+    )
+    async def get_plan() -> Plan:
+        return Plan.model_validate(view.plan())
+
+    @route(
+        "GET /api/budget", summary="What was spent, by whom, and what is left", answer="The budget."
+    )
+    async def get_budget() -> Budget:
+        return Budget.model_validate(view.budget())
+
+    @routes_of(app, "queries")(
+        "GET /api/schema",
+        summary="The declared fields, and the statistics that can be asked of them",
+        answer="What can be asked.",
+    )
+    async def get_schema() -> Schema:
         return Schema.model_validate(view.schema())
 
-    if view.live_series is not None and view.token:
-        _add_me(app, view)
 
-
-def _add_me(app: FastAPI, view: PublicView) -> None:
-    holder = Security(Token(view))
-
-    @app.get(
-        "/api/me",
-        tags=_QUERIES,
+def add_me(app: FastAPI, view: PublicView, token: Any) -> None:
+    @routes_of(app, "queries")(
+        "GET /api/me",
         summary="Whose token this is, until when, and what its holder may spend",
-        operation_id="get_me",
-        response_description="The holder of the token.",
+        answer="The holder of the token.",
         responses=refusals(401, 503),
-        response_model_exclude_unset=True,
     )
-    async def me(holder: TokenHolder = holder) -> Me:
-        token = {"token": holder.token, "expires": holder.expires} if holder.token else {}
+    async def get_me(holder: TokenHolder = token) -> Me:
+        issued = {"token": holder.token, "expires": holder.expires} if holder.token else {}
         account = _account(view.budget(), holder.analyst)
-        return Me.model_validate({"analyst": holder.analyst, "epsilon": account, **token})
+        return Me.model_validate({"analyst": holder.analyst, "epsilon": account, **issued})
 
 
 def _account(budget: Mapping[str, Any], analyst: str) -> Any:
     if analyst == OPERATOR:
         return budget["epsilon"]
-    return next(each["epsilon"] for each in budget["analysts"] if each["name"] == analyst)
+    return next(entry["epsilon"] for entry in budget["analysts"] if entry["name"] == analyst)
 
 
 def add_metrics(app: FastAPI, view: PublicView) -> None:
     exposition = Exposition(view)
 
-    @app.get(
-        _METRICS_PATH,
-        tags=_RELEASES,
+    @routes_of(app, "releases")(
+        "GET /metrics",
         summary="The newest releases and the budget, for Prometheus",
-        operation_id="get_metrics",
+        answer="OpenMetrics where the request accepts it, else the older plain text.",
         response_class=Response,
-        responses={
-            200: {
-                "description": "OpenMetrics where the request accepts it, else the older plain text.",
-                "content": _METRICS_FORMS,
-            },
-            **refusals(503),
-        },
+        responses={200: {"content": _METRICS_FORMS}, **refusals(503)},
     )
-    async def metrics(request: Request) -> Response:
+    async def get_metrics(request: Request) -> Response:
         text, form = await exposition.text(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": form, "vary": "accept"})
 
 
-def add_pages(app: FastAPI) -> None:
-    """Add the page (`/`) and the reader of the OpenAPI document (`/docs`): files of the package, read once now.
+def add_files(app: FastAPI, folder: str, base: str, policy: str) -> None:
+    """Add a folder of the package under `base`, its index with this policy; files are read now, served by name only.
 
-    Files are served by their names only. They load nothing from elsewhere, and no HTML contains a script or style.
+    They load nothing from elsewhere, and no HTML contains a script or style.
     """
-    page, docs = _files_of("page"), _files_of("docs")
+    entries = (files("stream_dp.server") / folder).iterdir()
+    contents = {file.name: file.read_bytes() for file in entries if file.is_file()}
 
-    @app.get("/docs", include_in_schema=False)
-    async def docs_index() -> Response:
-        return _page_of("index.html", docs, DOCS_POLICY)
+    def answer(name: str, policy: str = POLICY) -> Response:
+        if name not in contents:
+            raise Refused(404, "no such page")
+        media_type = _MEDIA_TYPES.get(name[name.rfind(".") :], "application/octet-stream")
+        headers = {"cache-control": "no-cache", "content-security-policy": policy}
+        return Response(contents[name], media_type=media_type, headers=headers)
 
-    @app.get("/docs/{name}", include_in_schema=False)
-    async def docs_file(name: str) -> Response:
-        return _page_of(name, docs)
-
-    @app.get("/", include_in_schema=False)
+    @app.get(base or "/", include_in_schema=False)
     async def index() -> Response:
-        return _page_of("index.html", page)
+        return answer("index.html", policy)
 
-    @app.get("/{name}", include_in_schema=False)
+    @app.get(f"{base}/{{name}}", include_in_schema=False)
     async def page_file(name: str) -> Response:
-        return _page_of(name, page)
-
-
-def _files_of(name: str) -> Mapping[str, bytes]:
-    folder = files("stream_dp.server") / name
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
-
-
-def _page_of(name: str, folder: Mapping[str, bytes], policy: str = POLICY) -> Response:
-    if name not in folder:
-        raise Refused(404, "no such page")
-    media_type = _MEDIA_TYPES.get(name[name.rfind(".") :], "application/octet-stream")
-    headers = {"cache-control": "no-cache", "content-security-policy": policy}
-    return Response(folder[name], media_type=media_type, headers=headers)
-
-
-def add_configuration(app: FastAPI, view: PublicView) -> None:
-    @app.get(
-        "/healthz",
-        tags=_CONFIGURATION,
-        summary="Whether the server runs, and whether its engine does",
-        operation_id="health",
-        response_description="The server runs.",
-    )
-    async def health() -> Health:
-        return Health(status="catching up" if view.catching_up() else "ok")
-
-    @app.get(
-        "/api/pipeline",
-        tags=_CONFIGURATION,
-        summary="The public configuration and the series that run",
-        operation_id="get_pipeline",
-        response_description="The configuration.",
-        response_model_exclude_unset=True,
-    )
-    async def pipeline() -> Pipeline:
-        return Pipeline.model_validate(view.pipeline())
-
-    @app.get(
-        "/api/plan",
-        tags=_CONFIGURATION,
-        summary="The guarantee with its derivation, and of each series price and expected error",
-        operation_id="get_plan",
-        response_description="The plan.",
-        response_model_exclude_unset=True,
-    )
-    async def plan() -> Plan:
-        return Plan.model_validate(view.plan())
-
-    @app.get(
-        "/api/budget",
-        tags=_CONFIGURATION,
-        summary="What was spent, by whom, and what is left",
-        operation_id="get_budget",
-        response_description="The budget.",
-        response_model_exclude_unset=True,
-    )
-    async def budget() -> Budget:
-        return Budget.model_validate(view.budget())
+        return answer(name)
 
 
 class Traced:
@@ -340,7 +281,7 @@ class Traced:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        method = scope["method"] if scope["method"] in _METHODS else _OTHER
+        method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
         with self._spans("request", method=method) as note:
 
             async def noted(message: Message) -> None:

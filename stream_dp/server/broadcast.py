@@ -32,7 +32,7 @@ def first_part(releases: Sequence[Release]) -> Sequence[Release]:
 
 
 def in_one_part(log: ReleaseLog, name: str, places: range) -> Sequence[Release] | None:
-    """Return a series' releases at these places of `log`, or None if they do not fit into one part."""
+    """Return a series' releases at these places, or None if they do not fit into one part."""
     part = _part(log, name, places)
     return part if len(part) == len(places) else None
 
@@ -69,9 +69,9 @@ def pause_after(took: float, share: float = SHARE) -> float:
 
 
 class Turn:
-    """A request's turn, until its answer begins, at most `LONGEST_S`; `done` receives its duration in seconds.
+    """A request's turn, until its answer begins, at most `LONGEST_S`: one that waits or streams delays no other.
 
-    So a request that waits for the engine, or streams, delays no other.
+    `done` receives its duration in seconds.
     """
 
     def __init__(self, done: Callable[[float], None]) -> None:
@@ -133,10 +133,8 @@ class Broadcast:
     """
 
     def __init__(self, view: PublicView, heartbeat: float = HEARTBEAT_SECONDS) -> None:
-        self._log = view.log
-        self._pipeline = view.pipeline
-        self._heartbeat = heartbeat
-        self._closed = False
+        self._log, self._pipeline = view.log, view.pipeline
+        self._heartbeat, self._closed = heartbeat, False
 
     def close(self) -> None:
         """End every stream; clients reconnect by themselves and resume at their positions."""
@@ -147,16 +145,16 @@ class Broadcast:
         """Yield all releases after `after` (None: after the newest), each once, in order, for ever."""
         position = self._log.last_sequence if after is None else after
         yield self._opening()
-        told = position
+        reported = position
         while not self._closed:
-            if max(told, position) < self._log.forgotten:
-                told = self._log.forgotten
+            if max(reported, position) < self._log.forgotten:
+                reported = self._log.forgotten
                 yield b"event: gap\ndata: {}\n\n"
             releases = self._log.since(position, limit=RELEASES_PER_CHUNK)
             if releases:
                 part = first_part(releases)
                 position = part[-1].sequence
-                yield b"".join(map(_event, part))
+                yield b"".join(b"id: %d\ndata: %s\n\n" % (r.sequence, r.body) for r in part)
                 await asyncio.sleep(0)  # a client far behind does not keep the engine waiting
             else:
                 await self._log.wait_beyond(position, self._heartbeat)
@@ -166,11 +164,5 @@ class Broadcast:
     def _opening(self) -> bytes:
         fingerprint = self._pipeline().get("fingerprint")
         head = {"sequence": self._log.last_sequence, "fingerprint": fingerprint}
-        return b"retry: %d\nevent: head\ndata: %s\n\n" % (
-            RETRY_MILLISECONDS,
-            msgspec.json.encode(head),
-        )
-
-
-def _event(release: Release) -> bytes:
-    return b"id: %d\ndata: %s\n\n" % (release.sequence, release.body)
+        data = msgspec.json.encode(head)
+        return b"retry: %d\nevent: head\ndata: %s\n\n" % (RETRY_MILLISECONDS, data)

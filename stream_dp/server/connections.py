@@ -10,6 +10,7 @@ import asyncio
 import resource
 import socket
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, ClassVar
@@ -63,25 +64,22 @@ class Connections:
     def admit(self, new: "BoundedProtocol") -> None:
         """Accept a connection; if there is no room, drop the oldest that still sends its request, else the oldest.
 
-        A stream's client connects again and resumes. The newest `NEWEST` are spared, because the server has not read
-        yet whether their requests are complete.
+        A stream's client connects again and resumes. The newest `NEWEST` are spared: their requests were not read yet.
         """
-        if new.peer is not None:
-            same = [one for one in self._open if one.peer == new.peer]
-            if len(same) >= self.limits.of_a_peer:
-                self._drop(same)
+        same = [other for other in self._open if other.peer == new.peer]
+        if new.peer is not None and len(same) >= self.limits.of_a_peer:
+            self._drop(same)
         if len(self._open) >= self.limits.connections:
             self._drop(list(self._open))
         self._open[new] = None
 
     def leave(self, gone: "BoundedProtocol") -> None:
-        """Forget a connection; a second call does nothing."""
         self._open.pop(gone, None)
 
     def _drop(self, candidates: "list[BoundedProtocol]") -> None:
         spared = min(NEWEST, len(candidates) // 4)
-        unfinished = (one for one in candidates[: len(candidates) - spared] if one.asking)
-        victim = next(unfinished, candidates[0])
+        older = candidates[: len(candidates) - spared]
+        victim = next((other for other in older if other.asking), candidates[0])
         self.leave(victim)
         victim.transport.abort()
 
@@ -170,9 +168,8 @@ class BoundedProtocol(H11Protocol):
 
     async def _reset(self) -> None:
         """Drop the connection so that no client takes this for the end of an answer, even of one without chunks."""
-        self.transport.get_extra_info("socket").setsockopt(
-            socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE
-        )
+        connection = self.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self.transport.abort()
         await self._left.wait()
 
@@ -217,7 +214,7 @@ def _foreign(client: tuple[str, int] | None) -> str | None:
     """Return the client's address unless it is this machine's own."""
     if client is None:
         return None
-    try:
-        return None if ip_address(client[0].partition("%")[0]).is_loopback else client[0]
-    except ValueError:
-        return client[0]
+    with suppress(ValueError):
+        if ip_address(client[0].partition("%")[0]).is_loopback:
+            return None
+    return client[0]

@@ -8,8 +8,8 @@ of scrapes, or their duration. Every value of a release is in its bytes, or coun
 import asyncio
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from msgspec import UNSET, UnsetType
@@ -51,15 +51,15 @@ class Gauges:
     """
 
     def __init__(self, described: Mapping[str, Described]) -> None:
-        self._families = {name: _family(name, each) for name, each in described.items()}
+        self._families = {name: _family(name, family) for name, family in described.items()}
 
     def set(self, family: str, value: float, *labels: str) -> None:
-        """Add a value to a family, with its labels in the order of their names."""
-        found = self._families[family]
-        if isinstance(found, InfoMetricFamily):
-            found.add_metric(labels, {})
+        """Add a value to a family, with its labels in their order."""
+        metric = self._families[family]
+        if isinstance(metric, InfoMetricFamily):
+            metric.add_metric(labels, {})
         else:
-            found.add_metric(labels, value)
+            metric.add_metric(labels, value)
 
     def collect(self) -> Iterator[_Written]:
         return (family for family in self._families.values() if family.samples)
@@ -73,7 +73,7 @@ class Gauges:
 
 
 def content_type(accepted: str) -> str:
-    """Return the content type of `written` for this `Accept` header; repeats nothing of the header."""
+    """Return the content type of `written`; repeats nothing of this `Accept` header."""
     return CONTENT_TYPE_LATEST if OPEN in accepted else CONTENT_TYPE_PLAIN_0_0_4
 
 
@@ -88,99 +88,81 @@ def _family(name: str, described: Described) -> _Written:
 MOST_READ = 1000
 """The most releases of a series read in one scrape; the next one continues."""
 _LAST = 2**63 - 1
-_SERIES = ("pipeline", "series")
-_KEY = (*_SERIES, "key")
-_WINDOW = (*_SERIES, "window")
-_EACH = (*_KEY, "window")
-
-RELEASED = {
-    "stream_dp_release_value": Described("The newest released value, with its noise.", _EACH),
-    "stream_dp_release_band": Described(
-        "Half the width around the value that holds with the confidence of the series.", _EACH
-    ),
-    "stream_dp_release_low": Described(
-        "The lower end of a quotient's interval, or of the bucket that a quantile lies in.", _EACH
-    ),
-    "stream_dp_release_high": Described(
-        "The upper end of a quotient's interval, or of the bucket that a quantile lies in.", _EACH
-    ),
-    "stream_dp_release_rank_band": Described(
-        "By how many events the buckets of quantiles may miss the ranks that were asked.", _WINDOW
-    ),
-    "stream_dp_release_rank": Described(
-        "The place of a key in a top list by the released values; 1 is the greatest.", _EACH
-    ),
-    "stream_dp_release_tied": Described(
-        "How many other keys are not told apart from this one of a top list.", _EACH
-    ),
-    "stream_dp_release_name_info": Described("Whose the maximum is.", (*_SERIES, "name")),
-    "stream_dp_release_fired": Described(
-        "Whether the key, or the watch, fired at the newest tick: 1 or 0.", _KEY
-    ),
-    "stream_dp_release_fired_ticks_total": Described(
-        "At how many ticks it fired, of those published since this server was first scraped.", _KEY
-    ),
-    "stream_dp_release_threshold_band": Described(
-        "By how many events the threshold of alerts or watches may be missed.", _SERIES
-    ),
-    "stream_dp_release_confidence": Described(
-        "The probability with which a band holds for one value at one tick.", _SERIES
-    ),
-    "stream_dp_release_tick": Described("The number of the newest released tick.", _SERIES),
-    "stream_dp_release_end_timestamp_seconds": Described(
-        "When the newest released tick ended, in seconds since 1970.", _SERIES
-    ),
-    "stream_dp_release_not_private": Described(
-        "1 where the test kit made the noise: no guarantee holds.", _SERIES
-    ),
-}
-
 _Number = int | float | None | UnsetType
-_PIPELINE = ("pipeline",)
-_KIND = ("pipeline", "kind")
-_EPSILON = "epsilon"
 
-CONFIGURED = {
-    "stream_dp_pipeline_info": Described(
-        "The pipeline that runs: a digest of all that touches data or guarantee, and the version of stream_dp.",
-        ("pipeline", "fingerprint", "version"),
-    ),
-    "stream_dp_series_info": Described(
-        "A series that runs: what it tells, in words.",
-        ("pipeline", "series", "statistic", "about", "title", "unit"),
-    ),
-    "stream_dp_tick_seconds": Described("The length of a tick in seconds.", _PIPELINE),
-    "stream_dp_tick_delay_seconds": Described(
-        "How long after its end a tick is published, on a wall clock.", _PIPELINE
-    ),
-    "stream_dp_catching_up": Described(
-        "1 while the engine has lost its brokers and tries again: releases come late.", _PIPELINE
-    ),
-    "stream_dp_release_sequence": Described(
-        "The number of the newest release over all series.", _PIPELINE
-    ),
-    "stream_dp_budget_epsilon": Described(
-        "Epsilons: the total, the largest that one more series may cost (left), and, where the filter adds up "
-        "epsilons, what is spent.",
-        _KIND,
-    ),
-    "stream_dp_budget_delta": Described("Deltas: the total, spent, left.", _KIND),
-    "stream_dp_budget_filter": Described(
-        "What the filter adds up, in its unit: its capacity, what is spent, the most that ever was (peak).",
-        (*_KIND, "unit"),
-    ),
-    "stream_dp_budget_odometer_epsilon": Described(
-        "An epsilon that bounds what is lost so far.", _PIPELINE
-    ),
-    "stream_dp_budget_analyst_epsilon": Described(
-        "Epsilons of an analyst's ledger: total, spent, left.", (*_KIND, "analyst")
-    ),
-    "stream_dp_budget_series_epsilon": Described(
-        "The price of a series that runs.", ("pipeline", "series")
-    ),
+
+def _families(
+    prefix: str, by_labels: Mapping[tuple[str, ...], Mapping[str, str]]
+) -> dict[str, Described]:
+    """Return the families, each with a help text, described as having these labels beside `pipeline`."""
+    return {
+        f"{prefix}{name}": Described(text, ("pipeline", *labels))
+        for labels, texts in by_labels.items()
+        for name, text in texts.items()
+    }
+
+
+_RELEASED = {
+    ("series", "key", "window"): {
+        "value": "The newest released value, with its noise.",
+        "band": "Half the width around the value that holds with the confidence of the series.",
+        "low": "The lower end of a quotient's interval, or of the bucket that a quantile lies in.",
+        "high": "The upper end of a quotient's interval, or of the bucket that a quantile lies in.",
+        "rank": "The place of a key in a top list by the released values; 1 is the greatest.",
+        "tied": "How many other keys are not told apart from this one of a top list.",
+    },
+    ("series", "window"): {
+        "rank_band": "By how many events the buckets of quantiles may miss the ranks that were asked."
+    },
+    ("series", "name"): {"name_info": "Whose the maximum is."},
+    ("series", "key"): {
+        "fired": "Whether the key, or the watch, fired at the newest tick: 1 or 0.",
+        "fired_ticks_total": "At how many ticks it fired, of those published since this server was first scraped.",
+    },
+    ("series",): {
+        "threshold_band": "By how many events the threshold of alerts or watches may be missed.",
+        "confidence": "The probability with which a band holds for one value at one tick.",
+        "tick": "The number of the newest released tick.",
+        "end_timestamp_seconds": "When the newest released tick ended, in seconds since 1970.",
+        "not_private": "1 where the test kit made the noise: no guarantee holds.",
+    },
 }
+_CONFIGURED = {
+    ("fingerprint", "version"): {
+        "pipeline_info": "The pipeline that runs: a digest of all that touches data or guarantee, and the version of "
+        "stream_dp.",
+    },
+    ("series", "statistic", "about", "title", "unit"): {
+        "series_info": "A series that runs: what it tells, in words.",
+    },
+    (): {
+        "tick_seconds": "The length of a tick in seconds.",
+        "tick_delay_seconds": "How long after its end a tick is published, on a wall clock.",
+        "catching_up": "1 while the engine has lost its brokers and tries again: releases come late.",
+        "release_sequence": "The number of the newest release over all series.",
+        "budget_odometer_epsilon": "An epsilon that bounds what is lost so far.",
+    },
+    ("kind",): {
+        "budget_epsilon": "Epsilons: the total, the largest that one more series may cost (left), and, where the "
+        "filter adds up epsilons, what is spent.",
+        "budget_delta": "Deltas: the total, spent, left.",
+    },
+    ("kind", "unit"): {
+        "budget_filter": "What the filter adds up, in its unit: its capacity, what is spent, the most that ever was "
+        "(peak).",
+    },
+    ("kind", "analyst"): {
+        "budget_analyst_epsilon": "Epsilons of an analyst's ledger: total, spent, left.",
+    },
+    ("series",): {"budget_series_epsilon": "The price of a series that runs."},
+}
+RELEASED = _families("stream_dp_release_", _RELEASED)
+CONFIGURED = _families("stream_dp_", _CONFIGURED)
 """Decimals are floating-point numbers here: for display, not for calculation."""
 _FAMILIES = {**RELEASED, **CONFIGURED}
+
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class FiredSoFar:
@@ -190,12 +172,9 @@ class FiredSoFar:
     """
 
     def __init__(
-        self,
-        upto: Mapping[str, int] | None = None,
-        counts: Mapping[str, Counter[str]] | None = None,
+        self, upto: Mapping[str, int] = _NONE, counts: Mapping[str, Counter[str]] = _NONE
     ) -> None:
-        self._upto = upto or {}
-        self._counts = counts or {}
+        self._upto, self._counts = upto, counts
 
     def of(self, series: str) -> Mapping[str, int]:
         return self._counts.get(series, {})
@@ -206,15 +185,14 @@ class FiredSoFar:
 
     def unread(self, log: ReleaseLog) -> list[Release]:
         """Return the releases to count, oldest first: those of series that fire, and the newest of new series."""
-        found: list[Release] = []
+        releases: list[Release] = []
         for name, newest in log.latest().items():
-            if name in self._upto and self._is_new(newest):
-                found += log.at(
-                    name, log.places_between(name, self._upto[name] + 1, _LAST)[:MOST_READ]
-                )
+            if self._is_new(newest) and name in self._upto:
+                places = log.places_between(name, self._upto[name] + 1, _LAST)
+                releases += log.at(name, places[:MOST_READ])
             elif self._is_new(newest):
-                found.append(newest)
-        return found
+                releases.append(newest)
+        return releases
 
     def counting(self, releases: Sequence[Release], kept: Container[str]) -> Self:
         """Return the counts with these releases added; forget series that are not in `kept`.
@@ -223,7 +201,7 @@ class FiredSoFar:
         """
         upto = {name: tick for name, tick in self._upto.items() if name in kept}
         counts = {name: of for name, of in self._counts.items() if name in kept}
-        for name in {each.series for each in releases} & counts.keys():
+        for name in {release.series for release in releases} & counts.keys():
             counts[name] = Counter(counts[name])
         for release in releases:
             body, name = read(release.body), release.series
@@ -239,8 +217,7 @@ class FiredSoFar:
         return name not in self._upto or (name in self._counts and self._upto[name] < newest.tick)
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """All inputs of the text, except releases and counted firings."""
 
     sequence: int
@@ -249,7 +226,7 @@ class Shown:
     catching_up: bool
 
     @classmethod
-    def of(cls, view: PublicView) -> "Shown":
+    def of(cls, view: PublicView) -> Self:
         return cls(view.log.last_sequence, view.pipeline(), view.budget(), view.catching_up())
 
 
@@ -269,11 +246,7 @@ class Exposition:
         self._rested = 0.0
 
     async def text(self, accepted: str) -> tuple[bytes, str]:
-        """Return text and content type for this `Accept` header.
-
-        Raises:
-            FailClosed: a release has a form that this version does not read.
-        """
+        """Return text and content type for this `Accept` header; FailClosed if a release has an unknown form."""
         form = content_type(accepted)
         async with self._making:
             if self._shown != Shown.of(self._view) or self._fired.behind(self._view.log.latest()):
@@ -299,7 +272,7 @@ class Exposition:
 def _text(shown: Shown, latest: Mapping[str, Release], fired: FiredSoFar, form: str) -> bytes:
     name = shown.pipeline["name"]
     gauges = Gauges(_FAMILIES)
-    add_configured(gauges, shown.pipeline, shown.catching_up, shown.sequence)
+    add_configured(gauges, shown)
     add_budget(gauges, name, shown.budget)
     releases = ReleaseGauges(gauges, name)
     for series in shown.pipeline["series"]:
@@ -309,18 +282,15 @@ def _text(shown: Shown, latest: Mapping[str, Release], fired: FiredSoFar, form: 
     return gauges.written(form)
 
 
-def add_configured(
-    gauges: Gauges, pipeline: Mapping[str, Any], catching_up: bool, sequence: int
-) -> None:
-    """Add the configuration from the content of `/api/pipeline`."""
-    name, clock = pipeline["name"], pipeline["clock"]
+def add_configured(gauges: Gauges, shown: Shown) -> None:
+    pipeline, name, clock = shown.pipeline, shown.pipeline["name"], shown.pipeline["clock"]
     gauges.set("stream_dp_pipeline_info", 1, name, pipeline["fingerprint"], __version__)
     gauges.set("stream_dp_tick_seconds", clock["step"], name)
     if clock.get("delay") is not None:
         gauges.set("stream_dp_tick_delay_seconds", clock["delay"], name)
-    gauges.set("stream_dp_catching_up", catching_up, name)
-    if sequence > 0:
-        gauges.set("stream_dp_release_sequence", sequence, name)
+    gauges.set("stream_dp_catching_up", shown.catching_up, name)
+    if shown.sequence > 0:
+        gauges.set("stream_dp_release_sequence", shown.sequence, name)
     for series in pipeline["series"]:
         words = [str(series.get(key, "")) for key in ("statistic", "about", "title", "unit")]
         gauges.set("stream_dp_series_info", 1, name, series["name"], *words)
@@ -328,25 +298,26 @@ def add_configured(
 
 def add_budget(gauges: Gauges, name: str, budget: Mapping[str, Any]) -> None:
     """Add spent and remaining amounts from the content of `/api/budget`."""
-    unit = budget["unit"]
-    for kind, amount in budget[_EPSILON].items():
-        if kind != "spent" or unit == _EPSILON:
-            gauges.set("stream_dp_budget_epsilon", float(amount), name, kind)
+
+    def add(family: str, amount: str, *labels: str) -> None:
+        gauges.set(f"stream_dp_budget_{family}", float(amount), name, *labels)
+
+    unit, epsilon = budget["unit"], budget["epsilon"]
+    for kind, amount in epsilon.items():
+        if kind != "spent" or unit == "epsilon":
+            add("epsilon", amount, kind)
     for kind, amount in budget["delta"].items():
-        gauges.set("stream_dp_budget_delta", float(amount), name, kind)
-    added = {"capacity": budget["capacity"], "spent": budget[_EPSILON]["spent"]}
-    for kind, amount in {**added, "peak": budget["peak"]}.items():
-        gauges.set("stream_dp_budget_filter", float(amount), name, kind, unit)
+        add("delta", amount, kind)
+    for kind in ("capacity", "spent", "peak"):
+        add("filter", epsilon["spent"] if kind == "spent" else budget[kind], kind, unit)
     bound = budget.get("odometer", {}).get("bound")
     if bound is not None:
-        gauges.set("stream_dp_budget_odometer_epsilon", float(bound), name)
+        add("odometer_epsilon", bound)
     for analyst in budget["analysts"]:
-        for kind, amount in analyst[_EPSILON].items():
-            gauges.set(
-                "stream_dp_budget_analyst_epsilon", float(amount), name, kind, analyst["name"]
-            )
+        for kind, amount in analyst["epsilon"].items():
+            add("analyst_epsilon", amount, kind, analyst["name"])
     for series in budget["series"]:
-        gauges.set("stream_dp_budget_series_epsilon", float(series[_EPSILON]), name, series["name"])
+        add("series_epsilon", series["epsilon"], series["name"])
 
 
 class ReleaseGauges:
@@ -373,10 +344,8 @@ class ReleaseGauges:
         if release.shape is Shape.FLAGS:
             self._add_flags(release, domain, fired)
             return
-        if release.windows is UNSET:
-            self._add_part(series, "", release)
-            return
-        for window, part in release.windows.items():
+        parts = {"": release} if release.windows is UNSET else release.windows
+        for window, part in parts.items():
             self._add_part(series, window, part)
 
     def _add_part(self, series: str, window: str, part: WindowPart | Released) -> None:
@@ -393,8 +362,8 @@ class ReleaseGauges:
             self._tell("tied", len(rank.tied) + rank.more, *labels)
         if isinstance(part, WindowPart) and part.quantiles is not UNSET:
             self._tell("rank_band", part.band, series, window)
-            for key, found in part.quantiles.items():
-                self._add_number((series, key, window), found.value, None, found.low, found.high)
+            for key, at in part.quantiles.items():
+                self._add_number((series, key, window), at.value, None, at.low, at.high)
 
     def _add_number(
         self,

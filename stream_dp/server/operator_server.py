@@ -6,13 +6,12 @@ page, and knows only a function that writes the figures.
 """
 
 import errno
-import hmac
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from stream_dp.errors import UsageError, WorldError
-from stream_dp.server.server import LOOPBACK, Serving, listening_at, require_extra
+from stream_dp.server.server import LOOPBACK, Listening, Serving, listening_at, require_extra
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -25,8 +24,10 @@ Written: TypeAlias = Callable[[str], tuple[bytes, str]]
 """Returns text and content type for an `Accept` header."""
 
 
-class OperatorServer:
+class OperatorServer(Listening):
     """Serves the result of `written` to holders of `token`; `hosts` are further host names (without a port)."""
+
+    what = "the operator's server"
 
     def __init__(self, written: Written, token: str, hosts: frozenset[str] = frozenset()) -> None:
         """Raise UsageError if a required package is not installed, or the token is empty."""
@@ -34,13 +35,10 @@ class OperatorServer:
         if not token:
             raise UsageError("the operator's figures need a token")
         self._written, self._token, self._hosts = written, token, hosts
-        self._serving: Serving | None = None
 
     @property
     def url(self) -> str:
-        if self._serving is None:
-            raise UsageError("the operator's server was not started")
-        return f"{self._serving.url.removesuffix('/')}{_PATH}"
+        return f"{super().url.removesuffix('/')}{_PATH}"
 
     async def start(self, port: int, host: str = _HOST) -> None:
         """Listen on this port (0: any), or raise WorldError: scrapers expect this port, so no other is tried."""
@@ -53,11 +51,6 @@ class OperatorServer:
         names = LOOPBACK | {host} | self._hosts
         self._serving = Serving(guarded(self._written, self._token, names), listener, host)
 
-    async def stop(self) -> None:
-        if self._serving is not None:
-            serving, self._serving = self._serving, None
-            await serving.stop()
-
 
 def guarded(written: Written, token: str, hosts: frozenset[str] = LOOPBACK) -> "ASGIApp":
     """Return the application: the figures for requests to these `hosts` with the token, refusals for all others."""
@@ -66,36 +59,30 @@ def guarded(written: Written, token: str, hosts: frozenset[str] = LOOPBACK) -> "
 
     from stream_dp.server.api import Shield
 
-    async def told(scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def answer(scope: "Scope", receive: "Receive", send: "Send") -> None:
         request = Request(scope)
-        refused = _refusal(request, token)
-        if refused is None:
+        response = _refusal(request, token)
+        if response is None:
             text, form = written(request.headers.get("accept", ""))
-            refused = Response(text, headers={"content-type": form, "vary": "accept"})
-        await refused(scope, receive, send)
+            response = Response(text, headers={"content-type": form, "vary": "accept"})
+        await response(scope, receive, send)
 
-    return Shield(told, hosts)
+    return Shield(answer, hosts)
 
 
 def _refusal(request: "Request", token: str) -> "Response | None":
     """Return the refusal of a request, or None to answer it. The token is checked first."""
-    from starlette.responses import JSONResponse
+    from stream_dp.server.refusals import refusal
 
     if not _holds(request, token):
-        detail = "needs `Authorization: Bearer TOKEN` with the operator's token"
-        return JSONResponse(
-            {"detail": detail, "exit_code": 2}, 401, headers={"www-authenticate": "Bearer"}
-        )
+        return refusal(401, "needs `Authorization: Bearer TOKEN` with the operator's token")
     if request.url.path != _PATH:
-        return JSONResponse({"detail": f"only {_PATH} is here", "exit_code": 2}, 404)
-    if request.method not in ("GET", "HEAD"):
-        return JSONResponse({"detail": "can only be read", "exit_code": 2}, 405)
-    return None
+        return refusal(404, f"only {_PATH} is here")
+    return None if request.method in ("GET", "HEAD") else refusal(405, "can only be read")
 
 
 def _holds(request: "Request", token: str) -> bool:
-    """Return whether the request has the token; the comparison takes constant time."""
-    given = request.headers.getlist("authorization")
-    scheme, _, said = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-    same = hmac.compare_digest(said.strip().encode(), token.encode())
-    return same and scheme.lower() == "bearer"
+    from stream_dp.server.tokens import bearer, is_same
+
+    shown = bearer(request)
+    return bool(shown) and is_same(shown, token)

@@ -53,50 +53,24 @@ _NOT_ACCEPTED: Mapping[str, int] = {
 _EXPECTED = {"analyst": "must be lower-case letters, digits, dots, _ or -, at most 63 of them"}
 _MEANING: Mapping[int, tuple[str, str, int]] = {
     401: ("No token, or not this pipeline's.", "needs `Authorization: Bearer TOKEN`; ...", 2),
-    403: (
-        "Sent by a web page of another origin; or not the sender's to do.",
-        "pages of another origin may not write here",
-        2,
-    ),
+    403: ("Sent by a web page of another origin; or not the sender's to do.",
+          "pages of another origin may not write here", 2),
     404: ("Nothing of this name is known or runs.", "no such series; /api/series lists them", 2),
-    409: (
-        "The budget, or the room for live series, does not cover it; or its id or key was used for something else.",
-        "large: asked epsilon 0.7, spent 0.5, left 0.5; the largest that fits is 0.5",
-        3,
-    ),
+    409: ("The budget, or the room for live series, does not cover it; or its id or key was used for something else.",
+          "large: asked epsilon 0.7, spent 0.5, left 0.5; the largest that fits is 0.5", 3),
     413: ("The body is too large.", "the body must not be larger than 65536 bytes", 2),
-    415: (
-        "The body is not called JSON.",
-        "the body must be a JSON object, with Content-Type: application/json",
-        2,
-    ),
-    421: (
-        "The Host header does not name this server.",
-        "this server does not answer for that host",
-        2,
-    ),
-    422: (
-        "A parameter or the definition is wrong: every problem with its key, never with its value.",
-        "must be whole numbers in range: from",
-        2,
-    ),
-    428: (
-        "It would fire mostly by noise, and `accept_noise` does not confirm it.",
-        f"series: {NOISE}. Nothing was done; to run it all the same, confirm it: accept_noise",
-        2,
-    ),
-    429: (
-        "More messages of this analyst before the next tick than are executed.",
-        "more messages of this analyst came before the next tick than may be executed; nothing was done",
-        2,
-    ),
+    415: ("The body is not called JSON.", "the body must be a JSON object, with Content-Type: application/json", 2),
+    421: ("The Host header does not name this server.", "this server does not answer for that host", 2),
+    422: ("A parameter or the definition is wrong: every problem with its key, never with its value.",
+          "must be whole numbers in range: from", 2),
+    428: ("It would fire mostly by noise, and `accept_noise` does not confirm it.",
+          f"series: {NOISE}. Nothing was done; to run it all the same, confirm it: accept_noise", 2),
+    429: ("More messages of this analyst before the next tick than are executed.",
+          "more messages of this analyst came before the next tick than may be executed; nothing was done", 2),
     500: ("A bug of ours.", BUG, 1),
-    503: (
-        "The engine stopped (exit code 4), or its world failed: broker, network, disk (5).",
-        "the journal cannot be written: the disk is full",
-        5,
-    ),
-}
+    503: ("The engine stopped (exit code 4), or its world failed: broker, network, disk (5).",
+          "the journal cannot be written: the disk is full", 5),
+}  # fmt: skip
 """For each status its meaning, an example text and its exit code."""
 
 
@@ -109,77 +83,62 @@ class Refused(Exception):
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the entries of these statuses for `responses=` of a route."""
-    found: dict[int | str, dict[str, Any]] = {
-        status: _described(*_MEANING[status]) for status in statuses
-    }
-    if 401 in found:
+    """Return the `responses` of a route that refuses with these statuses."""
+    responses: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        meaning, detail, exit_code = _MEANING[status]
+        example = Refusal(detail=detail, exit_code=exit_code).model_dump()
+        content = {"application/json": {"example": example}}
+        responses[status] = {"model": Refusal, "description": meaning, "content": content}
+    if 401 in responses:
         header = {"schema": {"type": "string", "const": "Bearer"}, "description": "The scheme."}
-        found[401]["headers"] = {"WWW-Authenticate": header}
-    return found
-
-
-def _described(meaning: str, detail: str, exit_code: int) -> dict[str, Any]:
-    example = Refusal(detail=detail, exit_code=exit_code).model_dump()
-    content = {"application/json": {"example": example}}
-    return {"model": Refusal, "description": meaning, "content": content}
+        responses[401]["headers"] = {"WWW-Authenticate": header}
+    return responses
 
 
 def add_refusals(app: FastAPI) -> None:
-    app.add_exception_handler(Refused, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(StreamDPError, _error)
-    app.add_exception_handler(Exception, _bug)
+    for kind in (Refused, RequestValidationError, StreamDPError, Exception):
+        app.add_exception_handler(kind, _refusal_of)
 
 
-def refusal(status: int, detail: str, exit_code: int) -> Response:
+def refusal(status: int, detail: str, exit_code: int = UsageError.exit_code) -> Response:
     headers = {"www-authenticate": "Bearer"} if status == 401 else None
     content = Refusal(detail=detail, exit_code=exit_code).model_dump()
     return JSONResponse(content, status, headers=headers)
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
-    status = error.status if isinstance(error, Refused) else 500
-    return refusal(status, str(error), UsageError.exit_code)
+async def _refusal_of(_request: Request, error: Exception) -> Response:
+    match error:
+        case Refused():
+            return refusal(error.status, str(error))
+        case RequestValidationError():
+            return refusal(422, _invalid(error))
+        case StreamDPError():
+            status = status_of(error)
+            return refusal(status, BUG if status == 500 else str(error), error.exit_code)
+    return refusal(500, BUG, StreamDPError.exit_code)
 
 
-async def _invalid(_request: Request, error: Exception) -> Response:
-    problems = error.errors() if isinstance(error, RequestValidationError) else ()
-    names = sorted({str(problem["loc"][-1]) for problem in problems})
-    numbers = [name for name in names if name not in _EXPECTED]
+def _invalid(error: RequestValidationError) -> str:
+    names = sorted({str(problem["loc"][-1]) for problem in error.errors()})
     texts = [f"{name}: {_EXPECTED[name]}" for name in names if name in _EXPECTED]
-    if numbers:
+    if numbers := [name for name in names if name not in _EXPECTED]:
         texts.append(f"must be whole numbers in range: {', '.join(numbers)}")
-    return refusal(422, "; ".join(texts), UsageError.exit_code)
+    return "; ".join(texts)
 
 
-async def _error(_request: Request, error: Exception) -> Response:
-    exit_code = error.exit_code if isinstance(error, StreamDPError) else StreamDPError.exit_code
-    status = status_of(error)
-    return refusal(status, BUG if status == 500 else str(error), exit_code)
-
-
-def status_of(error: Exception) -> int:
+def status_of(error: StreamDPError) -> int:
     """Return the HTTP status of an error; 500 for a bug."""
     if isinstance(error, NotAccepted):
         return _NOT_ACCEPTED.get(error.kind, 422)
-    found = (status for kind, status in _STATUS.items() if isinstance(error, kind))
-    return next(found, 500)
-
-
-async def _bug(_request: Request, _error: Exception) -> Response:
-    return refusal(500, BUG, StreamDPError.exit_code)
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
 
 
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 
 async def json_body(request: Request) -> bytes:
-    """Return the body unchanged; reading stops at 64 KiB.
-
-    Raises:
-        Refused: its content type is not JSON, or it is too large.
-    """
+    """Return the body unchanged; a body that is not called JSON or is larger than 64 KiB is refused."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Refused(415, "the body must be a JSON object, with Content-Type: application/json")
@@ -200,7 +159,6 @@ def request_key(
         ),
     ] = "",
 ) -> str:
-    """Return the key that makes a request safe to repeat, empty if it has none; raise Refused if it is not valid."""
     if idempotency_key and _KEY.fullmatch(idempotency_key) is None:
         raise Refused(422, "Idempotency-Key: must be 1 to 64 of the characters A-Z a-z 0-9 _ . -")
     return idempotency_key
@@ -279,14 +237,12 @@ def document(app: FastAPI) -> dict[str, Any]:
 
 def _shared(responses: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
     """Return the answers with references in place of refusals, and add the refusals to `shared`."""
-    found: dict[str, Any] = {}
-    for status, answer in sorted(responses.items()):
-        if status < "400" or shared.get(f"Refused{status}", answer) != answer:
-            found[status] = answer
-        else:
-            shared[f"Refused{status}"] = answer
-            found[status] = {"$ref": f"#/components/responses/Refused{status}"}
-    return found
+    answers = dict(sorted(responses.items()))
+    for status, answer in answers.items():
+        name = f"Refused{status}"
+        if status >= "400" and shared.setdefault(name, answer) == answer:
+            answers[status] = {"$ref": f"#/components/responses/{name}"}
+    return answers
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:

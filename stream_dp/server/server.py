@@ -11,7 +11,7 @@ import importlib
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from stream_dp.engine.ports import Spans, untold
 from stream_dp.errors import UsageError, WorldError
@@ -35,12 +35,33 @@ _LARGEST_HEAD = 16384
 _NO_FILES = "socket.accept() out of system resource"  # asyncio's message, every second
 
 
-class PageServer:
+class Listening:
+    """A server that listens once a subclass has set `_serving`; `what` names it in errors."""
+
+    what: ClassVar[str]
+    _serving: "Serving | None" = None
+
+    @property
+    def url(self) -> str:
+        if self._serving is None:
+            raise UsageError(f"{self.what} was not started")
+        return self._serving.url
+
+    async def stop(self) -> None:
+        """Free the port; a second call does nothing."""
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            await serving.stop()
+
+
+class PageServer(Listening):
     """Serves one `PublicView`; it listens after `start`.
 
     `allowed_hosts` are further host names (without a port) for this server. By default, `limits` leaves files of the
     process to the engine. `spans` traces requests.
     """
+
+    what = "the page server"
 
     def __init__(
         self,
@@ -50,20 +71,12 @@ class PageServer:
         spans: Spans = untold,
     ) -> None:
         require_extra()
-        self._view = view
-        self._limits = limits
+        self._view, self._limits = view, limits
         self._extra_hosts, self._spans = allowed_hosts, spans
-        self._running: Serving | None = None
-
-    @property
-    def url(self) -> str:
-        if self._running is None:
-            raise UsageError("the page server was not started")
-        return self._running.url
 
     async def start(self, host: str = "127.0.0.1", port: int = 8765) -> None:
         """Listen on `port` or the next free one (0: any), and answer from now on."""
-        if self._running is not None:
+        if self._serving is not None:
             raise UsageError("the page server was started before")
         from stream_dp.server.api import Traced, create_app
 
@@ -71,14 +84,13 @@ class PageServer:
         hosts = LOOPBACK | {_bracketed(host)} | self._extra_hosts
         self._broadcast = Broadcast(self._view)
         app = Traced(create_app(self._view, hosts, self._broadcast), self._spans)
-        self._running = Serving(app, listener, host, self._limits)
+        self._serving = Serving(app, listener, host, self._limits)
 
     async def stop(self) -> None:
         """End all streams and connections and free the port; a second call does nothing."""
-        if self._running is not None:
-            running, self._running = self._running, None
+        if self._serving is not None:
             self._broadcast.close()
-            await running.stop()
+        await super().stop()
 
 
 class Serving:
@@ -109,9 +121,8 @@ class Serving:
 def require_extra() -> None:
     """Raise UsageError, which names the extra, if a package of the server is not installed."""
     try:
-        importlib.import_module("uvicorn")
-        importlib.import_module("fastapi.sse")
-        importlib.import_module("prometheus_client")
+        for package in ("uvicorn", "fastapi.sse", "prometheus_client"):
+            importlib.import_module(package)
     except ImportError:
         raise UsageError(
             "the page needs FastAPI, uvicorn and prometheus_client: pip install 'stream_dp[serve]'"
@@ -120,14 +131,14 @@ def require_extra() -> None:
 
 def _without_accept_errors(loop: asyncio.AbstractEventLoop) -> _Handler | None:
     """Let the loop report a lack of files for connections only once; return the former handler."""
-    before, said = loop.get_exception_handler(), False
+    before, reported = loop.get_exception_handler(), False
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        nonlocal said
+        nonlocal reported
         if context.get("message") == _NO_FILES:
-            if said:
+            if reported:
                 return
-            said = True
+            reported = True
             context = {"message": "no file is left for another connection"}
         if before is None:
             loop.default_exception_handler(context)
@@ -170,12 +181,13 @@ def _uvicorn(app: "ASGIApp", room: "Connections") -> "uvicorn.Server":
 
 async def _listen(host: str, port: int) -> socket.socket:
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        loop = asyncio.get_running_loop()
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
         raise WorldError(
             f"the page cannot be served: no address for host {host!r}; try 127.0.0.1"
         ) from None
-    family, _, _, _, address = found[0]
+    family, _, _, _, address = addresses[0]
     last = port if port == 0 else min(port + _PORTS_TO_TRY - 1, 65535)
     for candidate in range(port, last + 1):
         try:

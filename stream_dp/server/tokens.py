@@ -25,6 +25,18 @@ _OVER: Mapping[str, str] = {
 }
 
 
+def bearer(request: HTTPConnection) -> str:
+    """Return the token that a request shows; empty unless it has one `Authorization` header, of the kind `Bearer`."""
+    given = request.headers.getlist("authorization")
+    scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def is_same(shown: str, token: str) -> bool:
+    """Compare in constant time."""
+    return hmac.compare_digest(shown.encode(), token.encode())
+
+
 class Token(HTTPBearer):
     """Accepts requests with a token of `view`, and returns the token's holder."""
 
@@ -35,27 +47,18 @@ class Token(HTTPBearer):
             "`--revoke` takes back; she pays from her own ledger. Or the operator's, which `stream-dp query token "
             "PIPELINE.yaml` prints for the holder of the operator key.",
         )
-        self._tokens = {OPERATOR: view.token.encode()}
-        self._tokens |= {name: each.encode() for name, each in view.analysts.items()}
+        self._tokens = {OPERATOR: view.token, **view.analysts}
         self._issued: Callable[[str], TokenHolder | None] = view.issued
 
     async def __call__(self, request: HTTPConnection) -> TokenHolder:  # type: ignore[override]
-        """Return the holder of the request's token.
-
-        Raises:
-            Refused: the token is unknown, expired or revoked.
-            WorldError: the issued tokens cannot be looked up.
-        """
-        given = request.headers.getlist("authorization")
-        scheme, _, said = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-        holder = self._holder(said.strip()) if scheme.lower() == "bearer" else None
+        """Return the holder of the request's token; WorldError if the issued tokens cannot be looked up."""
+        shown = bearer(request)
+        if not shown:
+            raise Refused(401, _NEEDED)
+        known = [name for name, token in self._tokens.items() if is_same(shown, token)]
+        holder = TokenHolder(known[0]) if known else self._issued(shown)
         if holder is None:
-            raise Refused(401, _UNKNOWN if said else _NEEDED)
+            raise Refused(401, _UNKNOWN)
         if holder.state != VALID:
             raise Refused(401, _OVER[holder.state])
         return holder
-
-    def _holder(self, said: str) -> TokenHolder | None:
-        shown = said.encode()
-        whose = [name for name, token in self._tokens.items() if hmac.compare_digest(shown, token)]
-        return TokenHolder(whose[0]) if whose else self._issued(said)

@@ -10,6 +10,7 @@ import asyncio
 import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -74,12 +75,9 @@ class ReleaseLog:
     def __init__(self, keep: int | None = None) -> None:
         if keep is not None and keep < 1:
             raise UsageError(f"keep must be at least 1 release per series or None, got {keep}")
-        self._keep = keep
+        self._keep, self._bytes = keep, 0
         self._series: dict[str, _Kept] = {}
-        self._bytes = 0
-        self._last = NOTHING
-        self._tick = NOTHING
-        self._forgotten = NOTHING
+        self._last = self._tick = self._forgotten = NOTHING
         self._changed = asyncio.Event()
 
     def begins_with(self, sequence: int) -> None:
@@ -97,11 +95,7 @@ class ReleaseLog:
         return self._forgotten
 
     def append(self, release: Release) -> None:
-        """Add one published release; adding it again changes nothing.
-
-        Raises:
-            FailClosed: it is out of order, or was published before with other bytes.
-        """
+        """Add one published release, again without effect; FailClosed if it is out of order or has other bytes."""
         if release.sequence <= self._last:
             self._check_same(release)
             return
@@ -136,7 +130,7 @@ class ReleaseLog:
         return {name: kept.releases[-1] for name, kept in self._series.items()}
 
     def series_between(self, name: str, from_tick: int, to_tick: int) -> Sequence[Release]:
-        """Return the releases of one series with `from_tick <= tick <= to_tick`, in order."""
+        """Return the releases of one series from `from_tick` to `to_tick`, both included, in order."""
         return self.at(name, self.places_between(name, from_tick, to_tick))
 
     def places_between(self, name: str, from_tick: int, to_tick: int) -> range:
@@ -154,22 +148,18 @@ class ReleaseLog:
 
     def since(self, sequence: int, limit: int | None = None) -> Sequence[Release]:
         """Return the first `limit` releases after `sequence`, over all series, in order of publication."""
-        found: list[Release] = []
+        releases: list[Release] = []
         for kept in self._series.values():
             start = bisect_right(kept.releases, sequence, key=_by_sequence)
-            found += kept.releases[start : None if limit is None else start + limit]
-        found.sort(key=_by_sequence)
-        return found if limit is None else found[:limit]
+            releases += kept.releases[start : None if limit is None else start + limit]
+        return sorted(releases, key=_by_sequence)[:limit]
 
     async def wait_beyond(self, sequence: int, seconds: float) -> None:
         """Wait for a release after `sequence`, for `wake`, or until `seconds` are over."""
-        if self._last > sequence:
-            return
-        try:
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
-        except TimeoutError:
-            return
+        if self._last <= sequence:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait()
 
     def wake(self) -> None:
         """Let every waiting reader look again."""
@@ -198,7 +188,7 @@ class ReleaseLog:
     def _forget_ended(self) -> None:
         if self._keep is None or len(self._series) <= ENDED:
             return
-        ended = [each for each in self.latest().values() if each.tick < self._tick - 1]
+        ended = [newest for newest in self.latest().values() if newest.tick < self._tick - 1]
         for last in sorted(ended, key=_by_sequence)[:-ENDED]:
             self._forgotten = max(self._forgotten, last.sequence)
             self._bytes -= self._series.pop(last.series).bytes

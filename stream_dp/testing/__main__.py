@@ -5,7 +5,6 @@ such a journal, and this command refuses the product's. Messages and exit codes 
 """
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -13,10 +12,11 @@ from itertools import count
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from stream_dp.cli.commands.run import Standby, run_on_terminal
 from stream_dp.cli.main import code_of
-from stream_dp.cli.options import KeyFile, PipelineFile, with_groups
+from stream_dp.cli.options import KeyFile, PipelineFile, UntilEnd, with_groups
 from stream_dp.engine.ports import Ports
 from stream_dp.engine.run_config import GROUP
 from stream_dp.errors import UsageError
@@ -27,17 +27,11 @@ from stream_dp.operate.run.run_pipeline import RunOptions
 from stream_dp.operate.run.running import Setup
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.testing.faults import (
-    Dawdling,
-    Watch,
-    WatchedAnswers,
-    WatchedJournal,
-    WatchedSink,
-    point_of,
-)
+from stream_dp.testing.faults import Dawdling, Watch, WatchedJournal, WatchedPublic, point_of
 from stream_dp.testing.noise import ZeroNoise
 
 app = typer.Typer(
+    callback=lambda: None,  # so that `run` is a command of a group
     help="The test kit's commands. Nothing they release is private.",
     no_args_is_help=True,
     add_completion=False,
@@ -45,29 +39,20 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def kit() -> None:
-    """The test kit's commands. Nothing they release is private."""
-
-
 @dataclass(frozen=True, slots=True)
 class Faults:
     """What happens to a run, and how fast it reads."""
 
-    crash: Annotated[
-        str | None, typer.Option(metavar="POINT:NUMBER", help="Where to be killed.")
-    ] = None
+    crash: Annotated[str | None, Option(metavar="POINT:NUMBER", help="Where to be killed.")] = None
     pause: Annotated[
-        str | None, typer.Option(metavar="POINT:NUMBER", help="Where to be stopped (SIGSTOP).")
+        str | None, Option(metavar="POINT:NUMBER", help="Where to be stopped (SIGSTOP).")
     ] = None
-    trace: Annotated[
-        bool, typer.Option("--trace", help="Say on stdout which points are reached.")
-    ] = False
+    trace: Annotated[bool, Option("--trace", help="Say on stdout which points are reached.")] = (
+        False
+    )
     dawdle: Annotated[
         int | None,
-        typer.Option(
-            metavar="MS", help="Read one batch at a time, with pauses; commit each tick alone."
-        ),
+        Option(metavar="MS", help="Read one batch at a time, with pauses; commit each tick alone."),
     ] = None
 
 
@@ -76,12 +61,10 @@ class Faults:
 def run(
     pipeline: PipelineFile,
     *,
-    until_end: Annotated[
-        bool, typer.Option("--until-end", help="Stop at the horizon of a replay clock.")
-    ] = False,
-    zero_noise: Annotated[bool, typer.Option("--zero-noise", help="No noise at all.")] = False,
+    until_end: UntilEnd = False,
+    zero_noise: Annotated[bool, Option("--zero-noise", help="No noise at all.")] = False,
     seed: Annotated[
-        int | None, typer.Option(help="Noise from this number, the same in every fresh run.")
+        int | None, Option(help="Noise from this number, the same in every fresh run.")
     ] = None,
     key_file: KeyFile = None,
     standby: Standby = False,
@@ -112,20 +95,17 @@ def _adapters(
 ) -> Ports:
     """Return the product's adapters with the watch, perhaps slowed down, perhaps with known seeds."""
     ports = open_ports(spec, sealer, accepted, holder)
-    source = ports.source if dawdle is None else Dawdling(ports.source, dawdle)
     ports = replace(
         ports,
-        source=source,
+        source=ports.source if dawdle is None else Dawdling(ports.source, dawdle),
         journal=WatchedJournal(ports.journal, watch),
-        sink=WatchedSink(ports.sink, watch),
-        answers=None if ports.answers is None else WatchedAnswers(ports.answers, watch),
+        sink=WatchedPublic(ports.sink, watch, "publish"),
+        answers=ports.answers and WatchedPublic(ports.answers, watch, "answer"),
     )
-    return ports if seed is None else replace(ports, seeds=_known_seeds(seed))
-
-
-def _known_seeds(seed: int) -> Callable[[], bytes]:
+    if seed is None:
+        return ports
     numbers = count()
-    return lambda: sha256(f"{seed}/{next(numbers)}".encode()).digest()
+    return replace(ports, seeds=lambda: sha256(f"{seed}/{next(numbers)}".encode()).digest())
 
 
 if __name__ == "__main__":

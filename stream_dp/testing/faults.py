@@ -15,15 +15,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from stream_dp.engine.ports import (
     NOTHING_BEHIND,
-    Answers,
     Batch,
     Behinds,
     Journal,
     Positions,
-    Sink,
+    PublicPort,
     Source,
 )
 from stream_dp.errors import UsageError
@@ -34,18 +34,13 @@ from stream_dp.files.sqlite import SqliteAnswers, SqliteJournal
 from stream_dp.journal.commit import Answer, Commit, Release
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import KafkaLease, Outgoing
-from stream_dp.kafka.log.public import KafkaAnswers, KafkaSink
+from stream_dp.kafka.log.public import PublicTopic
 
-POINTS = (
-    "before-commit",
-    "mid-commit",
-    "after-commit",
-    "before-publish",
-    "mid-publish",
-    "after-publish",
-    "before-answer",
-    "mid-answer",
-    "after-answer",
+_D = TypeVar("_D", bound=Release | Answer)
+POINTS = tuple(
+    f"{moment}-{what}"
+    for what in ("commit", "publish", "answer")
+    for moment in ("before", "mid", "after")
 )
 
 
@@ -75,11 +70,7 @@ class Watch:
 
 
 def point_of(text: str | None) -> tuple[str, int] | None:
-    """Return point and number from "POINT:NUMBER", or None.
-
-    Raises:
-        UsageError: the point is unknown, or the number is missing.
-    """
+    """Return point and number from "POINT:NUMBER", or None."""
     if text is None:
         return None
     point, _, number = text.partition(":")
@@ -96,8 +87,7 @@ class WatchedJournal:
     """The `Journal` port, watched at the three points of a commit."""
 
     def __init__(self, journal: Journal, watch: Watch) -> None:
-        self._journal = journal
-        self._watch = watch
+        self._journal, self._watch = journal, watch
 
     async def open(self) -> None:
         await self._journal.open()
@@ -122,62 +112,32 @@ class WatchedJournal:
         await self._journal.close()
 
 
-class WatchedSink:
-    """The `Sink` port, watched at the three points of a publication."""
+class WatchedPublic(Generic[_D]):
+    """A `PublicPort`, watched at the three points of a publication: `word` is "publish" or "answer"."""
 
-    def __init__(self, sink: Sink, watch: Watch) -> None:
-        self._sink = sink
-        self._watch = watch
-
-    async def open(self) -> None:
-        await self._sink.open()
-
-    async def last(self) -> bytes | None:
-        return await self._sink.last()
-
-    async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        async for body in self._sink.read(beyond):
-            yield body
-
-    async def publish(self, releases: Sequence[Release]) -> None:
-        self._watch.at("before-publish")
-        if self._watch.due("mid-publish"):
-            await half_a_publication(self._sink, releases)
-            die()
-        await self._sink.publish(releases)
-        self._watch.at("after-publish")
-
-    async def close(self) -> None:
-        await self._sink.close()
-
-
-class WatchedAnswers:
-    """The `Answers` port, watched at the three points of an answer."""
-
-    def __init__(self, answers: Answers, watch: Watch) -> None:
-        self._answers = answers
-        self._watch = watch
+    def __init__(self, port: PublicPort[_D], watch: Watch, word: str) -> None:
+        self._port, self._watch, self._word = port, watch, word
 
     async def open(self) -> None:
-        await self._answers.open()
+        await self._port.open()
 
     async def last(self) -> bytes | None:
-        return await self._answers.last()
+        return await self._port.last()
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        async for body in self._answers.read(beyond):
+        async for body in self._port.read(beyond):
             yield body
 
-    async def publish(self, answers: Sequence[Answer]) -> None:
-        self._watch.at("before-answer")
-        if self._watch.due("mid-answer"):
-            await half_of_the_answers(self._answers, answers)
+    async def publish(self, durable: Sequence[_D]) -> None:
+        self._watch.at(f"before-{self._word}")
+        if self._watch.due(f"mid-{self._word}"):
+            await half_a_publication(self._port, durable)
             die()
-        await self._answers.publish(answers)
-        self._watch.at("after-answer")
+        await self._port.publish(durable)
+        self._watch.at(f"after-{self._word}")
 
     async def close(self) -> None:
-        await self._answers.close()
+        await self._port.close()
 
 
 class Dawdling(WrappedSource):
@@ -200,16 +160,13 @@ class Dawdling(WrappedSource):
 
 
 async def half_a_commit(journal: Journal, commit: Commit, sealed: bytes) -> None:
-    """Write `sealed` without making it durable; does not always return.
-
-    Raises:
-        UsageError: this kind of journal is not supported.
-    """
+    """Write `sealed` without making it durable; does not always return."""
     match journal:
         case HighWater():
             await half_a_commit(journal.marked, commit, sealed)
         case SqliteJournal():
-            await asyncio.to_thread(_torn_row, journal, commit, sealed)
+            rows = [(commit.sequence, sealed)]
+            await asyncio.to_thread(_torn, journal._path, "commits", rows)  # noqa: SLF001
         case KafkaJournal():
             parts = list(journal._parts(commit, sealed))  # noqa: SLF001 - as it writes them
             await _open_transaction(journal._lease, parts)  # noqa: SLF001
@@ -217,61 +174,32 @@ async def half_a_commit(journal: Journal, commit: Commit, sealed: bytes) -> None
             raise UsageError("--crash mid-commit knows the sqlite and the kafka journal")
 
 
-async def half_a_publication(sink: Sink, releases: Sequence[Release]) -> None:
-    """Write the first half of `releases` as a kill in the middle would leave it.
-
-    Raises:
-        UsageError: this kind of sink is not supported.
-    """
-    half = releases[: max(1, len(releases) // 2)]
-    match sink:
-        case FileSink():
-            await sink.publish(half)
-            torn = releases[len(half) :][:1]
-            with sink._path.open("ab") as file:  # noqa: SLF001 - the last thing this process does
-                file.write(b"".join(release.body[: len(release.body) // 2] for release in torn))
-        case KafkaSink():
-            records = [sink._record(release) for release in half]  # noqa: SLF001 - as it writes them
-            await _open_transaction(sink._lease, records)  # noqa: SLF001
-        case _:
-            raise UsageError("--crash mid-publish knows the file and the kafka sink")
-
-
-async def half_of_the_answers(port: Answers, answers: Sequence[Answer]) -> None:
-    """Write `answers`, or the first half of them, in a transaction that stays open; does not always return.
-
-    Raises:
-        UsageError: this kind of answers is not supported.
-    """
+async def half_a_publication(port: PublicPort[Any], durable: Sequence[Any]) -> None:
+    """Write the first half of these entries as a kill in the middle would leave it; does not always return."""
+    half = durable[: max(1, len(durable) // 2)]
     match port:
-        case KafkaAnswers():
-            half = answers[: max(1, len(answers) // 2)]
-            records = [port._record(answer) for answer in half]  # noqa: SLF001 - as it writes them
+        case FileSink():
+            await port.publish(half)
+            torn = durable[len(half) :][:1]
+            with port._path.open("ab") as file:  # noqa: SLF001 - the last thing this process does
+                file.write(b"".join(release.body[: len(release.body) // 2] for release in torn))
+        case PublicTopic():
+            records = [port._record(entry) for entry in half]  # noqa: SLF001 - as it writes them
             await _open_transaction(port._lease, records)  # noqa: SLF001
         case SqliteAnswers():
-            await asyncio.to_thread(_torn_answers, port._path, answers)  # noqa: SLF001
+            rows = [(answer.number, answer.body) for answer in durable]
+            await asyncio.to_thread(_torn, port._path, "answers", rows)  # noqa: SLF001
         case _:
-            raise UsageError("--crash mid-answer knows answers in SQLite and in Kafka")
+            raise UsageError("--crash mid-publish and mid-answer know files, SQLite and Kafka")
 
 
-def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
-    """Write a row in an open transaction, large enough that SQLite writes it to its log; then die."""
-    with closing(sqlite3.connect(journal._path, isolation_level=None)) as database:  # noqa: SLF001
-        database.execute("PRAGMA cache_size = 1")
-        database.execute("BEGIN IMMEDIATE")
-        database.execute("INSERT INTO commits VALUES (?, ?)", (commit.sequence, sealed))
-        database.execute("INSERT INTO commits VALUES (-1, zeroblob(1000000))")
-        die()
-
-
-def _torn_answers(path: Path, answers: Sequence[Answer]) -> None:
-    """Write answers in an open transaction, large enough that SQLite writes them to its log; then die."""
+def _torn(path: Path, table: str, rows: Sequence[tuple[int, bytes]]) -> None:
+    """Write rows in an open transaction, large enough that SQLite writes them to its log; then die."""
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA cache_size = 1")
         database.execute("BEGIN IMMEDIATE")
-        rows = [(answer.number, answer.body) for answer in answers]
-        database.executemany("INSERT INTO answers VALUES (?, ?)", rows)
-        database.execute("INSERT INTO answers VALUES (-1, zeroblob(1000000))")
+        database.executemany(f"INSERT INTO {table} VALUES (?, ?)", rows)  # noqa: S608 - one of two
+        database.execute(f"INSERT INTO {table} VALUES (-1, zeroblob(1000000))")  # noqa: S608
         die()
 
 

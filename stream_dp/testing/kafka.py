@@ -21,14 +21,10 @@ from stream_dp.broker import LocalKafka
 from stream_dp.errors import StreamDPError
 
 
-def required(what: str) -> bool:
-    names = os.environ.get("STREAM_DP_REQUIRE", "").split(",")
-    return what in {name.strip() for name in names}
-
-
 def missing(what: str, reason: str) -> NoReturn:
     """Skip the test, or fail it if `what` is required."""
-    if required(what):
+    names = os.environ.get("STREAM_DP_REQUIRE", "").split(",")
+    if what in map(str.strip, names):
         pytest.fail(f"{what} is required (STREAM_DP_REQUIRE) but missing: {reason}", pytrace=False)
     pytest.skip(f"{what} is missing: {reason}")
 

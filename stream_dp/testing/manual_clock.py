@@ -23,7 +23,6 @@ class ManualClock:
         self._sleepers: dict[tuple[int, int], asyncio.Event] = {}
 
     def now(self) -> int:
-        """Return milliseconds since 1970-01-01T00:00Z."""
         return self._now
 
     @property
@@ -32,11 +31,6 @@ class ManualClock:
         return tuple(moment for moment, _ in sorted(self._sleepers))
 
     def advance(self, milliseconds: int) -> None:
-        """Let this many milliseconds pass.
-
-        Raises:
-            ValueError: `milliseconds` is negative.
-        """
         if milliseconds < 0:
             raise ValueError("a clock does not run backwards")
         self._now += milliseconds
@@ -45,7 +39,7 @@ class ManualClock:
                 self._sleepers[key].set()
 
     async def sleep_until(self, moment: int) -> None:
-        """Return once `now() >= moment`; let other tasks run at least once."""
+        """Return once `now() >= moment`; other tasks run at least once."""
         await asyncio.sleep(0)
         key = (moment, next(self._numbers))
         while self._now < moment:

@@ -70,12 +70,7 @@ class SeededNoise:
 
 @dataclass(slots=True)
 class ScriptedNoise:
-    """Returns the given values in order for any call, and records the calls.
-
-    Raises:
-        IndexError: the script is over.
-        ValueError: a geometric value is below 0.
-    """
+    """Returns the given values in order for any call, and records the calls; IndexError if the script is over."""
 
     values: Sequence[int]
     calls: list[Draw] = field(default_factory=list)

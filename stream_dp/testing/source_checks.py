@@ -80,15 +80,15 @@ async def check_reading(case: SourceCase) -> None:
     async with _opened(case.make, case) as (source, partitions):
         name = source.name
         _require(bool(name), "a source has a name")
-        _require(
-            len(set(partitions)) == len(partitions) > 0, "`open` returns the partitions, each once"
-        )
+        once = len(set(partitions)) == len(partitions) > 0
+        _require(once, "`open` returns the partitions, each once")
         batches = await _batches(source, case, partitions)
-    _require({one.partition for one in batches} <= set(partitions), "batches are of its partitions")
+    read = {batch.partition for batch in batches}
+    _require(read <= set(partitions), "batches are of its partitions")
     for partition in partitions:
-        _check_order([one for one in batches if one.partition == partition], case.late)
+        _check_order([batch for batch in batches if batch.partition == partition], case.late)
     readings = _readings(batches)
-    ends = [cut for one in readings.values() for cut in one.cuts.values() if cut < len(one.records)]
+    ends = [cut for r in readings.values() for cut in r.cuts.values() if cut < len(r.records)]
     _require(any(ends), "the storage of a case has records before a mark and behind it")
     async with _opened(case.make, case) as (source, again):
         _require((source.name, again) == (name, partitions), "name and partitions stay the same")
@@ -124,19 +124,19 @@ async def check_positions(case: SourceCase) -> None:
         tried: list[_Place] = []
         for stop in range(len(batches) + 1):
             place = _place(batches[:stop])
-            if place in tried or _over(batches[:stop], partitions, case):
+            if place in tried or _passed(batches[:stop], case.last):  # there `read` would wait
                 continue
             tried.append(place)
             await source.seek(*place)
-            found = await _batches(source, case, partitions)
-            _check_rest(found, whole, _readings(batches[:stop], partitions), case)
+            rest = await _batches(source, case, partitions)
+            _check_rest(rest, whole, _readings(batches[:stop], partitions), case)
             await source.seek({})
             await source.read()
     middle = tried[len(tried) // 2]
     stop = next(n for n in range(len(batches) + 1) if _place(batches[:n]) == middle)
     async with _opened(case.make, case, middle) as (source, partitions):
-        found = await _batches(source, case, partitions)
-        _check_rest(found, whole, _readings(batches[:stop], partitions), case)
+        rest = await _batches(source, case, partitions)
+        _check_rest(rest, whole, _readings(batches[:stop], partitions), case)
 
 
 async def check_origin(case: SourceCase) -> None:
@@ -148,26 +148,25 @@ async def check_origin(case: SourceCase) -> None:
         await source.seek({})
         _same(_readings(await _batches(source, case, partitions), partitions), whole, case, rule)
         for named in partitions:
-            first = next((one for one in batches if one.partition == named and one.payloads), None)
-            if first is None or _over([first], partitions, case):
+            first = next((b for b in batches if b.partition == named and b.payloads), None)
+            if first is None or _passed([first], case.last):
                 continue
             await source.seek(*_place([first]))
-            found = _readings(await _batches(source, case, partitions), partitions)
-            others = set(partitions) - {named}
-            _same(_only(found, others), _only(whole, others), case, rule)
+            readings = _readings(await _batches(source, case, partitions), partitions)
+            _same({**readings, named: whole[named]}, whole, case, rule)
 
 
 async def check_two_readers(case: SourceCase) -> None:
     """Check that two sources over the same storage, read in turn, do not disturb each other."""
     alone = await _read(case.make, case)
     async with (
-        _opened(case.make, case) as (one, partitions),
+        _opened(case.make, case) as (source, partitions),
         _opened(case.make, case) as (other, _),
     ):
-        first: list[Batch] = list(await one.read())
+        first: list[Batch] = list(await source.read())
         second: list[Batch] = list(await other.read())
-        first += await _batches(one, case, partitions, first)
-        await one.close()
+        first += await _batches(source, case, partitions, first)
+        await source.close()
         second += await _batches(other, case, partitions, second)
     rule = "two readers of the same storage do not disturb each other"
     _same(_readings(first, partitions), alone, case, rule)
@@ -193,14 +192,14 @@ async def check_repr(case: SourceCase) -> None:
         shown = repr(source)
         batches = await _batches(source, case, partitions)
         _require(repr(source) == shown, "`repr` of a source does not change with what it reads")
-        payloads = {each for one in batches for each in one.payloads if len(each) >= _TELLING}
+        payloads = {p for batch in batches for p in batch.payloads if len(p) >= _TELLING}
         _require(bool(payloads), f"the storage of a case has payloads of {_TELLING} bytes or more")
         texts = [shown, *map(repr, batches)]
-        hidden = not any(_text(payload) in text for payload in payloads for text in texts)
+        hidden = not any(repr(payload)[2:-1] in text for payload in payloads for text in texts)
         _require(hidden, "`repr` shows no payload")
-        for one in batches:
-            bare = Batch(one.partition, (), (), 0, one.tick, one.mark)
-            _require(repr(one) == repr(bare), "`repr` of a batch shows no label and no position")
+        for batch in batches:
+            bare = Batch(batch.partition, (), (), 0, batch.tick, batch.mark)
+            _require(repr(batch) == repr(bare), "`repr` of a batch shows no label and no position")
 
 
 SOURCE_CHECKS: tuple[Callable[[SourceCase], Awaitable[None]], ...] = (
@@ -218,24 +217,24 @@ SOURCE_CHECKS: tuple[Callable[[SourceCase], Awaitable[None]], ...] = (
 def _check_order(batches: Sequence[Batch], late: bool) -> None:
     """Check one partition: positions grow, marks grow, and no record follows the end of its tick unless `late`."""
     place, marked = (0, 0), -1
-    for one in batches:
-        here = one.position, one.behind.done if one.behind is not None else 0
-        moved = here > place if one.payloads else here >= place
+    for batch in batches:
+        here = batch.position, batch.behind.done if batch.behind is not None else 0
+        moved = here > place if batch.payloads else here >= place
         _require(moved, "positions grow with every record")
-        if one.payloads and one.tick is not None:
-            _require(one.tick >= 0, "a record's tick is not before the origin")
-            _require(late or one.tick > marked, "no record comes behind the mark of its tick")
+        if batch.payloads and batch.tick is not None:
+            _require(batch.tick >= 0, "a record's tick is not before the origin")
+            _require(late or batch.tick > marked, "no record comes behind the mark of its tick")
         place = here
-        if one.mark is not None:
-            _require(one.mark > marked, "marks grow")
-            marked = one.mark
+        if batch.mark is not None:
+            _require(batch.mark > marked, "marks grow")
+            marked = batch.mark
 
 
 def _check_rest(
-    found: Sequence[Batch], whole: _Readings, before: _Readings, case: SourceCase
+    batches: Sequence[Batch], whole: _Readings, before: _Readings, case: SourceCase
 ) -> None:
     """Check after a seek: the records after the position, and the remaining marks."""
-    for partition, rest in _readings(found, whole).items():
+    for partition, rest in _readings(batches, whole).items():
         known = before[partition]
         records, cuts = whole[partition].behind(known, case.last)
         again, marks = rest.until(case.last)
@@ -244,27 +243,17 @@ def _check_rest(
         _require(marks == cuts, "a seek gives the marks behind it again, between the same records")
 
 
-def _over(batches: Sequence[Batch], partitions: Sequence[int], case: SourceCase) -> bool:
-    """Return whether an endless source has nothing more to give in some partition, so that `read` would wait."""
-    readings = _readings(batches, partitions)
-    return case.last is not None and any(one.marked >= case.last for one in readings.values())
-
-
 def _place(batches: Sequence[Batch]) -> _Place:
-    last = {one.partition: one for one in batches}
-    behind = {at: one.behind for at, one in last.items() if one.behind is not None}
-    return {at: one.position for at, one in last.items()}, behind
+    last = {batch.partition: batch for batch in batches}
+    behind = {at: batch.behind for at, batch in last.items() if batch.behind is not None}
+    return {at: batch.position for at, batch in last.items()}, behind
 
 
 def _readings(batches: Iterable[Batch], partitions: Iterable[int] = ()) -> _Readings:
     readings = {partition: _Reading() for partition in partitions}
-    for one in batches:
-        readings.setdefault(one.partition, _Reading()).add(one)
+    for batch in batches:
+        readings.setdefault(batch.partition, _Reading()).add(batch)
     return readings
-
-
-def _only(readings: _Readings, partitions: Iterable[int]) -> _Readings:
-    return {partition: readings[partition] for partition in partitions}
 
 
 async def _read(make: Callable[[], Source], case: SourceCase) -> _Readings:
@@ -279,29 +268,27 @@ async def _batches(
     batches: list[Batch] = []
     try:
         async with asyncio.timeout(case.patience_s):
-            while not _passed([*before, *batches], partitions, case.last):
-                if not (found := await source.read()):
-                    _require(
-                        case.last is None, "an empty read comes at the end of a finite source only"
-                    )
+            while _passed([*before, *batches], case.last) != set(partitions):
+                if not (read := await source.read()):
+                    rule = "an empty read comes at the end of a finite source only"
+                    _require(case.last is None, rule)
                     return batches
-                batches += found
+                batches += read
     except TimeoutError:
         raise AssertionError("every tick passes in every partition") from None
     return batches
 
 
-def _passed(batches: Sequence[Batch], partitions: Sequence[int], last: int | None) -> bool:
-    if last is None:
-        return False
-    marked = {one.partition for one in batches if one.mark is not None and one.mark >= last}
-    return marked >= set(partitions)
+def _passed(batches: Sequence[Batch], last: int | None) -> set[int]:
+    """Return the partitions in which tick `last` has passed; none if a source ends by itself."""
+    marked = (b for b in batches if last is not None and b.mark is not None and b.mark >= last)
+    return {batch.partition for batch in marked}
 
 
-def _same(found: _Readings, wanted: _Readings, case: SourceCase, rule: str) -> None:
-    _require(found.keys() == wanted.keys(), rule)
-    for partition, one in wanted.items():
-        _require(found[partition].until(case.last) == one.until(case.last), rule)
+def _same(readings: _Readings, wanted: _Readings, case: SourceCase, rule: str) -> None:
+    _require(readings.keys() == wanted.keys(), rule)
+    for partition, reading in wanted.items():
+        _require(readings[partition].until(case.last) == reading.until(case.last), rule)
 
 
 async def _harmless(close: Callable[[], Awaitable[None]], rule: str) -> None:
@@ -309,10 +296,6 @@ async def _harmless(close: Callable[[], Awaitable[None]], rule: str) -> None:
         await close()
     except Exception as error:
         raise AssertionError(rule) from error
-
-
-def _text(payload: bytes) -> str:
-    return repr(payload)[2:-1]
 
 
 def _require(held: bool, rule: str) -> None:

@@ -52,7 +52,7 @@ def test_the_command_line_alone_loads_no_command(root: Path, option: str) -> Non
     "broken",
     [
         "import stream_dp.cli.commands.plan",
-        "from stream_dp.cli.main import Commands\nlist(Commands().commands.values())",
+        "from stream_dp.cli.main import Commands\n[Commands().get_command(None, name) for name in Commands.table]",
     ],
 )
 def test_what_is_loaded_too_early_is_found(root: Path, broken: str) -> None:

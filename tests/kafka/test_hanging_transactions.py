@@ -19,7 +19,7 @@ from stream_dp.kafka.log import journal as kafka_hanging
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import KafkaLease, Outgoing
 from stream_dp.kafka.log.public import KafkaAnswers
-from stream_dp.testing.sequence_checks import sample_answers
+from stream_dp.testing.port_checks import sample_answers
 
 FIRST = Commit(1, b"", releases=(release(0), release(1)))
 ASKED = Commit(2, b"", answers=tuple(sample_answers(1, 3)))

@@ -24,7 +24,7 @@ from stream_dp.kafka.log.lease import KafkaLease
 from stream_dp.kafka.log.public import KafkaAnswers
 from stream_dp.kafka.log.questions import KafkaQuestions
 from stream_dp.live.envelope import LARGEST_MESSAGE, write_envelope
-from stream_dp.testing.sequence_checks import (
+from stream_dp.testing.port_checks import (
     check_answers,
     check_answers_versions,
     check_questions,

@@ -14,9 +14,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from typer import Argument, Option
 
 from stream_dp.accounting.amounts import text
-from stream_dp.cli.options import KeyFile, with_groups
+from stream_dp.cli.options import AsJson, KeyFile, with_groups
 from stream_dp.cli.printing import wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
@@ -42,26 +43,24 @@ RUNS, TICKS, CONFIDENCE = 3000, 2, 0.99
 class Games:
     """How many games are played, and what is concluded from them."""
 
-    runs: Annotated[int, typer.Option(help="Games per row, half with each stream.")] = RUNS
-    ticks: Annotated[int, typer.Option(help="Ticks per game, the horizon at most.")] = TICKS
-    confidence: Annotated[float, typer.Option(help="How surely all bounds hold together.")] = (
-        CONFIDENCE
-    )
+    runs: Annotated[int, Option(help="Games per row, half with each stream.")] = RUNS
+    ticks: Annotated[int, Option(help="Ticks per game, the horizon at most.")] = TICKS
+    confidence: Annotated[float, Option(help="How surely all bounds hold together.")] = CONFIDENCE
 
 
 @with_groups
 def audit(
     pipeline: Annotated[
         Path | None,
-        typer.Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file."),
+        Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file."),
     ] = None,
     *,
     rules: Annotated[
-        bool, typer.Option("--rules", help="Certify the composition rules; no pipeline, no games.")
+        bool, Option("--rules", help="Certify the composition rules; no pipeline, no games.")
     ] = False,
     trace: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--trace",
             metavar="FILE",
             show_default=False,
@@ -71,7 +70,7 @@ def audit(
     ] = None,
     copy: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--copy",
             metavar="COPY",
             show_default=False,
@@ -80,7 +79,7 @@ def audit(
         ),
     ] = None,
     games: Games,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsJson = False,
     key_file: KeyFile = None,
 ) -> None:
     """Attack PIPELINE.yaml's mechanisms, each and all together: can one event be told from its absence too well?
@@ -115,12 +114,12 @@ def audit(
 
 def _attack(pipeline: Path, games: Games, as_json: bool) -> None:
     with progress(f"Reading {pipeline}") as line:
-        found = attack(pipeline, **asdict(games), progress=line)
+        result = attack(pipeline, **asdict(games), progress=line)
     if as_json:
-        typer.echo(json.dumps({**found.json(), **asdict(games)}))
+        typer.echo(json.dumps({**result.json(), **asdict(games)}))
     else:
-        _print(found, games.runs, games.confidence)
-    found.require_unrefuted()
+        _print(result, games.runs, games.confidence)
+    result.require_unrefuted()
 
 
 def _print(attacked: Attack, runs: int, confidence: float) -> None:
@@ -130,8 +129,8 @@ def _print(attacked: Attack, runs: int, confidence: float) -> None:
         table.add_column(column)
     table.add_column("strongest possible would show")
     table.add_column("best event, how often under the two streams")
-    for each in attacked.series:
-        table.add_row(each.name, each.mechanism, *_cells(each.finding))
+    for series in attacked.series:
+        table.add_row(series.name, series.mechanism, *_cells(series.finding))
     table.add_section()
     table.add_row(TOGETHER, f"{attacked.filter} filter", *_cells(attacked.together))
     console.print(table)
@@ -149,7 +148,7 @@ def _print(attacked: Attack, runs: int, confidence: float) -> None:
 
 def _deltas(attacked: Attack) -> str:
     """Return what a claim at a delta means; empty if no claim has a delta."""
-    if not any(each.finding.delta for each in attacked.claims):
+    if not any(claim.finding.delta for claim in attacked.claims):
         return ""
     return (
         "At a delta: so much is taken off an event's probability before the bound is computed. A claim in zCDP, RDP or "
@@ -157,15 +156,15 @@ def _deltas(attacked: Attack) -> str:
     )
 
 
-def _cells(found: Any) -> tuple[str, str, str, str]:
-    lower = f"{found.lower:.4f}"
-    at = f" at delta {text(found.delta)}" if found.delta else ""
+def _cells(finding: Any) -> tuple[str, str, str, str]:
+    lower = f"{finding.lower:.4f}"
+    at = f" at delta {text(finding.delta)}" if finding.delta else ""
     return (
-        f"{text(found.claimed)}{at}",
-        f"[bold red]{lower}[/bold red]" if found.violated else lower,
-        f"{found.strongest:.4f}",
-        f"{found.event}: {found.rates[0]:.1%}, {found.rates[1]:.1%}"
-        if found.lower
+        f"{text(finding.claimed)}{at}",
+        f"[bold red]{lower}[/bold red]" if finding.violated else lower,
+        f"{finding.strongest:.4f}",
+        f"{finding.event}: {finding.rates[0]:.1%}, {finding.rates[1]:.1%}"
+        if finding.lower
         else "none shows a difference at this confidence",
     )
 
@@ -173,40 +172,35 @@ def _cells(found: Any) -> tuple[str, str, str, str]:
 def audit_trace(
     pipeline: Path | None, trace: Path, key_file: Path | None, copy: Path | None, *, as_json: bool
 ) -> None:
-    """Copy the journal to `copy` if given, compare, and print how much was compared.
-
-    Raises:
-        UsageError: no pipeline, journal or key.
-        FailClosed: the journal is damaged, or its trace differs from that of the composition.
-    """
+    """Copy the journal to `copy` if given, compare, and print how much was compared; FailClosed if it differs."""
     from stream_dp.operate.audit.trace_check import check_trace  # all that reads journals
 
     with progress(f"Reading {trace}") as line:
-        found = asyncio.run(check_trace(pipeline, trace, key_file, copy, line))
+        report = asyncio.run(check_trace(pipeline, trace, key_file, copy, line))
     if as_json:
-        typer.echo(json.dumps(found.json()))
+        typer.echo(json.dumps(report.json()))
     else:
-        _print_trace(found)
+        _print_trace(report)
 
 
-def _print_trace(found: "TraceReport") -> None:
-    counts, made = found.counts, ""
+def _print_trace(report: "TraceReport") -> None:
+    counts, made = report.counts, ""
     played = ", ".join(
         (how_many(counts.creations, "creation"), how_many(counts.asks, "ask"), how_many(counts.halts, "halt"))
     )  # fmt: skip
-    compared = f"{how_many(found.releases, 'release')} and {how_many(found.answers, 'answer')}"
-    if found.made:
-        made = f"  of these {found.made:,} made of the other releases' bytes alone, without key or seed\n"
+    compared = f"{how_many(report.releases, 'release')} and {how_many(report.answers, 'answer')}"
+    if report.made:
+        made = f"  of these {report.made:,} made of the other releases' bytes alone, without key or seed\n"
     typer.echo(
-        f"{found.pipeline}: the trace of its journal, played through the concurrent composition ([HSV] Def 4.1) with "
+        f"{report.pipeline}: the trace of its journal, played through the concurrent composition ([HSV] Def 4.1) with "
         "the recorded seeds:\n"
-        f"  {played} in {how_many(found.ticks, 'tick')}\n"
+        f"  {played} in {how_many(report.ticks, 'tick')}\n"
         f"  {compared} to queries compared: equal, byte for byte\n"
         f"{made}"
-        f"  {how_many(found.snapshots, 'snapshot')} compared: equal"
+        f"  {how_many(report.snapshots, 'snapshot')} compared: equal"
     )
-    if found.ticks:
-        users = found.users
+    if report.ticks:
+        users = report.users
         unit, one, two = (
             ("one event", "one event more", "two")
             if users is None
@@ -214,11 +208,11 @@ def _print_trace(found: "TraceReport") -> None:
         )
         apart = (
             f"it refuses it with {two}, in two ticks"
-            if found.apart
+            if report.apart
             else f"one tick is too few to show that it refuses {two}"
         )
         typer.echo(
-            f"The verifier of the claimed relation ({found.relation}, {unit}, all series at once) accepts the trace "
+            f"The verifier of the claimed relation ({report.relation}, {unit}, all series at once) accepts the trace "
             f"beside itself with {one}; {apart}."
         )
     typer.echo(
@@ -257,8 +251,8 @@ def _print_rules(table: dict[str, Any]) -> None:
     console.print(
         "\n[bold]Randomized response is universal[/bold], [HSV] Lemma 4.7, 5.6, [Lyu] Thm 3: constructed, law by law\n"
     )
-    for each in table["constructions"]:
-        console.print(_pair(escape(each["words"]), _constructed(each)))
+    for construction in table["constructions"]:
+        console.print(_pair(escape(construction["words"]), _constructed(construction)))
     console.print("\n[bold]Admission that an adversary exceeds[/bold]")
     for book in table["counterexamples"]:
         _print_book(console, book)
@@ -273,15 +267,15 @@ def _print_compared(console: Console, rules: list[dict[str, Any]]) -> None:
         if rule["rule"] != before:
             console.print(f"[bold]{escape(_head(rule))}[/bold]")
         before, verdict = rule["rule"], rule["compared"]["verdict"]
-        said = verdict if rule["certified"] else f"[bold red]{verdict}[/bold red]"
+        shown = verdict if rule["certified"] else f"[bold red]{verdict}[/bold red]"
         cells = (escape(rule["instance"]), _measure(rule["booked"]), _exact(rule["compared"]))
-        console.print(_row(*cells, said))
+        console.print(_row(*cells, shown))
 
 
-def _constructed(each: dict[str, Any]) -> str:
-    if not (each["decomposed"] and each["equal"]):
+def _constructed(construction: dict[str, Any]) -> str:
+    if not (construction["decomposed"] and construction["equal"]):
         return "[bold red]NOT EQUAL[/bold red]"
-    return f"equal; IRR is asked {each['asked']} time(s) while pairs are equal"
+    return f"equal; IRR is asked {construction['asked']} time(s) while pairs are equal"
 
 
 def _print_book(console: Console, book: dict[str, Any]) -> None:
@@ -318,8 +312,8 @@ def _measure(booked: dict[str, Any]) -> str:
     name, amounts = booked["measure"], {k: v for k, v in booked.items() if k != "measure"}
     if name == "DP" and not amounts["delta"]:
         del amounts["delta"]
-    said = ", ".join(f"{key} {_number(value)}" for key, value in amounts.items())
-    return said if name == "DP" else f"{name}: {said}"
+    shown = ", ".join(f"{key} {_number(value)}" for key, value in amounts.items())
+    return shown if name == "DP" else f"{name}: {shown}"
 
 
 def _exact(compared: dict[str, Any]) -> str:

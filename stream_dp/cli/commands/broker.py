@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from stream_dp.broker.jars import resolve_jars, state_dir
 from stream_dp.broker.process import LocalKafka
@@ -22,12 +23,12 @@ _DEFAULT_FOLDERS = {1: "broker", 3: "broker-3"}
 
 
 def broker(
-    nodes: Annotated[int, typer.Option(help="Number of Kafka nodes: 1 or 3.")] = 1,
+    nodes: Annotated[int, Option(help="Number of Kafka nodes: 1 or 3.")] = 1,
     port: Annotated[
-        int | None, typer.Option(help="Port of the first node. Default: any free one.")
+        int | None, Option(help="Port of the first node. Default: any free one.")
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of the data. Default: in your state folder.")
+        Path | None, Option(help="Folder of the data. Default: in your state folder.")
     ] = None,
 ) -> None:
     """Start a real, local Apache Kafka; needs neither Docker nor an installed Java."""

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer import Option
 
-from stream_dp.cli.options import KeyFile, PipelineFile
-from stream_dp.cli.printing import wide_console
+from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
+from stream_dp.cli.printing import folding_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
 from stream_dp.operate.check_pipeline import (
@@ -28,19 +29,16 @@ def check(
     pipeline: PipelineFile,
     *,
     data: Annotated[
-        Path | None,
-        typer.Option(help="A sample: CSV, JSON lines or Parquet, .gz or not."),
+        Path | None, Option(help="A sample: CSV, JSON lines or Parquet, .gz or not.")
     ] = None,
     topic: Annotated[
-        str, typer.Option(help="A topic of the pipeline's brokers to take the sample from.")
+        str, Option(help="A topic of the pipeline's brokers to take the sample from.")
     ] = "",
     sample: Annotated[
         int,
-        typer.Option(
-            min=1, max=1_000_000, help="How many records: a file's first, a partition's last."
-        ),
+        Option(min=1, max=1_000_000, help="How many records: a file's first, a partition's last."),
     ] = 1000,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsJson = False,
     key_file: KeyFile = None,
 ) -> None:
     """Say which records of a sample PIPELINE.yaml could not use, and why, before any budget is spent. NOT PRIVATE.
@@ -49,54 +47,56 @@ def check(
     than `warn_dead` declares cannot be used, or the file is broken. No journal is opened, nothing is charged.
     """
     with progress("Looking at a sample of the records") as line:
-        built, found = asyncio.run(
-            check_pipeline(pipeline, data, topic, sample, key_file, line.say)
-        )
+        checking = check_pipeline(pipeline, data, topic, sample, key_file, line.say)
+        built, fitting = asyncio.run(checking)
     if as_json:
-        typer.echo(json.dumps(fitting_json(built, found)))
+        typer.echo(json.dumps(fitting_json(built, fitting)))
     else:
-        _print(built.spec.name, found, [each.words for each in false_alarms(built)])
-    if not within_limit(found, built.spec.source.warn_dead):
+        _print(built.spec.name, fitting, [alarm.words for alarm in false_alarms(built)])
+    if not within_limit(fitting, built.spec.source.warn_dead):
         raise typer.Exit(UNFIT)
 
 
-def _print(name: str, found: Fitting, alarms: list[str]) -> None:
+def _print(name: str, fitting: Fitting, alarms: list[str]) -> None:
     console = wide_console()
-    console.print(_fields(name, found))
-    if found.reasons:
-        console.print(_reasons(found))
+    console.print(_fields(name, fitting))
+    if fitting.reasons:
+        console.print(_reasons(fitting))
     lines = Console(soft_wrap=True, highlight=False)
-    if not found.records:
-        lines.print(f"There is nothing in {found.origin} yet, so nothing was learnt.", markup=False)
-    for hint in found.hints:
+    if not fitting.records:
+        lines.print(
+            f"There is nothing in {fitting.origin} yet, so nothing was learnt.", markup=False
+        )
+    for hint in fitting.hints:
         lines.print(f"  {hint.records:,} x {hint.says}", markup=False)
     for alarm in alarms:
         lines.print(f"  {alarm}", markup=False)
-    counts = {"dead": found.dead, "late": found.late, "other": found.other}
-    said = ", ".join(f"{n:,} {what} ({_share_text(found.share(n))})" for what, n in counts.items())
-    said += f", of which {found.null:,} null" if found.null else ""
+    counts = {"dead": fitting.dead, "late": fitting.late, "other": fitting.other}
+    shares = ", ".join(
+        f"{n:,} {what} ({_share_text(fitting.share(n))})" for what, n in counts.items()
+    )
+    shares += f", of which {fitting.null:,} null" if fitting.null else ""
     lines.print(
-        f"NOT PRIVATE: {how_many(found.records, 'record')} of {found.origin}: {said}.", markup=False
+        f"NOT PRIVATE: {how_many(fitting.records, 'record')} of {fitting.origin}: {shares}.",
+        markup=False,
     )
 
 
-def _fields(name: str, found: Fitting) -> Table:
-    table = Table(title=f"{name}: how {found.origin} fits, NOT PRIVATE")
-    for column in ("field", "type", "fits", "null", "missing", "wrong type", "other"):
-        table.add_column(column, overflow="fold")
-    for fit in found.fields:
+def _fields(name: str, fitting: Fitting) -> Table:
+    columns = ("field", "type", "fits", "null", "missing", "wrong type", "other")
+    table = folding_table(*columns, title=f"{name}: how {fitting.origin} fits, NOT PRIVATE")
+    for fit in fitting.fields:
         counts = (fit.fits, fit.null, fit.missing, fit.wrong, fit.other)
         unused = "" if fit.used else " (not used)"
-        table.add_row(f"{fit.name}{unused}", fit.type, *(f"{len(each):,}" for each in counts))
+        table.add_row(f"{fit.name}{unused}", fit.type, *(f"{len(count):,}" for count in counts))
     return table
 
 
-def _reasons(found: Fitting) -> Table:
-    table = Table(title="what cannot be used")
-    for column in ("reason", "field", "records", "such as"):
-        table.add_column(column, overflow="fold")
-    for each in found.reasons:
-        table.add_row(each.reason, each.field or "", f"{each.records:,}", each.example)
+def _reasons(fitting: Fitting) -> Table:
+    columns = ("reason", "field", "records", "such as")
+    table = folding_table(*columns, title="what cannot be used")
+    for reason in fitting.reasons:
+        table.add_row(reason.reason, reason.field or "", f"{reason.records:,}", reason.example)
     return table
 
 

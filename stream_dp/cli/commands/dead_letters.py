@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from rich.table import Table
 
-from stream_dp.cli.options import KeyFile, PipelineFile
-from stream_dp.cli.printing import wide_console
+from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
+from stream_dp.cli.printing import folding_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
 from stream_dp.operate.audit.journal_access import read_dead_letters
@@ -17,10 +16,7 @@ _SHOWN = 3
 
 
 def dead_letters(
-    pipeline: PipelineFile,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    key_file: KeyFile = None,
+    pipeline: PipelineFile, *, as_json: AsJson = False, key_file: KeyFile = None
 ) -> None:
     """List the records that PIPELINE.yaml could not use: why, how many, where. NOT PRIVATE."""
     with progress(f"Reading {pipeline}") as line:
@@ -33,9 +29,8 @@ def dead_letters(
 
 def _print(shown: dict[str, Any]) -> None:
     console = wide_console()
-    table = Table(title=f"{shown['pipeline']}: dead letters, NOT PRIVATE")
-    for column in ("partition", "reason", "field", "records", f"newest {shown['places']}"):
-        table.add_column(column, overflow="fold")
+    columns = ("partition", "reason", "field", "records", f"newest {shown['places']}")
+    table = folding_table(*columns, title=f"{shown['pipeline']}: dead letters, NOT PRIVATE")
     for kind in shown["dead_letters"]:
         table.add_row(
             str(kind["partition"]), kind["reason"], kind["field"] or "", f"{kind['records']:,}", _places(kind)

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, JustifyMethod
+from rich.console import Console
 from rich.table import Table
+from typer import Option
 
 from stream_dp.cli.options import Port
+from stream_dp.cli.printing import folding_table
 from stream_dp.cli.progress_line import Line, progress
 from stream_dp.cli.until_stopped import ticks_shown
 from stream_dp.core.wording import how_many
@@ -36,28 +38,28 @@ LIVE_SERIES = (
 def demo(
     *,
     embedded: Annotated[
-        bool, typer.Option("--embedded", help="No broker: file source and SQLite journal.")
+        bool, Option("--embedded", help="No broker: file source and SQLite journal.")
     ] = False,
-    headless: Annotated[bool, typer.Option("--headless", help="No page, not paced.")] = False,
+    headless: Annotated[bool, Option("--headless", help="No page, not paced.")] = False,
     until_end: Annotated[
-        bool, typer.Option("--until-end", help="Stop at the end of the year with a table.")
+        bool, Option("--until-end", help="Stop at the end of the year with a table.")
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Delete the demo's state first.")] = False,
+    fresh: Annotated[bool, Option("--fresh", help="Delete the demo's state first.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="End with one JSON object on the last line of stdout.")
+        bool, Option("--json", help="End with one JSON object on the last line of stdout.")
     ] = False,
     compare_exact: Annotated[
-        bool, typer.Option("--compare-exact", help="Show exact values beside the private ones.")
+        bool, Option("--compare-exact", help="Show exact values beside the private ones.")
     ] = False,
     port: Port = 8765,
 ) -> None:
     """Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on."""
     options = DemoOptions(embedded, headless, until_end, fresh, port)
     with progress("Looking at what is here") as line:
-        done, found = asyncio.run(_demo(options, line, compare_exact=compare_exact))
-    print_results(found)
+        done, figures = asyncio.run(_demo(options, line, compare_exact=compare_exact))
+    print_results(figures)
     if as_json:
-        typer.echo(json.dumps(found.json(done.built)))
+        typer.echo(json.dumps(figures.json(done.built)))
 
 
 async def _demo(
@@ -70,12 +72,12 @@ async def _demo(
         if sys.stdout.isatty():
             webbrowser.open(url)
 
-    told = Told(line.say, line, page, ticks_shown(line))
-    async with run_demo(options, told) as done:
+    callbacks = Told(line.say, line, page, ticks_shown(line))
+    async with run_demo(options, callbacks) as done:
         line("Reading the journal")
-        found = await figures_of(done, compare_exact=compare_exact)
+        figures = await figures_of(done, compare_exact=compare_exact)
         line("Stopping")
-    return done, found
+    return done, figures
 
 
 def _invitation(url: str) -> str:
@@ -87,27 +89,25 @@ def _invitation(url: str) -> str:
     return f"Ask it something of your own while it runs, as far as the budget goes:\n  {there}{command}"
 
 
-def print_results(found: DemoFigures) -> None:
+def print_results(figures: DemoFigures) -> None:
     console = Console(soft_wrap=True)
-    console.print(_table(found))
-    summary = found.summary
+    console.print(_table(figures))
+    summary = figures.summary
     console.print(
         f"{how_many(summary.events, 'event')}, {how_many(summary.dead_letters, 'dead letter')}, {summary.late:,} late, "
-        f"{how_many(summary.ticks, 'tick')}, {how_many(summary.releases, 'release')} in {found.seconds:.1f} s "
+        f"{how_many(summary.ticks, 'tick')}, {how_many(summary.releases, 'release')} in {figures.seconds:.1f} s "
         "(exact figures because this source is declared public_data)"
     )
 
 
-def _table(found: DemoFigures) -> Table:
-    exact = found.exact
-    tick = max((release["tick"] for release in found.final.values()), default=-1)
-    table = Table(title=f"Private values at tick {tick}")
-    for column in ("series", "key", "private value", "band"):
-        justify: JustifyMethod = "right" if column in ("private value", "band") else "left"
-        table.add_column(column, justify=justify, overflow="fold")
+def _table(figures: DemoFigures) -> Table:
+    exact = figures.exact
+    tick = max((release["tick"] for release in figures.final.values()), default=-1)
+    columns, right = ("series", "key", "private value", "band"), ("private value", "band")
+    table = folding_table(*columns, title=f"Private values at tick {tick}", right=right)
     if exact is not None:
         table.add_column("exact (public data)", justify="right")
-    for name, release in found.final.items():
+    for name, release in figures.final.items():
         halted = "" if release["tick"] == tick else f" (until tick {release['tick']})"
         total = None if exact is None else exact.get(name)
         for window, part in (release.get("windows") or {"": release}).items():
@@ -130,7 +130,7 @@ def _shown(release: dict[str, Any]) -> list[tuple[str, Any]]:
     if "ranks" in release:
         return [(rank["name"], rank["value"]) for rank in release["ranks"][:SHOWN_KEYS]]
     if "quantiles" in release:
-        return [(at, told["value"]) for at, told in release["quantiles"].items()]
+        return [(at, quantile["value"]) for at, quantile in release["quantiles"].items()]
     values: dict[str, Any] = release["values"]
     ranked = sorted(values.items(), key=lambda item: -(item[1] or 0))[:SHOWN_KEYS]
     left = len(values) - len(ranked)

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from typer import Option
 
-from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
 from stream_dp.cli.progress_line import progress
 from stream_dp.operate.doctor import Level, diagnose_pipeline, exit_code
 
@@ -18,12 +19,11 @@ _COLOURS = {Level.OK: "green", Level.UNCHECKED: "dim", Level.WARNING: "yellow", 
 def doctor(
     pipeline: PipelineFile,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsJson = False,
     write: Annotated[
         bool,
-        typer.Option(
-            "--write",
-            help="Compare clocks by empty records in NAME.private.clock, as a run does.",
+        Option(
+            "--write", help="Compare clocks by empty records in NAME.private.clock, as a run does."
         ),
     ] = False,
     key_file: KeyFile = None,
@@ -33,16 +33,16 @@ def doctor(
     Exit codes: 0 all well, 4 `run` would stop rather than risk something, 5 something cannot be reached or is denied.
     """
     with progress(f"Looking at what {pipeline} needs"):
-        found = asyncio.run(diagnose_pipeline(pipeline, key_file, write=write))
-    code = exit_code(found)
+        findings = asyncio.run(diagnose_pipeline(pipeline, key_file, write=write))
+    code = exit_code(findings)
     if as_json:
-        checks = [asdict(finding) for finding in found]
+        checks = [asdict(finding) for finding in findings]
         typer.echo(json.dumps({"checks": checks, "exit_code": code}))
     else:
         console = Console(soft_wrap=True, highlight=False)
-        for one in found:
-            console.print(f"[{_COLOURS[one.level]}]{one.level:>11}[/]", end="  ")
-            console.print(f"{one.about}: {one.says}", markup=False)
-            if one.mend:
-                console.print(f"{'':>11}  -> {one.mend}", markup=False)
+        for finding in findings:
+            console.print(f"[{_COLOURS[finding.level]}]{finding.level:>11}[/]", end="  ")
+            console.print(f"{finding.about}: {finding.says}", markup=False)
+            if finding.mend:
+                console.print(f"{'':>11}  -> {finding.mend}", markup=False)
     raise typer.Exit(code)

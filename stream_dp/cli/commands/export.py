@@ -4,6 +4,7 @@ import asyncio
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from stream_dp.cli.options import LogForm, LogFormat, PipelineFile, logged
 from stream_dp.cli.progress_line import progress
@@ -15,12 +16,12 @@ from stream_dp.operate.export.exporting import FORMS, export_releases
 def export(
     pipeline: PipelineFile,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="ADDRESS", help=f"Where to: {FORMS}.")],
+    to: Annotated[str, Option("--to", metavar="ADDRESS", help=f"Where to: {FORMS}.")],
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what comes, until stopped.")
+        bool, Option("--follow", help="Go on with what comes, until stopped.")
     ] = False,
     every: Annotated[
-        float, typer.Option(min=0.1, max=86_400, help="With --follow: look so often, in seconds.")
+        float, Option(min=0.1, max=86_400, help="With --follow: look so often, in seconds.")
     ] = 1.0,
     log_format: LogFormat = LogForm.TEXT,
 ) -> None:
@@ -28,22 +29,22 @@ def export(
 
     What is there already is not written again; with --follow it goes on until stopped.
     """
-    written, said, text = "", 0, log_format is LogForm.TEXT
+    written, reported, text = "", 0, log_format is LogForm.TEXT
     with (
         progress(f"Reading what {pipeline} has released", silent=not text) as line,
         logged(pipeline, log_format) as log,
     ):
 
-        def told(place: str, releases: int, rows: int) -> None:
-            nonlocal written, said
+        def tell(place: str, releases: int, rows: int) -> None:
+            nonlocal written, reported
             written = f"{how_many(releases, 'release')}, {how_many(rows, 'row')} written to {place}"
-            if releases > said:
+            if releases > reported:
                 log("exported", releases=releases)
                 if follow:
                     line.say(written)
             line("" if follow else f"Writing to {place}", releases, 0, "release")
-            said = releases
+            reported = releases
 
-        exported = export_releases(pipeline, to, every if follow else None, told, log)
+        exported = export_releases(pipeline, to, every if follow else None, tell, log)
         asyncio.run(until_stopped(exported) if follow else exported)
     typer.echo(written)

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from typer import Option
 
 from stream_dp.cli.options import Bootstrap
-from stream_dp.cli.printing import wide_console
+from stream_dp.cli.printing import folding_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
 from stream_dp.operate.init import LOCAL, OPEN, Drafted, SampleWanted, draft_pipeline
@@ -19,21 +19,20 @@ _FOR_CHECK = "for `check` to see; what counts is sent once `run` has started"
 
 def init(
     *,
-    csv: Annotated[Path | None, typer.Option(help="A sample: a CSV, .gz or not.")] = None,
-    jsonl: Annotated[Path | None, typer.Option(help="A sample: JSON lines, .gz or not.")] = None,
+    csv: Annotated[Path | None, Option(help="A sample: a CSV, .gz or not.")] = None,
+    jsonl: Annotated[Path | None, Option(help="A sample: JSON lines, .gz or not.")] = None,
     topic: Annotated[
-        str, typer.Option(help="The topic to read; it is the sample where no file is.")
+        str, Option(help="The topic to read; it is the sample where no file is.")
     ] = "",
     bootstrap: Bootstrap = "",
     out: Annotated[
-        Path | None, typer.Option(help="The file to write. Default: NAME.yaml, never over another.")
+        Path | None, Option(help="The file to write. Default: NAME.yaml, never over another.")
     ] = None,
     name: Annotated[
-        str, typer.Option(help="The pipeline's name. Default: after the topic or the file.")
+        str, Option(help="The pipeline's name. Default: after the topic or the file.")
     ] = "",
     show_values: Annotated[
-        bool,
-        typer.Option("--show-values", help="Show what texts the sample holds. NOT PRIVATE."),
+        bool, Option("--show-values", help="Show what texts the sample holds. NOT PRIVATE.")
     ] = False,
 ) -> None:
     """Look at a sample of your records and write a pipeline file to begin with; what you have to say is marked.
@@ -51,20 +50,18 @@ def init(
 
 def _show(done: Drafted, *, values: bool) -> None:
     sample = done.sample
-    table = Table(
-        title=f"{done.path}: proposed from {how_many(sample.records, 'record')}, NOT PRIVATE"
+    table = folding_table(
+        *("field", "type", "null", *(["values"] if values else []), "look at"),
+        title=f"{done.path}: proposed from {how_many(sample.records, 'record')}, NOT PRIVATE",
     )
-    for column in ("field", "type", "null", *(["values"] if values else []), "look at"):
-        table.add_column(column, overflow="fold")
-    for each in sample.columns:
-        found = done.draft.told(each.name)
-        listed = "domain" in found.keys
-        shown = [_shown(each.texts) if listed else ""] if values else []
-        declare = ", ".join(k for k, value in found.keys.items() if value in OPEN)
-        look = "; ".join(
-            filter(None, (declare and f"declare: {declare}", found.note, found.why_not))
-        )
-        table.add_row(each.name, found.type or "-", "yes" if found.nullable else "", *shown, look)
+    for column in sample.columns:
+        field = done.draft.told(column.name)
+        shown = [_shown(column.texts) if "domain" in field.keys else ""] if values else []
+        declare = ", ".join(key for key, value in field.keys.items() if value in OPEN)
+        notes = (declare and f"declare: {declare}", field.note, field.why_not)
+        nullable = "yes" if field.nullable else ""
+        look = "; ".join(filter(None, notes))
+        table.add_row(column.name, field.type or "-", nullable, *shown, look)
     console = wide_console()
     console.print(table, markup=False)
     for many, what, which in (

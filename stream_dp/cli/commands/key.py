@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from stream_dp.operate.keys import KEY_VARIABLE, key_at
 
 
 def key(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Where it goes; a key that is there stays.")
+        Path, Argument(metavar="FILE", help="Where it goes; a key that is there stays.")
     ] = Path("stream-dp.key"),
 ) -> None:
     """Make the operator's key in FILE, which nobody else can read (mode 0600); a key that is there stays.
@@ -19,8 +20,8 @@ def key(
     It seals the journal and makes the tokens of analysts. Keep a copy of it apart from the journal: without it nobody
     can go on with the pipeline.
     """
-    told = "made; nobody else can read it" if key_at(file) else "is there already and stays"
-    typer.echo(f"{file}: {told}", err=True)
+    outcome = "made; nobody else can read it" if key_at(file) else "is there already and stays"
+    typer.echo(f"{file}: {outcome}", err=True)
     typer.echo(f"export {KEY_VARIABLE}={shlex.quote(str(file.absolute()))}")
     typer.echo(
         "Keep a copy of it apart from the journal, which nobody can read without it.", err=True

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from typer import Option
 
-from stream_dp.cli.options import KeyFile, PipelineFile
-from stream_dp.cli.printing import budget_text, tick_text, wide_console
+from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
+from stream_dp.cli.printing import budget_text, folding_table, tick_text, wide_console
 from stream_dp.cli.progress_line import Line, progress
 from stream_dp.core.wording import how_many
 from stream_dp.operate.audit.ledger_view import message_trail, read_ledger
@@ -19,19 +19,17 @@ from stream_dp.operate.audit.ledger_view import message_trail, read_ledger
 def ledger(
     pipeline: PipelineFile,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsJson = False,
     messages: Annotated[
-        bool,
-        typer.Option("--messages", help="One JSON line for each message: who asked what, when."),
+        bool, Option("--messages", help="One JSON line for each message: who asked what, when.")
     ] = False,
     key_file: KeyFile = None,
 ) -> None:
     """Show what was charged to PIPELINE.yaml's budget and check its journal from end to end."""
-    if messages:
-        with progress(f"Reading {pipeline}") as line:
-            asyncio.run(_trail(pipeline, key_file, line))
-        return
     with progress(f"Reading {pipeline}") as line:
+        if messages:
+            asyncio.run(_trail(pipeline, key_file, line))
+            return
         shown = asyncio.run(read_ledger(pipeline, key_file, line.say, line))
     if as_json:
         typer.echo(json.dumps(shown))
@@ -47,8 +45,7 @@ async def _trail(pipeline: Path, key_file: Path | None, line: Line) -> None:
 
 def _messages(shown: dict[str, Any]) -> str:
     """Return how many messages were answered and refused; empty if there were none."""
-    answered = sum(each["answered"] for each in shown["messages"])
-    refused = sum(each["refused"] for each in shown["messages"])
+    answered, refused = (sum(m[key] for m in shown["messages"]) for key in ("answered", "refused"))
     if not answered + refused:
         return ""
     return f" {how_many(answered, 'message')} answered, {refused} refused; `--messages` shows who asked what."
@@ -64,9 +61,8 @@ def _loss(shown: dict[str, Any]) -> str:
 
 def _print(shown: dict[str, Any]) -> None:
     console = Console(soft_wrap=True)
-    table = Table(title=f"{shown['pipeline']}: ledger")
-    for column in ("commit", "charge", "analyst", "epsilon", "start", "end", "rule"):
-        table.add_column(column, overflow="fold")
+    columns = ("commit", "charge", "analyst", "epsilon", "start", "end", "rule")
+    table = folding_table(*columns, title=f"{shown['pipeline']}: ledger")
     for charge in shown["charges"]:
         table.add_row(
             str(charge["commit"]), charge["name"], charge["analyst"], charge["epsilon"],

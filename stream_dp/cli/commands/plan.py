@@ -1,27 +1,20 @@
 """`stream-dp plan`: the promise in one line, prices, the errors to expect; `--proof`: why. Touches no data."""
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.table import Table
 
-from stream_dp.cli.options import PipelineFile
-from stream_dp.cli.printing import budget_text, derivation_tree, wide_console
+from stream_dp.cli.options import AsJson, PipelineFile, Proof
+from stream_dp.cli.printing import budget_text, derivation_tree, folding_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.operate.budget_view import PlanView
 
 _PADDING = 3  # of a column: a space to each side, and a line
 
 
-def plan(
-    pipeline: PipelineFile,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    proof: Annotated[
-        bool, typer.Option("--proof", help="Show the derivation too, as a tree of theorems.")
-    ] = False,
-) -> None:
+def plan(pipeline: PipelineFile, *, as_json: AsJson = False, proof: Proof = False) -> None:
     """Show what PIPELINE.yaml guarantees, why, and how large its errors will be."""
     with progress(f"Deriving what {pipeline} guarantees"):
         view = PlanView(pipeline)
@@ -66,13 +59,12 @@ def _paid_for(budget: dict[str, Any]) -> str:
     >>> _paid_for({"analysts": [{"name": "ann", "budget": "1"}, {"name": "bob", "budget": "1/2"}]})
     '; spent is also what analysts may ask with: ann 1, bob 1/2'
     """
-    theirs = ", ".join(f"{one['name']} {one['budget']}" for one in budget["analysts"])
+    theirs = ", ".join(f"{analyst['name']} {analyst['budget']}" for analyst in budget["analysts"])
     return f"; spent is also what analysts may ask with: {theirs}" if theirs else ""
 
 
 def _errors(shown: dict[str, Any], width: int) -> Table:
     """Return the predicted half-widths: a row for each series or window, a column for each tick that has room."""
-    table = Table(title=f"Predicted error: half-width at confidence {shown['confidence']:g}")
     rows: list[tuple[tuple[str, str, str], dict[int, float]]] = []
     for series in (each for each in shown["series"] if each["errors"]):
         by = f"{series['mechanism']}, eps {series['epsilon']}", series["supposing"]
@@ -82,11 +74,9 @@ def _errors(shown: dict[str, Any], width: int) -> Table:
             about = "", ""
     heads = zip(*(head for head, _ in rows), strict=True)
     left = width - 1 - sum(_PADDING + max(map(len, column)) for column in heads)
-    ticks = _fitting(
-        {tick: [f"{errors[tick]:,}" for _, errors in rows] for tick in rows[0][1]}, left
-    )
-    for name in ("series", "over", "by"):
-        table.add_column(name, overflow="fold")
+    ticks = _fitting({at: [f"{errors[at]:,}" for _, errors in rows] for at in rows[0][1]}, left)
+    title = f"Predicted error: half-width at confidence {shown['confidence']:g}"
+    table = folding_table("series", "over", "by", title=title)
     for tick in ticks:
         table.add_column(f"tick {tick}", justify="right", no_wrap=True)
     for head, errors in rows:
@@ -94,14 +84,12 @@ def _errors(shown: dict[str, Any], width: int) -> Table:
     return table
 
 
-def _fitting(told: dict[int, list[str]], room: int) -> list[int]:
+def _fitting(cells: dict[int, list[str]], room: int) -> list[int]:
     """Return the ticks whose columns have room: first the last tick, then the first, then later before earlier."""
-    widths = {
-        tick: max(map(len, (f"tick {tick}", *texts))) + _PADDING for tick, texts in told.items()
-    }
-    last, first, *others = [*told][-1:] + [*told][:1] + [*told][-2:0:-1]
+    widths = {at: max(map(len, (f"tick {at}", *texts))) + _PADDING for at, texts in cells.items()}
+    last, first, *others = [*cells][-1:] + [*cells][:1] + [*cells][-2:0:-1]
     chosen = [last]
     for tick in dict.fromkeys((first, *others)):
-        if tick != last and sum(widths[each] for each in (*chosen, tick)) <= room:
+        if tick != last and sum(widths[shown] for shown in (*chosen, tick)) <= room:
             chosen.append(tick)
     return sorted(chosen)

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from rich.console import JustifyMethod
 from rich.markup import escape
-from rich.table import Table
+from typer import Argument, Option
 
 from stream_dp.cli.lazy import WholeHelpGroup
-from stream_dp.cli.options import KeyFile, PipelineFile, say_on_stderr, with_groups
+from stream_dp.cli.options import KeyFile, PipelineFile, Proof, say_on_stderr, with_groups
 from stream_dp.cli.printing import (
     answer_text,
     derivation_tree,
+    folding_table,
     promise_text,
     tick_text,
     watch_end_text,
@@ -47,7 +47,7 @@ query = typer.Typer(
 
 Series = Annotated[
     str,
-    typer.Option(
+    Option(
         metavar="JSON|@FILE",
         help="The series, as an entry of `series:` in the pipeline file, JSON or YAML; or @ and a file with it.",
     ),
@@ -59,18 +59,17 @@ class Via(StrEnum):
     KAFKA = "kafka"
 
 
-Analyst = Annotated[str, typer.Option(metavar="NAME", help="Whose quota pays.")]
+Analyst = Annotated[str, Option(metavar="NAME", help="Whose quota pays.")]
 Id = Annotated[
     str,
-    typer.Option(
+    Option(
         "--id",
         metavar="ID",
         help="The message's own name: sent again with it, the same message gets the answer that it had.",
     ),
 ]
 Yes = Annotated[
-    bool,
-    typer.Option("--yes", help="Run it even if it fires mostly by noise, without being asked."),
+    bool, Option("--yes", help="Run it even if it fires mostly by noise, without being asked.")
 ]
 HERE = "http://127.0.0.1:8765"
 
@@ -82,23 +81,23 @@ class Asking:
     analyst: Analyst = ""
     via: Annotated[
         Via,
-        typer.Option(
+        Option(
             "--via",
             help="Over HTTP (run --serve), or by Kafka; then PIPELINE.yaml may be the pipeline's name alone.",
         ),
     ] = Via.HTTP
-    url: Annotated[str, typer.Option(help="The engine's address, as it printed it.")] = HERE
+    url: Annotated[str, Option(help="The engine's address, as it printed it.")] = HERE
     bootstrap: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="With --via kafka: the brokers.")
+        str, Option(metavar="HOST:PORT", help="With --via kafka: the brokers.")
     ] = ""
     key_file: KeyFile = None
     token_file: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--token-file", help="An analyst's token (mode 0600), in place of the operator's key."
         ),
     ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as one line of JSON.")] = False
+    as_json: Annotated[bool, Option("--json", help="The answer as one line of JSON.")] = False
 
     def engine(self, pipeline: Path) -> "RemoteSeries | RemoteMessages":
         keys = (self.key_file, self.token_file, self.analyst)
@@ -115,13 +114,7 @@ class Asking:
 
 @query.command()
 @with_groups
-def create(
-    pipeline: PipelineFile,
-    *,
-    series: Series,
-    asking: Asking,
-    yes: Yes = False,
-) -> None:
+def create(pipeline: PipelineFile, *, series: Series, asking: Asking, yes: Yes = False) -> None:
     """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit.
 
     What would fire mostly by noise is created only once that is confirmed.
@@ -136,13 +129,7 @@ def create(
 @query.command()
 @with_groups
 def preview(
-    pipeline: PipelineFile,
-    *,
-    series: Series,
-    asking: Asking,
-    proof: Annotated[
-        bool, typer.Option("--proof", help="Show the derivation too, as a tree of theorems.")
-    ] = False,
+    pipeline: PipelineFile, *, series: Series, asking: Asking, proof: Proof = False
 ) -> None:
     """Show what a series would cost, promise and tell, and change nothing. Exit code 3: it would not fit."""
     engine = asking.engine(pipeline)
@@ -152,16 +139,16 @@ def preview(
         "It {fits}: asked epsilon {asked}, spent {spent}{unit}, left {left}, largest that fits {largest}. "
         + _ERROR,
     )
-    if not asking.as_json and "start" in answer:
-        typer.echo(f"Start: tick {tick_text(answer, 'start')} at the earliest.")
     if not asking.as_json:
+        if "start" in answer:
+            typer.echo(f"Start: tick {tick_text(answer, 'start')} at the earliest.")
         for line in noise_lines(answer):
             typer.echo(line)
-    if not asking.as_json and "derivation" in answer:
-        why = "" if proof else "; `--proof` shows why"
-        typer.echo(f"Promised by it alone: {promise_text(answer['derivation'])}{why}.")
-        if proof:
-            wide_console().print(derivation_tree(answer["derivation"]), highlight=False)
+        if "derivation" in answer:
+            why = "" if proof else "; `--proof` shows why"
+            typer.echo(f"Promised by it alone: {promise_text(answer['derivation'])}{why}.")
+            if proof:
+                wide_console().print(derivation_tree(answer["derivation"]), highlight=False)
     if not answer.get("fits"):
         raise typer.Exit(BudgetRefused.exit_code)
 
@@ -170,7 +157,7 @@ def preview(
 @with_groups
 def halt(
     pipeline: PipelineFile,
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    name: Annotated[str, Argument(metavar="NAME", show_default=False)],
     *,
     asking: Asking,
 ) -> None:
@@ -184,35 +171,28 @@ def halt(
 
 @query.command("list")
 @with_groups
-def list_(
-    pipeline: PipelineFile,
-    *,
-    asking: Asking,
-) -> None:
+def list_(pipeline: PipelineFile, *, asking: Asking) -> None:
     """Show every series that runs, of the file and created, and the last twenty halted ones of each ledger.
 
     `ledger` shows all that ever were. Over HTTP this needs no key.
     A series, or a watch of a monitor, sees the ticks from `start` on, up to and not including `end`.
     """
-    engine = asking.engine(pipeline)
-    found = _answered(engine.queries)
+    queries = _answered(asking.engine(pipeline).queries)
     if asking.as_json:
-        typer.echo(json.dumps({"queries": found}))
+        typer.echo(json.dumps({"queries": queries}))
         return
-    table = Table()
-    for column in ("series", "statistic", "analyst", "epsilon", "start", "end"):
-        justify: JustifyMethod = "right" if column == "epsilon" else "left"
-        table.add_column(column, justify=justify, overflow="fold")
-    for each in found:
-        cells = [str(each.get(key) or "") for key in ("name", "statistic", "analyst", "epsilon")]
-        start, end = tick_text(each, "start"), tick_text(each, "end")
+    columns = ("series", "statistic", "analyst", "epsilon", "start", "end")
+    table = folding_table(*columns, right=("epsilon",))
+    for series in queries:
+        cells = [str(series.get(key) or "") for key in ("name", "statistic", "analyst", "epsilon")]
+        start, end = tick_text(series, "start"), tick_text(series, "end")
         table.add_row(*map(escape, [*cells, start, end]))
-        for watch in each.get("watches") or ():
+        for watch in series.get("watches") or ():
             start, end = tick_text(watch, "start"), watch_end_text(watch)
             cells = [f"  {watch['name']}", watch_text(watch), watch["analyst"], "", start, end]
             table.add_row(*map(escape, cells))
-        if each.get("more_watches"):
-            table.add_row(f"  and {how_many(each['more_watches'], 'older watch', 'older watches')}")
+        if more := series.get("more_watches"):
+            table.add_row(f"  and {how_many(more, 'older watch', 'older watches')}")
     wide_console().print(table)
 
 
@@ -220,33 +200,31 @@ def list_(
 class Selection:
     """Options: the part of the last release to ask for; without any, all of it."""
 
-    keys: Annotated[str, typer.Option(metavar="A,B", help="These keys of a histogram.")] = ""
-    first: Annotated[str, typer.Option("--from", help="The first key of a range.")] = ""
-    last: Annotated[str, typer.Option("--to", help="The last key of a range.")] = ""
-    window: Annotated[str, typer.Option(help="One window of a series with windows.")] = ""
-    watch: Annotated[str, typer.Option(help="A watch of a monitor, with --threshold.")] = ""
-    threshold: Annotated[int | None, typer.Option(help="What the watch is compared with.")] = None
+    keys: Annotated[str, Option(metavar="A,B", help="These keys of a histogram.")] = ""
+    first: Annotated[str, Option("--from", help="The first key of a range.")] = ""
+    last: Annotated[str, Option("--to", help="The last key of a range.")] = ""
+    window: Annotated[str, Option(help="One window of a series with windows.")] = ""
+    watch: Annotated[str, Option(help="A watch of a monitor, with --threshold.")] = ""
+    threshold: Annotated[int | None, Option(help="What the watch is compared with.")] = None
 
     @property
     def parameters(self) -> dict[str, Any]:
         options = {
-            "keys": self.keys.split(",") if self.keys else None,
+            "keys": self.keys.split(",") if self.keys else "",
             "from": self.first,
             "to": self.last,
             "window": self.window,
             "watch": self.watch,
+            "threshold": self.threshold,
         }
-        given: dict[str, Any] = {key: value for key, value in options.items() if value}
-        if self.threshold is not None:
-            given["threshold"] = self.threshold
-        return given
+        return {key: value for key, value in options.items() if value not in ("", None)}
 
 
 @query.command()
 @with_groups
 def ask(
     pipeline: PipelineFile,
-    series: Annotated[str, typer.Argument(metavar="SERIES", show_default=False)],
+    series: Annotated[str, Argument(metavar="SERIES", show_default=False)],
     *,
     selection: Selection,
     name: Id = "",
@@ -261,7 +239,7 @@ def ask(
     typer.echo(line.decode() if asking.as_json else answer_text(series, *told_in(line)))
 
 
-_Monitor = Annotated[str, typer.Argument(metavar="SERIES", show_default=False)]
+_Monitor = Annotated[str, Argument(metavar="SERIES", show_default=False)]
 
 
 @query.command()
@@ -272,7 +250,7 @@ def watch(
     *,
     watch: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="JSON|@FILE",
             help="The watch, as an entry of `watch:` of a monitor, JSON or YAML; or @ and a file with it.",
         ),
@@ -297,7 +275,7 @@ def watch(
 def unwatch(
     pipeline: PipelineFile,
     series: _Monitor,
-    watch: Annotated[str, typer.Argument(metavar="WATCH", show_default=False)],
+    watch: Annotated[str, Argument(metavar="WATCH", show_default=False)],
     *,
     name: Id = "",
     asking: Asking,
@@ -331,11 +309,7 @@ def _answered(asking: Callable[[], _T]) -> _T:
 
 
 def _confirmed(asking: Callable[[bool], _T], yes: bool) -> _T:
-    """Return the engine's answer; with --yes, or if a person confirms it, also for a series of mostly noise.
-
-    Raises:
-        MostlyNoise: the series fires mostly by noise, and nobody confirms it.
-    """
+    """Return the engine's answer; with --yes, or if a person confirms it, also for a series of mostly noise."""
     try:
         return _answered(lambda: asking(yes))
     except MostlyNoise as refusal:

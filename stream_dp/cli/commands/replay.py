@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from stream_dp.cli.options import KeyFile, say_on_stderr
 from stream_dp.cli.progress_line import progress
@@ -15,25 +15,24 @@ from stream_dp.operate.replay_feed import Fed, Feed, replay_file
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    file: Annotated[Path, Argument(metavar="FILE", show_default=False)],
     *,
-    topic: Annotated[str, typer.Option("--topic", help="The topic to write.")],
+    topic: Annotated[str, Option("--topic", help="The topic to write.")],
     pipeline: Annotated[
-        Path, typer.Option("--pipeline", help="The pipeline file with schema, clock and broker.")
+        Path, Option("--pipeline", help="The pipeline file with schema, clock and broker.")
     ] = Path("pipeline.yaml"),
     speed: Annotated[
-        float | None, typer.Option(help="Ticks per second; as fast as it goes if not given.")
+        float | None, Option(help="Ticks per second; as fast as it goes if not given.")
     ] = None,
     create: Annotated[
         int,
-        typer.Option(
+        Option(
             min=0,
             help="Create the topic with so many partitions if it is missing; 0: do not create it.",
         ),
     ] = 0,
     skip_bad: Annotated[
-        bool,
-        typer.Option("--skip-bad", help="Leave out the records that the pipeline cannot use."),
+        bool, Option("--skip-bad", help="Leave out the records that the pipeline cannot use.")
     ] = False,
     key_file: KeyFile = None,
 ) -> None:
@@ -47,9 +46,8 @@ def replay(
         raise UsageError("--speed: must be more than 0 ticks per second, and finite")
     with progress(f"Reading {pipeline}") as line:
         to = Feed(topic, speed, create)
-        fed = asyncio.run(
-            replay_file(pipeline, file, to, key_file, line.say, skip_bad, progress=line)
-        )
+        feeding = replay_file(pipeline, file, to, key_file, line.say, skip_bad, progress=line)
+        fed = asyncio.run(feeding)
     say_on_stderr(f"{topic}: fed up to the end of the declared range. NOT PRIVATE: {_told(fed)}")
 
 

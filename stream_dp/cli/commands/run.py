@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-import typer
+from typer import Option
 
 from stream_dp.cli.options import (
     AllowHost,
@@ -17,6 +17,7 @@ from stream_dp.cli.options import (
     LogFormat,
     PipelineFile,
     Port,
+    UntilEnd,
     logged,
     with_groups,
 )
@@ -33,7 +34,7 @@ OVER = "its last tick is over: messages that come from now on are not answered"
 
 Standby: TypeAlias = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--standby",
         help="Wait while another engine of the pipeline runs; take over when it is gone.",
     ),
@@ -44,22 +45,19 @@ Standby: TypeAlias = Annotated[
 class Flags:
     """Options: how the pipeline is run."""
 
-    until_end: Annotated[
-        bool, typer.Option("--until-end", help="Stop at the horizon of a replay clock.")
-    ] = False
-    serve: Annotated[bool, typer.Option("--serve", help="Serve the API and the page.")] = False
+    until_end: UntilEnd = False
+    serve: Annotated[bool, Option("--serve", help="Serve the API and the page.")] = False
     port: Port = 8765
     host: Host = "127.0.0.1"
     allow_host: AllowHost = None
     key_file: KeyFile = None
     standby: Standby = False
     no_check: Annotated[
-        bool,
-        typer.Option("--no-check", help="Begin a new ledger also where no record fits the schema."),
+        bool, Option("--no-check", help="Begin a new ledger also where no record fits the schema.")
     ] = False
     accept_new_guarantee: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="NAME",
             help="Begin an empty journal although the pipeline ran on this source before; the journal records "
             "NAME. The old and the new guarantee add up.",
@@ -86,7 +84,7 @@ class Telling:
 
     verbose: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--verbose",
             help="Say at the end how many records were counted, late, dead. NOT PRIVATE.",
         ),
@@ -94,7 +92,7 @@ class Telling:
     log_format: LogFormat = LogForm.TEXT
     operator_port: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--operator-port",
             min=0,
             max=65535,
@@ -105,32 +103,32 @@ class Telling:
     ] = None
     operator_token_file: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--operator-token-file",
             help="With --operator-port: a token for it alone (mode 0600), in place of the operator's.",
         ),
     ] = None
     operator_host: Annotated[
         str,
-        typer.Option(
+        Option(
             "--operator-host",
             help="With --operator-port: where it listens. Elsewhere than here only inside a network of the operator's.",
         ),
     ] = LOCAL
     traces: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--traces",
             help="Send traces of its work, without content, to the OpenTelemetry collector that "
             "OTEL_EXPORTER_OTLP_ENDPOINT names. NOT PRIVATE.",
         ),
     ] = False
 
-    def port(self, told: Callable[[str], None], hosts: frozenset[str]) -> FiguresPort | None:
+    def port(self, opened: Callable[[str], None], hosts: frozenset[str]) -> FiguresPort | None:
         """Return the port for figures, or None; raise UsageError if another option needs a port."""
         if self.operator_port is not None:
             return FiguresPort(
-                self.operator_port, self.operator_token_file, told, self.operator_host, hosts
+                self.operator_port, self.operator_token_file, opened, self.operator_host, hosts
             )
         if self.operator_token_file is not None:
             raise UsageError("--operator-token-file: there is no --operator-port that it is for")
@@ -181,35 +179,28 @@ def run_on_terminal(
             line("")
             tell("Standing by until no other engine of it is there")
 
-        def opened(url: str) -> None:
-            log("ready", url=url)
-            tell(f"The page is at {url}")
+        def at(event: str, what: str) -> Callable[[str], None]:
+            def told(url: str) -> None:
+                log(event, url=url)
+                tell(f"{what} {url}")
 
-        def told(url: str) -> None:
-            log("operator port", url=url)
-            tell(f"The operator's figures (NOT PRIVATE) are at {url}")
+            return told
 
-        def sent(url: str) -> None:
-            log("traces", url=url)
-            tell(f"Traces (NOT PRIVATE) go to {url}")
-
+        figures = at("operator port", "The operator's figures (NOT PRIVATE) are at")
         totals = OperatorFigures(lambda reasons: tell(_many_dead(pipeline, reasons)))
         operator = Operator(
-            totals, tell, phase, telling.port(told, options.hosts), patient=True,
-            traces=sent if telling.traces else None, progress=line,
+            totals, tell, phase, telling.port(figures, options.hosts), patient=True, progress=line,
+            traces=at("traces", "Traces (NOT PRIVATE) go to") if telling.traces else None,
             over=lambda: tell(_over(pipeline, page=options.port is not None)),
-            waits=waits, opened=opened,
+            waits=waits, opened=at("ready", "The page is at"),
         )  # fmt: skip
-        running = run_pipeline(
-            pipeline, options, setup, operator=operator, beside=ticks_shown(line)
-        )
-        done = asyncio.run(_or_leave(running, log, tell))
-        tell(
-            f"{done.built.spec.name}: {how_many(done.ticks, 'tick')}, {how_many(done.releases, 'release')}"
-        )
-        if done.ticks == done.built.spec.clock.horizon:
-            tell(f"{done.built.spec.name}: {OVER}")
-        tell(_totals(pipeline, totals, shown=telling.verbose or done.built.spec.public_data))
+        work = run_pipeline(pipeline, options, setup, operator=operator, beside=ticks_shown(line))
+        done = asyncio.run(_or_leave(work, log, tell))
+        spec = done.built.spec
+        tell(f"{spec.name}: {how_many(done.ticks, 'tick')}, {how_many(done.releases, 'release')}")
+        if done.ticks == spec.clock.horizon:
+            tell(f"{spec.name}: {OVER}")
+        tell(_totals(pipeline, totals, shown=telling.verbose or spec.public_data))
 
 
 def _over(pipeline: Path, *, page: bool) -> str:
@@ -223,13 +214,13 @@ def _over(pipeline: Path, *, page: bool) -> str:
 
 def _many_dead(pipeline: Path, reasons: str) -> str:
     """Return the warning that the declared share is exceeded; it names no count."""
-    told = (
+    warning = (
         f"Warning: more of the records than `warn_dead` allows cannot be used ({reasons}): `stream-dp dead-letters "
         f"{pipeline}` lists them, `stream-dp check {pipeline}` says what does not fit"
     )
     if LATE in reasons.split(", "):
-        told += f"; why some are late: `stream-dp doctor {pipeline} --write` compares clocks"
-    return told
+        warning += f"; why some are late: `stream-dp doctor {pipeline} --write` compares clocks"
+    return warning
 
 
 def _totals(pipeline: Path, figures: OperatorFigures, *, shown: bool) -> str:

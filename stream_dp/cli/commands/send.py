@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from stream_dp.cli.options import Bootstrap, say_on_stderr
 from stream_dp.cli.progress_line import progress
@@ -15,23 +15,21 @@ from stream_dp.operate.sending import send_file
 def send(
     file: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="FILE", show_default=False, help="CSV or JSON lines, .gz or not; -: stdin."
         ),
     ],
     *,
     topic: Annotated[
-        str, typer.Option(help="The topic to write; with a pipeline file its own by default.")
+        str, Option(help="The topic to write; with a pipeline file its own by default.")
     ] = "",
     bootstrap: Bootstrap = "",
     pipeline: Annotated[
         Path | None,
-        typer.Option(
-            help="A pipeline file: where its source is, and the types of the cells of a CSV."
-        ),
+        Option(help="A pipeline file: where its source is, and the types of the cells of a CSV."),
     ] = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out lines that are no records.")
+        bool, Option("--skip-bad", help="Leave out lines that are no records.")
     ] = False,
 ) -> None:
     """Send the records of FILE (CSV or JSON lines, - for standard input) into a topic, which stamps them as they come.
@@ -40,8 +38,7 @@ def send(
     look like: numbers, true, false, or texts.
     """
     with progress(f"Reading {pipeline or file}") as line:
-        done = asyncio.run(
-            send_file(file, topic, bootstrap, pipeline, line.say, skip_bad=skip_bad, progress=line)
-        )
+        to = (topic, bootstrap, pipeline, line.say)
+        done = asyncio.run(send_file(file, *to, skip_bad=skip_bad, progress=line))
     left_out = f", {how_many(done.skipped, 'line')} left out" if done.skipped else ""
     say_on_stderr(f"NOT PRIVATE: {how_many(done.sent, 'record')} sent and acknowledged{left_out}")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 from rich.table import Table
+from typer import Option
 
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import wide_console
@@ -22,14 +23,14 @@ def token(
     pipeline: PipelineFile,
     *,
     analyst: Annotated[
-        str, typer.Option(metavar="NAME", help="Make a token for this one of `privacy.analysts`.")
+        str, Option(metavar="NAME", help="Make a token for this one of `privacy.analysts`.")
     ] = "",
-    days: Annotated[int, typer.Option(help="For how many days it is valid.")] = 30,
+    days: Annotated[int, Option(help="For how many days it is valid.")] = 30,
     listed: Annotated[
-        bool, typer.Option("--list", help="Show the tokens that were made, without their secrets.")
+        bool, Option("--list", help="Show the tokens that were made, without their secrets.")
     ] = False,
-    revoke: Annotated[str, typer.Option(metavar="ID", help="Take this token back.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="With --list: JSON.")] = False,
+    revoke: Annotated[str, Option(metavar="ID", help="Take this token back.")] = "",
+    as_json: Annotated[bool, Option("--json", help="With --list: JSON.")] = False,
     key_file: KeyFile = None,
 ) -> None:
     """Make, list and revoke the tokens with which PIPELINE.yaml's analysts ask, on the page, over HTTP or by Kafka."""
@@ -38,27 +39,27 @@ def token(
     if listed:
         _show(handed_out(pipeline, key_file), as_json)
     elif revoke:
-        one = take_back(pipeline, key_file, revoke)
+        gone = take_back(pipeline, key_file, revoke)
         typer.echo(
-            f"{one.id}: revoked; {one.analyst} can ask with it no more, wherever the engine reads {one.named_in}. "
+            f"{gone.id}: revoked; {gone.analyst} can ask with it no more, wherever the engine reads {gone.named_in}. "
             "What was created with it runs on; `stream-dp query halt` ends it"
         )
     else:
-        one = hand_out(pipeline, key_file, analyst, days)
-        typer.echo(one.secret)
+        made = hand_out(pipeline, key_file, analyst, days)
+        typer.echo(made.secret)
         typer.echo(
-            f"stream-dp: token {one.id} of {one.analyst}, valid until {one.expires}. It is shown this once; hand it "
-            f"over like a password. An engine accepts it while {one.named_in} names it",
+            f"stream-dp: token {made.id} of {made.analyst}, valid until {made.expires}. It is shown this once; hand it "
+            f"over like a password. An engine accepts it while {made.named_in} names it",
             err=True,
         )
 
 
 def _show(tokens: list[HandedToken], as_json: bool) -> None:
-    told = [{name: getattr(one, name) for name in _COLUMNS} for one in tokens]
+    rows = [{name: getattr(token, name) for name in _COLUMNS} for token in tokens]
     if as_json:
-        typer.echo(json.dumps({"tokens": told}))
+        typer.echo(json.dumps({"tokens": rows}))
         return
     table = Table("token", *_COLUMNS[1:])
-    for one in told:
-        table.add_row(*map(escape, one.values()))
+    for row in rows:
+        table.add_row(*map(escape, row.values()))
     wide_console().print(table)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from stream_dp.cli.options import Bootstrap
 from stream_dp.cli.progress_line import progress
@@ -22,17 +23,17 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
 def topic(
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    name: Annotated[str, Argument(metavar="NAME", show_default=False)],
     *,
     bootstrap: Bootstrap = "",
     pipeline: Annotated[
         Path | None,
-        typer.Option(help="A pipeline file: its source says where Kafka is, and how to log in."),
+        Option(help="A pipeline file: its source says where Kafka is, and how to log in."),
     ] = None,
-    partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 1,
+    partitions: Annotated[int, Option(min=1, help="Number of partitions.")] = 1,
     stamped: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--stamped/--no-stamped",
             help="Let the brokers stamp records on arrival (LogAppendTime); a wall clock needs it.",
         ),

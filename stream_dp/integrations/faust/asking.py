@@ -50,9 +50,7 @@ class FaustQueries:
     """
 
     def __init__(self, settings: KafkaSettings, name: str, token: str, analyst: str = "") -> None:
-        self._settings = settings
-        self._name = name
-        self._token = token
+        self._settings, self._name, self._token = settings, name, token
         self._analyst = analyst
         self._messages: KafkaMessages | None = None
         self._opening = asyncio.Lock()
@@ -61,8 +59,8 @@ class FaustQueries:
         self, series: str, *, message_id: str = "", seconds: float = SECONDS, **parameters: Any
     ) -> Reply[Mapping[str, Any]]:
         """Ask a series: `keys`, or `from_` and `to`, `window`; for a monitor `watch`, `threshold`."""
-        said = {key.removesuffix("_"): value for key, value in parameters.items()}
-        return await self._told("ask", {"series": series, **said}, message_id, seconds)
+        given = {key.removesuffix("_"): value for key, value in parameters.items()}
+        return await self._ask("ask", {"series": series, **given}, message_id, seconds)
 
     async def create(
         self,
@@ -77,25 +75,24 @@ class FaustQueries:
         A series that fires mostly by noise is refused unless `accept_noise` is set.
         """
         content = {"series": series, **_accepting(accept_noise)}
-        return await self._told("create", content, message_id, seconds, Created.documented)
+        return await self._ask("create", content, message_id, seconds, Created.documented)
 
     async def preview(
         self, series: Mapping[str, Any], *, message_id: str = "", seconds: float = SECONDS
     ) -> Reply[Preview]:
         """Return what creating the series would cost; changes nothing."""
-        content = {"series": series}
-        return await self._told("preview", content, message_id, seconds, Preview.documented)
+        form = Preview.documented
+        return await self._ask("preview", {"series": series}, message_id, seconds, form)
 
     async def halt(
         self, series: str, *, message_id: str = "", seconds: float = SECONDS
     ) -> Reply[Halted]:
         """End a series that was created."""
-        content = {"series": series}
-        return await self._told("halt", content, message_id, seconds, Halted.documented)
+        return await self._ask("halt", {"series": series}, message_id, seconds, Halted.documented)
 
     async def list(self, *, message_id: str = "", seconds: float = SECONDS) -> Reply[QueryList]:
         """Return all series, including halted ones."""
-        return await self._told("list", {}, message_id, seconds, _listed)
+        return await self._ask("list", {}, message_id, seconds, _listed)
 
     async def watch(
         self,
@@ -108,13 +105,13 @@ class FaustQueries:
     ) -> Reply[Mapping[str, Any]]:
         """Add a watch, an entry of `watch:`, to a monitor; `accept_noise` as in `create`."""
         content = {"series": series, "watch": watch, **_accepting(accept_noise)}
-        return await self._told("watch", content, message_id, seconds)
+        return await self._ask("watch", content, message_id, seconds)
 
     async def unwatch(
         self, series: str, watch: str, *, message_id: str = "", seconds: float = SECONDS
     ) -> Reply[Mapping[str, Any]]:
         """End a watch of a monitor."""
-        return await self._told("unwatch", {"series": series, "watch": watch}, message_id, seconds)
+        return await self._ask("unwatch", {"series": series, "watch": watch}, message_id, seconds)
 
     async def close(self) -> None:
         """Close the connections; the next message opens them again."""
@@ -122,7 +119,7 @@ class FaustQueries:
         if messages is not None:
             await messages.close()
 
-    async def _told(
+    async def _ask(
         self,
         do: str,
         content: Mapping[str, Any],
@@ -140,12 +137,10 @@ class FaustQueries:
         except WorldError:
             await self.close()
             raise
-        found = read_answer(body)
-        if found.answer is UNSET or found.id is None:
-            raise FailClosed(
-                "an answer without a content; bring the topic of answers back as it was"
-            )
-        return Reply(found.number, found.id, found.tick, found.end, form(found.answer), body)
+        read = read_answer(body)
+        if read.answer is UNSET or read.id is None:
+            raise FailClosed("an answer is empty; bring the topic of answers back as it was")
+        return Reply(read.number, read.id, read.tick, read.end, form(read.answer), body)
 
     async def _opened(self, deadline: float) -> KafkaMessages:
         """Return the connections; wait until the engine has made its topics at its start."""
@@ -170,5 +165,5 @@ def _accepting(accept_noise: bool) -> dict[str, bool]:
     return {"accept_noise": True} if accept_noise else {}
 
 
-def _listed(said: Mapping[str, Any]) -> QueryList:
-    return QueryList(queries=tuple(Query.documented(each) for each in said["queries"]))
+def _listed(answer: Mapping[str, Any]) -> QueryList:
+    return QueryList(queries=tuple(map(Query.documented, answer["queries"])))

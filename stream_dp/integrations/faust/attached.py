@@ -10,7 +10,7 @@ import inspect
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -23,6 +23,7 @@ from stream_dp.errors import UsageError
 from stream_dp.integrations.faust.asking import FaustQueries
 from stream_dp.integrations.faust.origin_writer import Made, OriginWriter, Target
 from stream_dp.integrations.faust.release_stream import ReleaseStream, stop_app
+from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.operate.keys import token_for
 from stream_dp.operate.run.run_pipeline import RunOptions, run_pipeline
 from stream_dp.operate.run.running import PRODUCT, Run, Setup
@@ -42,13 +43,10 @@ _DEAD = b""
 
 
 def refuse_reordered(stream: Stream[Any]) -> None:
-    """Refuse a stream whose records do not come from their topic in its order.
+    """Raise UsageError for a stream whose records do not come from their topic in its order.
 
     After grouping, or in another topic, repeats have new offsets. The writers of an agent that runs several times
     fence each other.
-
-    Raises:
-        UsageError: the agent runs several times at once, or the stream was grouped or sent through another topic.
     """
     if stream.concurrency_index is not None:
         raise UsageError(
@@ -64,17 +62,14 @@ def refuse_reordered(stream: Stream[Any]) -> None:
 async def payload_of(enrich: Enrich, value: Any) -> bytes | None:
     """Return the record for a value: JSON, unchanged bytes, or None for a value that must not count.
 
-    If `enrich` fails, or its result cannot be written as JSON, return an empty record, which the engine counts among
-    its dead letters.
+    If `enrich` or JSON fails, the record is empty: a dead letter for the engine.
     """
     try:
         made = enrich(value)
         content = await made if inspect.isawaitable(made) else made
-        return (
-            content
-            if content is None or isinstance(content, bytes)
-            else msgspec.json.encode(content)
-        )
+        if content is None or isinstance(content, bytes):
+            return content
+        return msgspec.json.encode(content)
     except Exception:  # noqa: BLE001 - one bad record must not stop others; the text may hold data
         return _DEAD
 
@@ -87,9 +82,7 @@ class AgentSource:
     """
 
     def __init__(self, app: App, target: Target, enrich: Enrich) -> None:
-        self._app = app
-        self._target = target
-        self._enrich = enrich
+        self._app, self._target, self._enrich = app, target, enrich
         self._writers: dict[TP, OriginWriter] = {}
         self._closing: asyncio.Task[None] | None = None
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(_MOST)
@@ -122,11 +115,9 @@ class AgentSource:
                 while not self._waiting.empty():
                     waiting.append(self._waiting.get_nowait())
                 await self._fed(stream, waiting)
-        except asyncio.CancelledError:
-            raise
-        except Exception as found:  # noqa: BLE001 - nothing more is fed, so the app must not go on
-            error = found
-        await stop_app(self._app, error)
+        except Exception as error:  # noqa: BLE001 - nothing more is fed, so the app must not go on
+            cause = error
+        await stop_app(self._app, cause)
 
     async def _fed(self, stream: Stream[Any], waiting: list[_Waiting]) -> None:
         """Feed these records, partitions in parallel, then acknowledge the durable records."""
@@ -162,14 +153,11 @@ class Attached:
     """A pipeline whose engine runs in an app; `queries` sends it messages from any worker."""
 
     def __init__(self, app: App, spec: PipelineSpec, queries: FaustQueries) -> None:
-        self._app = app
-        self._spec = spec
-        self.queries = queries
+        self._app, self._spec, self.queries = app, spec, queries
 
     def releases(self, seen: MutableMapping[str, Any] | None = None) -> ReleaseStream:
         """Return the releases for an agent; `seen`: see `ReleaseStream`."""
-        source = settled(self._spec.source, KafkaSourceSpec)
-        return ReleaseStream(self._app, settings_for(source), self._spec.name, seen)
+        return ReleaseStream(self._app, _settings(self._spec), self._spec.name, seen)
 
     def from_agent(self, stream: Stream[Any], enrich: Enrich) -> Awaitable[None]:
         """Feed the results of `enrich` for an agent's stream into the pipeline's source, each exactly once.
@@ -202,47 +190,38 @@ def attach(
     """
     path, key = Path(pipeline), None if key_file is None else Path(key_file)
     spec = _on_kafka(path)
-    token = token_for(
-        spec, None if token_file else key, None if token_file is None else Path(token_file)
-    )
-    queries = FaustQueries(
-        settings_for(settled(spec.source, KafkaSourceSpec)), spec.name, token, analyst
-    )
-    options = EngineOptions(
-        path,
-        RunOptions(key_file=key, accepted=accept_new_guarantee, check=check, standby=True),
-        setup,
-    )
-    app.service(engine_service(app, options, queries.close))
+    token = token_for(spec, None, Path(token_file)) if token_file else token_for(spec, key, None)
+    queries = FaustQueries(_settings(spec), spec.name, token, analyst)
+    options = RunOptions(key_file=key, accepted=accept_new_guarantee, check=check, standby=True)
+    named = {
+        "app": app,
+        "engine": staticmethod(partial(run_pipeline, path, options, setup)),
+        "close": staticmethod(queries.close),
+    }
+    app.service(type("StreamDPEngine", (EngineService,), named))
     return Attached(app, spec, queries)
 
 
 def releases(
     app: App, pipeline: str | Path, seen: MutableMapping[str, Any] | None = None
 ) -> ReleaseStream:
-    """Return the releases of a pipeline whose engine runs elsewhere, for an agent of this app.
-
-    Raises:
-        UsageError: the pipeline is not valid, or has no Kafka journal.
-    """
+    """Return the releases of a pipeline whose engine runs elsewhere, for an agent of this app."""
     spec = _on_kafka(Path(pipeline))
-    source = settled(spec.source, KafkaSourceSpec)
-    return ReleaseStream(app, settings_for(source), spec.name, seen)
+    return ReleaseStream(app, _settings(spec), spec.name, seen)
 
 
 async def from_agent(app: App, pipeline: str | Path, stream: Stream[Any], enrich: Enrich) -> None:
-    """Feed a pipeline whose engine runs elsewhere: see `Attached.from_agent`.
-
-    Raises:
-        UsageError: the pipeline is not valid or has no Kafka journal, or the stream is not its topic's own.
-    """
+    """Feed a pipeline whose engine runs elsewhere: see `Attached.from_agent`."""
     await _agent_source(app, _on_kafka(Path(pipeline)), enrich).feed(stream)
 
 
 def _agent_source(app: App, spec: PipelineSpec, enrich: Enrich) -> AgentSource:
-    source = settled(spec.source, KafkaSourceSpec)
-    target = Target(settings_for(source), spec.name, source.topic, placement_of(spec))
-    return AgentSource(app, target, enrich)
+    topic = settled(spec.source, KafkaSourceSpec).topic
+    return AgentSource(app, Target(_settings(spec), spec.name, topic, placement_of(spec)), enrich)
+
+
+def _settings(spec: PipelineSpec) -> KafkaSettings:
+    return settings_for(settled(spec.source, KafkaSourceSpec))
 
 
 def _on_kafka(path: Path) -> PipelineSpec:
@@ -258,20 +237,13 @@ def _on_kafka(path: Path) -> PipelineSpec:
 _LOOK_S = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    pipeline: Path
-    run: RunOptions
-    setup: Setup = PRODUCT
-
-
 class EngineService(Service):
     """One worker's engine, or its standby, which takes over once no engine runs.
 
     The engine starts on the app's leader and stays with that worker, also if a rebalance elects another leader.
     """
 
-    options: ClassVar[EngineOptions]
+    engine: Callable[..., Awaitable[Run]]
     close: Callable[[], Awaitable[None]]
     app: ClassVar[App]
     running: Run | None = None
@@ -280,10 +252,10 @@ class EngineService(Service):
     async def on_stop(self) -> None:
         """End the engine after the commit in flight, then close the app's other connections."""
         if self._work is not None:
-            if self.running is not None:
-                self.running.stop()
-            else:
+            if self.running is None:
                 self._work.cancel()  # nothing is in flight
+            else:
+                self.running.stop()
             await asyncio.wait({self._work})
         await self.close()
 
@@ -292,22 +264,16 @@ class EngineService(Service):
 
     async def _until_stopped(self) -> None:
         try:
-            await self._run()
-        except asyncio.CancelledError:
-            raise
-        except Exception as found:  # noqa: BLE001 - whatever it is, the app must not go on without its engine
-            error = found
+            while not self.app.is_leader():
+                await self.sleep(_LOOK_S)
+                if self.should_stop:
+                    return
+            await self.engine(ending=self._ending)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the app must not go on without its engine
+            cause = error
         else:
             return
-        await stop_app(self, error)
-
-    async def _run(self) -> None:
-        while not self.app.is_leader():
-            await self.sleep(_LOOK_S)
-            if self.should_stop:
-                return
-        options = self.options
-        await run_pipeline(options.pipeline, options.run, options.setup, ending=self._ending)
+        await stop_app(self, cause)
 
     @asynccontextmanager
     async def _ending(self, run: Run) -> AsyncIterator[None]:
@@ -318,11 +284,3 @@ class EngineService(Service):
             yield
         finally:
             self.running = None
-
-
-def engine_service(
-    app: App, options: EngineOptions, close: Callable[[], Awaitable[None]]
-) -> type[Service]:
-    """Return the service class of this app that runs this engine; `close` is called at its end."""
-    named = {"options": options, "app": app, "close": staticmethod(close)}
-    return type("StreamDPEngine", (EngineService,), named)

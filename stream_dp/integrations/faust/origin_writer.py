@@ -62,11 +62,8 @@ class OriginHead:
             return True, OriginHead(self.origin, offset + 1, (*self.holes, *jumped)[-HOLES:])
         for at, (first, last) in enumerate(self.holes):
             if first <= offset <= last:
-                left = tuple(
-                    (low, high)
-                    for low, high in ((first, offset - 1), (offset + 1, last))
-                    if low <= high
-                )
+                parts = ((first, offset - 1), (offset + 1, last))
+                left = (part for part in parts if part[0] <= part[1])
                 holes = (*self.holes[:at], *left, *self.holes[at + 1 :])
                 return True, OriginHead(self.origin, self.next, holes[-HOLES:])
         return False, self
@@ -144,7 +141,8 @@ class OriginWriter:
                     await self._opened()
                     await work()
                 except (errors.KafkaError, errors.IllegalOperation, OSError, TimeoutError) as error:
-                    cause = refused(settings, self._about, error)
+                    about = f"what is fed into topic {self._target.topic!r}"
+                    cause = refused(settings, about, error)
                     again = passing(error) or any(name in type(error).__name__ for name in _FENCED)
                 except Outage as error:
                     cause, again = error, True
@@ -185,15 +183,15 @@ class OriginWriter:
         eyes = TopicEyes(self._target.settings, self._origin)
         try:
             await eyes.start()
-            found = await eyes.look()
+            topic = await eyes.look()
         finally:
             await eyes.stop()
-        return "" if found is None else found.id
+        return "" if topic is None else topic.id
 
     async def _recorded(self, identity: str) -> OriginHead:
         """Return the head of the partition; no other writer can move it now."""
         what = f"topic {self._target.heads!r}: the head of {self._origin!r}"
-        found = OriginHead(identity)
+        head = OriginHead(identity)
         async with reading(self._target.settings, self._target.heads) as log:
             decided, end = await log.ends()
             if decided < end:
@@ -202,13 +200,13 @@ class OriginWriter:
                 async for group in groups:
                     for record in group:
                         if record.key == self._name.encode():
-                            found = decoded_head(record.value, what)
-        if identity and found.origin and found.origin != identity:
+                            head = decoded_head(record.value, what)
+        if identity and head.origin and head.origin != identity:
             raise FailClosed(
                 f"topic {self._origin!r} was deleted and made anew: its records would be taken for those that were fed "
                 "before. Name the new topic otherwise"
             )
-        return found
+        return head
 
     async def _fed(self, made: Sequence[Made]) -> None:
         head, payloads = self._head, list[bytes]()
@@ -225,17 +223,10 @@ class OriginWriter:
                 await producer.send(target.topic, payload, partition=partition)
                 for payload, partition in zip(payloads, placed, strict=True)
             ]
-            sent.append(
-                await producer.send(
-                    target.heads, head.encoded(), key=self._name.encode(), partition=0
-                )
-            )
+            key = self._name.encode()
+            sent.append(await producer.send(target.heads, head.encoded(), key=key, partition=0))
             await asyncio.gather(*sent)
         self._head = head
-
-    @property
-    def _about(self) -> str:
-        return f"what is fed into topic {self._target.topic!r}"
 
 
 def decoded_head(stored: bytes, what: str) -> OriginHead:

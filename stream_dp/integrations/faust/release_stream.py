@@ -34,31 +34,23 @@ class EngineStopped(SystemExit):
         return str(self.error)
 
 
-def told(error: BaseException) -> StreamDPError:
-    """Return our own errors unchanged: their texts contain no content.
-
-    Return for any other an error with its type but not its text, because libraries put data into their texts.
-    """
-    if isinstance(error, StreamDPError):
-        return error
-    return StreamDPError(
-        f"a bug of stream_dp, or of the app's own code ({type(error).__name__}); its text may hold data, so it is not "
-        "repeated here"
-    )
-
-
 async def stop_app(service: Service, error: BaseException) -> None:
     """End the app of this service with an exit code; the first cause counts and is logged without its traceback.
 
-    Faust restarts an agent that raises, so an error that must stop the app is passed to the app itself.
+    Faust restarts an agent that raises, so an error that must stop the app is passed to the app itself. Of an error
+    that is not ours only the type is told, because libraries put data into their texts.
     """
-    reason = EngineStopped(told(error))
+    if not isinstance(error, StreamDPError):
+        error = StreamDPError(
+            f"a bug of stream_dp, or of the app's own code ({type(error).__name__}); its text may hold data, so it is "
+            "not repeated here"
+        )
+    reason = EngineStopped(error)
     reason.__suppress_context__ = True
     await service.crash(reason)
 
 
-REMEMBERED = 10_000
-"""The number of releases whose digests are kept, to detect another version of a release."""
+REMEMBERED = 10_000  # releases whose digests are kept, to detect another version
 
 
 class ReleaseStream:
@@ -68,12 +60,9 @@ class ReleaseStream:
     beyond that. A release counts as done when the agent requests the next one, so the release at which a worker died
     comes again; its `sequence` identifies it.
 
-    Examples
-    --------
-    ::
+    Example::
 
         alerts = engine.releases()
-
 
         @app.agent(alerts.topic)
         async def react(stream):
@@ -88,17 +77,12 @@ class ReleaseStream:
         name: str,
         seen: MutableMapping[str, Any] | None = None,
     ) -> None:
-        self._app = app
-        self._name = name
+        self._app, self._name = app, name
         self._seen: MutableMapping[str, Any] = {} if seen is None else seen
         self.topic: TopicT = _topic(app, settings, f"{name}.releases")
 
     async def __call__(self, stream: Stream[bytes]) -> AsyncIterator[PublicRelease]:
-        """Yield the releases of the agent's stream.
-
-        Raises:
-            FailClosed: there is a gap, another version, or bytes that are not a release; the app ends.
-        """
+        """Yield the releases of the agent's stream; a gap, another version or junk ends the app (FailClosed)."""
         check = ReleaseCheck(self._name, self._seen)
         try:
             async for body in stream:
@@ -144,18 +128,14 @@ class ReleaseCheck:
         self._digests: OrderedDict[int, str] = OrderedDict()
 
     def fresh(self, body: bytes) -> PublicRelease | None:
-        """Return the release, or None for a repeat.
-
-        Raises:
-            FailClosed: the bytes are not a release, or there is a gap, or another body under a known number.
-        """
-        release, found = PublicRelease.of(body), _digest(body)
+        """Return the release, or None for a repeat; FailClosed for junk, a gap, or another body of a known number."""
+        release, digest_now = PublicRelease.of(body), _digest(body)
         number, known = release.sequence, self._seen.get(self._pipeline)
         if known is not None:
             last, digest = known
             self._remember(last, digest)
             if number <= last:
-                if self._digests.get(number, found) != found:
+                if self._digests.get(number, digest_now) != digest_now:
                     raise FailClosed(self._wrong("one was published in two versions"))
                 return None
             if number != last + 1:

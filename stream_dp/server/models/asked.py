@@ -16,6 +16,7 @@ from stream_dp.server.models.answer import (
     Decimal,
     Documented,
     HalfWidth,
+    Refusal,
     Tick,
     Time,
 )
@@ -23,13 +24,13 @@ from stream_dp.server.models.configured import Account, DerivationEntry, FalseAl
 
 
 class AnalystMessage(Documented):
-    """A message, without an envelope: the token takes the place of the signature. Further keys belong to `do`."""
+    """A message without an envelope: the token replaces the signature. Further keys depend on `do`."""
 
     model_config = ConfigDict(extra="allow")
     id: Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,64}$", examples=["c1f"])]
-    """Used once for ever; the same message again has the same answer."""
+    """Never used for another message; the same message sent again gets the same answer."""
     analyst: str | Absent = None
-    """Whose ledger pays; empty: the pipeline's own, which takes the operator's token."""
+    """Whose ledger pays; empty: the pipeline's own, which needs the operator's token."""
     until: Time
     """When it expires, 24 hours from now at most."""
     do: Annotated[str, Field(examples=["ask"])]
@@ -37,7 +38,7 @@ class AnalystMessage(Documented):
 
 
 class AskParameters(Documented):
-    """What is asked: of a released one some keys, a range or all, and a window; of a monitor a watch at a threshold."""
+    """What to ask: all keys of a release, some or a range, and a window; of a monitor, a watch at a threshold."""
 
     keys: Annotated[tuple[str, ...] | Absent, Field(min_length=1)] = None
     """These keys."""
@@ -53,15 +54,11 @@ class AskParameters(Documented):
     """The threshold to compare with."""
 
 
-class MessageRefusal(Answer):
+class MessageRefusal(Refusal):
     """Why a message was refused; it changed nothing."""
 
     kind: Annotated[str, Field(examples=["budget"])]
     """What is wrong: usage, unknown, forbidden, derivation or budget."""
-    exit_code: Annotated[int, Field(ge=1, le=5)]
-    """The exit code of the command line for the same."""
-    detail: str
-    """What is wrong, where, and what to do."""
 
 
 class MessageAnswer(Answer):
@@ -72,11 +69,9 @@ class MessageAnswer(Answer):
     number: Annotated[int, Field(ge=1)]
     """Its number among all answers of the pipeline."""
     id: str
-    """The id of the message."""
     do: str | Absent = None
-    """What was to be done."""
     places: tuple[int, ...] | Absent = None
-    """Where in the queue the message lay, if it came by that."""
+    """The places of the message in the queue, if it came by the queue."""
     tick: Tick | None
     """The last tick before it was done; null before the first."""
     end: Time
@@ -105,7 +100,7 @@ class Definition(Documented):
 
 
 class Question(Documented):
-    """A series to be priced; further keys as of `Definition`. Of `epsilon` and `error` it has one."""
+    """A series to be priced, with either `epsilon` or `error`; further keys as in `Definition`."""
 
     model_config = ConfigDict(extra="allow")
     name: str
@@ -114,7 +109,7 @@ class Question(Documented):
     epsilon: Annotated[float | str | Absent, Field(examples=[0.1, "0.1"])] = None
     """What it may cost; a number or an exact decimal string."""
     error: Annotated[float | str | Absent, Field(examples=[25])] = None
-    """How far off it may be expected to be, as `Preview` tells it: it is priced at the least epsilon that is enough."""
+    """The `error` that its preview shall have: it is priced at the least epsilon that reaches it."""
 
 
 EXAMPLE = {
@@ -142,13 +137,13 @@ class Created(Answer):
     left: Decimal
     """The largest epsilon that one more series may cost the same ledger."""
     error: HalfWidth
-    """The half-width to expect at tick `error_tick`; where there are windows, in the one where it is largest."""
+    """The expected half-width at tick `error_tick`; with windows, of the window where it is largest."""
     error_tick: Tick
     """The last tick, or the farthest that is predicted."""
     confidence: Confidence
     """The probability with which `error` holds."""
     supposing: Annotated[str | Absent, Field(examples=["for 1,000 records"])] = None
-    """What `error` is for, or in, where that is not plain; else missing."""
+    """What `error` assumes or is measured in, if that is not obvious; else missing."""
 
 
 class Halted(Answer):
@@ -177,28 +172,28 @@ class Preview(Answer):
     largest: Decimal
     """The largest epsilon at which this one would fit."""
     after: Decimal | Absent = None
-    """The largest epsilon that one more series may cost once this one runs; missing where it does not fit."""
+    """The largest epsilon that one more series may cost once this one runs; missing if it does not fit."""
     start: Tick | Absent = None
     """The first tick that it would see, at the earliest."""
     start_time: Time | Absent = None
     error: HalfWidth
-    """The half-width to expect at tick `error_tick`; where there are windows, in the one where it is largest."""
+    """The expected half-width at tick `error_tick`; with windows, of the window where it is largest."""
     error_tick: Tick
     """The last tick, or the farthest that is predicted."""
     confidence: Confidence
     """The probability with which `error` holds."""
     supposing: Annotated[str | Absent, Field(examples=["for 1,000 records"])] = None
-    """What `error` is for, or in, where that is not plain; else missing."""
+    """What `error` assumes or is measured in, if that is not obvious; else missing."""
     error_unit: Annotated[str, Field(examples=["events", "of amount", "events in rank"])]
     """What `error` is measured in: the series' `unit`, or words."""
     windows: Annotated[dict[str, HalfWidth] | Absent, Field(examples=[{"tick": 17, "24h": 61}])] = (
         None
     )
-    """The half-width of each window at that tick, of which `error` is the largest; missing where there are none."""
+    """The half-width of each window at that tick, of which `error` is the largest; missing without windows."""
     false_alarms: tuple[FalseAlarmEntry, ...] | Absent = None
-    """Of alerts, and of each watch of a monitor, of very many only the first; missing where nothing fires."""
+    """For alerts, and for each watch of a monitor (of very many only the first); missing if nothing can fire."""
     noise: Annotated[str | Absent, Field(examples=[NOISE])] = None
-    """Why it would fire mostly by noise, and what would do: it is created with `accept_noise` only. Else missing."""
+    """If it would fire mostly by noise: why, and what would avoid that. It is then created only with `accept_noise`."""
     derivation: DerivationEntry
     """Why it costs that."""
 
@@ -208,17 +203,17 @@ class Watch(Answer):
 
     name: str
     where: tuple[dict[str, Any], ...] | Absent = None
-    """Its events, as in the pipeline file; told of what the main ledger pays for, and to who paid."""
+    """Which events it counts, as in the pipeline file; shown to whoever paid, and to all if the main ledger pays."""
     by: str | Absent = None
-    """What each has its own count, a field's values or words (`amount in bins`); not there where there is one count."""
+    """What has counts of its own: the values of a field, or words (`amount in bins`); missing if there is one count."""
     above: int | Absent = None
     """It fires when its count reaches this; or `below`."""
     below: int | Absent = None
     """It fires when its count stays under this."""
     over: Annotated[str, Field(examples=["since_firing", "tick", "1h"])]
-    """What counts: the events since it began or last fired, of these those of a window, or those of one tick."""
+    """Which events count: those since it began or last fired, the last window of these, or those of one tick."""
     rearm: bool
-    """Whether it begins again when it has fired; else it ends with that."""
+    """Whether it begins again after it fired; otherwise firing ends it."""
     analyst: str
     """Who added it; empty: the operator, or the file."""
     start: Tick
@@ -227,7 +222,7 @@ class Watch(Answer):
     """Null until it is ended, by message or by the firing of a watch that is not re-armed."""
     end_time: Time | None
     fired: int | Absent = None
-    """Of a watch that is not re-armed: how many of its keys have fired, and so ended; without `by` it has one."""
+    """For a watch that is not re-armed: how many of its keys have fired and so ended; without `by` it has one key."""
     created: bool
     """Whether it was added by message."""
 
@@ -248,11 +243,9 @@ class Query(Answer):
     created: bool
     """Whether it was created while the engine ran; the file's own cannot be halted."""
     watches: tuple[Watch, ...] | Absent = None
-    """Of a monitor: the newest hundred watches that there are, then the last twenty that were ended; fewer where they
-    are long, for a list has a megabyte for those of all monitors.
-    """
+    """For a monitor: its newest hundred watches, then the last twenty ended ones; fewer if their texts are long."""
     more_watches: int | Absent = None
-    """How many more there are, where that is not all."""
+    """How many more there are, if that is not all."""
 
 
 class QueryList(Answer):
@@ -262,16 +255,16 @@ class QueryList(Answer):
 
 
 class Me(Answer):
-    """Whose token was shown, and the ledger that pays for what she creates."""
+    """The holder of the shown token, and the ledger that pays for what the holder creates."""
 
     analyst: str
-    """Her name in the pipeline file; empty: the operator, who may act for everyone."""
+    """The holder's name in the pipeline file; empty: the operator, who may act for everyone."""
     epsilon: Account
-    """Her ledger; of the operator the pipeline's own."""
+    """The holder's ledger; for the operator, the pipeline's own."""
     token: Annotated[str | Absent, Field(examples=["3f9a12bc0d11"])] = None
-    """The id of the token, by which the operator revokes it; missing where it is made from the key alone."""
+    """The id of the token, by which the operator revokes it; missing if it is made from the key alone."""
     expires: Time | Absent = None
-    """Until when the token is valid; missing where it has no end."""
+    """Until when the token is valid; missing if it has no end."""
 
 
 class FieldEntry(Answer):
@@ -291,7 +284,7 @@ class KeyEntry(Answer):
 
     key: Annotated[str, Field(examples=["by", "threshold"])]
     kind: Literal["grouping", "amount", "range", "whole", "shares", "flag", "windows"]
-    """What stands there: fields to go by, a field of numbers, two bounds, a whole number, shares, a flag, windows."""
+    """Its value: fields to group by, a field of numbers, two bounds, a whole number, shares, a flag, windows."""
     required: bool
 
 
@@ -300,7 +293,6 @@ class StatisticEntry(Answer):
 
     statistic: Annotated[str, Field(examples=["count", "histogram"])]
     about: str
-    """What it tells."""
     keys: tuple[KeyEntry, ...]
 
 

@@ -21,14 +21,14 @@ _Neighbors = Annotated[str, Field(examples=["add_remove", "replace", "replace_an
 _Condition = Annotated[
     str | Absent,
     Field(
-        description="What the guarantee takes for granted, as the pipeline file vouches for it; missing: nothing.",
+        description="What the guarantee assumes, as the pipeline file vouches for it; missing if it assumes nothing.",
         examples=["a replacement keeps its tick (moves: within_tick)"],
     ),
 ]
 
 
 class UsersEntry(Answer):
-    """Who is protected where the unit is a user: all of their events together, of which no more than so many count."""
+    """The protected unit, if it is a user: all events of one user together, of which a limited number counts."""
 
     name: Annotated[str, Field(examples=["(user, day)", "user, for ever"])]
     """The unit in short."""
@@ -62,21 +62,21 @@ class SeriesEntry(Answer):
     statistic: Annotated[str, Field(examples=["count", "histogram", "maximum", "alerts"])]
     """Its kind, as in the pipeline file."""
     by: str | None
-    """The field whose values have an entry each in its rows; null: one entry for all."""
+    """The field whose values each have an entry of their own; null: one entry for all."""
     shape: Shape
     """Which form its releases have: `value` (scalar), `values` (histogram), `fired` (flags) or `windows`."""
     windows: Annotated[tuple[str, ...] | Absent, Field(examples=[["tick", "1h", "24h"]])] = None
-    """The names of its windows, as they are shown: the single tick first; missing where it has none."""
+    """The names of its windows, as they are shown: the single tick first; missing if it has none."""
     nonnegative: bool | Absent = None
-    """True where no true number of it is below 0, whatever a band says; missing where one may be."""
+    """True if its true numbers are never below 0, whatever a band shows; missing if they can be."""
     about: Annotated[str, Field(examples=["maximum by destination so far, with its name"])]
     """What is released, in a few words."""
     error_unit: Annotated[
         str | Absent, Field(examples=["events", "of amount", "events in rank"])
     ] = None
-    """What the errors that are predicted for it are measured in; missing where none is."""
+    """The unit of its predicted errors; missing if none is predicted."""
     title: Annotated[str | Absent, Field(examples=["Departures"])] = None
-    """What the operator or the analyst calls it; missing where nothing was said, as are the next two."""
+    """Its title; like `description` and `unit`, missing unless the operator or the analyst gave it."""
     description: Annotated[
         str | Absent, Field(examples=["Scheduled departures, by local hour."])
     ] = None
@@ -84,18 +84,18 @@ class SeriesEntry(Answer):
     unit: Annotated[str | Absent, Field(examples=["flights", "minutes"])] = None
     """What its numbers count or measure."""
     where: Annotated[tuple[str, ...] | Absent, Field(examples=[["delay at least 15"]])] = None
-    """What a record must pass to be counted, all of it; missing where every record is."""
+    """The conditions that a counted record meets, all of them; missing if every record counts."""
     meaning: (
         Annotated[str, Field(examples=["at least about 100 {band} events since the one before"])]
         | None
     )
     """What a flag means, `{band}` standing for the release's band; null without flags."""
     domain: tuple[str, ...] | Absent = None
-    """The values of `by`, in order; missing where `by` is null."""
+    """The values of `by`, in order; missing if `by` is null."""
     most: Annotated[int, Field(ge=2)] | Absent = None
-    """In how many entries of its rows one event counts at most, where `by` is a list; missing for one."""
+    """In how many entries one event counts at most, if `by` is a list; missing if that is one."""
     parameters: Annotated[dict[str, int | str], Field(examples=[{"threshold": 100}])]
-    """What else the pipeline file says of it that shows in its releases, by its key there; `{}` where nothing does."""
+    """The further keys of the pipeline file that show in its releases, with their values."""
 
 
 class Pipeline(Answer):
@@ -107,7 +107,7 @@ class Pipeline(Answer):
     unit: _Unit
     """What is protected: one of these."""
     users: UsersEntry | Absent = None
-    """What a user is; missing where the unit is one event."""
+    """What a user is; missing if the unit is one event."""
     neighbors: _Neighbors
     """Which streams are neighbours: those that differ by one unit added or removed, or replaced."""
     condition: _Condition = None
@@ -115,7 +115,7 @@ class Pipeline(Answer):
     """A digest of all that touches data or guarantee; another one means another pipeline."""
     clock: ClockEntry
     over: bool
-    """Whether all ticks up to the clock's horizon are released: then nothing is counted any more, nor asked."""
+    """Whether all ticks up to the clock's horizon are released: then nothing more is counted or can be asked."""
     series: tuple[SeriesEntry, ...]
     """Those of the file first."""
 
@@ -187,7 +187,7 @@ class PlannedWindow(Answer):
 
 
 class ListEntry(Answer):
-    """A list field that series go by."""
+    """A list field that series group by."""
 
     field: str
     entries: Annotated[int, Field(ge=2)]
@@ -202,13 +202,13 @@ class FalseAlarmEntry(Answer):
     name: str
     """The series, or the watch of a monitor."""
     usual: int
-    """The count, or sum, at which an alarm is a false one."""
+    """The usual count or sum, at which an alarm is a false one."""
     chance: Annotated[float, Field(ge=0, le=1, examples=[0.002])]
-    """The chance, at most, that it fires on a day while its count stays there; where it is keyed, that one key does."""
+    """The chance, at most, that it (if `keyed`: one of its keys) fires on a day while its count stays at `usual`."""
     keyed: bool
     """Whether it has a count for each of several keys."""
     of: str | Absent = None
-    """The field whose sum it looks at; missing where it looks at a count."""
+    """The field whose sum it looks at; missing if it looks at a count."""
 
 
 class PlannedSeries(Answer):
@@ -219,15 +219,15 @@ class PlannedSeries(Answer):
     name: str
     mechanism: str
     why: str
-    """Why this mechanism; empty where there is no choice."""
+    """Why this mechanism; empty if there is no choice."""
     epsilon: Amount | Absent = None
     delta: Amount | Absent = None
     predicted_error: tuple[PredictedError, ...]
-    """Of a series with windows that of the single tick."""
+    """For a series with windows: of the single tick."""
     windows: tuple[PlannedWindow, ...] | Absent = None
-    """That of each window; missing where there are none."""
+    """The errors of each window; missing without windows."""
     false_alarms: tuple[FalseAlarmEntry, ...] | Absent = None
-    """Of alerts, and of each watch of a monitor, of very many only the first; missing where nothing fires."""
+    """For alerts, and for each watch of a monitor (of very many only the first); missing if nothing can fire."""
 
 
 class Promise(Answer):
@@ -246,11 +246,11 @@ class Plan(Answer):
     delta: Amount
     unit: _Unit
     users: UsersEntry | Absent = None
-    """What a user is; missing where the unit is one event."""
+    """What a user is; missing if the unit is one event."""
     neighbors: _Neighbors
     condition: _Condition = None
     lists: tuple[ListEntry, ...] | Absent = None
-    """The lists that the file's series go by; missing where there are none."""
+    """The list fields that the file's series group by; missing if there are none."""
     horizon: Annotated[int, Field(ge=1)] | None
     """The number of ticks; null: endless."""
     series: tuple[PlannedSeries, ...]
@@ -263,13 +263,13 @@ class Account(Answer):
 
     total: Decimal
     spent: Decimal
-    """In the budget: what the filter adds up, in its `unit`, of its `capacity`."""
+    """In the budget: what the filter has added up of its `capacity`, in its `unit`."""
     left: Decimal
     """The largest epsilon (delta 0) that one more series may cost."""
 
 
 class Granted(Answer):
-    """The delta of the budget; what a filter's own theorem needs of it is neither spent nor left."""
+    """The delta of the budget; the part that the filter's own theorem needs is neither spent nor left."""
 
     total: Decimal
     spent: Decimal
@@ -305,7 +305,7 @@ class Budget(Answer):
     """What was spent and what is left."""
 
     scope: Literal["file"] | Absent = None
-    """Of what: of the pipeline file's series alone, where who answers knows no price of a live one; absent: of all."""
+    """`file`: of the file's series alone, because this server knows no price of a live one; missing: of all series."""
     epsilon: Account
     delta: Granted
     filter: str

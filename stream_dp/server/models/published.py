@@ -10,6 +10,8 @@ from pydantic import Field, StrictFloat, StrictInt
 
 from stream_dp.server.models.answer import Absent, Answer, Confidence, HalfWidth, Tick, Time
 
+_Number = StrictInt | StrictFloat
+
 
 class _Release(Answer):
     v: Literal[1]
@@ -17,7 +19,6 @@ class _Release(Answer):
     sequence: Annotated[int, Field(ge=0)]
     """Its number among all releases of the pipeline, over all series; grows."""
     series: str
-    """The name of its series."""
     tick: Tick
     """The tick at whose end the value holds."""
     end: Time
@@ -28,7 +29,7 @@ class _Confident(_Release):
     confidence: Confidence
     """The probability with which the band holds for one value at one tick."""
     not_private: Literal[True] | Absent = None
-    """There, and true, only where the test kit made the noise: no guarantee holds."""
+    """Present, and true, only if the test kit made the noise: then no guarantee holds."""
 
 
 class _Banded(_Confident):
@@ -40,69 +41,70 @@ class ScalarRelease(_Banded):
     """One number: a count, a maximum."""
 
     name: str | Absent = None
-    """Of a maximum: the key that has most, of equal ones the first; missing while the value is 0, and elsewhere."""
-    value: StrictInt | StrictFloat
-    """The noisy value: a count, or a decimal on the grid of a sum; below 0 only where true values may be."""
+    """For a maximum: the key that has it, the first one of equals; missing while the value is 0, and otherwise."""
+    value: _Number
+    """The noisy value: a count, or a decimal on the grid of a sum; below 0 only if true values can be."""
 
 
 class HistogramRelease(_Banded):
     """One number for each key of the series' domain."""
 
-    values: dict[str, StrictInt | StrictFloat]
-    """The noisy value by key, as the value of a scalar."""
+    values: dict[str, _Number]
+    """The noisy value of each key, like the value of a scalar release."""
 
 
-_Number = StrictInt | StrictFloat
-
-
-class RatioRelease(_Confident):
-    """One quotient, with the ends of its interval in place of a half-width."""
-
+class _Quotient(Answer):
     value: _Number | None
-    """The quotient of what two series release, a decimal; null where nothing was counted below."""
+    """The quotient of two series' values, a decimal; null if the denominator counts nothing."""
     low: _Number | None
-    """The lower end; null where it is open."""
+    """The lower end; null if it is open."""
     high: _Number | None
-    """The upper end; null where it is open: what is below may be 0."""
+    """The upper end; null if it is open, because the denominator may be 0."""
 
 
-class RatiosRelease(_Confident):
-    """One quotient for each key."""
-
+class _Quotients(Answer):
     values: dict[str, _Number | None]
-    """The quotient by key, as the value of a single one."""
+    """The quotient of each key; null if the denominator counts nothing."""
     lows: tuple[_Number | None, ...]
     """The lower ends, in the order of `values`."""
     highs: tuple[_Number | None, ...]
     """The upper ends, in the order of `values`."""
 
 
+class RatioRelease(_Quotient, _Confident):
+    """One quotient, with the ends of its interval in place of a half-width."""
+
+
+class RatiosRelease(_Quotients, _Confident):
+    """One quotient for each key."""
+
+
 class FlagsRelease(_Banded):
-    """The keys whose alert, or the names of the watches that, fired at this tick."""
+    """The keys whose alert fired at this tick, or the names of the watches that did."""
 
     fired: tuple[str, ...]
     """Keys of the series' domain, in its order, or names of watches; empty at most ticks."""
-    counts: dict[str, StrictInt | StrictFloat] | Absent = None
-    """The noisy count of each that fired, never below 0, or its sum; missing where the series tells none."""
+    counts: dict[str, _Number] | Absent = None
+    """The noisy count (never below 0) or sum of each that fired; missing if the series releases none."""
     counts_band: HalfWidth | Absent = None
-    """The half-width around each of these counts; missing where there are none."""
+    """The half-width around each of these counts; missing if there are none."""
 
 
 class FoundRank(Answer):
     """A place in a top list, by the released values."""
 
     name: str
-    """The key that has it; of equal values the first of the domain is greater."""
-    value: StrictInt | StrictFloat
-    """Its noisy value, as the value of a scalar."""
+    """The key at this place; of keys with equal values, the first one in the domain comes first."""
+    value: _Number
+    """Its noisy value, like the value of a scalar release."""
     tied: tuple[str, ...]
-    """The keys that are not told apart from it, the greatest first: their true order may be the other way round."""
+    """The keys that the noise does not separate from it, the greatest first: the true order may be the reverse."""
     more: Annotated[int, Field(ge=1)] | Absent = None
-    """How many more keys are not told apart from it and not listed; missing where all are."""
+    """How many more keys it is not separated from; missing if `tied` lists all."""
 
 
 class RanksRelease(_Banded):
-    """The greatest keys, their values, and which are not told apart; the band holds for all of these values at once."""
+    """The greatest keys, and which of them the noise does not separate; the band holds for all values at once."""
 
     ranks: tuple[FoundRank, ...]
     """The greatest first."""
@@ -111,7 +113,7 @@ class RanksRelease(_Banded):
 class WindowValue(Answer):
     """One number over a window."""
 
-    value: StrictInt | StrictFloat
+    value: _Number
     """The noisy value, never below 0."""
     band: HalfWidth
     """The half-width around it that holds with the release's `confidence`."""
@@ -120,43 +122,29 @@ class WindowValue(Answer):
 class WindowValues(Answer):
     """One number for each key over a window."""
 
-    values: dict[str, StrictInt | StrictFloat]
+    values: dict[str, _Number]
     """The noisy value by key, never below 0."""
     band: HalfWidth
     """The half-width around each of them that holds with the release's `confidence`."""
 
 
-class WindowRatio(Answer):
+class WindowRatio(_Quotient):
     """One quotient over a window."""
 
-    value: _Number | None
-    """As that of a release without windows."""
-    low: _Number | None
-    """The lower end; null where it is open."""
-    high: _Number | None
-    """The upper end; null where it is open."""
 
-
-class WindowRatios(Answer):
+class WindowRatios(_Quotients):
     """One quotient for each key over a window."""
-
-    values: dict[str, _Number | None]
-    """The quotient by key."""
-    lows: tuple[_Number | None, ...]
-    """The lower ends, in the order of `values`."""
-    highs: tuple[_Number | None, ...]
-    """The upper ends, in the order of `values`."""
 
 
 class FoundQuantile(Answer):
-    """Where a quantile of a sliding window, or so far, was found on a public grid."""
+    """A quantile of a sliding window, or of all events so far, on a public grid."""
 
     value: float
-    """The quantile, or the end of the grid where it lies beyond it."""
+    """The quantile; if it lies beyond the grid, the end of the grid."""
     low: float
-    """The least value that it may be, with the release's `confidence`; as `bucket` in releases of former versions."""
+    """The least value that it can have, with the release's `confidence`. Former versions wrote a `bucket` so too."""
     high: float
-    """The largest value that it may be."""
+    """The largest value that it can have."""
 
 
 class ChosenBucket(Answer):
@@ -165,7 +153,7 @@ class ChosenBucket(Answer):
     value: float
     """Its middle, or the end of the grid beyond which it lies."""
     bucket: tuple[float, float]
-    """Where it begins and ends: how fine the grid is, and nothing about the noise. The quantile may lie elsewhere."""
+    """Its two ends: they show how fine the grid is and nothing about the noise. The quantile may lie elsewhere."""
 
 
 class WindowQuantiles(Answer):
@@ -174,7 +162,7 @@ class WindowQuantiles(Answer):
     quantiles: dict[str, FoundQuantile | ChosenBucket]
     """By quantile, such as `0.5`; none before the first window has ended."""
     band: HalfWidth
-    """By how many events noise may move a rank, for all quantiles at once: a told bucket misses its rank by no more."""
+    """By how many events noise may move a rank, for all quantiles at once: no bucket misses its rank by more."""
 
 
 class WindowRanks(Answer):
@@ -183,7 +171,7 @@ class WindowRanks(Answer):
     ranks: tuple[FoundRank, ...]
     """The greatest first."""
     band: HalfWidth
-    """The half-width that holds for all of these values at once with the release's `confidence`."""
+    """The half-width that holds for all values at once with the release's `confidence`."""
 
 
 class WindowsRelease(_Confident):
@@ -251,7 +239,6 @@ class NewestRelease(Answer):
     """A series and its newest release."""
 
     name: str
-    """The name of the series."""
     latest: Release | None
     """Its newest release as published; null before the first one."""
 
@@ -269,7 +256,6 @@ class SeriesReleases(Answer):
     """The releases of one series in a range of ticks."""
 
     series: str
-    """The name of the series."""
     releases: tuple[Release, ...]
     """As published, by tick."""
 
@@ -280,15 +266,15 @@ class StreamHead(Answer):
     sequence: Annotated[int, Field(ge=-1)]
     """The newest sequence when the stream was opened; -1 before the first release."""
     fingerprint: str | None
-    """That of `/api/pipeline`: after a change everything should be loaded anew."""
+    """The fingerprint of `/api/pipeline`; if it has changed, load everything again."""
 
 
 class StreamGap(Answer):
-    """The data of an event that says: releases after the asked position are no longer kept."""
+    """The data of an event which says that releases after the asked position are no longer kept."""
 
 
 class StreamEvent(Answer):
-    """One server-sent event, its data parsed. `: still here` comments lie between events where nothing happens."""
+    """One server-sent event, its data parsed. While nothing happens, comments (`: still here`) come between events."""
 
     event: Literal["head", "gap", "message"]
     """`head` opens each stream, `gap` may follow it, `message` (not written on the wire) is a release."""

@@ -45,7 +45,7 @@ class Said:
 
 
 @dataclass
-class LiveSeriesService:
+class Site:
     """A folder with a pipeline file, its data and its key."""
 
     folder: Path
@@ -92,13 +92,11 @@ def say(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def live_series(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Callable[..., Said]
-) -> LiveSeriesService:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Callable[..., Said]) -> Site:
     """A pipeline that needs an operator key, which is there."""
     monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("STREAM_DP_KEY_FILE", str(tmp_path / "operator.key"))
-    made = LiveSeriesService(tmp_path, say)
+    made = Site(tmp_path, say)
     made.write()
     return made
 
@@ -121,10 +119,10 @@ def page_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def secretive(live_series: LiveSeriesService) -> LiveSeriesService:
+def secretive(site: Site) -> Site:
     """Records that all hold a secret; some are of no page, some no records at all."""
     good = [f"2024-05-01T0{at % 6}:{at % 60:02}:00Z,{HIDDEN}" for at in range(GOOD)]
     broken = [f"{HIDDEN}{at},{HIDDEN}" for at in range(BROKEN)]
     text = "\n".join(["time,page", *sorted(good), *broken, ""])
-    (live_series.folder / "clicks.csv").write_text(text)
-    return live_series
+    (site.folder / "clicks.csv").write_text(text)
+    return site

@@ -27,13 +27,13 @@ from stream_dp.verify.games.lower_bound import Finding
 QUICK = ("--runs", "400", "--ticks", "1", "--json")
 
 
-def test_a_right_pipeline_passes(live_series: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_right_pipeline_passes(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Flagged wrongly with probability at most 1e-6."""
-    (live_series.folder / "clicks.csv").unlink()
-    (live_series.folder / "operator.key").unlink()
+    (site.folder / "clicks.csv").unlink()
+    (site.folder / "operator.key").unlink()
     monkeypatch.delenv("STREAM_DP_KEY_FILE")
-    before = sorted(live_series.folder.rglob("*"))
-    said = live_series.command("audit", *QUICK, "--confidence", "0.999999")
+    before = sorted(site.folder.rglob("*"))
+    said = site.command("audit", *QUICK, "--confidence", "0.999999")
     assert (said.code, said.err) == (0, "")
     found = json.loads(said.out)
     assert (found["pipeline"], found["violated"], found["runs"]) == ("clicks", False, 400)
@@ -48,11 +48,11 @@ def test_a_right_pipeline_passes(live_series: Any, monkeypatch: pytest.MonkeyPat
     assert 0 <= together["epsilon_lower_bound"] <= 1
     assert 0 <= together["strongest"] < 1
     assert not together["violated"]
-    assert sorted(live_series.folder.rglob("*")) == before
+    assert sorted(site.folder.rglob("*")) == before
 
 
-def with_privacy(live_series: Any, privacy: str, neighbors: str = "add_remove") -> None:
-    live_series.write(
+def with_privacy(site: Any, privacy: str, neighbors: str = "add_remove") -> None:
+    site.write(
         "neighbors: add_remove, epsilon: 1}\nclock", f"neighbors: {neighbors}, {privacy}}}\nclock"
     )
 
@@ -67,22 +67,22 @@ def with_privacy(live_series: Any, privacy: str, neighbors: str = "add_remove") 
         ("epsilon: 1, delta: 1e-9, filter: basic", "replace"),
     ],
 )
-def test_the_files_filter_admits_all_series(live_series: Any, privacy: str, neighbors: str) -> None:
+def test_the_files_filter_admits_all_series(site: Any, privacy: str, neighbors: str) -> None:
     """Thirds of 7/8 round up one by one and still fit; with a filter that adds no epsilons the claim is their sum."""
-    with_privacy(live_series, privacy, neighbors)
-    thirds = re.sub(r"epsilon: (0.5|1/4|0.25)}", "epsilon: 7/24}", live_series.pipeline.read_text())
-    live_series.pipeline.write_text(thirds)
-    said = live_series.command("audit", *QUICK, "--confidence", "0.999999")
+    with_privacy(site, privacy, neighbors)
+    thirds = re.sub(r"epsilon: (0.5|1/4|0.25)}", "epsilon: 7/24}", site.pipeline.read_text())
+    site.pipeline.write_text(thirds)
+    said = site.command("audit", *QUICK, "--confidence", "0.999999")
     assert (said.code, said.err) == (0, "")
     assert json.loads(said.out)["together"]["claimed_epsilon"] == 0.875
 
 
-def test_the_filter_of_the_game_has_room_for_roundings_only(live_series: Any) -> None:
+def test_the_filter_of_the_game_has_room_for_roundings_only(site: Any) -> None:
     """Three series and an analyst spend the budget; two units of 10^-12 are granted, a third is not."""
     ada = "analysts: [{name: ada, epsilon: 0.000001}]"
-    live_series.write("epsilon: 1}\nclock", f"epsilon: 1, {ada}}}\nclock")
-    live_series.pipeline.write_text(live_series.pipeline.read_text().replace("1/4}", "0.249999}"))
-    filter_: Any = game_filter(build(load(live_series.pipeline)))
+    site.write("epsilon: 1}\nclock", f"epsilon: 1, {ada}}}\nclock")
+    site.pipeline.write_text(site.pipeline.read_text().replace("1/4}", "0.249999}"))
+    filter_: Any = game_filter(build(load(site.pipeline)))
     for epsilon in ("0.5", "0.249999", "0.25"):
         filter_ = filter_.charge(PureDP(Fraction(epsilon)))
     assert filter_.charge(PureDP(Fraction(2, 10**12))) is not None
@@ -92,11 +92,11 @@ def test_the_filter_of_the_game_has_room_for_roundings_only(live_series: Any) ->
 OWN = "delta: 0.001, first_block_delta: 0.001, epsilon: 2, filter: basic"
 
 
-def gaussian_clicks(live_series: Any, privacy: str, neighbors: str = "add_remove") -> None:
-    with_privacy(live_series, privacy, neighbors)
-    text = live_series.pipeline.read_text()
+def gaussian_clicks(site: Any, privacy: str, neighbors: str = "add_remove") -> None:
+    with_privacy(site, privacy, neighbors)
+    text = site.pipeline.read_text()
     gaussian = text.replace("count, epsilon: 0.5", "count, method: gaussian, epsilon: 1")
-    live_series.pipeline.write_text(gaussian)
+    site.pipeline.write_text(gaussian)
 
 
 @pytest.mark.parametrize(
@@ -110,23 +110,23 @@ def gaussian_clicks(live_series: Any, privacy: str, neighbors: str = "add_remove
     ],
 )  # fmt: skip
 def test_gaussian_series_are_attacked_at_a_delta_that_is_shown(
-    live_series: Any, privacy: str, delta: float, neighbors: str
+    site: Any, privacy: str, delta: float, neighbors: str
 ) -> None:
     """Also where the filter admits them as a block only. Flagged wrongly with probability at most 1e-6."""
-    gaussian_clicks(live_series, privacy, neighbors)
-    said = live_series.command("audit", *QUICK, "--confidence", "0.999999")
+    gaussian_clicks(site, privacy, neighbors)
+    said = site.command("audit", *QUICK, "--confidence", "0.999999")
     assert (said.code, said.err) == (0, "")
     found = json.loads(said.out)
     assert [s["claimed_delta"] for s in found["series"]] == [0.01, 0, 0]
     assert found["together"]["claimed_delta"] == delta
 
 
-def test_the_table_says_what_it_means(live_series: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_says_what_it_means(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeded: at the default confidence a right pipeline may be flagged, with probability 0.01."""
     seeds = itertools.count(1)
     monkeypatch.setattr(audit_module, "fresh_noise", lambda: SeededNoise(next(seeds)))
-    gaussian_clicks(live_series, OWN)
-    said = live_series.command("audit", "--runs", "100", "--ticks", "100")  # the horizon is 6
+    gaussian_clicks(site, OWN)
+    said = site.command("audit", "--runs", "100", "--ticks", "100")  # the horizon is 6
     assert said.code == 0
     for text in (
         "Alerts", "claimed epsilon", "proves nothing", "confidence 0.99", "all series together", "basic filter",
@@ -151,16 +151,14 @@ class LessNoise:
         return self._noise.gaussian(variance / self._gaussian**2, size)
 
 
-def test_too_little_gaussian_noise_is_exit_4(
-    live_series: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_little_gaussian_noise_is_exit_4(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clicks' mu is eight times what is claimed, all else is right: an epsilon of 1.3 or so is proven for
     0.7 at 0.01. Seeded: missed, or something else flagged, with probability below 1e-3.
     """
     noises = (LessNoise(SeededNoise(seed), 1, 8) for seed in itertools.count(1))
     monkeypatch.setattr(audit_module, "fresh_noise", lambda: next(noises))
-    gaussian_clicks(live_series, OWN)
-    said = live_series.command(
+    gaussian_clicks(site, OWN)
+    said = site.command(
         "audit", "--runs", "2400", "--ticks", "1", "--confidence", "0.9999", "--json"
     )
     assert said.code == 4
@@ -169,25 +167,25 @@ def test_too_little_gaussian_noise_is_exit_4(
     assert not any(other["violated"] for other in others)
 
 
-def test_a_refuted_whole_is_named(live_series: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refuted_whole_is_named(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finding as of the twins in tests/unit/verify/games/test_together.py, whose parts are each right.
 
     A part is flagged beside it, which is then named, with probability at most 1e-9.
     """
     found = Finding(Fraction(1), 1.5, 0.9, "an event", (0.9, 0.1), 0.01)
     monkeypatch.setattr(audit_module, "audit_together", lambda *_, **__: found)
-    said = live_series.command("audit", *QUICK, "--confidence", "0.999999999")
+    said = site.command("audit", *QUICK, "--confidence", "0.999999999")
     assert said.code == 4
     assert "refutes the claimed epsilon of all series together" in said.err
     assert json.loads(said.out)["violated"]
 
 
-def test_a_broken_sampler_is_exit_4(live_series: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_sampler_is_exit_4(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The alerts show epsilon 1 for 1/4: rates .73 and .27 of 400 each; missed with probability below 1e-6."""
     monkeypatch.setattr(
         audit_module, "fresh_noise", lambda: LessNoise(NoiseStream(fresh_seed(), 0), 4, 4)
     )
-    said = live_series.command("audit", "--runs", "1600", "--ticks", "1", "--json")
+    said = site.command("audit", "--runs", "1600", "--ticks", "1", "--json")
     assert said.code == 4
     assert "refutes the claimed epsilon of" in said.err
     assert "busy" in said.err
@@ -204,17 +202,17 @@ def test_a_broken_sampler_is_exit_4(live_series: Any, monkeypatch: pytest.Monkey
         (("--confidence", "1.5"), "between 0 and 1, got 1.5"),
     ],
 )
-def test_bad_settings_are_2(live_series: Any, bad: tuple[str, str], said_what: str) -> None:
-    said = live_series.command("audit", *bad)
+def test_bad_settings_are_2(site: Any, bad: tuple[str, str], said_what: str) -> None:
+    said = site.command("audit", *bad)
     assert (said.code, said.out) == (2, "")
     assert said_what in said.err
 
 
 @pytest.fixture
-def ran(live_series: Any) -> Any:
-    said = live_series.command("run", "--until-end")
+def ran(site: Any) -> Any:
+    said = site.command("run", "--until-end")
     assert said.code == 0, said.err
-    return live_series
+    return site
 
 
 def test_a_run_is_the_composition_and_nothing_changes(ran: Any) -> None:

@@ -4,34 +4,32 @@ import json
 from typing import Any
 
 import pytest
-from unit.cli.conftest import HORIZON, ROWS, LiveSeriesService
+from unit.cli.conftest import HORIZON, ROWS, Site
 
 from stream_dp.journal.commit import DeadLetter
 from stream_dp.operate.audit import journal_access
 from stream_dp.operate.audit.journal_access import _Kind
 
 
-def table(service: LiveSeriesService, rows: list[str], header: str = "time,page") -> None:
+def table(service: Site, rows: list[str], header: str = "time,page") -> None:
     (service.folder / "clicks.csv").write_text("\n".join([header, *rows, ""]))
 
 
-def checked(service: LiveSeriesService, *arguments: str, code: int) -> dict[str, Any]:
+def checked(service: Site, *arguments: str, code: int) -> dict[str, Any]:
     said = service.command("check", "--json", *arguments)
     assert (said.code, said.err) == (code, "")
     found: dict[str, Any] = json.loads(said.out)
     return found
 
 
-def nothing_was_made(service: LiveSeriesService) -> bool:
+def nothing_was_made(service: Site) -> bool:
     return not service.journal.exists() and service.releases == []
 
 
-def test_a_sample_that_fits(
-    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_that_fits(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The key is not needed, and no journal is made."""
     monkeypatch.delenv("STREAM_DP_KEY_FILE")
-    said = checked(live_series, code=0)
+    said = checked(site, code=0)
     (busy,) = said.pop("false_alarms")
     assert (busy["name"], busy["usual"], busy["keyed"]) == ("busy", 1, True)
     assert said == {
@@ -47,14 +45,14 @@ def test_a_sample_that_fits(
         ],
         "hints": [],
     }  # fmt: skip
-    assert nothing_was_made(live_series)
-    assert checked(live_series, "--sample", "4", code=0)["records"] == 4
+    assert nothing_was_made(site)
+    assert checked(site, "--sample", "4", code=0)["records"] == 4
 
 
-def test_times_without_an_offset(live_series: LiveSeriesService) -> None:
+def test_times_without_an_offset(site: Site) -> None:
     """All of them: nothing begins. Without the check the whole budget is spent on noise, exit 0."""
-    table(live_series, [row.replace("Z,", ",") for row in ROWS])
-    said = checked(live_series, code=2)
+    table(site, [row.replace("Z,", ",") for row in ROWS])
+    said = checked(site, code=2)
     assert (said["dead"], said["fits"]) == (24, False)
     assert said["reasons"] == [
         {"reason": "wrong_type", "field": "time", "records": 24, "example": "line 2"}
@@ -63,50 +61,50 @@ def test_times_without_an_offset(live_series: LiveSeriesService) -> None:
         "says": "time: times without an offset; declare their `zone:` (such as Europe/Berlin), or write the offset",
         "records": 24,
     }
-    ended = live_series.command("run", "--until-end")
-    assert (ended.code, ended.out, nothing_was_made(live_series)) == (2, "", True)
+    ended = site.command("run", "--until-end")
+    assert (ended.code, ended.out, nothing_was_made(site)) == (2, "", True)
     assert (
         "clicks can use none of the records that were looked at (wrong_type in time)" in ended.err
     )
     assert "times without an offset" in ended.err
-    assert "24" not in ended.err.replace(str(live_series.folder), "")
+    assert "24" not in ended.err.replace(str(site.folder), "")
 
-    noise = live_series.command("run", "--until-end", "--no-check")
-    assert (noise.code, len(live_series.releases)) == (0, 3 * HORIZON)
-    assert live_series.command("run", "--until-end").code == 0  # it has begun, so it goes on
-    (live_series.folder / "clicks.csv").unlink()
-    missing = live_series.command("check", "--data", "no.csv")
+    noise = site.command("run", "--until-end", "--no-check")
+    assert (noise.code, len(site.releases)) == (0, 3 * HORIZON)
+    assert site.command("run", "--until-end").code == 0  # it has begun, so it goes on
+    (site.folder / "clicks.csv").unlink()
+    missing = site.command("check", "--data", "no.csv")
     assert (missing.code, "no.csv: no such file" in missing.err) == (2, True)
 
 
 def test_one_record_that_fits_is_enough_to_begin(
-    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
+    site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However far behind it lies; the operator is warned, and the share and no count is told."""
     monkeypatch.setattr("stream_dp.operate.check_pipeline.RECORDS", 10)
-    table(live_series, [*(row.replace("Z,", ",") for row in ROWS), ROWS[0]])
-    said = live_series.command("run", "--until-end")
+    table(site, [*(row.replace("Z,", ",") for row in ROWS), ROWS[0]])
+    said = site.command("run", "--until-end")
     assert said.code == 0
     assert said.err.count("Warning: more of the records than `warn_dead` allows") == 1
     assert "(wrong_type in time)" in said.err
     assert "NOT PRIVATE: " not in said.err
     assert "`stream-dp dead-letters " in said.err
-    assert checked(live_series, "--sample", "100", code=2)["dead"] == 24
+    assert checked(site, "--sample", "100", code=2)["dead"] == 24
 
 
-def test_the_end_of_a_run_names_records_on_request(live_series: LiveSeriesService) -> None:
-    table(live_series, [*ROWS, "junk"])
-    said = live_series.command("run", "--until-end", "--verbose")
+def test_the_end_of_a_run_names_records_on_request(site: Site) -> None:
+    table(site, [*ROWS, "junk"])
+    said = site.command("run", "--until-end", "--verbose")
     totals = "NOT PRIVATE: counted in this run: 24 records, 0 of them late; 1 could not be used"
     assert totals in said.err
-    again = live_series.command("run", "--until-end").err
+    again = site.command("run", "--until-end").err
     assert "clicks: all its ticks are public already" in again
-    assert "24" not in again.replace(str(live_series.folder), "")
+    assert "24" not in again.replace(str(site.folder), "")
 
 
-def test_what_a_person_reads(live_series: LiveSeriesService) -> None:
-    table(live_series, [*ROWS, "2024-05-01T00:30:00Z,home,3", "2030-05-01T00:30:00Z,Home"])
-    said = live_series.command("check", "--data", str(live_series.folder / "clicks.csv"))
+def test_what_a_person_reads(site: Site) -> None:
+    table(site, [*ROWS, "2024-05-01T00:30:00Z,home,3", "2030-05-01T00:30:00Z,Home"])
+    said = site.command("check", "--data", str(site.folder / "clicks.csv"))
     assert (said.code, said.err) == (0, "")
     assert said.out.count("NOT PRIVATE") == 2
     for text in (
@@ -117,26 +115,26 @@ def test_what_a_person_reads(live_series: LiveSeriesService) -> None:
         assert text in said.out
 
 
-def test_a_column_with_another_name(live_series: LiveSeriesService) -> None:
-    table(live_series, ROWS, header="Time,page")
+def test_a_column_with_another_name(site: Site) -> None:
+    table(site, ROWS, header="Time,page")
     for command in (("check",), ("run", "--until-end")):
-        said = live_series.command(*command)
-        assert (said.code, nothing_was_made(live_series)) == (2, True)
+        said = site.command(*command)
+        assert (said.code, nothing_was_made(site)) == (2, True)
         assert "did you mean Time?" in said.err
-    table(live_series, ROWS, header="time,Page ")
-    says = [one["says"] for one in checked(live_series, code=2)["hints"]]
+    table(site, ROWS, header="time,Page ")
+    says = [one["says"] for one in checked(site, code=2)["hints"]]
     assert says == ["page: there is a 'Page '; did you mean that?"]
 
 
 JUNK = ["too,many,cells", "too,few,cells", "2024-05-01T00:30:00Z,", "2030-05-01T00:30:00Z,home", "one"]  # fmt: skip
 
 
-def test_what_was_refused_is_listed(live_series: LiveSeriesService) -> None:
-    data = live_series.folder / "clicks.csv"
+def test_what_was_refused_is_listed(site: Site) -> None:
+    data = site.folder / "clicks.csv"
     first = len(data.read_text().splitlines()) + 1
     data.write_text(data.read_text() + "".join(f"{line}\n" for line in JUNK))
-    assert live_series.command("run", "--until-end").code == 0
-    shown = json.loads(live_series.command("dead-letters", "--json").out)
+    assert site.command("run", "--until-end").code == 0
+    shown = json.loads(site.command("dead-letters", "--json").out)
     assert shown == {
         "pipeline": "clicks", "private": False, "places": "lines", "records": 24, "late": 0, "capped": 0,
         "dead": 5,
@@ -149,15 +147,15 @@ def test_what_was_refused_is_listed(live_series: LiveSeriesService) -> None:
              "ranges": [[first + 2, first + 2]], "elsewhere": 0},
         ],
     }  # fmt: skip
-    said = live_series.command("dead-letters")
+    said = site.command("dead-letters")
     assert said.code == 0
     assert said.out.count("NOT PRIVATE") == 2
     assert f"{first}-{first + 1}, {first + 4}" in said.out
     assert "24 records counted, 0 of them late; 5 could not be used." in said.out
 
 
-def test_too_long_lists_are_refused_and_counted(live_series: LiveSeriesService) -> None:
-    data, pipeline = live_series.folder / "clicks.csv", live_series.pipeline
+def test_too_long_lists_are_refused_and_counted(site: Site) -> None:
+    data, pipeline = site.folder / "clicks.csv", site.pipeline
     first = len(data.read_text().splitlines()) + 1
     listed = 'page: {type: list, domain: [home, help], most: 2, separator: "|"}'
     category = "page: {type: category, domain: [home, help]}"
@@ -165,8 +163,8 @@ def test_too_long_lists_are_refused_and_counted(live_series: LiveSeriesService) 
     lists = ["home|help", "home|home", "home|help|elsewhere", "home|home|home", ""]
     lines = "".join(f"2024-05-01T00:30:00Z,{each}\n" for each in lists)
     data.write_text(data.read_text() + lines)
-    assert live_series.command("run", "--until-end").code == 0
-    shown = json.loads(live_series.command("dead-letters", "--json").out)
+    assert site.command("run", "--until-end").code == 0
+    shown = json.loads(site.command("dead-letters", "--json").out)
     assert (shown["records"], shown["dead"]) == (24 + 3, 2)
     assert shown["dead_letters"] == [
         {"partition": 0, "reason": "too_many_entries", "field": "page", "records": 2,
@@ -174,13 +172,13 @@ def test_too_long_lists_are_refused_and_counted(live_series: LiveSeriesService) 
     ]  # fmt: skip
 
 
-def test_no_journal_and_a_damaged_one(live_series: LiveSeriesService) -> None:
-    said = live_series.command("dead-letters")
+def test_no_journal_and_a_damaged_one(site: Site) -> None:
+    said = site.command("dead-letters")
     assert (said.code, "no journal here" in said.err) == (2, True)
-    live_series.command("run", "--until-end")
-    assert json.loads(live_series.command("dead-letters", "--json").out)["dead_letters"] == []
-    live_series.journal.write_bytes(live_series.journal.read_bytes()[:5000])
-    assert live_series.command("dead-letters").code == 4
+    site.command("run", "--until-end")
+    assert json.loads(site.command("dead-letters", "--json").out)["dead_letters"] == []
+    site.journal.write_bytes(site.journal.read_bytes()[:5000])
+    assert site.command("dead-letters").code == 4
 
 
 def test_the_newest_ranges_are_kept_and_all_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

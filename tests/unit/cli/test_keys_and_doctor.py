@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.cli.conftest import LiveSeriesService
+from unit.cli.conftest import Site
 
 from stream_dp.journal.keys import KEY_BYTES, read_key, read_token
 from stream_dp.operate.keys import issued_for, sealer_for
@@ -19,8 +19,8 @@ Say = Callable[..., Any]
 
 
 @pytest.fixture
-def pipeline(live_series: Any) -> Path:
-    path: Path = live_series.pipeline
+def pipeline(site: Any) -> Path:
+    path: Path = site.pipeline
     text = path.read_text()
     path.write_text(
         text.replace("epsilon: 1}", "epsilon: 2, analysts: [{name: ann, epsilon: 0.5}]}")
@@ -129,69 +129,63 @@ KAFKA = """source:
 Usage = namedtuple("Usage", "total used free")
 
 
-def not_well(live_series: LiveSeriesService) -> tuple[int, dict[str, str]]:
+def not_well(site: Site) -> tuple[int, dict[str, str]]:
     """The exit code, and what is not well: the level of each."""
-    said = live_series.command("doctor", "--json")
+    said = site.command("doctor", "--json")
     checks = json.loads(said.out)["checks"]
     return said.code, {one["about"]: one["level"] for one in checks if one["level"] != "ok"}
 
 
-def test_all_is_well_before_and_after_a_run(live_series: LiveSeriesService) -> None:
-    said = live_series.command("doctor")
+def test_all_is_well_before_and_after_a_run(site: Site) -> None:
+    said = site.command("doctor")
     assert (said.code, said.err) == (0, "")
     first = "         ok  operator's key: is there, and no one else may read it"
     assert said.out.splitlines()[0] == first
-    assert not_well(live_series) == (0, {})
-    assert not live_series.journal.exists()
-    assert not (live_series.folder / "home").exists()
-    assert live_series.command("run", "--until-end").code == 0
-    assert not_well(live_series) == (0, {})
-    shutil.rmtree(live_series.folder / "home")
-    assert not_well(live_series) == (0, {"high-water mark": "warning"})
+    assert not_well(site) == (0, {})
+    assert not site.journal.exists()
+    assert not (site.folder / "home").exists()
+    assert site.command("run", "--until-end").code == 0
+    assert not_well(site) == (0, {})
+    shutil.rmtree(site.folder / "home")
+    assert not_well(site) == (0, {"high-water mark": "warning"})
 
 
-def test_open_keys_and_those_of_another_journal_are_wrong(live_series: LiveSeriesService) -> None:
-    assert live_series.command("run", "--until-end").code == 0
-    (live_series.folder / "operator.key").chmod(0o644)
-    assert not_well(live_series) == (4, {"operator's key": "wrong"})
-    assert "-> the operator key" in live_series.command("doctor").out
-    live_series.write(key=b"x" * 32)
-    assert not_well(live_series) == (4, {"journal": "wrong"})
-    live_series.write("epsilon: 0.5", "epsilon: 0.4")
-    assert not_well(live_series) == (4, {"journal": "wrong"})
+def test_open_keys_and_those_of_another_journal_are_wrong(site: Site) -> None:
+    assert site.command("run", "--until-end").code == 0
+    (site.folder / "operator.key").chmod(0o644)
+    assert not_well(site) == (4, {"operator's key": "wrong"})
+    assert "-> the operator key" in site.command("doctor").out
+    site.write(key=b"x" * 32)
+    assert not_well(site) == (4, {"journal": "wrong"})
+    site.write("epsilon: 0.5", "epsilon: 0.4")
+    assert not_well(site) == (4, {"journal": "wrong"})
 
 
 @pytest.mark.parametrize(
     ("free", "level", "code"), [(10 << 20, "wrong", 5), (500 << 20, "warning", 0), (2 << 30, "", 0)]
 )
 def test_space(
-    live_series: LiveSeriesService,
-    monkeypatch: pytest.MonkeyPatch,
-    free: int,
-    level: str,
-    code: int,
+    site: Site, monkeypatch: pytest.MonkeyPatch, free: int, level: str, code: int
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, free))
-    found, levels = not_well(live_series)
+    found, levels = not_well(site)
     assert (found, set(levels.values())) == (code, {level} if level else set())
 
 
-def test_a_folder_that_may_not_be_written(
-    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_may_not_be_written(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: mode == os.R_OK)
-    code, levels = not_well(live_series)
+    code, levels = not_well(site)
     assert (code, set(levels.values())) == (5, {"wrong"})
 
 
-def test_an_absent_kafka_is_told_for_each_address(live_series: LiveSeriesService) -> None:
-    live_series.write("source: {kind: file, path: clicks.csv}\n", KAFKA)
-    password = live_series.folder / "password"
-    assert not_well(live_series) == (5, {"source.security": "warning", "cluster": "wrong"})
-    assert f"security.password_file {password} cannot be read" in live_series.command("doctor").out
+def test_an_absent_kafka_is_told_for_each_address(site: Site) -> None:
+    site.write("source: {kind: file, path: clicks.csv}\n", KAFKA)
+    password = site.folder / "password"
+    assert not_well(site) == (5, {"source.security": "warning", "cluster": "wrong"})
+    assert f"security.password_file {password} cannot be read" in site.command("doctor").out
     password.write_text("swordfish")
     password.chmod(0o600)
-    said = live_series.command("doctor")
+    said = site.command("doctor")
     assert said.code == 5
     assert "swordfish" not in said.out
     lines = said.out.splitlines()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.cli.conftest import BROKEN, GOOD, HIDDEN, LiveSeriesService, Said
+from unit.cli.conftest import BROKEN, GOOD, HIDDEN, Said, Site
 
 import stream_dp.operate.run.run_pipeline as run_module
 from stream_dp.errors import FailClosed, Outage
@@ -58,7 +58,7 @@ def events(logged_lines: list[dict[str, Any]]) -> list[str]:
     return [each for at, each in enumerate(found) if each != "tick published" or at == first]
 
 
-def test_a_run_logs_its_phases_and_nothing_of_its_records(secretive: LiveSeriesService) -> None:
+def test_a_run_logs_its_phases_and_nothing_of_its_records(secretive: Site) -> None:
     said = secretive.command("run", "--until-end", "--log-format", "json")
     found = lines(said)
     assert (said.code, said.out) == (0, "")
@@ -80,7 +80,7 @@ def test_a_run_logs_its_phases_and_nothing_of_its_records(secretive: LiveSeriesS
 
 
 @pytest.mark.usefixtures("page_first")
-def test_the_addresses_are_logged(secretive: LiveSeriesService) -> None:
+def test_the_addresses_are_logged(secretive: Site) -> None:
     ports = ("--serve", "--port", "0", "--operator-port", "0")
     found = lines(secretive.command("run", "--until-end", *ports, "--log-format", "json"))
     require_clean(found)
@@ -91,9 +91,7 @@ def test_the_addresses_are_logged(secretive: LiveSeriesService) -> None:
     ("wrong", "code"),
     [(("--verbose",), 2), (("--operator-token-file", "nowhere"), 2), (("--standby",), 2)],
 )
-def test_an_error_is_the_last_line(
-    secretive: LiveSeriesService, wrong: tuple[str, ...], code: int
-) -> None:
+def test_an_error_is_the_last_line(secretive: Site, wrong: tuple[str, ...], code: int) -> None:
     said = secretive.command("run", "--until-end", "--log-format", "json", *wrong)
     found = lines(said)
     require_clean(found)
@@ -103,7 +101,7 @@ def test_an_error_is_the_last_line(
 
 
 def test_a_bug_is_logged_without_what_it_held(
-    secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
+    secretive: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: object) -> None:
         raise ValueError(HIDDEN)
@@ -158,7 +156,7 @@ def leaking(monkeypatch: pytest.MonkeyPatch, field: str, what: Callable[[Commit]
 
 @pytest.mark.parametrize("listed", [True, False])
 def test_a_run_that_logs_a_count_is_caught(
-    secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch, listed: bool
+    secretive: Site, monkeypatch: pytest.MonkeyPatch, listed: bool
 ) -> None:
     leaking(monkeypatch, "records", lambda commit: commit.records)
     if listed:
@@ -176,21 +174,19 @@ def test_a_run_that_logs_a_count_is_caught(
 JSON = ("--log-format", "json")
 
 
-def test_an_export_logs_what_it_wrote(live_series: LiveSeriesService) -> None:
-    assert live_series.command("run", "--until-end").code == 0
-    said = live_series.command("export", "--to", f"csv:{live_series.folder}/rows", *JSON)
+def test_an_export_logs_what_it_wrote(site: Site) -> None:
+    assert site.command("run", "--until-end").code == 0
+    said = site.command("export", "--to", f"csv:{site.folder}/rows", *JSON)
     found = lines(said)
     require_clean(found)
     assert [line["event"] for line in found] == ["starting", "exported", "stopped"]
-    assert (found[1]["releases"], found[2]["exit_code"]) == (len(live_series.releases), 0)
+    assert (found[1]["releases"], found[2]["exit_code"]) == (len(site.releases), 0)
     assert said.out.startswith("18 releases, ")
-    again = lines(live_series.command("export", "--to", f"csv:{live_series.folder}/rows", *JSON))
+    again = lines(site.command("export", "--to", f"csv:{site.folder}/rows", *JSON))
     assert [line["event"] for line in again] == ["starting", "stopped"]
 
 
-def test_a_page_logs_its_phases(
-    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_logs_its_phases(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(range(3))
 
     async def published(*_: object) -> AsyncIterator[list[bytes]]:
@@ -202,7 +198,7 @@ def test_a_page_logs_its_phases(
 
     monkeypatch.setattr(topic_page, "published", published)
     monkeypatch.setattr(topic_page, "backing_off", lambda _: repeat(0))
-    said = live_series.command("page", "--port", "0", *JSON)
+    said = site.command("page", "--port", "0", *JSON)
     found = lines(said)
     require_clean(found)
     again = ["catching up", "running"]
@@ -216,10 +212,7 @@ def test_a_page_logs_its_phases(
     [(("page", "--port", "0"), signal.SIGINT), (("export", "--follow"), signal.SIGTERM)],
 )
 def test_a_signal_ends_it_well(
-    live_series: LiveSeriesService,
-    monkeypatch: pytest.MonkeyPatch,
-    command: tuple[str, ...],
-    number: signal.Signals,
+    site: Site, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], number: signal.Signals
 ) -> None:
     async def published(*_: object) -> AsyncIterator[list[bytes]]:
         yield []
@@ -228,6 +221,6 @@ def test_a_signal_ends_it_well(
 
     for module in (topic_page, exporting):
         monkeypatch.setattr(module, "published", published)
-    to = () if command[0] == "page" else ("--to", f"csv:{live_series.folder}/rows")
-    found = lines(said := live_series.command(*command, *to, *JSON))
+    to = () if command[0] == "page" else ("--to", f"csv:{site.folder}/rows")
+    found = lines(said := site.command(*command, *to, *JSON))
     assert (said.code, found[-1]["event"], found[-1]["exit_code"]) == (0, "stopped", 0)

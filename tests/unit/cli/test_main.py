@@ -171,13 +171,13 @@ def test_json_is_one_line_of_stdout_and_nothing_else(say: Say) -> None:
     assert (said.code, said.err, json.loads(said.out)) == (0, "", pipeline_schema())
 
 
-def test_the_plan_says_what_analysts_have_of_what_is_spent(live_series: Any) -> None:
+def test_the_plan_says_what_analysts_have_of_what_is_spent(site: Any) -> None:
     """Else it is spent, and no series has it."""
-    live_series.write("epsilon: 1}", "epsilon: 2, analysts: [{name: ann, epsilon: 0.1}]}")
+    site.write("epsilon: 1}", "epsilon: 2, analysts: [{name: ann, epsilon: 0.1}]}")
     words = "spent is also what analysts may ask with: ann 0.1"
-    assert words in live_series.command("plan").out
-    live_series.write()
-    assert "analysts" not in live_series.command("plan").out
+    assert words in site.command("plan").out
+    site.write()
+    assert "analysts" not in site.command("plan").out
 
 
 def test_ticks_have_room_or_are_left_out_the_last_one_never() -> None:

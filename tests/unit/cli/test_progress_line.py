@@ -13,7 +13,7 @@ from io import StringIO
 from typing import TextIO, cast
 
 import pytest
-from unit.cli.conftest import HORIZON, LiveSeriesService
+from unit.cli.conftest import HORIZON, Site
 
 import stream_dp.cli.progress_line as module
 from stream_dp.broker.process import LocalKafka
@@ -156,9 +156,9 @@ def test_a_line_is_cut_to_its_terminal() -> None:
 
 @pytest.mark.parametrize("command", [("run", "--until-end"), ("dead-letters",)])
 def test_no_step_of_a_run_tells_of_records(
-    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+    site: Site, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
-    live_series.command("run", "--until-end")
+    site.command("run", "--until-end")
     told: list[tuple[object, ...]] = []
     called = Line.__call__
 
@@ -167,7 +167,7 @@ def test_no_step_of_a_run_tells_of_records(
         called(self, *each)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Line, "__call__", call)
-    live_series.command(*command)
+    site.command(*command)
     assert len(told) > 1
     records = 4 * HORIZON
     assert not any(records in each for each in told)

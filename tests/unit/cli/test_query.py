@@ -66,11 +66,9 @@ def engine() -> FakeLiveSeries:
 
 
 @pytest.fixture
-def ask(live_series: Any, engine: FakeLiveSeries) -> Iterator[Ask]:
+def ask(site: Any, engine: FakeLiveSeries) -> Iterator[Ask]:
     with served(view_of(engine)) as url:
-        yield lambda name, *more: live_series.say(
-            "query", name, str(live_series.pipeline), "--url", url, *more
-        )
+        yield lambda name, *more: site.say("query", name, str(site.pipeline), "--url", url, *more)
 
 
 def test_what_is_mostly_noise_is_created_once_it_is_confirmed(
@@ -227,20 +225,18 @@ def test_errors_of_the_engine_keep_their_exit_code(
     ],
 )
 def test_an_engine_of_another_key_or_pipeline_is_not_asked(
-    live_series: Any, engine: FakeLiveSeries, change: dict[str, Any], said_: str
+    site: Any, engine: FakeLiveSeries, change: dict[str, Any], said_: str
 ) -> None:
     with served(view_of(**{"live_series": engine, **change})) as url:
-        said = live_series.say("query", "halt", str(live_series.pipeline), "total", "--url", url)
+        said = site.say("query", "halt", str(site.pipeline), "total", "--url", url)
     assert (said.code, said_ in said.err) == (2, True)
     assert engine.asked == []
 
 
-def test_without_an_engine_it_is_5(live_series: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_engine_it_is_5(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_series, "WAIT_S", 0.0)
     url = "http://127.0.0.1:9"
-    said = live_series.say(
-        "query", "create", str(live_series.pipeline), "--series", LATE, "--url", url
-    )
+    said = site.say("query", "create", str(site.pipeline), "--series", LATE, "--url", url)
     assert said.code == 5
     assert "no engine of clicks answers at http://127.0.0.1:9" in said.err
     assert "stream-dp run PIPELINE.yaml --serve" in said.err
@@ -256,8 +252,8 @@ def test_without_an_engine_it_is_5(live_series: Any, monkeypatch: pytest.MonkeyP
         ("http://127.0.0.1/api?x", "must be like"),
     ],
 )
-def test_a_bad_address_is_2(live_series: Any, url: str, named: str) -> None:
-    said = live_series.say("query", "list", str(live_series.pipeline), "--url", url)
+def test_a_bad_address_is_2(site: Any, url: str, named: str) -> None:
+    said = site.say("query", "list", str(site.pipeline), "--url", url)
     assert (said.code, f"--url: {named}" in said.err) == (2, True)
 
 
@@ -294,15 +290,15 @@ class Odd(BaseHTTPRequestHandler):
     ],
 )
 def test_a_server_that_is_no_engine_never_sees_the_token(
-    live_series: Any, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, code: int
+    site: Any, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, code: int
 ) -> None:
     monkeypatch.setattr(Odd, "answers", {"/api/pipeline": (status, body)})
     monkeypatch.setattr(Odd, "seen", [])
     with HTTPServer(("127.0.0.1", 0), Odd) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        to = (str(live_series.pipeline), "--url", f"http://127.0.0.1:{server.server_port}")
-        said = live_series.say("query", "create", *to, "--series", LATE)
+        to = (str(site.pipeline), "--url", f"http://127.0.0.1:{server.server_port}")
+        said = site.say("query", "create", *to, "--series", LATE)
         server.shutdown()
         thread.join()
     assert said.code == code, said.err
@@ -311,7 +307,7 @@ def test_a_server_that_is_no_engine_never_sees_the_token(
 
 
 def test_an_engine_that_does_not_answer(
-    live_series: Any, engine: FakeLiveSeries, monkeypatch: pytest.MonkeyPatch
+    site: Any, engine: FakeLiveSeries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = view_of(engine)
 
@@ -328,9 +324,7 @@ def test_an_engine_that_does_not_answer(
 
     monkeypatch.setattr(engine, "create", hang)
     with served(replace(view, pipeline=named)) as url:
-        said = live_series.say(
-            "query", "create", str(live_series.pipeline), "--series", LATE, "--url", url
-        )
+        said = site.say("query", "create", str(site.pipeline), "--series", LATE, "--url", url)
         gave_up.set()
     assert said.code == 5
     assert "what was asked may still happen" in said.err
@@ -374,25 +368,23 @@ def test_watches_come_and_go_by_message(ask: Ask, engine: FakeLiveSeries, tmp_pa
     assert (third["do"], third["series"], third["watch"]) == ("unwatch", "m", "fr")
 
 
-def test_analysts_tokens_count_here(
-    live_series: Any, engine: FakeLiveSeries, tmp_path: Path
-) -> None:
+def test_analysts_tokens_count_here(site: Any, engine: FakeLiveSeries, tmp_path: Path) -> None:
     token = tmp_path / "ann.token"
     token.write_text(Sealer(KEY, "clicks").query_token("ann"))
     token.chmod(0o600)
     view = replace(view_of(engine), analysts={"ann": Sealer(KEY, "clicks").query_token("ann")})
     with served(view) as url:
         more = ("--token-file", str(token), "--analyst", "ann", "--url", url)
-        said = live_series.say("query", "ask", str(live_series.pipeline), "total", *more)
+        said = site.say("query", "ask", str(site.pipeline), "total", *more)
         assert (said.code, said.err) == (0, "")
         token.chmod(0o644)
-        said = live_series.say("query", "ask", str(live_series.pipeline), "total", *more)
+        said = site.say("query", "ask", str(site.pipeline), "total", *more)
         assert said.code == 2
         assert "chmod 600" in said.err
     assert [sender.signer for sender in engine.senders] == ["ann"]
 
 
-def test_a_token_names_its_holder(live_series: Any, engine: FakeLiveSeries, tmp_path: Path) -> None:
+def test_a_token_names_its_holder(site: Any, engine: FakeLiveSeries, tmp_path: Path) -> None:
     """The engine says it: a message names who asks."""
     token, text = tmp_path / "ann.token", Sealer(KEY, "clicks").issued_token("0" * 12, "ann", TIME)
     token.write_text(text)
@@ -411,6 +403,6 @@ def test_a_token_names_its_holder(live_series: Any, engine: FakeLiveSeries, tmp_
             ("unwatch", "total", "w"),
             ("ask", "total", "--analyst", "bob"),
         ):
-            live_series.say("query", verb, str(live_series.pipeline), *words, *more)
+            site.say("query", verb, str(site.pipeline), *words, *more)
     assert [json.loads(said)["analyst"] for _, said, _ in engine.asked] == ["ann", "ann", "bob"]
     assert [sender.signer for sender in engine.senders] == ["ann", "ann", "ann"]

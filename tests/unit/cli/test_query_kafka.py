@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.cli.conftest import LiveSeriesService
+from unit.cli.conftest import Site
 
 from stream_dp.client.message_text import good_answer
 from stream_dp.journal.keys import Sealer
@@ -69,9 +69,9 @@ class Engine:
 
 
 @pytest.fixture
-def engine(live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch) -> Engine:
+def engine(site: Site, monkeypatch: pytest.MonkeyPatch) -> Engine:
     made = Engine()
-    live_series.write(FILE, TOPIC)
+    site.write(FILE, TOPIC)
     monkeypatch.setattr(remote_messages, "talking", made.talking)
     monkeypatch.setattr(remote_messages, "brokers_there", made.there)
     monkeypatch.delenv("STREAM_DP_TOKEN_FILE", raising=False)
@@ -87,10 +87,8 @@ def ann(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ask(live_series: LiveSeriesService, engine: Engine) -> Ask_:
-    return lambda name, *more: live_series.say(
-        "query", name, str(live_series.pipeline), *more, *WHERE
-    )
+def ask(site: Site, engine: Engine) -> Ask_:
+    return lambda name, *more: site.say("query", name, str(site.pipeline), *more, *WHERE)
 
 
 def test_commands_are_messages_signed_by_the_operator(ask: Ask_, engine: Engine) -> None:
@@ -120,14 +118,14 @@ def test_a_definition_in_yaml_says_the_same(ask: Ask_, engine: Engine, tmp_path:
 
 
 def test_an_analyst_needs_a_token_and_a_name_alone(
-    live_series: LiveSeriesService, engine: Engine, ann: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, engine: Engine, ann: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("STREAM_DP_KEY_FILE", raising=False)
-    live_series.pipeline.unlink()
+    site.pipeline.unlink()
     more = ("--token-file", str(ann), "--analyst", "ann", *WHERE)
-    said = live_series.say("query", "create", "clicks", "--series", SERIES, *more)
+    said = site.say("query", "create", "clicks", "--series", SERIES, *more)
     assert (said.code, said.err) == (0, "")
-    said = live_series.say("query", "halt", "clicks", "busy", *more)
+    said = site.say("query", "halt", "clicks", "busy", *more)
     assert (said.code, said.err) == (0, "")
     assert isinstance(engine.heard[-1], HaltMessage)
     assert engine.tokens == [Sealer(KEY, "clicks").query_token("ann")] * 2
@@ -135,18 +133,18 @@ def test_an_analyst_needs_a_token_and_a_name_alone(
 
 
 def test_the_environment_names_the_token_and_the_brokers(
-    live_series: LiveSeriesService, engine: Engine, ann: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, engine: Engine, ann: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STREAM_DP_TOKEN_FILE", str(ann))
     monkeypatch.setenv("STREAM_DP_KAFKA_BOOTSTRAP", "127.0.0.1:8")
-    said = live_series.say("query", "halt", "clicks", "busy", "--via", "kafka")
+    said = site.say("query", "halt", "clicks", "busy", "--via", "kafka")
     assert (said.code, said.err) == (0, "")
     assert engine.tokens == [Sealer(KEY, "clicks").query_token("ann")]
     assert engine.settings is not None
     assert engine.settings.bootstrap == "127.0.0.1:8"
-    key = live_series.folder / "operator.key"
+    key = site.folder / "operator.key"
     more = ("--key-file", str(key), "--via", "kafka")
-    assert live_series.say("query", "halt", str(live_series.pipeline), "busy", *more).code == 0
+    assert site.say("query", "halt", str(site.pipeline), "busy", *more).code == 0
     assert engine.tokens[-1] == Sealer(KEY, "clicks").query_token()  # a flag counts first
 
 
@@ -166,29 +164,27 @@ BAD_CALLS = {
 
 @pytest.mark.parametrize(("call", "named"), BAD_CALLS.values(), ids=BAD_CALLS)
 def test_a_bad_call_is_2_and_says_what_is_wrong(
-    live_series: LiveSeriesService, engine: Engine, ann: Path, call: str, named: str
+    site: Site, engine: Engine, ann: Path, call: str, named: str
 ) -> None:
     issued = ann.with_name("issued.token")
     issued.write_text(Sealer(KEY, "clicks").issued_token("0" * 12, "ann", "2027-01-01T00:00:00Z"))
     issued.chmod(0o600)
-    files = {"T": str(ann), "I": str(issued), "K": str(live_series.folder / "operator.key")}
+    files = {"T": str(ann), "I": str(issued), "K": str(site.folder / "operator.key")}
     with pytest.MonkeyPatch.context() as patched:
         patched.delenv("STREAM_DP_KEY_FILE", raising=False)
-        said = live_series.say("query", *(files.get(word, word) for word in call.split()), *WHERE)
+        said = site.say("query", *(files.get(word, word) for word in call.split()), *WHERE)
     assert (said.code, named in said.err) == (2, True), said.err
     assert engine.heard == []
 
 
-def test_without_topics_none_is_asked(
-    live_series: LiveSeriesService, engine: Engine, ann: Path
-) -> None:
-    live_series.write()
-    said = live_series.say("query", "halt", str(live_series.pipeline), "busy", *WHERE)
+def test_without_topics_none_is_asked(site: Site, engine: Engine, ann: Path) -> None:
+    site.write()
+    said = site.say("query", "halt", str(site.pipeline), "busy", *WHERE)
     assert (said.code, "--via kafka: clicks has its journal in a file" in said.err) == (2, True)
     token = ("--token-file", str(ann))
-    said = live_series.say("query", "halt", "clicks", "busy", "--via", "kafka", *token)
+    said = site.say("query", "halt", "clicks", "busy", "--via", "kafka", *token)
     assert (said.code, "where is Kafka" in said.err) == (2, True)
-    said = live_series.say("query", "halt", "clicks", "m", *token)
+    said = site.say("query", "halt", "clicks", "m", *token)
     assert "clicks: there is no such file. Over HTTP the pipeline file is needed" in said.err
 
 
@@ -220,10 +216,10 @@ def test_an_answer_for_people_and_one_for_programs(ask: Ask_, engine: Engine) ->
     assert (said.code, said.out, said.err) == (3, "", "stream-dp: why not\n")
 
 
-def test_the_token_of_an_analyst(live_series: LiveSeriesService) -> None:
-    live_series.write("epsilon: 1}", "epsilon: 1, analysts: [{name: ann, epsilon: 0.1}]}")
-    said = live_series.say("query", "token", str(live_series.pipeline), "--analyst", "ann")
+def test_the_token_of_an_analyst(site: Site) -> None:
+    site.write("epsilon: 1}", "epsilon: 1, analysts: [{name: ann, epsilon: 0.1}]}")
+    said = site.say("query", "token", str(site.pipeline), "--analyst", "ann")
     assert said.out == Sealer(KEY, "clicks").query_token("ann") + "\n"
-    said = live_series.say("query", "token", str(live_series.pipeline), "--analyst", "bob")
+    said = site.say("query", "token", str(site.pipeline), "--analyst", "bob")
     assert said.code == 2
     assert "`privacy.analysts` of its file names ann" in said.err

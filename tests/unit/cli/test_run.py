@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from unit.cli.conftest import HORIZON, LiveSeriesService, Said
+from unit.cli.conftest import HORIZON, Said, Site
 
 import stream_dp.cli.commands.run as run_module
 import stream_dp.operate.run.run_pipeline as page_module
@@ -25,25 +25,25 @@ from stream_dp.server.server import PageServer
 SERIES = 3
 
 
-def test_a_run_to_the_end_and_once_more(live_series: LiveSeriesService) -> None:
-    said = live_series.command("run", "--until-end")
+def test_a_run_to_the_end_and_once_more(site: Site) -> None:
+    said = site.command("run", "--until-end")
     assert (said.code, said.out) == (0, "")
     assert "clicks: 6 ticks, 18 releases" in said.err
     assert f"clicks: {run_module.OVER}" in said.err.splitlines()
-    releases = [json.loads(line) for line in live_series.releases]
+    releases = [json.loads(line) for line in site.releases]
     assert [r["sequence"] for r in releases] == list(range(1, SERIES * HORIZON + 1))
     assert releases[1]["values"].keys() == {"home", "help", "other"}
     assert releases[-1]["end"] == "2024-05-01T06:00:00Z"
-    before, sealed = live_series.releases, read_sealed(live_series.journal)
-    again = live_series.command("run", "--until-end")
+    before, sealed = site.releases, read_sealed(site.journal)
+    again = site.command("run", "--until-end")
     assert again.code == 0
     assert f"clicks: {run_module.OVER}" in again.err.splitlines()
-    assert (live_series.releases, read_sealed(live_series.journal)) == (before, sealed)
+    assert (site.releases, read_sealed(site.journal)) == (before, sealed)
 
 
 @pytest.mark.usefixtures("page_first")
 def test_the_page_answers_to_the_names_that_it_is_given(
-    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
+    site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: dict[str, int] = {}
     asked = asyncio.Event()
@@ -67,7 +67,7 @@ def test_the_page_answers_to_the_names_that_it_is_given(
     monkeypatch.setattr(page_module, "PageServer", Asked)
     names = ("--allow-host", "dash.example.org", "--allow-host", "[2001:db8::1]")
     every = ("--serve", "--port", "0", "--host", "0.0.0.0", *names)  # noqa: S104 - as in a container
-    assert live_series.command("run", "--until-end", *every).code == 0
+    assert site.command("run", "--until-end", *every).code == 0
     assert answers.pop("engine") == 421
     assert set(answers.values()) == {200}
 
@@ -76,10 +76,7 @@ def test_the_page_answers_to_the_names_that_it_is_given(
     ("signals", "left"), [([signal.SIGTERM], []), ([signal.SIGINT] * 2, [130])]
 )
 def test_the_first_signal_stops_it_and_the_second_leaves_at_once(
-    live_series: LiveSeriesService,
-    monkeypatch: pytest.MonkeyPatch,
-    signals: list[signal.Signals],
-    left: list[int],
+    site: Site, monkeypatch: pytest.MonkeyPatch, signals: list[signal.Signals], left: list[int]
 ) -> None:
     exits, told = list[int](), Run.until_end
 
@@ -91,14 +88,14 @@ def test_the_first_signal_stops_it_and_the_second_leaves_at_once(
 
     monkeypatch.setattr(Run, "until_end", and_signal)
     monkeypatch.setattr(os, "_exit", exits.append)
-    assert live_series.command("run").code == 0
+    assert site.command("run").code == 0
     assert exits == left
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_ledger(live_series: LiveSeriesService) -> None:
-    live_series.command("run", "--until-end")
-    said = live_series.command("ledger")
+def test_ledger(site: Site) -> None:
+    site.command("run", "--until-end")
+    said = site.command("ledger")
     assert said.code == 0
     assert (
         "Budget 1 (pure filter): spent 1, left 0; delta 0. Odometer so far: 1. 6 ticks, 18 releases; "
@@ -106,7 +103,7 @@ def test_ledger(live_series: LiveSeriesService) -> None:
     )
     assert "NOT PRIVATE" not in said.out
     assert "2024-05-01T00:00:00Z" in said.out  # not cut off
-    shown = json.loads(live_series.command("ledger", "--json").out)
+    shown = json.loads(site.command("ledger", "--json").out)
     assert shown == {
         "pipeline": "clicks", "private": True, "accepted": "", "neighbors": "add_remove", "protects": "one event",
         "budget": "1", "spent": "1", "left": "0", "delta": "0", "delta_spent": "0", "delta_left": "0",
@@ -121,31 +118,31 @@ def test_ledger(live_series: LiveSeriesService) -> None:
     }  # fmt: skip
 
 
-def test_ledger_shows_no_exact_number(live_series: LiveSeriesService) -> None:
-    live_series.command("run", "--until-end")
-    whole = json.loads(live_series.command("ledger", "--json").out)
+def test_ledger_shows_no_exact_number(site: Site) -> None:
+    site.command("run", "--until-end")
+    whole = json.loads(site.command("ledger", "--json").out)
     assert whole.pop("derivation")["guarantee"]["epsilon"] == 1  # the same for all data
-    shown = live_series.command("ledger").out + json.dumps(whole)
+    shown = site.command("ledger").out + json.dumps(whole)
     assert re.search(r"(?<!\d)24(?!\d)", shown) is None
     assert "events" not in shown
 
 
-def write_over(service: LiveSeriesService, content: bytes) -> None:
+def write_over(service: Site, content: bytes) -> None:
     service.journal.write_bytes(content)
 
 
-def flip_a_byte(service: LiveSeriesService) -> None:
+def flip_a_byte(service: Site) -> None:
     sealed = bytearray(read_sealed(service.journal)[0])
     sealed[60] ^= 0x40
     alter(service, "UPDATE commits SET sealed = ? WHERE sequence = 0", bytes(sealed))
 
 
-def alter(service: LiveSeriesService, statement: str, *values: Any) -> None:
+def alter(service: Site, statement: str, *values: Any) -> None:
     with closing(sqlite3.connect(service.journal)) as database, database:
         database.execute(statement, values)
 
 
-WRONG: dict[str, tuple[Callable[[LiveSeriesService], None], str]] = {
+WRONG: dict[str, tuple[Callable[[Site], None], str]] = {
     "foreign": (lambda it: write_over(it, b"not a database at all"), "clicks.journal"),
     "a flipped byte": (flip_a_byte, "clicks"),
     "cut short": (
@@ -167,50 +164,48 @@ WRONG: dict[str, tuple[Callable[[LiveSeriesService], None], str]] = {
 
 @pytest.mark.parametrize(("change", "said_"), WRONG.values(), ids=WRONG)
 def test_what_is_wrong_with_a_journal_is_4_and_releases_nothing(
-    live_series: LiveSeriesService, change: Callable[[LiveSeriesService], None], said_: str
+    site: Site, change: Callable[[Site], None], said_: str
 ) -> None:
-    assert live_series.command("run", "--until-end").code == 0
-    before = live_series.releases
-    change(live_series)
-    said = live_series.command("run", "--until-end")
+    assert site.command("run", "--until-end").code == 0
+    before = site.releases
+    change(site)
+    said = site.command("run", "--until-end")
     assert (said.code, said_ in said.err) == (4, True), said.err
-    assert live_series.releases == before
-    if live_series.journal.exists() and "older" not in said_:
-        assert live_series.command("ledger").code == 4
+    assert site.releases == before
+    if site.journal.exists() and "older" not in said_:
+        assert site.command("ledger").code == 4
 
 
-def test_what_was_never_there_is_2(
-    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    key = live_series.folder / "operator.key"
+def test_what_was_never_there_is_2(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = site.folder / "operator.key"
     key.chmod(0o644)
-    said = live_series.command("run")
+    said = site.command("run")
     assert (said.code, "chmod 600" in said.err) == (2, True)
     key.chmod(0o600)
-    said = live_series.command("ledger")
+    said = site.command("ledger")
     assert (said.code, "no journal here; it begins with the first run" in said.err) == (2, True)
     monkeypatch.delenv("STREAM_DP_KEY_FILE")
     for command in ("ledger", "run"):
-        said = live_series.command(command)
+        said = site.command(command)
         assert (said.code, "needs an operator key: make one with" in said.err) == (2, True)
-    assert not live_series.journal.exists()
-    assert live_series.command("run", "--until-end", "--key-file", str(key)).code == 0
+    assert not site.journal.exists()
+    assert site.command("run", "--until-end", "--key-file", str(key)).code == 0
 
 
-def test_another_folder_is_another_pipeline(live_series: LiveSeriesService, tmp_path: Path) -> None:
+def test_another_folder_is_another_pipeline(site: Site, tmp_path: Path) -> None:
     """Other data and another key: both run. A journal that is lost is missed in its own folder, which is named."""
-    other = LiveSeriesService(tmp_path / "other", live_series.say)
+    other = Site(tmp_path / "other", site.say)
     other.folder.mkdir()
     other.write(key=bytes(range(1, 33)))
 
-    def run(service: LiveSeriesService) -> Said:
+    def run(service: Site) -> Said:
         key = str(service.folder / "operator.key")
         return service.command("run", "--until-end", "--key-file", key)
 
-    for service in (live_series, other):
+    for service in (site, other):
         assert run(service).code == 0
         assert len(service.releases) == SERIES * HORIZON
-    for service in (live_series, other):
+    for service in (site, other):
         for path in service.folder.glob("clicks.[jr]*"):
             path.unlink()
         said = run(service)
@@ -218,14 +213,12 @@ def test_another_folder_is_another_pipeline(live_series: LiveSeriesService, tmp_
         assert f"has run on clicks.csv before, at {service.folder / 'clicks.csv'}" in said.err
 
 
-def test_a_public_source_gets_a_key_of_its_own(
-    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_public_source_gets_a_key_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAM_DP_KEY_FILE")
-    live_series.write("name: clicks\n", "name: clicks\npublic_data: true\n")
-    assert live_series.command("run", "--until-end").code == 0
-    assert live_series.command("run", "--until-end").code == 0
-    assert len(list((live_series.folder / "home").rglob("clicks.key"))) == 1
+    site.write("name: clicks\n", "name: clicks\npublic_data: true\n")
+    assert site.command("run", "--until-end").code == 0
+    assert site.command("run", "--until-end").code == 0
+    assert len(list((site.folder / "home").rglob("clicks.key"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -244,18 +237,18 @@ def test_a_public_source_gets_a_key_of_its_own(
     ],
 )
 def test_bad_pipelines_release_nothing(
-    live_series: LiveSeriesService, old: str, new: str, code: int, named: str
+    site: Site, old: str, new: str, code: int, named: str
 ) -> None:
-    live_series.write(old, new)
-    said = live_series.command("run", "--until-end")
+    site.write(old, new)
+    said = site.command("run", "--until-end")
     assert said.code == code
     assert named in said.err
-    assert live_series.releases == []
+    assert site.releases == []
 
 
 @pytest.mark.parametrize("options", [(), ("--serve", "--port", "0")])
 def test_a_run_that_stays_says_that_all_ticks_are_released(
-    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+    site: Site, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     say = Line.say
 
@@ -265,9 +258,9 @@ def test_a_run_that_stays_says_that_all_ticks_are_released(
             signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(Line, "say", and_stop)
-    said = live_series.command("run", *options)
+    said = site.command("run", *options)
     assert said.code == 0
     (over,) = [line for line in said.err.splitlines() if line.startswith("All ticks of")]
-    assert over.startswith(f"All ticks of {live_series.pipeline} are released: nothing is counted")
-    assert f"stream-dp export {live_series.pipeline} --to ADDRESS" in over
+    assert over.startswith(f"All ticks of {site.pipeline} are released: nothing is counted")
+    assert f"stream-dp export {site.pipeline} --to ADDRESS" in over
     assert ("the page and what is under /api stay" in over) == bool(options)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from otlp_collector import Collected, collector, values
-from unit.cli.conftest import BROKEN, GOOD, HIDDEN, LiveSeriesService
+from unit.cli.conftest import BROKEN, GOOD, HIDDEN, Site
 
 from stream_dp.engine.gate import Gate
 from stream_dp.errors import WorldError
@@ -66,14 +66,14 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collected]:
         yield found
 
 
-def test_a_variable_alone_is_nothing(secretive: LiveSeriesService, collected: Collected) -> None:
+def test_a_variable_alone_is_nothing(secretive: Site, collected: Collected) -> None:
     said = secretive.command(*RUN)
     assert (said.code, "Traces" in said.err) == (0, False)
     assert not collected.asked.is_set()
 
 
 def test_a_run_tells_its_work_and_nothing_of_its_records(
-    secretive: LiveSeriesService, collected: Collected
+    secretive: Site, collected: Collected
 ) -> None:
     said = secretive.command(*RUN, "--traces")
     assert said.code == 0
@@ -99,7 +99,7 @@ def test_a_run_tells_its_work_and_nothing_of_its_records(
 
 
 def test_what_fails_is_told_by_the_class_of_its_error(
-    secretive: LiveSeriesService, collected: Collected, monkeypatch: pytest.MonkeyPatch
+    secretive: Site, collected: Collected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(self: Gate, commit: Commit, sealed: bytes) -> None:
         raise WorldError(f"the journal has no room for {HIDDEN}")
@@ -112,9 +112,7 @@ def test_what_fails_is_told_by_the_class_of_its_error(
     assert recovery.status.code == Status.STATUS_CODE_ERROR
 
 
-def test_json_lines_say_where_traces_go(
-    secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_lines_say_where_traces_go(secretive: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traces, "LAST_S", 100.0)
     with collector() as found:
         monkeypatch.setenv(ENDPOINT, found.url.replace("//", f"//ann:{HIDDEN}@"))
@@ -136,7 +134,7 @@ def leaking(monkeypatch: pytest.MonkeyPatch, what: Callable[[Commit], str | int]
 
 
 def test_a_run_that_tells_more_is_stopped(
-    secretive: LiveSeriesService, collected: Collected, monkeypatch: pytest.MonkeyPatch
+    secretive: Site, collected: Collected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaking(monkeypatch, lambda commit: commit.records)
     assert secretive.command(*RUN, "--traces").code == 1
@@ -145,7 +143,7 @@ def test_a_run_that_tells_more_is_stopped(
 
 @pytest.mark.parametrize("what", [lambda c: c.records, lambda c: f"{HIDDEN} in {c.sequence}"])
 def test_a_run_that_is_allowed_to_tell_more_is_caught(
-    secretive: LiveSeriesService,
+    secretive: Site,
     collected: Collected,
     monkeypatch: pytest.MonkeyPatch,
     what: Callable[[Commit], str | int],
@@ -158,7 +156,7 @@ def test_a_run_that_is_allowed_to_tell_more_is_caught(
 
 
 def test_a_collector_that_hangs_holds_up_nothing(
-    secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
+    secretive: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "1")
@@ -174,7 +172,7 @@ def test_a_collector_that_hangs_holds_up_nothing(
 
 
 def test_without_the_extra_it_says_what_to_install(
-    secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
+    secretive: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "stream_dp.operate.observe.span_sender", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)

@@ -27,13 +27,15 @@ from stream_dp.files.sqlite import (
     put_question,
     read_sealed,
 )
-from stream_dp.testing.port_checks import check_journal, check_journal_order, sample_commit
-from stream_dp.testing.sequence_checks import (
+from stream_dp.testing.port_checks import (
     check_answers,
     check_answers_versions,
+    check_journal,
+    check_journal_order,
     check_questions,
     check_questions_hostile,
     sample_answers,
+    sample_commit,
 )
 
 ENGINE = """

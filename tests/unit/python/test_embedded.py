@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.cli.conftest import HORIZON, YAML, LiveSeriesService, live_series, say
+from unit.cli.conftest import HORIZON, YAML, say
+from unit.cli.conftest import Site as LiveSeriesService
+from unit.cli.conftest import site as live_series
 
 from stream_dp import (
     BudgetRefused,

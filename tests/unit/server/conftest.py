@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ from unit.server.fake_live_series import FakeLiveSeries
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import release_of
 from stream_dp.server.api import create_app
+from stream_dp.server.server import PageServer
 from stream_dp.server.view import PublicView, ReleaseLog
 
 MakeRelease = Callable[..., Release]
@@ -52,6 +54,21 @@ def connected(view: PublicView | ASGIApp, *, raises: bool = True) -> httpx.Async
     app = create_app(view, frozenset({"localhost"})) if isinstance(view, PublicView) else view
     transport = httpx.ASGITransport(app, raise_app_exceptions=raises)
     return httpx.AsyncClient(transport=transport, base_url="http://localhost:8765")
+
+
+@asynccontextmanager
+async def listening(view: PublicView, **more: Any) -> AsyncIterator[int]:
+    """Serve a view on a port, which is yielded."""
+    server = PageServer(view, **more)
+    await server.start(port=0)
+    try:
+        yield port_of(server)
+    finally:
+        await server.stop()
+
+
+def port_of(server: PageServer) -> int:
+    return int(server.url.rstrip("/").rpartition(":")[2])
 
 
 @pytest.fixture

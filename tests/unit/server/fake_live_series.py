@@ -10,6 +10,10 @@ from stream_dp.server.live_series import Sender
 SECRET_COUNT = 471104
 ALARMS = [{"name": "late", "usual": 25, "chance": 0.58, "keyed": True}]
 TIME = "2026-01-18T06:04:00Z"
+WRITES = (
+    "POST /api/queries/preview", "POST /api/queries", "DELETE /api/queries/late", "POST /api/messages",
+    "POST /api/series/total/ask",
+)  # fmt: skip
 
 
 class FakeLiveSeries:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 from free_ports import free_port
+from unit.server.conftest import listening, port_of
 
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.journal.commit import Release
@@ -25,6 +26,7 @@ from stream_dp.server.view import PublicView, ReleaseLog
 MakeRelease = Callable[..., Release]
 QUICK = Limits(request_seconds=0.3, stall_seconds=0.3)
 NEVER = 1000.0
+SLOWLY = replace(QUICK, stall_seconds=NEVER)
 BYTES_PER_SECOND = 3e7  # of a client that reads: all of it takes longer than a client may stall
 ASKED = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POSTED = b"POST /api/queries HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
@@ -33,22 +35,20 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @asynccontextmanager
 async def served(view: PublicView, limits: Limits) -> AsyncIterator[Callable[..., Any]]:
-    server, writers = PageServer(view, limits=limits), []
-    await server.start(port=0)
-    port = int(server.url.rstrip("/").rpartition(":")[2])
+    writers = []
+    async with listening(view, limits=limits) as port:
 
-    async def connect(said: bytes = b"") -> Streams:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writers.append(writer)
-        writer.write(said)
-        return reader, writer
+        async def connect(said: bytes = b"") -> Streams:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writers.append(writer)
+            writer.write(said)
+            return reader, writer
 
-    try:
-        yield connect
-    finally:
-        for writer in writers:
-            writer.transport.abort()
-        await server.stop()
+        try:
+            yield connect
+        finally:
+            for writer in writers:
+                writer.transport.abort()
 
 
 @contextmanager
@@ -80,7 +80,7 @@ async def left(reader: asyncio.StreamReader) -> bytes:
     "said", [b"", ASKED[:-2], POSTED + b"{"], ids=["nothing", "head", "part of a body"]
 )
 async def test_a_request_that_does_not_come_whole_ends(view: PublicView, said: bytes) -> None:
-    async with served(view, replace(QUICK, stall_seconds=NEVER)) as connect:
+    async with served(view, SLOWLY) as connect:
         reader, _ = await connect(said)
         assert b" 200 " not in await left(reader)
 
@@ -91,7 +91,7 @@ async def test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_read(
     """A proxy that goes by the other length would take the rest for the next client's request."""
     two = b"POST /api/queries HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n"
     chunked = b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-    async with served(view, replace(QUICK, stall_seconds=NEVER)) as connect:
+    async with served(view, SLOWLY) as connect:
         for host in (b"localhost", b"evil.example"):
             asked = two.replace(b"localhost", host) + chunked + ASKED
             with standing_still():
@@ -108,7 +108,7 @@ async def test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_read(
 
 
 async def test_dribbling_does_not_move_the_deadline(view: PublicView) -> None:
-    async with served(view, replace(QUICK, stall_seconds=NEVER)) as connect:
+    async with served(view, SLOWLY) as connect:
         reader, writer = await connect(ASKED[:-2])
         ended = asyncio.create_task(left(reader))
         async with asyncio.timeout(60):
@@ -224,11 +224,8 @@ def test_one_address_takes_its_share_and_no_more() -> None:
     assert len(room) == 5
     room.leave(mine[0])
     assert len(room) == 5
-    assert [_foreign((host, 1)) for host in ("127.0.0.1", "::1", "192.0.2.1")] == [
-        None,
-        None,
-        "192.0.2.1",
-    ]
+    hosts = ("127.0.0.1", "::1", "192.0.2.1")
+    assert [_foreign((host, 1)) for host in hosts] == [None, None, "192.0.2.1"]
 
 
 def test_those_that_came_just_now_are_spared() -> None:
@@ -240,10 +237,6 @@ def test_those_that_came_just_now_are_spared() -> None:
         room.admit(one)
     assert not any(one.gone for one in new)
     assert [one.gone for one in old] == [True] * len(new) + [False] * (200 - len(new))
-
-
-def port_of(server: PageServer) -> int:
-    return int(server.url.rstrip("/").rpartition(":")[2])
 
 
 async def test_a_taken_port_means_the_next_one_and_a_freed_one_is_free(view: PublicView) -> None:
@@ -264,9 +257,10 @@ async def test_it_streams_and_resumes_over_a_socket(
     view: PublicView, log: ReleaseLog, release: MakeRelease
 ) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    server = PageServer(view, allowed_hosts=frozenset({"stats.example"}))
-    await server.start(port=0)
-    async with httpx.AsyncClient(base_url=server.url, timeout=100) as client:
+    async with (
+        listening(view, allowed_hosts=frozenset({"stats.example"})) as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=100) as client,
+    ):
         for host, status in (("stats.example", 200), ("localhost:1", 200), ("other.example", 421)):
             told = await client.get("/healthz", headers={"Host": host})
             assert told.status_code == status, host
@@ -279,8 +273,7 @@ async def test_it_streams_and_resumes_over_a_socket(
                 names += [line.removeprefix("id: ")] if line.startswith("id: ") else []
                 if names and names[-1] == "6":
                     break
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    await server.stop()
+        assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     assert names == ["4", "5", "6"]
 
 
@@ -325,7 +318,6 @@ def test_the_missing_extra_is_named(
 BURNT_S = 0.004
 LONGEST_S = 1.0
 EARLY_S = 0.002  # the loop's clock may be read a moment before a turn begins
-HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class Span(NamedTuple):
@@ -352,13 +344,12 @@ def owed(spans: list[Span]) -> list[float]:
     return [min(took * (1 / SHARE - 1), LONGEST_S) - pause for pause, took in pauses]
 
 
-async def flood(server: PageServer, clients: int, requests: int) -> None:
+async def flood(port: int, clients: int, requests: int) -> None:
     """Ask so often over so many connections, all at once and without waiting for answers."""
-    port = int(server.url.rstrip("/").rpartition(":")[2])
 
     async def one() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(HEALTH * requests)
+        writer.write(ASKED * requests)
         for _ in range(requests):
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
             await reader.readuntil(b"}")
@@ -375,10 +366,8 @@ async def spans_of_a_flood(view: PublicView) -> list[Span]:
         spans.append(burn(BURNT_S))
         return False
 
-    server = PageServer(replace(view, catching_up=catching_up))
-    await server.start(port=0)
-    await flood(server, clients=5, requests=6)
-    await server.stop()
+    async with listening(replace(view, catching_up=catching_up)) as port:
+        await flood(port, clients=5, requests=6)
     return spans
 
 

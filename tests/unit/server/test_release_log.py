@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from unit.server.conftest import connected
+from unit.server.conftest import connected, listening
 
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Release
@@ -25,7 +25,6 @@ from stream_dp.server.broadcast import (
     in_one_part,
 )
 from stream_dp.server.connections import BoundedProtocol
-from stream_dp.server.server import PageServer
 from stream_dp.server.view import PublicView, ReleaseLog
 
 MakeRelease = Callable[..., Release]
@@ -92,10 +91,7 @@ async def test_a_client_that_is_too_slow_sees_it(release: MakeRelease) -> None:
 async def overtaken(view: PublicView, release: MakeRelease, version: str) -> str:
     """What a client over a real socket sees that reads too late: how its connection ends, and with what."""
     log = long_log(release, keep=TICKS)
-    server = PageServer(replace(view, log=log))
-    await server.start(port=0)
-    try:
-        port = int(server.url.rstrip("/").rpartition(":")[2])
+    async with listening(replace(view, log=log)) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
         writer.write(ASKED.replace(b"HTTP/1.1", version.encode()))
         found = await reader.readexactly(1000)
@@ -110,8 +106,6 @@ async def overtaken(view: PublicView, release: MakeRelease, version: str) -> str
                 return "reset"
         writer.close()
         return "closed, with an end" if found.endswith(b"0\r\n\r\n") else "closed"
-    finally:
-        await server.stop()
 
 
 @pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/1.0"])
@@ -152,19 +146,16 @@ async def bytes_read(port: int) -> int:
 
 
 async def most_memory(view: PublicView, clients: int) -> int:
-    server = PageServer(view)
-    await server.start(port=0)
-    port = int(server.url.rstrip("/").rpartition(":")[2])
-    await bytes_read(port)
-    tracemalloc.start()
-    try:
-        size = len(joined(view.log))
-        tracemalloc.reset_peak()
-        assert min(await asyncio.gather(*(bytes_read(port) for _ in range(clients)))) > size
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-        await server.stop()
+    async with listening(view) as port:
+        await bytes_read(port)
+        tracemalloc.start()
+        try:
+            size = len(joined(view.log))
+            tracemalloc.reset_peak()
+            assert min(await asyncio.gather(*(bytes_read(port) for _ in range(clients)))) > size
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
 
 
 async def test_a_history_takes_a_part_of_memory(view: PublicView, release: MakeRelease) -> None:

@@ -7,11 +7,10 @@ import pytest
 from opentelemetry import trace
 from starlette.types import ASGIApp
 from told_spans import ToldSpans
-from unit.server.conftest import connected
+from unit.server.conftest import connected, listening
 
 from stream_dp.server import api
 from stream_dp.server.api import Traced, create_app
-from stream_dp.server.server import PageServer
 from stream_dp.server.view import PublicView
 
 CANARY = "s3cr3t"
@@ -50,11 +49,11 @@ async def test_a_request_is_told_by_its_route(view: PublicView) -> None:
 
 async def test_a_page_tells_who_asked_for_it(view: PublicView) -> None:
     told = ToldSpans()
-    server = PageServer(view, spans=told.traces)
-    await server.start(port=0)
-    async with httpx.AsyncClient(base_url=server.url, timeout=100) as client:
+    async with (
+        listening(view, spans=told.traces) as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=100) as client,
+    ):
         await client.get("/healthz")
-    await server.stop()
     assert [span.name for span in told.ended] == ["GET /healthz"]
 
 

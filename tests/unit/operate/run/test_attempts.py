@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from live_acts import create_series
-from unit.cli.conftest import HORIZON, YAML, LiveSeriesService, live_series, say
+from unit.cli.conftest import HORIZON, YAML, say
+from unit.cli.conftest import Site as LiveSeriesService
+from unit.cli.conftest import site as live_series
 from unit.live.live_series_steps import question
 from unit.live.live_series_worlds import HORIZON as LAST_TICKS
 from unit.live.live_series_worlds import PIPELINE, SEALER, Stopping, batches

@@ -8,13 +8,13 @@ from typing import Any
 import httpx
 import pytest
 from unit.server.conftest import connected
-from unit.server.fake_live_series import SECRET_COUNT, TIME, FakeLiveSeries, mapping_errors
+from unit.server.fake_live_series import SECRET_COUNT, TIME, WRITES, FakeLiveSeries, mapping_errors
 
 from stream_dp.errors import StreamDPError
 from stream_dp.server.live_series import LARGEST_DEFINITION
 from stream_dp.server.view import PublicView
 
-TOKEN = "a1" * 32
+TOKEN, ANNS = "a1" * 32, "b2" * 32
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
 JSON = {"Content-Type": "application/json"}
 LATE = {"name": "late", "statistic": "count", "epsilon": "0.1"}
@@ -75,11 +75,12 @@ async def test_without_a_token_nothing_is_written(view: PublicView, change: dict
     async with connected(replace(view, **change)) as client:
         for authorization in (f"Bearer {TOKEN}", "Bearer "):
             client.headers["Authorization"] = authorization
-            assert (await client.post("/api/queries", json=LATE)).status_code == 405
-            assert (await client.post("/api/queries/preview", json=LATE)).status_code in {404, 405}
-            assert (await client.delete("/api/queries/total")).status_code in {404, 405}
+            for line in WRITES:
+                answer = await client.request(*line.split(), json=LATE)
+                assert answer.status_code in {404, 405}, line
         assert (await client.get("/api/queries")).status_code == 200
-    assert not getattr(change.get("live_series"), "asked", [])
+    untouched = change.get("live_series") or FakeLiveSeries()
+    assert (untouched.asked, untouched.senders) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -92,23 +93,40 @@ async def test_without_a_token_nothing_is_written(view: PublicView, change: dict
         [("Authorization", f"Bearer {TOKEN[:-1]}")],
         [("Authorization", f"Bearer {TOKEN.upper()}")],
         [("Authorization", "Bearer \u00e9".encode("latin-1"))],
+        [("Authorization", f"Bearer {ANNS}0")],
+        [("Authorization", "Bearer ann")],
+        [("Authorization", f"Bearer {TOKEN}, {ANNS}")],
         [("Authorization", f"Bearer {TOKEN}")] * 2,
         [("Cookie", f"token={TOKEN}")],
     ],
-    ids=["none", "bare", "empty", "basic", "short", "case", "latin", "two", "cookie"],
+    ids=[
+        "none",
+        "bare",
+        "empty",
+        "basic",
+        "short",
+        "case",
+        "latin",
+        "long",
+        "name",
+        "both",
+        "two",
+        "cookie",
+    ],
 )
 async def test_only_the_token_opens_it(
     view: PublicView, live_series: FakeLiveSeries, headers: list[tuple[str, str]]
 ) -> None:
-    guarded = replace(view, live_series=live_series, token=TOKEN)
+    guarded = replace(view, live_series=live_series, token=TOKEN, analysts={"ann": ANNS})
     assert TOKEN not in repr(guarded)
     async with connected(guarded) as client:
-        for line in ("POST /api/queries", "POST /api/queries/preview", "DELETE /api/queries/total"):
+        for line in WRITES:
             answer = await client.request(*line.split(), headers=headers, content=b"{}")
             assert answer.status_code == 401, line
             assert answer.headers["www-authenticate"] == "Bearer"
-            assert TOKEN not in answer.text + str(answer.headers)
-    assert live_series.asked == []
+            shown = answer.text + str(answer.headers)
+            assert (TOKEN in shown, ANNS in shown) == (False, False)
+    assert (live_series.asked, live_series.senders) == ([], [])
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
