@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from unit.live.live_series_worlds import SEALER
@@ -27,8 +28,10 @@ async def sealed(world: MessageWorld) -> AsyncIterator[bytes]:
 
 
 def found_in(world: MessageWorld, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger_view, "load", lambda path: world.built.spec)
-    patch.setattr(ledger_view, "sealer_for", lambda spec, key: SEALER)
+    async def opened(*_: object) -> Any:
+        return world.built.spec, SEALER
+
+    patch.setattr(ledger_view, "opened", opened)
     patch.setattr(ledger_view, "sealed_commits", lambda spec, progress: sealed(world))
 
 

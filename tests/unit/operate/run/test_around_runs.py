@@ -357,10 +357,7 @@ async def ran(path: Path) -> None:
 
 async def test_its_own_journal_is_no_obstacle(made: Make) -> None:
     await require_own(made(), SEALER, private=True)
-    first = [sealed async for sealed in sealed_commits(made().spec, 1)]
-    every = [sealed async for sealed in sealed_commits(made().spec)]
-    assert (len(first), every[0]) == (1, first[0])
-    assert len(every) > 1
+    assert len([sealed async for sealed in sealed_commits(made().spec)]) > 1
 
 
 @pytest.mark.parametrize(
