@@ -9,7 +9,6 @@ from typing import Any
 
 from stream_dp.accounting.amounts import UNITS, number
 from stream_dp.accounting.filters.linear import by_ticks
-from stream_dp.accounting.ledger import Ledger
 from stream_dp.core.composition import Create
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import GaussianDP
@@ -135,16 +134,16 @@ def game_verifier(built: Built, claims: Sequence[Claim | None]) -> Relation:
     one block at a delta (a Gaussian series under basic or an approximate filter), the relation is the block's
     condition: these mechanisms, fixed beforehand ([HSV] Def 4.9).
     """
-    if all(_admissible(built.ledger, chosen.derivation) for chosen in built.chosen):
+    if all(_admissible(built, chosen.derivation) for chosen in built.chosen):
         return filtered(game_filter(built), lambda claim: claim.measure, own_or(claims))
     created = (Create(c.mechanism, claim) for c, claim in zip(built.chosen, claims, strict=True))
     return fixed_mechanisms(created, own_or(claims))
 
 
-def _admissible(ledger: Ledger, part: Derivation) -> bool:
+def _admissible(built: Built, part: Derivation) -> bool:
     """Return whether a theorem lets the ledger's filter admit the part."""
     try:
-        ledger.filter.cost(ledger.price(part))
+        built.ledger.filter.cost(built.ledger.price(part))
     except BudgetRefused:
         return False
     return True

@@ -140,17 +140,13 @@ class JournalTrace:
         self._planner = LiveSeriesPlanner(
             built.spec, OpenRouter(built.spec, config.origin, built.layout)
         )
-        registry = Registry(config.series, config.made)
-        self._admission = Admission(registry, built.subledgers(), self._planner)
+        self._registry = Registry(config.series, config.made)
+        self._admission = Admission(self._registry, built.subledgers(), self._planner)
         self._drawn: set[bytes] = set()
         self._next = 0
         self._coming: list[TraceStep] = []
         self._until: dict[int, LiveSeries] = {}
         self.claims: list[Claim | None] = []
-
-    @property
-    def live(self) -> tuple[LiveSeries, ...]:
-        return self._admission.registry.live
 
     def steps(self, commit: Commit) -> Iterator[TraceStep | MadeStep]:
         """Yield the messages of the next commit.
@@ -160,48 +156,45 @@ class JournalTrace:
         """
         self._first_draws(commit)
         if commit.header is not None:
-            for live, chosen in zip(self.live, self._built.chosen, strict=True):
+            for live, chosen in zip(self._registry.live, self._built.chosen, strict=True):
                 yield self._create(live, commit.seeds[0], series_claim(chosen))
         if commit.changes:
             yield from self._changes(commit)
         ticks = len(commit.ticks)
         if len(commit.rows) != ticks or (ticks and len(commit.seeds) != ticks):
-            raise FailClosed(
-                f"commit {commit.sequence} of the journal does not hold one row and one seed for each of its ticks"
-            )
+            raise _wrong(commit, "does not hold one row and one seed for each of its ticks")
         releases = iter(commit.releases)
         for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=False):
             whole = np.array(row, dtype=np.int64)
-            for live in self._admission.registry.at(tick):
+            for live in self._registry.at(tick):
                 served = self._until.get(live.number, live)
                 yield from self._tick(served, tick, whole, seed, next(releases, None))
-            for made in self._admission.registry.made:
+            for made in self._registry.made:
                 yield MadeStep(made, _released(next(releases, None), made.name, tick))
             yield from self._coming
             self._coming, self._until, self._next = [], {}, tick + 1
         if next(releases, None) is not None:
-            raise FailClosed(
-                f"commit {commit.sequence} of the journal holds a release that no message of its trace answers"
-            )
+            raise _wrong(commit, "holds a release that no message of its trace answers")
 
     def _first_draws(self, commit: Commit) -> None:
         """Remember the seeds of a commit and refuse a repeated one: the theorems need noise drawn once."""
         for seed in commit.seeds:
             if seed[:_ENOUGH] in self._drawn:
-                raise FailClosed(
-                    f"commit {commit.sequence} of the journal holds a seed that was drawn from before: the same noise "
-                    "on two inputs protects neither. Stop using this journal and report this"
+                raise _wrong(
+                    commit,
+                    "holds a seed that was drawn from before: the same noise on two inputs protects neither. Stop "
+                    "using this journal and report this",
                 )
             self._drawn.add(seed[:_ENOUGH])
 
     def _changes(self, commit: Commit) -> Iterator[TraceStep]:
         """Yield the creations, queries and halts of this cut in order; defer those that begin a tick later."""
-        running = {live.number: live for live in self.live}
+        running = {live.number: live for live in self._registry.live}
         watches = [change for change in commit.changes if isinstance(change, Watched | Unwatched)]
-        queries = {change: self._watch(commit, change) for change in watches}
-        for change in watches:
-            if change.at > self._next:
-                self._until.setdefault(change.number, running[change.number])
+        queries = {watch: self._watch(commit, watch) for watch in watches}
+        for watch in watches:
+            if watch.at > self._next:
+                self._until.setdefault(watch.number, running[watch.number])
         running |= {live.number: live for live in self._admission.replay(commit)}
         seeds = iter(commit.seeds)
         for change in commit.changes:
@@ -228,16 +221,15 @@ class JournalTrace:
     def _ask(self, live: LiveSeries, asked: Asked, seed: bytes, commit: Commit) -> TraceStep:
         answer = next((given for given in commit.answers if given.number == asked.answer), None)
         if live.series.asking is None or answer is None:
-            raise FailClosed(
-                f"commit {commit.sequence} of the journal asks series {live.series.name}, which takes no queries, or "
-                "holds no answer to one"
+            says = (
+                f"asks series {live.series.name}, which takes no queries, or holds no answer to one"
             )
+            raise _wrong(commit, says)
         try:
             query = live.series.asking.query(read_parameters(asked.parameters))
         except UsageError as error:
-            raise FailClosed(
-                f"commit {commit.sequence} of the journal asks series {live.series.name} what it does not take: {error}"
-            ) from None
+            says = f"asks series {live.series.name} what it does not take: {error}"
+            raise _wrong(commit, says) from None
         sent = Sent(Ask(live.number, query), SeedUse(seed, live.number))
         return TraceStep(sent, live, asked=AskedStep(asked, answer, query))
 
@@ -246,9 +238,8 @@ class JournalTrace:
         try:
             return self._admission.watched_again(change).query
         except UsageError as error:
-            raise FailClosed(
-                f"commit {commit.sequence} of the journal begins or ends a watch that there is not: {error}"
-            ) from None
+            says = f"begins or ends a watch that there is not: {error}"
+            raise _wrong(commit, says) from None
 
     def _create(self, live: LiveSeries, seed: bytes, claim: Claim | None) -> TraceStep:
         """Return the step that creates the series' mechanism; its first state uses its number's noise stream."""
@@ -264,6 +255,10 @@ class JournalTrace:
         update = Ask(live.number, Update(row[live.series.rows]))
         yield TraceStep(Sent(update, draw), live, tick, row=row)
         yield TraceStep(Sent(Ask(live.number, Query()), draw), live, tick, release)
+
+
+def _wrong(commit: Commit, says: str) -> FailClosed:
+    return FailClosed(f"commit {commit.sequence} of the journal {says}")
 
 
 def _released(release: Release | None, name: str, tick: int) -> Release:
