@@ -9,6 +9,7 @@ and fields, but no count, no place and no content. If the source cannot be read,
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -41,47 +42,34 @@ async def check_pipeline(
     key_file: Path | None,
     tell: Callable[[str], None],
 ) -> tuple[Built, Fitting]:
-    """Check a sample of `data`, of `topic`, or of the pipeline's own source, waiting for its brokers.
-
-    Raises:
-        UsageError, NotDerivable, BudgetRefused: the pipeline file or the data file is invalid.
-        WorldError: file or topic cannot be read.
-    """
+    """Check a sample of `data`, of `topic`, or of the pipeline's own source, waiting for its brokers."""
     if data is not None and topic:
         raise UsageError("--data and --topic exclude each other; name one")
     spec = load(pipeline)
     built = build(spec)
     if data is None:
         await source_there(spec, tell)
-    sample = await _sample(spec, data, topic, most, key_file)
+    if data is None and not topic and isinstance(spec.source, FileSourceSpec):
+        data = spec.source.path
+    if data is not None:
+        sample = await asyncio.to_thread(file_sample, spec, data, most)
+    else:
+        topic = topic or settled(spec.source, KafkaSourceSpec).topic
+        sample = await topic_sample(spec, topic, most, lambda: sealer_for(spec, key_file))
     return built, await asyncio.to_thread(fitting_of, spec, sample)
 
 
-async def _sample(
-    spec: PipelineSpec, data: Path | None, topic: str, most: int, key_file: Path | None
-) -> Sample:
-    source = spec.source
-    if data is None and not topic and isinstance(source, FileSourceSpec):
-        data = source.path
-    if data is not None:
-        return await asyncio.to_thread(file_sample, spec, data, most)
-    named = topic or settled(source, KafkaSourceSpec).topic
-    return await topic_sample(spec, named, most, lambda: sealer_for(spec, key_file))
-
-
 def within_limit(fitting: Fitting, limit: Fraction) -> bool:
-    """Return whether the share of unusable records is within the declared limit."""
     return fitting.dead <= limit * fitting.records
 
 
 def false_alarms(built: Built) -> list[FalseAlarm]:
-    """Return the probability of a false alarm for each alarm of the pipeline."""
     return [alarm for chosen in built.chosen for alarm in chosen.choice.alarms]
 
 
 def fitting_json(built: Built, fitting: Fitting) -> dict[str, Any]:
     """Return the check as plain values. NOT PRIVATE."""
-    spec, alarms = built.spec, [each.json() for each in false_alarms(built)]
+    spec, alarms = built.spec, [alarm.json() for alarm in false_alarms(built)]
     counts = {"dead": fitting.dead, "late": fitting.late, "other": fitting.other}
     return {
         "pipeline": spec.name,
@@ -92,14 +80,11 @@ def fitting_json(built: Built, fitting: Fitting) -> dict[str, Any]:
         "records": fitting.records,
         **counts,
         "shares": {name: fitting.share(records) for name, records in counts.items()},
-        "reasons": [
-            {"reason": each.reason, "field": each.field, "records": each.records, "example": each.example}
-            for each in fitting.reasons
-        ],
-        "fields": [_field(each) for each in fitting.fields],
-        "hints": [{"says": each.says, "records": each.records} for each in fitting.hints],
+        "reasons": [asdict(reason) for reason in fitting.reasons],
+        "fields": [_field(fit) for fit in fitting.fields],
+        "hints": [asdict(hint) for hint in fitting.hints],
         **({"false_alarms": alarms} if alarms else {}),
-    }  # fmt: skip
+    }
 
 
 def _field(fit: FieldFit) -> dict[str, Any]:
@@ -116,18 +101,17 @@ _NAMED = 3
 
 
 async def require_fitting(spec: PipelineSpec, sealer: Sealer, file: str = "FILE") -> None:
-    """Refuse a new ledger if the source has records but none that can be used; an empty source is accepted.
+    """Raise UsageError if the source has records but none that can be used; an empty source is accepted.
 
-    Raises:
-        UsageError: no inspected record can be used (`stream-dp check` shows details), or the whole file cannot.
+    `stream-dp check` shows details. A file is read on until one record fits.
     """
     refused: list[Fitting] = []
     try:
         async for sample in _samples(spec, sealer):
-            found = await asyncio.to_thread(fitting_of, spec, sample)
-            if not found.wholly_refused:
+            fitting = await asyncio.to_thread(fitting_of, spec, sample)
+            if not fitting.wholly_refused:
                 return
-            refused.append(found)
+            refused.append(fitting)
     except UsageError:
         raise
     except StreamDPError:
@@ -148,11 +132,11 @@ async def _samples(spec: PipelineSpec, sealer: Sealer) -> AsyncIterator[Sample]:
             yield await topic_sample(spec, source.topic, RECORDS, lambda: sealer, newest=newest)
 
 
-def _why(spec: PipelineSpec, found: Fitting, file: str) -> str:
-    reasons = ", ".join(sorted(each.name for each in found.reasons[:_NAMED]))
-    hint = f" Perhaps: {found.hints[0].says}." if found.hints else ""
+def _why(spec: PipelineSpec, fitting: Fitting, file: str) -> str:
+    reasons = ", ".join(sorted(reason.name for reason in fitting.reasons[:_NAMED]))
+    hint = f" Perhaps: {fitting.hints[0].says}." if fitting.hints else ""
     return (
-        f"{found.origin}: {spec.name} can use none of the records that were looked at ({reasons}).{hint} A new ledger "
-        "would spend its budget on noise alone. Nothing was charged, made or published. `stream-dp check "
+        f"{fitting.origin}: {spec.name} can use none of the records that were looked at ({reasons}).{hint} A new "
+        "ledger would spend its budget on noise alone. Nothing was charged, made or published. `stream-dp check "
         f"{file}` shows what does not fit; --no-check (in Python: check=False) starts all the same"
     )

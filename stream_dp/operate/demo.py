@@ -1,8 +1,7 @@
 """The demo: a year of real flights through a local Kafka, or through a file and a database, to a private live page.
 
 Rules: the data is public, so exact figures may be shown, and only because the pipeline file says so. The state lies in
-the user's state folder; a demo goes on where it stopped, and `fresh` deletes that state only. Nothing here prints:
-progress goes to the callbacks of `Told`.
+the user's state folder; a demo goes on where it stopped, and `fresh` deletes that state only.
 """
 
 import asyncio
@@ -10,7 +9,7 @@ import shutil
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
@@ -33,9 +32,9 @@ from stream_dp.journal.release import Released, read
 from stream_dp.kafka.log.lease import Holder
 from stream_dp.operate.audit.journal_access import sealed_commits
 from stream_dp.operate.keys import sealer_for
-from stream_dp.operate.replay_feed import feed_file
+from stream_dp.operate.replay_feed import Feed, feed_records, loaded
 from stream_dp.operate.run.run_pipeline import served
-from stream_dp.operate.run.running import Run, signals
+from stream_dp.operate.run.running import Run, alongside, signals
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.derivations import dp_at
@@ -64,7 +63,6 @@ class Paced(WrappedSource):
         self._marks = 0
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        """Seek in the source and restart the pace."""
         self._waiting.clear()
         self._started, self._marks = time.monotonic(), 0
         await super().seek(positions, behind)
@@ -110,8 +108,8 @@ def _recorded() -> Path | None:
         recorded = files("stream_dp") or []
     except PackageNotFoundError:
         return None
-    found = (Path(str(file.locate())) for file in recorded if file.name == DATA)
-    return next((path.resolve().parent for path in found), None)
+    paths = (Path(str(file.locate())) for file in recorded if file.name == DATA)
+    return next((path.resolve().parent for path in paths), None)
 
 
 TOPIC = "flights"
@@ -157,79 +155,66 @@ class DemoRun:
 
 
 @asynccontextmanager
-async def run_demo(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
+async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoRun]:
     """Run the demo until its end or the first signal; its broker, and so its journal, lasts as long as the context.
 
-    Raises:
-        UsageError: another demo runs, or the pipeline is not one that may be shown.
-        FailClosed, WorldError: the engine stopped.
+    Raises UsageError if another demo runs, or the pipeline is not one that may be shown.
     """
-    embedded = options.embedded or not _kafka_can_be_had(told)
+    embedded = options.embedded or not _kafka_can_be_had(callbacks)
+    folder = state_dir() / "demo" / ("embedded" if embedded else "kafka")
     try:
-        async with _ran(options, told, embedded=embedded) as done:
-            yield done
+        spec = load(flights_folder() / "pipeline.yaml")
+        if not spec.public_data:
+            raise UsageError(
+                "the demo shows exact figures: its pipeline must declare public_data: true"
+            )
+        if options.fresh:
+            _delete(folder, callbacks)
+        folder.mkdir(parents=True, exist_ok=True)
+        if embedded:
+            yield await _run(_embedded(spec, folder), folder, options, callbacks, None)
+            return
+        callbacks.progress("Starting Kafka")
+        async with LocalKafka(folder / "broker") as kafka:
+            callbacks.line(f"Kafka is ready at {kafka.bootstrap}")
+            source = KafkaSourceSpec(topic=TOPIC, bootstrap=kafka.bootstrap)
+            local = spec.model_copy(update={"source": source})
+            await create_topic(kafka.bootstrap, TOPIC, PARTITIONS)
+            to = Feed(TOPIC, None if options.headless else _speed(spec))
+
+            async def feed() -> None:
+                records = await loaded(local, flights_folder() / DATA)
+                await feed_records(local, sealer_for(local, None), records, to)
+
+            yield await _run(local, folder, options, callbacks, feed)
     except FailClosed as error:
         flags = f"{'--embedded ' if embedded else ''}--fresh"
         raise FailClosed(
-            f"{error.args[0].rstrip('.')}. On this machine the state of the demo lies in {_folder(embedded)}, "
+            f"{error.args[0].rstrip('.')}. On this machine the state of the demo lies in {folder}, "
             f"for every checkout and version. If none of them runs, `stream-dp demo {flags}` "
             f"(or `make demo ARGS='{flags}'`) deletes it and begins anew; STREAM_DP_HOME=FOLDER before the command "
             "gives this one a state of its own"
         ) from None
 
 
-@asynccontextmanager
-async def _ran(options: DemoOptions, told: Told, *, embedded: bool) -> AsyncIterator[DemoRun]:
-    spec = load(flights_folder() / "pipeline.yaml")
-    if not spec.public_data:
-        raise UsageError(
-            "the demo shows exact figures: its pipeline must declare public_data: true"
-        )
-    folder = _folder(embedded)
-    if options.fresh:
-        _delete(folder, told)
-    folder.mkdir(parents=True, exist_ok=True)
-    if embedded:
-        yield await _run(_embedded(spec, folder), folder, options, told, None)
-        return
-    told.progress("Starting Kafka")
-    async with LocalKafka(folder / "broker") as kafka:
-        told.line(f"Kafka is ready at {kafka.bootstrap}")
-        source = KafkaSourceSpec(topic=TOPIC, bootstrap=kafka.bootstrap)
-        local = spec.model_copy(update={"source": source})
-        await create_topic(kafka.bootstrap, TOPIC, PARTITIONS)
-        speed = None if options.headless else _speed(spec)
-
-        async def feeder() -> None:
-            sealer = sealer_for(local, None)
-            await feed_file(local, sealer, flights_folder() / DATA, TOPIC, speed)
-
-        yield await _run(local, folder, options, told, feeder)
-
-
-def _folder(embedded: bool) -> Path:
-    """Return the folder of the demo's state, which all checkouts and versions on this machine share."""
-    return state_dir() / "demo" / ("embedded" if embedded else "kafka")
-
-
-def _kafka_can_be_had(told: Told) -> bool:
+def _kafka_can_be_had(callbacks: Told) -> bool:
     """Fetch the files of a local Kafka; if that is impossible, report one line and return False."""
     try:
-        resolve_jars(told.progress)
+        resolve_jars(callbacks.progress)
     except (WorldError, UsageError) as error:
-        told.line(f"No local Kafka here ({error}); going on with --embedded")
+        callbacks.line(f"No local Kafka here ({error}); going on with --embedded")
         return False
     return True
 
 
-def _delete(folder: Path, told: Told) -> None:
+def _delete(folder: Path, callbacks: Told) -> None:
     """Delete the demo's state and report each entry; raise UsageError if a running demo uses it."""
     if not folder.exists():
         return
     if any(held(lock) for lock in (folder / "broker" / "lock", folder / f"{JOURNAL}.lock")):
         raise UsageError("a demo is running: stop it first, --fresh would delete what it works on")
     for entry in sorted(folder.iterdir()):
-        told.line(f"--fresh deletes {entry}")
+        callbacks.line(f"--fresh deletes {entry}")
     shutil.rmtree(folder)
 
 
@@ -247,77 +232,43 @@ async def _run(
     spec: PipelineSpec,
     folder: Path,
     options: DemoOptions,
-    told: Told,
-    feeder: Callable[[], Awaitable[None]] | None,
+    callbacks: Told,
+    feed: Callable[[], Awaitable[None]] | None,
 ) -> DemoRun:
     built, sealer = build(spec), sealer_for(spec, None)
     holder = Holder()
 
     def ports() -> Ports:
         opened = open_ports(spec, sealer, holder=holder, marks=folder)
-        opened = replace(opened, progress=told.progress)
-        return _paced(opened, spec) if feeder is None and not options.headless else opened
+        opened = replace(opened, progress=callbacks.progress)
+        if feed is not None or options.headless:
+            return opened
+        return replace(opened, source=Paced(opened.source, _speed(spec)))
 
     this = Run(built, ports(), keep=1 if options.headless else None, again=ports)
-    before = await _so_far(built, sealer, folder, told.progress)
-    goes_on = before is None or before.ticks != spec.clock.horizon
+    before = JournalSummary()
+    if _ran_before(folder):
+        journal = sealed_commits(spec, progress=callbacks.progress)
+        before = await read_summary(journal, sealer, spec.name)
+    goes_on = before.ticks != spec.clock.horizon
     started = time.monotonic()
     port = None if options.headless else options.port
     async with (
         signals(this),
-        _feeding(feeder, this),
-        served(this, port, lambda url: told.page(url, goes_on)),
+        nullcontext() if feed is None else alongside(feed, this.stop),
+        served(this, port, lambda url: callbacks.page(url, goes_on)),
     ):
-        async with told.beside(this):
+        async with callbacks.beside(this):
             await this.until_end()
         seconds = time.monotonic() - started
         if not options.until_end and not this.stopped.is_set():
-            told.line("The year is over; Ctrl-C ends the demo, --fresh begins anew")
+            callbacks.line("The year is over; Ctrl-C ends the demo, --fresh begins anew")
             await this.stopped.wait()
-    events = 0 if before is None else before.events
-    return DemoRun(built, sealer, folder.name, seconds, events, this)
-
-
-@asynccontextmanager
-async def _feeding(feeder: Callable[[], Awaitable[None]] | None, this: Run) -> AsyncIterator[None]:
-    """Feed the topic while the engine runs. The feed stops with the engine, and a failed feed stops the engine."""
-    if feeder is None:
-        yield
-        return
-
-    async def work() -> None:
-        try:
-            await feeder()
-        except Exception:
-            this.stop()
-            raise
-
-    task = asyncio.create_task(work())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-    if not task.cancelled():
-        task.result()
-
-
-async def _so_far(
-    built: Built, sealer: Sealer, marks: Path, progress: Progress
-) -> JournalSummary | None:
-    """Return the totals of earlier runs; None if there is no high-water mark, and so no journal yet."""
-    if not _ran_before(marks):
-        return None
-    journal = sealed_commits(built.spec, progress=progress)
-    return await read_summary(journal, sealer, built.spec.name)
+    return DemoRun(built, sealer, folder.name, seconds, before.events, this)
 
 
 def _ran_before(marks: Path) -> bool:
     return any(marks.glob("*.json"))
-
-
-def _paced(ports: Ports, spec: PipelineSpec) -> Ports:
-    return replace(ports, source=Paced(ports.source, _speed(spec)))
 
 
 def _speed(spec: PipelineSpec) -> float:
@@ -359,7 +310,6 @@ class DemoFigures:
 
 
 async def figures_of(done: DemoRun, *, compare_exact: bool) -> DemoFigures:
-    """Read the journal's totals and the last release of each series."""
     built, latest = done.built, done.run.log.latest()
     through = max((release.tick for release in latest.values()), default=-1)
     name = built.spec.name
@@ -374,32 +324,27 @@ async def figures_of(done: DemoRun, *, compare_exact: bool) -> DemoFigures:
     )
 
 
-ENDS = ("band", "low", "high", "lows", "highs")
-"""Keys that state the error of a value: one half-width, or the ends of an interval (quotients)."""
+_FINAL = (
+    "name", "value", "values", "fired", "ranks", "windows", "band", "low", "high", "lows", "highs", "tick",
+)  # fmt: skip
 
 
 def _final(last: Released) -> dict[str, Any]:
     """Return the tick and the published values of a series' last release, with its band or interval ends."""
     whole = msgspec.to_builtins(last)
-    return {
-        key: whole[key]
-        for key in (*("name", "value", "values", "fired", "ranks", "windows"), *ENDS, "tick")
-        if key in whole
-    }
+    return {key: whole[key] for key in _FINAL if key in whole}
 
 
 def _exact(built: Built, summary: JournalSummary) -> dict[str, Any]:
-    """Return the exact totals, by name, of all series that have one."""
     rows = summary.rows
     if rows is None:
         return {}
-    known = {
-        c.spec.name: _exact_of(
-            c.spec, rows[built.layout.slice(c.spec.name)], built.layout.keys(c.spec.name)
-        )
-        for c in built.chosen
-    }
-    return {name: total for name, total in known.items() if total is not None}
+    totals = {}
+    for chosen in built.chosen:
+        name = chosen.spec.name
+        columns, keys = built.layout.slice(name), built.layout.keys(name)
+        totals[name] = _exact_of(chosen.spec, rows[columns], keys)
+    return {name: total for name, total in totals.items() if total is not None}
 
 
 def _exact_of(spec: SeriesSpec, totals: IntArray, keys: Sequence[str]) -> Any:

@@ -1,14 +1,15 @@
 """How well a pipeline can use a sample: reasons with an example place each, shares, fields, and hints.
 
-Rules: the pipeline's own router decides. Everything here is exact and NOT PRIVATE, for the operator's own terminal
-alone. No journal is opened or made; nothing is charged, committed or published.
+Rules: the pipeline's own router decides, so the counts are those of the engine. Everything here is exact and NOT
+PRIVATE, for the operator's own terminal alone. No journal is opened or made; nothing is charged or published.
 """
 
 import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from stream_dp.core.time import EPOCH_UNITS, TickGrid, own_time
 from stream_dp.core.wording import alike_names, how_many
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import UsageError
-from stream_dp.files.records import column_names, each_record
+from stream_dp.files.records import Record, column_names, each_record
 from stream_dp.journal.dead_letters import (
     BAD_MARK,
     MISSING_FIELD,
@@ -38,7 +39,7 @@ from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import NO_KEY, guard_of
 from stream_dp.pipeline.user_homes import PARTITIONERS, placement_of
-from stream_dp.records.decoder import Decoded, RecordDecoder
+from stream_dp.records.decoder import RecordDecoder
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields
 from stream_dp.records.schema import CategoryField, ListField, TimeField
@@ -55,7 +56,7 @@ class Piece:
     mark: int | None = None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Sample:
     """Records of `origin` in reading order; `columns` are those of a table; `lines`: places are line numbers.
 
@@ -67,14 +68,15 @@ class Sample:
     columns: Sequence[str] = ()
     lines: bool = False
     partitions: Sequence[int] = (0,)
-    payloads: list[bytes] = field(init=False)
-    places: list[tuple[int, int]] = field(init=False)
 
-    def __post_init__(self) -> None:
-        payloads = [payload for piece in self.pieces for payload in piece.payloads]
-        places = [(piece.partition, place) for piece in self.pieces for place in piece.places]
-        object.__setattr__(self, "payloads", payloads)
-        object.__setattr__(self, "places", places)
+    @cached_property
+    def payloads(self) -> list[bytes]:
+        return [payload for piece in self.pieces for payload in piece.payloads]
+
+    @cached_property
+    def places(self) -> list[tuple[int, int]]:
+        """Partition and place of each payload."""
+        return [(piece.partition, place) for piece in self.pieces for place in piece.places]
 
     @property
     def refused(self) -> list[tuple[int, Span]]:
@@ -87,23 +89,24 @@ class Sample:
         return len(self.payloads) + sum(span.records for _, span in self.refused)
 
     def place(self, partition: int, place: int) -> str:
-        if self.lines:
-            return f"line {place:,}"
-        return f"partition {partition}, offset {place}"
+        return f"line {place:,}" if self.lines else f"partition {partition}, offset {place}"
 
 
 def file_sample(spec: PipelineSpec, path: Path, most: int) -> Sample:
-    """Return the first `most` records of a data file; raises as `each_record`."""
+    """Return the first `most` records of a data file."""
     return next(iter(file_samples(spec, path, most)), Sample(path.name, (), lines=True))
 
 
 def file_samples(spec: PipelineSpec, path: Path, most: int) -> Iterable[Sample]:
-    """Yield the records of a data file in samples of `most` records; raises as `file_sample`."""
+    """Yield the records of a data file in samples of `most` records; raises as `each_record`."""
     columns = column_names(path)
-    found = each_record(path, spec.fields, _time_column(spec, path, columns), spec.own_times)
-    while records := list(islice(found, most)):
-        payloads, lines = [one.payload for one in records], [one.line for one in records]
-        yield Sample(path.name, (Piece(0, payloads, lines),), columns, lines=True)
+    records = each_record(path, spec.fields, _time_column(spec, path, columns), spec.own_times)
+    while some := list(islice(records, most)):
+        yield Sample(path.name, (piece_of(some),), columns, lines=True)
+
+
+def piece_of(records: Sequence[Record]) -> Piece:
+    return Piece(0, [record.payload for record in records], [record.line for record in records])
 
 
 def _time_column(spec: PipelineSpec, path: Path, columns: Sequence[str]) -> str:
@@ -124,43 +127,37 @@ async def topic_sample(
     """Return the `most` newest (or oldest) records of each partition of a topic of the pipeline's brokers.
 
     The operator's key is read only if the topic may hold tick marks: a mark counts only with that key's signature.
-
-    Raises:
-        UsageError: the pipeline names no brokers; or the topic holds tick marks, and there is no key.
-        WorldError: see `sample_topic`.
     """
     if not isinstance(spec.source, KafkaSourceSpec):
         raise UsageError("--topic: this pipeline reads a file, so nothing says where the topic is")
-    replayed = isinstance(spec.clock, ReplayClock)
-    found = await sample_topic(
+    clock = spec.clock
+    replayed = isinstance(clock, ReplayClock)
+    sample = await sample_topic(
         settings_for(spec.source), topic, most,
         marks=replayed, newest=newest, limit=spec.source.largest_batch,
     )  # fmt: skip
-    pieces = await asyncio.to_thread(_pieces, spec, topic, found.batches, sealer)
-    return Sample(f"topic {topic}", pieces, partitions=found.partitions)
+
+    def pieces() -> list[Piece]:
+        batches = sample.batches
+        if not isinstance(clock, ReplayClock) or not any(batch.records.marks for batch in batches):
+            return [Piece(n, r.values, r.offsets, r.refused) for n, r in batches]
+        marks = TickMarks(sealer().mark_key(), topic, clock.grid)
+        return [piece for batch in batches for piece in _marked(batch, marks)]
+
+    return Sample(f"topic {topic}", await asyncio.to_thread(pieces), partitions=sample.partitions)
 
 
-def _pieces(
-    spec: PipelineSpec, topic: str, found: Sequence[SampledBatch], sealer: Callable[[], Sealer]
-) -> list[Piece]:
-    clock = spec.clock
-    if not isinstance(clock, ReplayClock) or not any(one.records.marks for one in found):
-        return [Piece(n, r.values, r.offsets, r.refused) for n, r in found]
-    marks = TickMarks(sealer().mark_key(), topic, clock.grid)
-    return [piece for one in found for piece in _marked(one, marks)]
-
-
-def _marked(one: SampledBatch, marks: TickMarks) -> Iterable[Piece]:
+def _marked(batch: SampledBatch, marks: TickMarks) -> Iterable[Piece]:
     """Yield a record batch, cut at its tick marks; a false mark becomes a refused record."""
-    values, offsets, refused, claims = one.records
+    values, offsets, refused, claims = batch.records
     begin, bad = 0, list(refused)
     for at, claim in sorted(claims.items()):
-        mark = marks.read(one.partition, claim)
+        mark = marks.read(batch.partition, claim)
         if mark is None:
             bad.append(Span(BAD_MARK, None, offsets[at], offsets[at]))
-        yield Piece(one.partition, values[begin:at], offsets[begin:at], (), mark)
+        yield Piece(batch.partition, values[begin:at], offsets[begin:at], (), mark)
         begin = at + 1
-    yield Piece(one.partition, values[begin:], offsets[begin:], bad)
+    yield Piece(batch.partition, values[begin:], offsets[begin:], bad)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,32 +177,27 @@ class FieldFit:
     other: Sequence[int]
 
 
-def field_fits(spec: PipelineSpec, payloads: Sequence[bytes]) -> list[FieldFit]:
-    """Return how each declared field fits, in the order of the schema.
-
-    The product's own decoder decides, one field at a time, so the counts are those of the engine. NOT PRIVATE.
-    """
-    used = used_fields(spec)
-    return [_fit(name, field, name in used, payloads) for name, field in spec.fields.items()]
-
-
 def used_fields(spec: PipelineSpec) -> set[str]:
     """Return the fields without which a record cannot be counted."""
-    features = [feature for feature, _ in RowLayout.of(spec).counted(spec)]
-    found = {name for feature in features for name in feature.fields}
+    used = {name for feature, _ in RowLayout.of(spec).counted(spec) for name in feature.fields}
     if spec.privacy.user is not None:
-        found.add(spec.privacy.user)
-    return found | ({spec.clock.field} if isinstance(spec.clock, ReplayClock) else set())
+        used.add(spec.privacy.user)
+    return used | ({spec.clock.field} if isinstance(spec.clock, ReplayClock) else set())
 
 
 def _fit(name: str, field: Any, used: bool, payloads: Sequence[bytes]) -> FieldFit:
+    """Return how one declared field fits, by the product's own decoder."""
     decoder = RecordDecoder({name: field})
     decoded, attribute = decoder.decode(payloads), decoder.attribute(name)
+    known = _known(field)
+
+    def refused(*reasons: str) -> list[int]:
+        return [r.position for r in decoded.refused if r.field == name and r.reason in reasons]
+
     fits: list[int] = []
     null: list[int] = []
     other: list[int] = []
-    wrong = [*_refused(decoded, WRONG_TYPE, name), *_refused(decoded, TOO_MANY_ENTRIES, name)]
-    known = _known(field)
+    wrong = refused(WRONG_TYPE, TOO_MANY_ENTRIES)
     for record, at in zip(decoded.records, decoded.positions, strict=True):
         value = getattr(record, attribute)
         if value is None:
@@ -216,8 +208,9 @@ def _fit(name: str, field: Any, used: bool, payloads: Sequence[bytes]) -> FieldF
             fits.append(at)
         if value is not None and not known(value):
             other.append(at)
-    missing = _refused(decoded, MISSING_FIELD, name)
-    return FieldFit(name, field.type, used, fits, null, missing, sorted(wrong), other)
+    return FieldFit(
+        name, field.type, used, fits, null, refused(MISSING_FIELD), sorted(wrong), other
+    )
 
 
 def _known(field: Any) -> Callable[[Any], bool]:
@@ -225,19 +218,21 @@ def _known(field: Any) -> Callable[[Any], bool]:
     if not isinstance(field, CategoryField | ListField):
         return lambda value: True
     domain = frozenset(field.domain)
-    if isinstance(field, CategoryField):
-        return domain.__contains__
-    return domain.issuperset
-
-
-def _refused(decoded: Decoded, reason: str, name: str) -> list[int]:
-    return [one.position for one in decoded.refused if (one.reason, one.field) == (reason, name)]
+    return domain.__contains__ if isinstance(field, CategoryField) else domain.issuperset
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _NUMBER = re.compile(r"\s*[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?\s*")
 _FRAMED = 5
 """Bytes before a value in Confluent's wire format: a zero and the number of a schema."""
+_CONFLUENT_JSON = (
+    "JSON behind a zero byte and a schema's number (Confluent JSON Schema): let the producer's serializer write plain "
+    "JSON"
+)
+_CONFLUENT = (
+    "a zero byte and a schema's number come first (Confluent's wire format: Avro or Protobuf): JSON objects are "
+    "needed"
+)
 _UNITS = (("epoch_s", 10**8, 10**11), ("epoch_ms", 10**11, 10**14), ("epoch_us", 10**14, 10**17))
 """The range of a time between the years 1973 and 5138, in each unit."""
 _CELL = {
@@ -260,11 +255,7 @@ class Hint:
 
 
 def hints(
-    spec: PipelineSpec,
-    payloads: Sequence[bytes],
-    fits: Sequence[FieldFit],
-    outside: Sequence[int],
-    columns: Sequence[str] = (),
+    spec: PipelineSpec, sample: Sample, fits: Sequence[FieldFit], outside: Sequence[int]
 ) -> list[Hint]:
     """Return hints at known mistakes, the most frequent first; `outside` are positions of times out of range.
 
@@ -272,13 +263,13 @@ def hints(
     differs from a declared name in its spelling. No payload makes it raise.
     """
     seen: Counter[str] = Counter()
-    values = [_object(payload) for payload in payloads]
-    for payload, value in zip(payloads, values, strict=True):
+    values = [_object(payload) for payload in sample.payloads]
+    for payload, value in zip(sample.payloads, values, strict=True):
         if not isinstance(value, dict):
-            seen[_framing(payload, value, table=bool(columns))] += 1
+            seen[_framing(payload, value, table=bool(sample.columns))] += 1
     for fit in fits:
         if fit.used:
-            seen.update(_of_field(spec, fit, values, columns))
+            seen.update(_of_field(spec, fit, values, sample.columns))
     seen.update(_of_range(spec, values, outside))
     return [Hint(says, records) for says, records in seen.most_common()]
 
@@ -299,7 +290,7 @@ def _framing(payload: bytes, value: object, *, table: bool) -> str:
     if not payload:
         return "records without a value (tombstones)"
     if payload[0] == 0 and len(payload) >= _FRAMED:
-        return _confluent(payload)
+        return _CONFLUENT_JSON if payload[_FRAMED:].lstrip()[:1] == b"{" else _CONFLUENT
     if payload.startswith(b"Obj\x01"):
         return "Avro container files: JSON objects are needed"
     if payload.startswith(b"\x1f\x8b"):
@@ -309,23 +300,15 @@ def _framing(payload: bytes, value: object, *, table: bool) -> str:
     return "text that is not JSON: each record must be one JSON object"
 
 
-def _confluent(payload: bytes) -> str:
-    if payload[_FRAMED:].lstrip()[:1] == b"{":
-        return (
-            "JSON behind a zero byte and a schema's number (Confluent JSON Schema): let the producer's serializer "
-            "write plain JSON"
-        )
-    return (
-        "a zero byte and a schema's number come first (Confluent's wire format: Avro or Protobuf): JSON objects are "
-        "needed"
-    )
-
-
 def _binary(payload: bytes) -> bool:
     try:
         return _CONTROL.search(payload.decode()) is not None
     except UnicodeDecodeError:
         return True
+
+
+def _value(record: Any, name: str) -> Any:
+    return record.get(name, _ABSENT) if isinstance(record, dict) else _ABSENT
 
 
 def _of_field(
@@ -335,28 +318,37 @@ def _of_field(
     field = spec.fields[fit.name]
     advice = _NOBODY if fit.name == spec.privacy.user else _MAY_LACK
     for at in fit.missing:
-        names = columns or (values[at] if isinstance(values[at], dict) else ())
-        alike = alike_names(fit.name, names)
+        alike = alike_names(
+            fit.name, columns or (values[at] if isinstance(values[at], dict) else ())
+        )
         if alike:
             yield f"{fit.name}: there is a {alike[0]!r}; did you mean that?"
-        elif not isinstance(field, TimeField):
-            yield f"{fit.name}: absent; {advice}"
         else:
-            yield f"{fit.name}: absent"
+            yield f"{fit.name}: absent" + ("" if isinstance(field, TimeField) else f"; {advice}")
     for at in fit.wrong:
-        value = values[at].get(fit.name, _ABSENT) if isinstance(values[at], dict) else _ABSENT
-        cells = bool(columns)
-        says = (
-            _of_time(field, value)
-            if isinstance(field, TimeField)
-            else f"null; {advice}"
-            if value is None
-            else _of_value(field, value, cells=cells)
-        )
+        value = _value(values[at], fit.name)
+        if isinstance(field, TimeField):
+            says = _of_time(field, value)
+        elif value is None:
+            says = f"null; {advice}"
+        else:
+            says = _of_value(field, value, cells=bool(columns))
         if says:
             yield f"{fit.name}: {says}"
     if isinstance(field, CategoryField | ListField):
         yield from _of_domain(fit, field, values)
+
+
+def _of_domain(
+    fit: FieldFit, field: CategoryField | ListField, values: Sequence[Any]
+) -> Iterator[str]:
+    exact, domain = set(field.domain), {key.strip().casefold() for key in field.domain}
+    for at in fit.other:
+        value = _value(values[at], fit.name)
+        texts = value if isinstance(value, list) else [value]
+        spelled = [text for text in texts if isinstance(text, str) and text not in exact]
+        if any(text.strip().casefold() in domain for text in spelled if text):
+            yield f"{fit.name}: differs from the domain in upper and lower case or in spaces only, so it is `other`"
 
 
 def _of_time(field: TimeField, value: object) -> str | None:
@@ -383,15 +375,10 @@ def _of_value(field: Any, value: object, *, cells: bool) -> str | None:
     """Return the mistake in a value that is neither a time nor null; `cells`: the values are a file's cells."""
     if isinstance(field, ListField):
         return _of_list(field, value)
-    if isinstance(value, str) and field.type in ("integer", "number"):
-        numeric = _NUMBER.fullmatch(value) is not None
-        if numeric and cells:
-            return _CELL[field.type]
-        return (
-            "numbers in quotes; write them without"
-            if numeric
-            else "texts, where numbers are declared"
-        )
+    if isinstance(value, str) and field.type in _CELL:
+        if _NUMBER.fullmatch(value) is None:
+            return "texts, where numbers are declared"
+        return _CELL[field.type] if cells else "numbers in quotes; write them without"
     if isinstance(value, float) and field.type == "integer":
         return "numbers with a fraction (60.0); declare `type: number`, or write whole numbers"
     if field.type == "boolean":
@@ -408,22 +395,10 @@ def _of_list(field: ListField, value: object) -> str:
         return "texts, where lists are declared; write lists, or declare the `separator:` of a file's cells"
     if not isinstance(value, list):
         return "values that are no list"
-    if len(value) > field.most and all(isinstance(each, str) for each in value):
+    if len(value) > field.most and all(isinstance(text, str) for text in value):
         most = how_many(field.most, "entry", "entries")
         return f"lists with more than {most}; a larger `most:` takes them, and more noise for all"
     return "lists that hold something else than texts"
-
-
-def _of_domain(
-    fit: FieldFit, field: CategoryField | ListField, values: Sequence[Any]
-) -> Iterator[str]:
-    """Yield a hint for each value outside of the domain that differs from it in case or spaces only."""
-    exact, domain = set(field.domain), {each.strip().casefold() for each in field.domain}
-    for at in fit.other:
-        value = values[at].get(fit.name) if isinstance(values[at], dict) else None
-        texts = value if isinstance(value, list) else [value]
-        if any(text not in exact and text.strip().casefold() in domain for text in texts if text):
-            yield f"{fit.name}: differs from the domain in upper and lower case or in spaces only, so it is `other`"
 
 
 def _of_range(spec: PipelineSpec, values: Sequence[Any], outside: Sequence[int]) -> Iterator[str]:
@@ -432,7 +407,7 @@ def _of_range(spec: PipelineSpec, values: Sequence[Any], outside: Sequence[int])
     if not isinstance(clock, ReplayClock):
         return
     for at in outside:
-        value = values[at].get(clock.field) if isinstance(values[at], dict) else None
+        value = _value(values[at], clock.field)
         moment = own_time(value, spec.own_times)
         yield f"{clock.field}: {_where(value, moment, clock.grid)}"
 
@@ -491,60 +466,75 @@ class Fitting:
         return records / self.records if self.records else 0.0
 
 
+Why = dict[int, tuple[str, str | None]]
+"""Reason and field for each position that cannot be used."""
+
+
 def fitting_of(spec: PipelineSpec, sample: Sample) -> Fitting:
     """Route a sample as the engine would.
 
-    Raises:
-        UsageError: users are protected, but the source does not declare how they are placed on several partitions.
+    Raises UsageError if users are protected, but the source does not declare how they are placed on partitions.
     """
-    why, late = _routed(spec, sample)
-    fits = field_fits(spec, sample.payloads)
-    outside = [at for at, (reason, _) in why.items() if reason == TIME_OUT_OF_RANGE]
-    reasons = _reasons(sample, why)
+    why, late = routed(spec, sample)
+    used = used_fields(spec)
+    fits = [_fit(name, field, name in used, sample.payloads) for name, field in spec.fields.items()]
+    reasons = reasons_of(sample, why)
     grouped = {name for series in spec.series for name in grouping_fields(series.grouped_by)}
     by = [fit for fit in fits if fit.name in grouped and fit.type in _WITH_OTHER]
     null = {at for fit in by for at in fit.null} - why.keys()
     other = ({at for fit in by for at in fit.other} - why.keys()) | null
-    astray = [at for at, (reason, _) in why.items() if reason == WRONG_PARTITION]
-    suggested = hints(spec, sample.payloads, fits, outside, sample.columns)
+
+    def because(reason: str) -> list[int]:
+        return [at for at, (cause, _) in why.items() if cause == reason]
+
+    advice = partitioner_hints(spec, sample, because(WRONG_PARTITION))
+    advice += hints(spec, sample, fits, because(TIME_OUT_OF_RANGE))
+    dead = sum(reason.records for reason in reasons)
     return Fitting(
-        sample.origin, sample.records, sum(each.records for each in reasons), late, len(other),
-        len(null), reasons, fits, [*partitioner_hints(spec, sample, astray), *suggested],
-    )  # fmt: skip
+        sample.origin, sample.records, dead, late, len(other), len(null), reasons, fits, advice
+    )
 
 
-def _routed(spec: PipelineSpec, sample: Sample) -> tuple[dict[int, tuple[str, str | None]], int]:
-    """Return reason and field for each position that cannot be used, and the number of records behind their mark."""
+def routed(
+    spec: PipelineSpec, sample: Sample, shown: Callable[[int], None] = lambda done: None
+) -> tuple[Why, int]:
+    """Return why records cannot be used, and the number of records behind their mark.
+
+    `shown` receives the number of routed records.
+    """
     replayed = isinstance(spec.clock, ReplayClock)
     router, guard = Router(spec, start := spec.clock.start or 0), guard_of(spec, start, NO_KEY)
     guard.begin(sample.partitions)
-    why: dict[int, tuple[str, str | None]] = {}
+    why: Why = {}
     marked: dict[int, int] = {}
     late = begin = 0
     for piece in sample.pieces:
+        shown(begin)
         places = range(begin, begin + len(piece.payloads))
         begin = places.stop
         tick = None if replayed else 0
         batch = Batch(piece.partition, piece.payloads, places, begin, tick)
         mark = marked.get(piece.partition, -1)
-        routed = router.route(guard.admit(batch, mark))
-        for span in routed.dead:
+        rows = router.route(guard.admit(batch, mark))
+        for span in rows.dead:
             why |= dict.fromkeys(range(span.first, span.last + 1), (span.reason, span.field))
-        late += sum(records for tick, records in routed.records.items() if tick <= mark)
+        late += sum(records for tick, records in rows.records.items() if tick <= mark)
         marked[piece.partition] = max(mark, -1 if piece.mark is None else piece.mark)
     return why, late
 
 
-def _reasons(sample: Sample, why: dict[int, tuple[str, str | None]]) -> list[Reason]:
-    """Return the reasons, the most frequent first."""
-    found: dict[tuple[str, str | None], list[Any]] = {}
-    for at, kind in sorted(why.items()):
-        found.setdefault(kind, [0, sample.place(*sample.places[at])])[0] += 1
+def reasons_of(sample: Sample, why: Why) -> list[Reason]:
+    """Return the reasons, the most frequent first, each with its first place."""
+    counts: Counter[tuple[str, str | None]] = Counter()
+    examples: dict[tuple[str, str | None], str] = {}
+    for at, cause in sorted(why.items()):
+        counts[cause] += 1
+        examples.setdefault(cause, sample.place(*sample.places[at]))
     for partition, span in sample.refused:
-        kind = span.reason, span.field
-        found.setdefault(kind, [0, sample.place(partition, span.first)])[0] += span.records
-    reasons = [Reason(*kind, records, place) for kind, (records, place) in found.items()]
-    return sorted(reasons, key=lambda each: -each.records)
+        cause = span.reason, span.field
+        counts[cause] += span.records
+        examples.setdefault(cause, sample.place(partition, span.first))
+    return [Reason(*cause, records, examples[cause]) for cause, records in counts.most_common()]
 
 
 def partitioner_hints(spec: PipelineSpec, sample: Sample, astray: Sequence[int]) -> list[Hint]:
@@ -552,13 +542,13 @@ def partitioner_hints(spec: PipelineSpec, sample: Sample, astray: Sequence[int])
     if not astray or not isinstance(spec.source, KafkaSourceSpec):
         return []
     payloads = [sample.payloads[at] for at in astray]
-    lie = [sample.places[at][0] for at in astray]
-    found = []
+    actual = [sample.places[at][0] for at in astray]
+    advice = []
     for other in sorted(PARTITIONERS.keys() - {spec.source.partitioner}):
         source = spec.source.model_copy(update={"partitioner": other})
-        put = placement_of(spec.model_copy(update={"source": source}))(payloads, sample.partitions)
-        explained = sum(map(int.__eq__, put, lie))
-        if 2 * explained > len(lie):
+        placed = placement_of(spec.model_copy(update={"source": source}))
+        explained = sum(map(int.__eq__, placed(payloads, sample.partitions), actual))
+        if 2 * explained > len(actual):
             says = f"records lie where `partitioner: {other}` puts their users; declare that in `source:`"
-            found.append(Hint(says, explained))
-    return found
+            advice.append(Hint(says, explained))
+    return advice

@@ -9,19 +9,18 @@ from pathlib import Path
 
 from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.core.wording import how_many
-from stream_dp.engine.ports import Batch, Placement, by_content
+from stream_dp.engine.ports import Placement, by_content
 from stream_dp.errors import UsageError
 from stream_dp.files.records import Record, load_records, ticked
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.feed import KafkaFeed
 from stream_dp.kafka.client.tick_marks import TickMarks
+from stream_dp.operate.fitting import Reason, Sample, piece_of, reasons_of, routed
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.settings import settings_for, settled, source_there
 from stream_dp.operate.sending import make_topic
-from stream_dp.pipeline.router import Routed, Router
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_guard import NO_KEY, guard_of
 from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
@@ -37,26 +36,16 @@ _NO_TIME = {
 
 
 @dataclass(frozen=True, slots=True)
-class Unusable:
-    """Number of records that one reason makes unusable; `field` is its cause if known, `line` the first one."""
-
-    reason: str
-    field: str | None
-    records: int
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
 class Examined:
     """The usable records of a file, in the file's order, and the reasons why the others are not usable."""
 
     good: Sequence[Record]
-    bad: Sequence[Unusable]
+    bad: Sequence[Reason]
 
     @property
     def refused(self) -> int:
         """Number of records that could not be used."""
-        return sum(kind.records for kind in self.bad)
+        return sum(reason.records for reason in self.bad)
 
     def report(self, spec: PipelineSpec, file: Path) -> Iterator[str]:
         """Yield lines for the operator's terminal; none if every record is usable. NOT PRIVATE."""
@@ -66,44 +55,26 @@ class Examined:
         hints = {} if time is None else _hints(spec, time)
         whole = len(self.good) + self.refused
         yield f"NOT PRIVATE: {spec.name} cannot use {self.refused:,} of the {how_many(whole, 'record')} of {file.name}:"
-        for kind in self.bad:
-            hint = hints.get(kind.reason) if kind.field == time else None
-            yield (
-                f"  {kind.reason}{f' in {kind.field}' if kind.field else ''}: {kind.records:,}, the first "
-                f"in line {kind.line:,}{f' ({hint})' if hint else ''}"
-            )
+        for reason in self.bad:
+            hint = hints.get(reason.reason) if reason.field == time else None
+            advice = f" ({hint})" if hint else ""
+            yield f"  {reason.name}: {reason.records:,}, the first in {reason.example}{advice}"
 
 
 def examine(
-    spec: PipelineSpec,
-    records: Sequence[Record],
-    shown: Callable[[int], None] = lambda done: None,
+    spec: PipelineSpec, records: Sequence[Record], shown: Callable[[int], None] = lambda done: None
 ) -> Examined:
     """Route every record as the engine would, before any is sent; `shown` receives the number of routed records.
 
     The pipeline's own router decides, so exactly the engine's dead letters are reported. Counts and lines are exact
     and NOT PRIVATE, for the operator's own terminal. The content of a record is never shown.
-
-    Raises:
-        UsageError: the pipeline has no replay clock.
     """
-    start = settled(spec.clock, ReplayClock).start
-    router, guard = Router(spec, start), guard_of(spec, start, NO_KEY)
-    guard.begin((0,))
-    why: dict[int, tuple[str, str | None]] = {}
-    for begin in range(0, len(records), _AT_ONCE):
-        shown(begin)
-        some = records[begin : begin + _AT_ONCE]
-        places = range(begin, begin + len(some))
-        batch = Batch(0, [each.payload for each in some], places, places.stop)
-        why |= _dead(router.route(guard.admit(batch, -1)))
-    kinds: dict[tuple[str, str | None], list[int]] = {}
-    for place, kind in why.items():
-        kinds.setdefault(kind, []).append(place)
-    return Examined(
-        [record for place, record in enumerate(records) if place not in why],
-        [Unusable(*kind, len(at), records[min(at)].line) for kind, at in kinds.items()],
-    )
+    begins = range(0, len(records), _AT_ONCE)
+    pieces = [piece_of(records[begin : begin + _AT_ONCE]) for begin in begins]
+    sample = Sample("", pieces, lines=True)
+    why, _ = routed(spec, sample, shown)
+    good = [record for at, record in enumerate(records) if at not in why]
+    return Examined(good, reasons_of(sample, why))
 
 
 def _hints(spec: PipelineSpec, time: str) -> dict[str, str]:
@@ -111,15 +82,6 @@ def _hints(spec: PipelineSpec, time: str) -> dict[str, str]:
     field = settled(spec.fields[time], TimeField)
     written = "zone" if field.zone else "offset" if field.format == "iso" else "number"
     return {"time_out_of_range": _OUT_OF_RANGE, "wrong_type": _NO_TIME[written]}
-
-
-def _dead(routed: Routed) -> dict[int, tuple[str, str | None]]:
-    """Return reason and field for each place that is a dead letter."""
-    return {
-        place: (span.reason, span.field)
-        for span in routed.dead
-        for place in range(span.first, span.last + 1)
-    }
 
 
 CHUNK_TICKS = 200
@@ -161,10 +123,6 @@ async def replay_file(
     `tell` receives lines for the operator: unusable records, that the pipeline reads another topic, and that
     brokers do not answer yet. `progress` receives how much is done. With `skip_bad`, records that the pipeline
     cannot use are left out.
-
-    Raises:
-        UsageError: there is no operator's key, or the pipeline cannot use some records; see also `feed_file`.
-        FailClosed, WorldError: see `feed_file`.
     """
     spec = load(pipeline)
     _, source = _replayed(spec)
@@ -172,12 +130,12 @@ async def replay_file(
         tell(f"Warning: {spec.name} reads topic {source.topic}, not {to.topic}")
     sealer = sealer_for(spec, key_file)
     progress(f"Reading {file.name}")
-    loaded = await _loaded(spec, file)
+    records = await loaded(spec, file)
 
     def shown(done: int) -> None:
-        progress(f"Examining {file.name}", *percent(done, len(loaded)))
+        progress(f"Examining {file.name}", *percent(done, len(records)))
 
-    examined = await asyncio.to_thread(examine, spec, loaded, shown)
+    examined = await asyncio.to_thread(examine, spec, records, shown)
     for line in examined.report(spec, file):
         tell(line)
     if examined.bad and not skip_bad:
@@ -188,42 +146,27 @@ async def replay_file(
     if examined.bad and not examined.good:
         raise UsageError(f"{file}: {spec.name} can use none of its records; nothing was sent")
     await source_there(spec, tell)
-    fed = await _feed_records(spec, sealer, examined.good, to, progress)
+    fed = await feed_records(spec, sealer, examined.good, to, progress)
     return replace(fed, skipped=examined.refused)
 
 
-async def feed_file(
-    spec: PipelineSpec,
-    sealer: Sealer,
-    file: Path,
-    topic: str,
-    ticks_per_second: float | None,
-) -> Fed:
-    """Feed `file`, sorted by time, into `topic` of the pipeline's broker, up to the end of the declared range.
-
-    The marks are signed with the operator's key. An interrupted replay continues after its last complete tick.
-
-    Raises:
-        UsageError: the pipeline has no replay clock or no Kafka source, or the file has no such records.
-        FailClosed: the topic holds something else.
-        WorldError: the broker cannot be reached.
-    """
-    to = Feed(topic, ticks_per_second)
-    return await _feed_records(spec, sealer, await _loaded(spec, file), to)
-
-
-async def _loaded(spec: PipelineSpec, file: Path) -> list[Record]:
+async def loaded(spec: PipelineSpec, file: Path) -> list[Record]:
     clock, _ = _replayed(spec)
     return await asyncio.to_thread(load_records, file, spec.fields, clock.field, spec.own_times)
 
 
-async def _feed_records(
+async def feed_records(
     spec: PipelineSpec,
     sealer: Sealer,
     records: Sequence[Record],
     to: Feed,
     progress: Progress = unseen,
 ) -> Fed:
+    """Feed records, sorted by time, into a topic of the pipeline's broker, up to the end of the declared range.
+
+    The marks are signed with the operator's key. An interrupted replay continues after its last complete tick. Raises
+    FailClosed if the topic holds something else.
+    """
     clock, source = _replayed(spec)
     progress("Sorting records into ticks")
     ticks = await asyncio.to_thread(ticked, records, clock.grid)
@@ -254,10 +197,7 @@ async def feed(
     place: Placement = by_content,
     progress: Progress = unseen,
 ) -> int:
-    """Send the ticks that the topic does not hold yet; return the first tick sent. Raises as `KafkaFeed.open`.
-
-    `ticks_per_second` limits the speed (None: as fast as possible).
-    """
+    """Send the ticks that the topic does not hold yet, at most `ticks_per_second`; return the first tick sent."""
     sender = KafkaFeed(settings, marks, place)
     chunk = CHUNK_TICKS
     if ticks_per_second is not None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 LIBRARIES = frozenset({
-    "aiokafka", "cryptography", "dp_accounting", "fastapi", "faust", "jgo", "mode", "msgspec", "numpy", "pyarrow",
-    "prometheus_client", "pydantic", "rich", "scipy", "starlette", "structlog", "uvicorn", "yaml",
+    "aiokafka", "cryptography", "dp_accounting", "fastapi", "faust", "jgo", "mode", "msgspec", "numpy", "opentelemetry",
+    "prometheus_client", "pyarrow", "pydantic", "rich", "scipy", "starlette", "structlog", "uvicorn", "yaml",
 })  # fmt: skip
 FLIGHTS = str(Path("examples", "01_flights", "pipeline.yaml"))
 NOBODY = "http://127.0.0.1:9"  # the discard port: no engine answers there
@@ -67,7 +67,18 @@ def test_what_is_loaded_too_early_is_found(root: Path, broken: str) -> None:
             LIBRARIES - {"msgspec", "numpy", "pydantic", "rich", "yaml"},
         ),
         (("plan", FLIGHTS), {"aiokafka", "dp_accounting", "fastapi", "jgo", "pyarrow", "scipy"}),
-        (("run", "nowhere.yaml"), {"aiokafka", "dp_accounting", "fastapi", "pyarrow", "scipy"}),
+        (
+            ("run", "nowhere.yaml"),
+            {
+                "aiokafka",
+                "dp_accounting",
+                "fastapi",
+                "opentelemetry",
+                "prometheus_client",
+                "pyarrow",
+                "scipy",
+            },
+        ),
     ],
     ids=["query list", "plan", "run"],
 )

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from stream_dp.accounting.amounts import UNITS, number
 from stream_dp.accounting.filters.linear import by_ticks
-from stream_dp.accounting.ledger import Ledger
 from stream_dp.core.composition import Create
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import GaussianDP
@@ -33,7 +33,7 @@ TOGETHER = "all series together"
 
 @dataclass(frozen=True, slots=True)
 class Attacked:
-    """Findings of the games against one series, which `name` and `mechanism` identify."""
+    """A finding of the games: the name of a series, its mechanism, and how its claim fared."""
 
     name: str
     mechanism: str
@@ -56,8 +56,7 @@ class Attack:
 
     @property
     def refuted(self) -> list[str]:
-        """Names of the claims for which the games found a larger epsilon."""
-        return [each.name for each in self.claims if each.finding.violated]
+        return [claim.name for claim in self.claims if claim.finding.violated]
 
     @property
     def claims(self) -> tuple[Attacked, ...]:
@@ -70,7 +69,6 @@ class Attack:
         return STATED_AT
 
     def require_unrefuted(self) -> None:
-        """Raise FailClosed if a claim is refuted."""
         if self.refuted:
             raise FailClosed(
                 f"the audit refutes the claimed epsilon of {', '.join(self.refuted)}: do not run this pipeline with "
@@ -82,8 +80,12 @@ class Attack:
             "pipeline": self.pipeline,
             "violated": bool(self.refuted),
             "series": [
-                {"name": each.name, "mechanism": each.mechanism, **_finding_json(each.finding)}
-                for each in self.series
+                {
+                    "name": series.name,
+                    "mechanism": series.mechanism,
+                    **_finding_json(series.finding),
+                }
+                for series in self.series
             ],
             "together": {"filter": self.filter, **_finding_json(self.together)},
         }
@@ -95,16 +97,19 @@ def attack(
     """Play `runs` games of `ticks` ticks each; all bounds hold together with probability `confidence`.
 
     `progress` receives the number of games begun.
-
-    Raises:
-        UsageError: the pipeline file is invalid, or `runs` or `ticks` is too small.
     """
     built = build(load(pipeline))
-    ticks = min(ticks, built.spec.clock.horizon or ticks)
-    failure = (1 - confidence) / (len(built.chosen) + 1)
-    mechanisms = {chosen.spec.name: chosen.mechanism for chosen in built.chosen}
-    claims = [series_claim(chosen) for chosen in built.chosen]
-    noise = _CountedNoise(progress, runs * (len(built.chosen) + 1))
+    spec, chosen = built.spec, built.chosen
+    ticks = min(ticks, spec.clock.horizon or ticks)
+    failure = (1 - confidence) / (len(chosen) + 1)
+    mechanisms = {part.spec.name: part.mechanism for part in chosen}
+    claims = [series_claim(part) for part in chosen]
+    begun, games = count(1), runs * (len(chosen) + 1)
+
+    def noise() -> Noise:
+        progress("Playing", next(begun), games, "game")
+        return fresh_noise()
+
     series = tuple(
         Attacked(
             name,
@@ -114,16 +119,9 @@ def attack(
         for (name, mechanism), claim in zip(mechanisms.items(), claims, strict=True)
     )
     together = audit_together(
-        mechanisms,
-        game_verifier(built, claims),
-        built.derivation.guarantee.measure,
-        noise,
-        runs=runs,
-        ticks=ticks,
-        failure=failure,
-        claims=claims,
-    )
-    spec = built.spec
+        mechanisms, game_verifier(built, claims), built.derivation.guarantee.measure, noise,
+        runs=runs, ticks=ticks, failure=failure, claims=claims,
+    )  # fmt: skip
     return Attack(
         spec.name, unit_words(spec), str(spec.relation), built.ledger.filter.name, series, together
     )
@@ -136,16 +134,16 @@ def game_verifier(built: Built, claims: Sequence[Claim | None]) -> Relation:
     one block at a delta (a Gaussian series under basic or an approximate filter), the relation is the block's
     condition: these mechanisms, fixed beforehand ([HSV] Def 4.9).
     """
-    if all(_admissible(built.ledger, chosen.derivation) for chosen in built.chosen):
+    if all(_admissible(built, chosen.derivation) for chosen in built.chosen):
         return filtered(game_filter(built), lambda claim: claim.measure, own_or(claims))
     created = (Create(c.mechanism, claim) for c, claim in zip(built.chosen, claims, strict=True))
     return fixed_mechanisms(created, own_or(claims))
 
 
-def _admissible(ledger: Ledger, part: Derivation) -> bool:
+def _admissible(built: Built, part: Derivation) -> bool:
     """Return whether a theorem lets the ledger's filter admit the part."""
     try:
-        ledger.filter.cost(ledger.price(part))
+        built.ledger.filter.cost(built.ledger.price(part))
     except BudgetRefused:
         return False
     return True
@@ -163,16 +161,12 @@ def game_filter(built: Built) -> LedgerFilter:
     if by_ticks(built.ledger.filter):
         block, parts = built.derivation, built.derivation.premises
         delta = privacy.stated_delta
-        saved = sum((_epsilon(p, delta) for p in parts), Fraction(0)) - _epsilon(block, delta)
-        room = saved + Fraction(len(built.chosen) - 1, UNITS)
+        apart = sum((dp_at(part, delta).epsilon for part in parts), Fraction(0))
+        room = apart - dp_at(block, delta).epsilon + Fraction(len(built.chosen) - 1, UNITS)
         privacy = privacy.model_copy(update={"epsilon": privacy.epsilon + room})
     guarantees = [chosen.derivation.guarantee for chosen in built.chosen]
     finite = all(g.finite for g in guarantees if isinstance(g.measure, GaussianDP))
     return LedgerFilter(opened(privacy).main, finite)
-
-
-def _epsilon(part: Derivation, delta: Fraction) -> Fraction:
-    return dp_at(part, delta).epsilon
 
 
 def fresh_noise() -> Noise:
@@ -180,25 +174,9 @@ def fresh_noise() -> Noise:
     return NoiseStream(fresh_seed(), 0)
 
 
-class _CountedNoise:
-    """Gives fresh noise to each game and reports how many of all `games` have begun."""
-
-    def __init__(self, progress: Progress, games: int) -> None:
-        self._progress, self._games, self._begun = progress, games, 0
-
-    def __call__(self) -> Noise:
-        self._begun += 1
-        self._progress("Playing", self._begun, self._games, "game")
-        return fresh_noise()
-
-
-def _finding_json(found: Finding) -> dict[str, Any]:
+def _finding_json(finding: Finding) -> dict[str, Any]:
     return {
-        "claimed_epsilon": number(found.claimed),
-        "claimed_delta": number(found.delta),
-        "epsilon_lower_bound": found.lower,
-        "strongest": found.strongest,
-        "event": found.event,
-        "rates": list(found.rates),
-        "violated": found.violated,
-    }
+        "claimed_epsilon": number(finding.claimed), "claimed_delta": number(finding.delta),
+        "epsilon_lower_bound": finding.lower, "strongest": finding.strongest, "event": finding.event,
+        "rates": list(finding.rates), "violated": finding.violated,
+    }  # fmt: skip

@@ -39,14 +39,14 @@ async def has_begun(spec: PipelineSpec, settings: KafkaSettings) -> bool:
     return await KafkaJournal(KafkaLease(settings, spec.name), source.topic).exists()
 
 
-async def sealed_commits(
-    spec: PipelineSpec, most: int = -1, progress: Progress = unseen
-) -> AsyncIterator[bytes]:
-    """Yield the first `most` sealed commits (-1: all) of the journal; raise UsageError if there is no journal yet."""
+def sealed_commits(spec: PipelineSpec, progress: Progress = unseen) -> AsyncIterator[bytes]:
+    """Yield the sealed commits of the journal, oldest first; raise UsageError if there is no journal yet."""
     if isinstance(spec.journal, endpoints.SqliteJournalSpec):
-        async for sealed in sealed_commits_of(spec.journal.path, most, progress):
-            yield sealed
-        return
+        return sealed_commits_of(spec.journal.path, progress)
+    return _in_kafka(spec, progress)
+
+
+async def _in_kafka(spec: PipelineSpec, progress: Progress) -> AsyncIterator[bytes]:
     if not isinstance(spec.source, endpoints.KafkaSourceSpec):
         raise UsageError("journal.kind: a kafka journal needs a kafka source")
     settings = settings_for(spec.source)
@@ -58,24 +58,18 @@ async def sealed_commits(
     async with closing(journal.read(progress)) as commits:
         async for sealed in commits:
             yield sealed
-            most -= 1
-            if most == 0:
-                return
 
 
-async def sealed_commits_of(
-    path: Path, most: int = -1, progress: Progress = unseen
-) -> AsyncIterator[bytes]:
-    """Yield the first `most` sealed commits (-1: all) of an SQLite journal; raise UsageError if there is no file."""
-    begin, there = 0, await asyncio.to_thread(count_sealed, path)
-    while begin != most:
-        progress("Reading the journal", *percent(begin, there))
-        size = _AT_ONCE if most < 0 else min(_AT_ONCE, most - begin)
-        chunk = await asyncio.to_thread(read_sealed, path, size, begin)
+async def sealed_commits_of(path: Path, progress: Progress = unseen) -> AsyncIterator[bytes]:
+    """Yield the sealed commits of an SQLite journal; raise UsageError if there is no file."""
+    begin, total = 0, await asyncio.to_thread(count_sealed, path)
+    while True:
+        progress("Reading the journal", *percent(begin, total))
+        chunk = await asyncio.to_thread(read_sealed, path, _AT_ONCE, begin)
         begin += len(chunk)
         for sealed in chunk:
             yield sealed
-        if len(chunk) < size:
+        if len(chunk) < _AT_ONCE:
             return
 
 
@@ -90,20 +84,19 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
         version does not read.
     """
     try:
-        first = await _first(built.spec)
+        sealed = await _first(built.spec)
     except UnknownFormat:
         raise
     except UsageError:
         return True
     except StreamDPError:
         return False
-    for sealed in first:
-        header = _header(built.spec, sealer, sealed)
-        if header is not None:
-            _require_known_filter(built.spec, header)
-            mine = {"fingerprint": built.fingerprint, "parts": built.parts, "private": private}
-            require_same(header, msgspec.structs.replace(header, **mine))
-    return not first
+    header = None if sealed is None else _header(built.spec, sealer, sealed)
+    if header is not None:
+        _require_known_filter(built.spec, header)
+        mine = {"fingerprint": built.fingerprint, "parts": built.parts, "private": private}
+        require_same(header, msgspec.structs.replace(header, **mine))
+    return sealed is None
 
 
 def _require_known_filter(spec: PipelineSpec, header: Header) -> None:
@@ -119,15 +112,17 @@ def _require_known_filter(spec: PipelineSpec, header: Header) -> None:
 async def partitions_at_first(spec: PipelineSpec, sealer: Sealer) -> int | None:
     """Return the source's number of partitions at the first start; None if no readable journal states it."""
     try:
-        headers = [_header(spec, sealer, sealed) for sealed in await _first(spec)]
+        sealed = await _first(spec)
+        header = None if sealed is None else _header(spec, sealer, sealed)
     except StreamDPError:
         return None
-    return next((len(header.partitions) for header in headers if header is not None), None)
+    return None if header is None else len(header.partitions)
 
 
-async def _first(spec: PipelineSpec) -> list[bytes]:
-    async with closing(sealed_commits(spec, 1)) as found:
-        return [sealed async for sealed in found]
+async def _first(spec: PipelineSpec) -> bytes | None:
+    """Return the first sealed commit of the journal, None if it is empty."""
+    async with closing(sealed_commits(spec)) as commits:
+        return await anext(commits, None)
 
 
 def _header(spec: PipelineSpec, sealer: Sealer, sealed: bytes) -> Header | None:
@@ -138,22 +133,25 @@ RANGES = 100
 """At most this many ranges of each partition, reason and field are listed: the newest."""
 
 
+async def opened(
+    pipeline: Path, key_file: Path | None, tell: Callable[[str], None]
+) -> tuple[PipelineSpec, Sealer]:
+    """Return the pipeline's specification and sealer once its brokers answer; `tell` while they do not yet."""
+    spec = load(pipeline)
+    sealer = sealer_for(spec, key_file)
+    await source_there(spec, tell)
+    return spec, sealer
+
+
 async def read_dead_letters(
     pipeline: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
 ) -> dict[str, Any]:
     """Read the pipeline's journal from end to end and add up its dead letters; the engine may run meanwhile.
 
     Counts and places are exact and NOT PRIVATE, for the operator's own terminal. Only the newest ranges of each kind
-    are kept, so memory does not grow with the journal. If the brokers do not answer yet, report that to `tell` and
-    wait. `progress` receives how much was read.
-
-    Raises:
-        UsageError: there is no journal, or no key.
-        FailClosed: the journal is damaged, or belongs to another pipeline.
+    are kept, so memory does not grow with the journal.
     """
-    spec = load(pipeline)
-    sealer = sealer_for(spec, key_file)
-    await source_there(spec, tell)
+    spec, sealer = await opened(pipeline, key_file, tell)
     kinds: dict[tuple[int, str, str | None], _Kind] = {}
     records = late = capped = 0
     async for commit, _ in unsealed(sealed_commits(spec, progress=progress), sealer, spec.name):
@@ -167,15 +165,11 @@ async def read_dead_letters(
         for partition, reason, field in sorted(kinds, key=lambda kind: (kind[0], kind[1], kind[2] or ""))
     ]  # fmt: skip
     return {
-        "pipeline": spec.name,
-        "private": False,
+        "pipeline": spec.name, "private": False,
         "places": "offsets" if isinstance(spec.source, KafkaSourceSpec) else "lines",
-        "records": records,
-        "late": late,
-        "capped": capped,
-        "dead": sum(kind.records for kind in kinds.values()),
-        "dead_letters": listed,
-    }
+        "records": records, "late": late, "capped": capped,
+        "dead": sum(kind.records for kind in kinds.values()), "dead_letters": listed,
+    }  # fmt: skip
 
 
 class _Kind:
@@ -195,5 +189,5 @@ class _Kind:
     def shown(self) -> dict[str, Any]:
         """The number of records, the listed ranges, and the number of records outside of these ranges."""
         inside = sum(last - first + 1 for first, last in self._ranges)
-        ranges = [list(each) for each in self._ranges]
+        ranges = [list(ends) for ends in self._ranges]
         return {"records": self.records, "ranges": ranges, "elsewhere": self.records - inside}

@@ -27,26 +27,19 @@ from stream_dp.errors import FailClosed, NotDerivable
 from stream_dp.journal.answer_body import RefusedMessage, read_answer
 from stream_dp.journal.commit import Answer, Created, Halted, Header
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.operate.audit.journal_access import sealed_commits
+from stream_dp.operate.audit.journal_access import opened, sealed_commits
 from stream_dp.operate.budget_view import budget_json
-from stream_dp.operate.keys import sealer_for
-from stream_dp.operate.run.settings import source_there
 from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.promise import unit_words
 from stream_dp.pipeline.report import condition_json, derivation_json
 from stream_dp.pipeline.router import OpenRouter
-from stream_dp.pipeline.yaml import load
 from stream_dp.verify.odometers import FAILS, loss_bound
 
 
 def header_of(built: Built, summary: JournalSummary) -> Header:
-    """Return the journal's header after checking that it fits this pipeline and its file's charges.
-
-    Raises:
-        FailClosed: the journal is empty, belongs to another pipeline, or begins with other charges.
-    """
+    """Return the journal's header after checking that it fits this pipeline and its file's charges."""
     if summary.header is None:
         raise FailClosed(
             f"the journal of {built.spec.name} is empty: it never ran. If it has releases all the same, the journal "
@@ -68,10 +61,7 @@ def derived_again(
     """Return the admission after all recorded changes, the derivation of the total, and the parts of that total.
 
     Each charge is derived again and compared. The total is derived separately, from the mechanisms and the ticks at
-    which each was alive.
-
-    Raises:
-        FailClosed: a charge differs from its derivation or would be refused, or the two totals differ.
+    which each was alive. Raises FailClosed if a charge or the two totals differ.
     """
     config = built.run_config(0)
     planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, config.origin, built.layout))
@@ -91,7 +81,7 @@ def _total(built: Built, main: Ledger, parts: list[tuple[Derivation, Alive]]) ->
             f"the journal's ledger does not add up: {refusal}. Stop using this journal and report this"
         ) from None
     if main.filter.name == PURE:
-        alive = sum((_epsilon(part) for part in total.premises), Fraction(0))
+        alive = sum(map(_epsilon, total.premises), Fraction(0))
         if cost_units(alive) > main.peak.amount:
             raise FailClosed(
                 f"the journal's ledger says {text(main.peak.amount)} at most, but the mechanisms alive at one tick add "
@@ -113,15 +103,15 @@ def spans(summary: JournalSummary) -> dict[int, tuple[int, int | None]]:
 
 def _asked(planner: LiveSeriesPlanner, summary: JournalSummary) -> list[tuple[Derivation, Alive]]:
     """Return the live series that the main ledger paid for, with the ticks during which each is alive."""
-    found, span = [], spans(summary)
+    parts, span = [], spans(summary)
     for commit in summary.changing:
         created = [change for change in commit.changes if isinstance(change, Created)]
-        for one, charge in zip(created, commit.charges, strict=True):
-            start, end = span[one.number]
+        for change, charge in zip(created, commit.charges, strict=True):
+            start, end = span[change.number]
             if charge.analyst == MAIN and (end is None or end > start):
-                proposal = planner.propose(one.definition, one.start)
-                found.append((proposal.derivation, Alive(start, None if end is None else end - 1)))
-    return found
+                proposal = planner.propose(change.definition, change.start)
+                parts.append((proposal.derivation, Alive(start, None if end is None else end - 1)))
+    return parts
 
 
 async def message_trail(
@@ -130,46 +120,30 @@ async def message_trail(
     """Yield all answered messages in order: who asked, what kind, and when; the engine may run meanwhile.
 
     Only public facts are shown: ids, analysts, names of series, ticks and kinds of refusals, but no parameters and no
-    answers. The journal is checked while it is read, and never held whole in memory. If the brokers do not answer
-    yet, report that to `tell` and wait. `progress` receives how much was read.
-
-    Raises:
-        UsageError: there is no journal, or no key.
-        FailClosed: the journal is damaged or belongs to another pipeline.
+    answers. The journal is checked while it is read, and never held whole in memory.
     """
-    spec = load(pipeline)
-    sealer = sealer_for(spec, key_file)
-    await source_there(spec, tell)
+    spec, sealer = await opened(pipeline, key_file, tell)
     async for commit, _ in unsealed(sealed_commits(spec, progress=progress), sealer, spec.name):
         for answer in commit.answers:
-            yield _told(commit.sequence, answer)
+            yield _answer_json(commit.sequence, answer)
 
 
-def _told(commit: int, answer: Answer) -> dict[str, Any]:
+def _answer_json(commit: int, answer: Answer) -> dict[str, Any]:
     """Return the public entry of an answer; `records` counts the records that were not valid messages."""
-    said = read_answer(answer.body)
-    refused = said.refused.kind if isinstance(said.refused, RefusedMessage) else None
-    records = {} if answer.id is not None or said.places is UNSET else {"records": said.records}
+    body = read_answer(answer.body)
+    refused = body.refused.kind if isinstance(body.refused, RefusedMessage) else None
+    records = {} if answer.id is not None or body.places is UNSET else {"records": body.records}
     return {
         "commit": commit, "number": answer.number, "id": answer.id, "analyst": answer.analyst, "do": answer.do,
-        "series": answer.series, "tick": said.tick, "end": said.end, "refused": refused, **records,
+        "series": answer.series, "tick": body.tick, "end": body.end, "refused": refused, **records,
     }  # fmt: skip
 
 
 async def read_ledger(
     pipeline: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
 ) -> dict[str, Any]:
-    """Read the pipeline's journal from end to end and check it; the engine may run meanwhile.
-
-    If the brokers do not answer yet, report that to `tell` and wait. `progress` receives how much was read.
-
-    Raises:
-        UsageError: there is no journal, or no key.
-        FailClosed: the journal is damaged, belongs to another pipeline, or does not add up.
-    """
-    spec = load(pipeline)
-    sealer = sealer_for(spec, key_file)
-    await source_there(spec, tell)
+    """Read the pipeline's journal from end to end and check it; the engine may run meanwhile."""
+    spec, sealer = await opened(pipeline, key_file, tell)
     summary = await read_summary(sealed_commits(spec, progress=progress), sealer, spec.name)
     progress("Deriving its charges again")
     return ledger_json(build(spec), summary)
@@ -209,16 +183,19 @@ def loss_json(
     """
     if built.ledger.filter.name != PURE:
         return {}
-    each = [(p, alive) for part, alive in parts for p in _single(built, part)]
-    epsilons = [differential_privacy(part.guarantee.measure).epsilon for part, _ in each]
-    likely = loss_bound(epsilons, _touched(built, [alive for _, alive in each]))
-    certain = sum(differential_privacy(p.guarantee.measure).epsilon for p in total.premises)
-    bound = min(likely, certain)
+    series = [
+        (_epsilon(single), alive)
+        for part, alive in parts
+        for single in (part.premises if part is built.derivation else (part,))
+    ]
+    reached = _reached(built, [alive for _, alive in series])
+    likely = loss_bound([epsilon for epsilon, _ in series], reached)
+    bound = min(likely, sum(map(_epsilon, total.premises), Fraction(0)))
     claim = "the privacy loss of everything that was released exceeds this, at any time, with probability delta at most"
     return {"loss": {"bound": text(bound), "delta": text(FAILS), "claim": claim}}
 
 
-def _touched(built: Built, times: Sequence[Alive]) -> Sequence[Alive] | None:
+def _reached(built: Built, times: Sequence[Alive]) -> Sequence[Alive] | None:
     """Return, for each span of life, the ticks at which an event, or all events of a user, can reach that series.
 
     Return None if one event may be in two ticks.
@@ -227,11 +204,6 @@ def _touched(built: Built, times: Sequence[Alive]) -> Sequence[Alive] | None:
     if (users := protection.users) is not None:
         return [Alive(*users.rounded(time.first, time.last)) for time in times]
     return times if protection.steps == 1 else None
-
-
-def _single(built: Built, part: Derivation) -> tuple[Derivation, ...]:
-    """Return the series of the first block as separate parts, and any other part unchanged."""
-    return part.premises if part is built.derivation else (part,)
 
 
 def _charges(summary: JournalSummary, begins: Callable[[int], str]) -> list[dict[str, Any]]:
@@ -249,14 +221,11 @@ def _charges(summary: JournalSummary, begins: Callable[[int], str]) -> list[dict
 
 
 def _messages(summary: JournalSummary) -> list[dict[str, Any]]:
-    """Return the numbers of answered and of refused messages, by analyst and action."""
-    kinds = sorted({(analyst, do) for analyst, do, _ in summary.messages})
+    counts = summary.messages
     return [
         {
-            "analyst": analyst,
-            "do": do,
-            "answered": summary.messages[analyst, do, False],
-            "refused": summary.messages[analyst, do, True],
+            "analyst": analyst, "do": do,
+            "answered": counts[analyst, do, False], "refused": counts[analyst, do, True],
         }
-        for analyst, do in kinds
-    ]
+        for analyst, do in sorted({(analyst, do) for analyst, do, _ in counts})
+    ]  # fmt: skip

@@ -17,17 +17,17 @@ def rules_json(progress: Progress = unseen) -> dict[str, Any]:
 
     `progress` receives the number of checked rules and of all rules.
     """
-    found: list[RuleFinding] = []
+    checked: list[RuleFinding] = []
     rules = sum(map(len, RULES.values()))
     for finding in findings():
-        found.append(finding)
-        checked = len({each.rule for each in found}) - 1
-        progress("Checking rules against every adaptive adversary", checked, rules, "rule")
+        checked.append(finding)
+        done = len({before.rule for before in checked}) - 1
+        progress("Checking rules against every adaptive adversary", done, rules, "rule")
     progress("Taking mechanisms apart into randomized response")
     return {
-        "violated": any(finding.violated for finding in found),
-        "rules": [_finding_json(finding) for finding in found],
-        "constructions": [asdict(each) for each in constructed()],
+        "violated": any(finding.violated for finding in checked),
+        "rules": [_finding_json(finding) for finding in checked],
+        "constructions": [asdict(construction) for construction in constructed()],
         "counterexamples": [_book_json(book) for book in books()],
     }
 
@@ -40,9 +40,9 @@ def require_certified(table: dict[str, Any]) -> None:
         if "compared" in rule and not rule["certified"]
     ]
     violated += [
-        f"the reduction to randomized response of {each['words']} ([HSV] Lemma 4.7, [Lyu] Thm 3)"
-        for each in table["constructions"]
-        if not (each["decomposed"] and each["equal"])
+        f"the reduction to randomized response of {case['words']} ([HSV] Lemma 4.7, [Lyu] Thm 3)"
+        for case in table["constructions"]
+        if not (case["decomposed"] and case["equal"])
     ]
     if violated:
         raise FailClosed(
@@ -76,11 +76,6 @@ def _finding_json(finding: RuleFinding) -> dict[str, Any]:
 
 def _book_json(book: NaiveBook) -> dict[str, Any]:
     return {
-        "books": book.title,
-        "source": book.source,
-        "quantity": book.quantity,
-        "promised": float(book.promised),
-        "exact": float(book.exact),
-        "adversary": book.adversary,
-        "ours": book.ours,
-    }
+        "books": book.title, "source": book.source, "quantity": book.quantity, "promised": float(book.promised),
+        "exact": float(book.exact), "adversary": book.adversary, "ours": book.ours,
+    }  # fmt: skip

@@ -5,7 +5,7 @@ it; with two events more in two ticks, the verifier refuses it. Where users are 
 many events more as count of one user, and the second has one more than that.
 
 Rules: no content of a journal is shown, only how much was compared, which follows from ticks and series; errors
-name ticks and series. This file changes nothing.
+name ticks and series.
 """
 
 import asyncio
@@ -67,31 +67,22 @@ async def copy_journal(spec: PipelineSpec, to: Path, progress: Progress = unseen
     """Write the present journal into the new SQLite file `to` with mode 0600; the engine may run meanwhile.
 
     The copied commits stay sealed. The copy is for inquiries and for checks on another machine: no engine may ever
-    run on it (docs/operations.md).
-
-    Raises:
-        UsageError: the file `to` exists already, or there is no journal yet.
-        FailClosed: commits are missing; no file is left.
-        WorldError: the file cannot be written, or the brokers do not answer; no file is left.
+    run on it (docs/operations.md). After an error no file is left.
     """
     if await asyncio.to_thread(to.exists):
         raise UsageError(f"--copy: {to} is there already; name a new file")
+    some, begin = list[bytes](), 0
     try:
-        await _written(spec, to, progress)
+        async with closing(sealed_commits(spec, progress=progress)) as commits:
+            async for sealed in commits:
+                some.append(sealed)
+                if len(some) == _AT_ONCE:
+                    await asyncio.to_thread(add_sealed, to, begin, some)
+                    some, begin = [], begin + _AT_ONCE
+        await asyncio.to_thread(add_sealed, to, begin, some)
     except BaseException:
         await asyncio.to_thread(to.unlink, missing_ok=True)
         raise
-
-
-async def _written(spec: PipelineSpec, to: Path, progress: Progress) -> None:
-    some, begin = list[bytes](), 0
-    async with closing(sealed_commits(spec, progress=progress)) as commits:
-        async for sealed in commits:
-            some.append(sealed)
-            if len(some) == _AT_ONCE:
-                await asyncio.to_thread(add_sealed, to, begin, some)
-                some, begin = [], begin + _AT_ONCE
-    await asyncio.to_thread(add_sealed, to, begin, some)
 
 
 _ENOUGH = 16  # this many bytes identify a seed
@@ -99,23 +90,16 @@ _ENOUGH = 16  # this many bytes identify a seed
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AskedStep:
-    """An analyst's query and the recorded answer to it."""
-
     asked: Asked
-    told: Answer
+    recorded: Answer
     query: Query
-
-    @property
-    def parameters(self) -> Any:
-        """The query's parameters; public."""
-        return read_parameters(self.asked.parameters)
 
     def body(self, grid: TickGrid, series: Series, answer: IntArray, band: int | None) -> bytes:
         """Return the bytes of the answer body for `answer`, with its half-width `band`."""
         standing = AnswerCut.before(self.asked.at, grid)
-        told = series.told(self.parameters, answer, band)
-        places = places_in(self.told.body)
-        return body_of(self.told.number, self.told.id, self.told.do, standing, told, places)
+        content = series.told(read_parameters(self.asked.parameters), answer, band)
+        recorded, places = self.recorded, places_in(self.recorded.body)
+        return body_of(recorded.number, recorded.id, recorded.do, standing, content, places)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -156,70 +140,61 @@ class JournalTrace:
         self._planner = LiveSeriesPlanner(
             built.spec, OpenRouter(built.spec, config.origin, built.layout)
         )
-        registry = Registry(config.series, config.made)
-        self._admission = Admission(registry, built.subledgers(), self._planner)
+        self._registry = Registry(config.series, config.made)
+        self._admission = Admission(self._registry, built.subledgers(), self._planner)
         self._drawn: set[bytes] = set()
         self._next = 0
         self._coming: list[TraceStep] = []
         self._until: dict[int, LiveSeries] = {}
         self.claims: list[Claim | None] = []
 
-    @property
-    def live(self) -> tuple[LiveSeries, ...]:
-        """The series that run after the commits read so far, ordered by number."""
-        return self._admission.registry.live
-
     def steps(self, commit: Commit) -> Iterator[TraceStep | MadeStep]:
         """Yield the messages of the next commit.
 
-        Raises:
-            FailClosed: the commit creates or halts a series that its ledger does not admit, lacks a seed or a
-            release, or contains a seed that an earlier draw used.
+        Raises FailClosed if the commit creates or halts a series that its ledger does not admit, lacks a seed or a
+        release, or contains a seed that an earlier draw used.
         """
         self._first_draws(commit)
         if commit.header is not None:
-            for live, chosen in zip(self.live, self._built.chosen, strict=True):
+            for live, chosen in zip(self._registry.live, self._built.chosen, strict=True):
                 yield self._create(live, commit.seeds[0], series_claim(chosen))
         if commit.changes:
             yield from self._changes(commit)
         ticks = len(commit.ticks)
         if len(commit.rows) != ticks or (ticks and len(commit.seeds) != ticks):
-            raise FailClosed(
-                f"commit {commit.sequence} of the journal does not hold one row and one seed for each of its ticks"
-            )
+            raise _wrong(commit, "does not hold one row and one seed for each of its ticks")
         releases = iter(commit.releases)
         for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=False):
             whole = np.array(row, dtype=np.int64)
-            for live in self._admission.registry.at(tick):
+            for live in self._registry.at(tick):
                 served = self._until.get(live.number, live)
                 yield from self._tick(served, tick, whole, seed, next(releases, None))
-            for made in self._admission.registry.made:
+            for made in self._registry.made:
                 yield MadeStep(made, _released(next(releases, None), made.name, tick))
             yield from self._coming
             self._coming, self._until, self._next = [], {}, tick + 1
         if next(releases, None) is not None:
-            raise FailClosed(
-                f"commit {commit.sequence} of the journal holds a release that no message of its trace answers"
-            )
+            raise _wrong(commit, "holds a release that no message of its trace answers")
 
     def _first_draws(self, commit: Commit) -> None:
         """Remember the seeds of a commit and refuse a repeated one: the theorems need noise drawn once."""
         for seed in commit.seeds:
             if seed[:_ENOUGH] in self._drawn:
-                raise FailClosed(
-                    f"commit {commit.sequence} of the journal holds a seed that was drawn from before: the same noise "
-                    "on two inputs protects neither. Stop using this journal and report this"
+                raise _wrong(
+                    commit,
+                    "holds a seed that was drawn from before: the same noise on two inputs protects neither. Stop "
+                    "using this journal and report this",
                 )
             self._drawn.add(seed[:_ENOUGH])
 
     def _changes(self, commit: Commit) -> Iterator[TraceStep]:
         """Yield the creations, queries and halts of this cut in order; defer those that begin a tick later."""
-        running = {live.number: live for live in self.live}
-        watches = [each for each in commit.changes if isinstance(each, Watched | Unwatched)]
-        queries = {each: self._watch(commit, each) for each in watches}
-        for each in watches:
-            if each.at > self._next:
-                self._until.setdefault(each.number, running[each.number])
+        running = {live.number: live for live in self._registry.live}
+        watches = [change for change in commit.changes if isinstance(change, Watched | Unwatched)]
+        queries = {watch: self._watch(commit, watch) for watch in watches}
+        for watch in watches:
+            if watch.at > self._next:
+                self._until.setdefault(watch.number, running[watch.number])
         running |= {live.number: live for live in self._admission.replay(commit)}
         seeds = iter(commit.seeds)
         for change in commit.changes:
@@ -244,29 +219,27 @@ class JournalTrace:
                 yield step
 
     def _ask(self, live: LiveSeries, asked: Asked, seed: bytes, commit: Commit) -> TraceStep:
-        told = next((each for each in commit.answers if each.number == asked.answer), None)
-        if live.series.asking is None or told is None:
-            raise FailClosed(
-                f"commit {commit.sequence} of the journal asks series {live.series.name}, which takes no queries, or "
-                "holds no answer to one"
+        answer = next((given for given in commit.answers if given.number == asked.answer), None)
+        if live.series.asking is None or answer is None:
+            says = (
+                f"asks series {live.series.name}, which takes no queries, or holds no answer to one"
             )
+            raise _wrong(commit, says)
         try:
             query = live.series.asking.query(read_parameters(asked.parameters))
         except UsageError as error:
-            raise FailClosed(
-                f"commit {commit.sequence} of the journal asks series {live.series.name} what it does not take: {error}"
-            ) from None
+            says = f"asks series {live.series.name} what it does not take: {error}"
+            raise _wrong(commit, says) from None
         sent = Sent(Ask(live.number, query), SeedUse(seed, live.number))
-        return TraceStep(sent, live, asked=AskedStep(asked, told, query))
+        return TraceStep(sent, live, asked=AskedStep(asked, answer, query))
 
     def _watch(self, commit: Commit, change: Watched | Unwatched) -> Query:
-        """Return the query that begins or ends a watch in its mechanism, before the change is admitted."""
+        """Return the query that begins or ends a watch, before the change is admitted."""
         try:
             return self._admission.watched_again(change).query
         except UsageError as error:
-            raise FailClosed(
-                f"commit {commit.sequence} of the journal begins or ends a watch that there is not: {error}"
-            ) from None
+            says = f"begins or ends a watch that there is not: {error}"
+            raise _wrong(commit, says) from None
 
     def _create(self, live: LiveSeries, seed: bytes, claim: Claim | None) -> TraceStep:
         """Return the step that creates the series' mechanism; its first state uses its number's noise stream."""
@@ -282,6 +255,10 @@ class JournalTrace:
         update = Ask(live.number, Update(row[live.series.rows]))
         yield TraceStep(Sent(update, draw), live, tick, row=row)
         yield TraceStep(Sent(Ask(live.number, Query()), draw), live, tick, release)
+
+
+def _wrong(commit: Commit, says: str) -> FailClosed:
+    return FailClosed(f"commit {commit.sequence} of the journal {says}")
 
 
 def _released(release: Release | None, name: str, tick: int) -> Release:
@@ -320,23 +297,22 @@ class TraceReport:
     apart: bool | None = None
 
     def json(self) -> dict[str, Any]:
+        neighbours: dict[str, Any]
+        if self.users is None:
+            neighbours = {"one_event_passes": self.ticks > 0, "two_events_are_refused": self.apart}
+        else:
+            neighbours = {
+                "users": str(self.users),
+                "events_of_one_user_pass": self.ticks > 0,
+                "one_more_is_refused": self.apart,
+            }
         return {
             "pipeline": self.pipeline, "neighbors": self.relation, "ticks": self.ticks,
             "creations": self.counts.creations, "asks": self.counts.asks, "halts": self.counts.halts,
             "releases": self.releases, "answers": self.answers, "snapshots": self.snapshots, "equal": True,
             **({"made_of_releases": self.made} if self.made else {}),
-            **self._neighbours(),
+            **neighbours,
         }  # fmt: skip
-
-    def _neighbours(self) -> dict[str, Any]:
-        """Return the verifier's results for the trace and its neighbours."""
-        if self.users is None:
-            return {"one_event_passes": self.ticks > 0, "two_events_are_refused": self.apart}
-        return {
-            "users": str(self.users),
-            "events_of_one_user_pass": self.ticks > 0,
-            "one_more_is_refused": self.apart,
-        }
 
 
 async def check_trace(
@@ -349,12 +325,8 @@ async def check_trace(
     """Play the journal `trace` of `pipeline`, or the journal of the pipeline file `trace`, and compare it.
 
     The engine may run meanwhile. With `copy`, the journal of a pipeline file is first copied to that file, which is
-    then read; the copy is deleted if the check fails. `progress` receives how much was read.
-
-    Raises:
-        UsageError: there is no pipeline, journal or key, or the file `copy` exists already.
-        FailClosed: the journal is damaged or belongs to another pipeline, or its trace differs from the
-        composition's.
+    then read; the copy is deleted if the check fails. Raises FailClosed if the journal is damaged or belongs to
+    another pipeline, or its trace differs from the composition's.
     """
     if pipeline is None and _is_sqlite(trace):
         raise UsageError(
@@ -372,12 +344,8 @@ async def check_trace(
     sealer, built = sealer_for(spec, key_file), build(spec)
     if copy is not None:
         await copy_journal(spec, copy, progress)
-    read = copy if pipeline is None else trace
-    blobs = (
-        sealed_commits(spec, progress=progress)
-        if read is None
-        else sealed_commits_of(read, progress=progress)
-    )
+    file = copy if pipeline is None else trace
+    blobs = sealed_commits(spec, progress) if file is None else sealed_commits_of(file, progress)
     try:
         return await compared(built, sealer, blobs)
     except BaseException:
@@ -387,7 +355,7 @@ async def check_trace(
 
 
 async def compared(built: Built, sealer: Sealer, blobs: AsyncIterator[bytes]) -> TraceReport:
-    """Play the trace of all sealed commits of a journal of `built` and compare it; raises as `check_trace`."""
+    """Play the trace of all sealed commits of a journal of `built` and compare it."""
     check: TraceCheck | None = None
     async for commit, _ in unsealed(blobs, sealer, built.spec.name):
         if commit.header is not None:
@@ -422,7 +390,7 @@ class TraceCheck:
         self.report = TraceReport(built.spec.name, str(protection.relation), protection.users)
 
     def take(self, commit: Commit) -> None:
-        """Play the next commit; raise FailClosed if a release or a state differs, or no mechanism accepts a message."""
+        """Play the next commit; raise FailClosed if a release or a state differs, or a message is not accepted."""
         for step in self._trace.steps(commit):
             if isinstance(step, MadeStep):
                 self._make(step)
@@ -436,7 +404,6 @@ class TraceCheck:
             self._snapshot(commit.snapshot.states, commit.sequence)
 
     def _play(self, step: TraceStep) -> None:
-        """Send one message and compare its answer with the recorded release or answer."""
         band = self._band(step)
         try:
             answer = self._player.play(step.sent)
@@ -449,7 +416,8 @@ class TraceCheck:
         if answer is None:
             raise self._differs(step, "a question has no answer")
         if step.asked is not None:
-            if step.asked.body(self._grid, step.live.series, answer, band) != step.asked.told.body:
+            again = step.asked.body(self._grid, step.live.series, answer, band)
+            if again != step.asked.recorded.body:
                 raise self._differs(
                     step, "the composition gives other bytes than the recorded answer"
                 )
@@ -481,9 +449,8 @@ class TraceCheck:
         return step.live.series.ask_band(step.asked.asked.at, step.asked.query, state)
 
     def _snapshot(self, states: dict[int, bytes], sequence: int) -> None:
-        """Compare the states of all live mechanisms with the saved states."""
-        found = {index: STATES.encode(self._player.state(index)) for index in self._player.live}
-        if found != states:
+        played = {index: STATES.encode(self._player.state(index)) for index in self._player.live}
+        if played != states:
             raise FailClosed(
                 f"the trace of {self.report.pipeline}: the composition is in another state than the snapshot in commit "
                 f"{sequence} of the journal. {_ADVICE}"
@@ -514,7 +481,6 @@ class Neighbourhood:
 
     @property
     def apart(self) -> bool | None:
-        """Whether two events were refused; None if the trace has fewer than two ticks."""
         return self._two.halted if len(self._ticks) > 1 else None
 
     def take(self, step: TraceStep) -> None:

@@ -3,22 +3,22 @@
 Rules: none of these figures is public. They go to the operator's own terminal or to the guarded operator's port,
 never to releases, API, page or lines of JSON. A warning names no count: it says that a declared share is exceeded
 over at least `FEWEST` records, and why; at most one warning comes in `WINDOW_S`. The figures are added up from
-durable commits. This file prints nothing.
+durable commits. The server and its metrics are loaded only if the port was asked for.
 """
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from operator import attrgetter
 from pathlib import Path
 
 from stream_dp.engine.ports import Journal, Ports, Positions, closing
 from stream_dp.errors import UsageError
 from stream_dp.journal.commit import Commit
 from stream_dp.journal.keys import Sealer, read_token
-from stream_dp.server.metrics import Described, Gauges, content_type
 
 FEWEST = 20
 """No share is computed over fewer records, because single records would decide it."""
@@ -48,7 +48,7 @@ class OperatorFigures:
         self._reasons: Counter[str] = Counter()
         self._recent = 0
         self._since: float | None = None
-        self._told = False
+        self._warned = False
 
     def __repr__(self) -> str:
         return "<OperatorFigures>"
@@ -64,18 +64,17 @@ class OperatorFigures:
         self.commits += 1
         self._committed = self._now()
         self._positions.update(commit.positions)
-        for letter in commit.dead_letters:
-            self.dead_by_reason[letter.reason, letter.field or ""] += letter.records
         self._begin_window()
         self._recent += commit.records + dead
         for letter in commit.dead_letters:
+            self.dead_by_reason[letter.reason, letter.field or ""] += letter.records
             blamed = letter.reason if letter.field is None else f"{letter.reason} in {letter.field}"
             self._reasons[blamed] += letter.records
         if commit.late:
             self._reasons[LATE] += commit.late
         enough = self._recent >= FEWEST
-        if enough and not self._told and self._reasons.total() > self._limit * self._recent:
-            self._told = True
+        if enough and not self._warned and self._reasons.total() > self._limit * self._recent:
+            self._warned = True
             most = [reason for reason, _ in self._reasons.most_common(_NAMED)]
             self._warn(", ".join(sorted(most)))
 
@@ -83,12 +82,11 @@ class OperatorFigures:
         """Begin a new window if the old one has ended with enough records to compute a share."""
         now = self._now()
         if self._since is None or (now - self._since > WINDOW_S and self._recent >= FEWEST):
-            self._since, self._recent, self._told = now, 0, False
+            self._since, self._recent, self._warned = now, 0, False
             self._reasons.clear()
 
     @property
     def restarts(self) -> int:
-        """Number of attempts after the first one."""
         return max(0, self._attempts - 1)
 
     @property
@@ -99,10 +97,10 @@ class OperatorFigures:
     @property
     def lag(self) -> int | None:
         """Number of places between the last commit and the ends of the source; None if these are unknown."""
-        ends = {one: end for one, end in self._ends().items() if one in self._positions}
+        ends = {place: end for place, end in self._ends().items() if place in self._positions}
         if not ends:
             return None
-        return sum(max(0, end - self._positions[one]) for one, end in ends.items())
+        return sum(max(0, end - self._positions[place]) for place, end in ends.items())
 
     def watching(
         self, ports: Ports, limit: Fraction, ends: Callable[[], Positions] = dict
@@ -113,15 +111,14 @@ class OperatorFigures:
         """
         self._limit, self._ends = limit, ends
         self._attempts += 1
-        return replace(ports, journal=_Told(ports.journal, self.take))
+        return replace(ports, journal=WatchedJournal(ports.journal, self.take))
 
 
-class _Told:
-    """A journal that reports each commit once it is durable."""
+class WatchedJournal:
+    """A journal that reports each commit to `take` once it is durable."""
 
-    def __init__(self, journal: Journal, tell: Callable[[Commit], None]) -> None:
-        self._journal = journal
-        self._tell = tell
+    def __init__(self, journal: Journal, take: Callable[[Commit], None]) -> None:
+        self._journal, self._take = journal, take
 
     async def open(self) -> None:
         await self._journal.open()
@@ -136,36 +133,31 @@ class _Told:
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
         await self._journal.append(commit, sealed)
-        self._tell(commit)
+        self._take(commit)
 
     async def close(self) -> None:
         await self._journal.close()
 
 
-_MARK = "NOT PRIVATE: "
 _PREFIX = "stream_dp_not_private_"
-_LABELS = ("pipeline",)
-_FIGURES = {
-    "records_total": Described("Records that were counted, late ones too.", _LABELS),
-    "late_records_total": Described("Records that came after their tick was closed.", _LABELS),
-    "dead_records_total": Described(
-        "Records that could not be used, by reason and field.", (*_LABELS, "reason", "field")
+_DEAD = "dead_records_total"
+_FIGURES: Mapping[str, tuple[str, str]] = {
+    "records_total": ("Records that were counted, late ones too.", "records"),
+    "late_records_total": ("Records that came after their tick was closed.", "late"),
+    _DEAD: ("Records that could not be used, by reason and field.", "dead_by_reason"),
+    "capped_records_total": (
+        "Records that count nowhere, for their user had as many as count.",
+        "capped",
     ),
-    "capped_records_total": Described(
-        "Records that count nowhere, for their user had as many as count.", _LABELS
-    ),
-    "commits_total": Described("Durable commits of the journal.", _LABELS),
-    "restarts_total": Described("Attempts after the first, each after an outage.", _LABELS),
-    "since_commit_seconds": Described("Seconds since the last durable commit.", _LABELS),
-    "lag": Described(
+    "commits_total": ("Durable commits of the journal.", "commits"),
+    "restarts_total": ("Attempts after the first, each after an outage.", "restarts"),
+    "since_commit_seconds": ("Seconds since the last durable commit.", "since_commit"),
+    "lag": (
         "Places of the topic between the last commit and what the brokers are known to hold.",
-        _LABELS,
+        "lag",
     ),
 }
-FAMILIES = {
-    f"{_PREFIX}{name}": each._replace(help=f"{_MARK}{each.help}") for name, each in _FIGURES.items()
-}
-"""Every family of the operator's port."""
+"""Help text and attribute of every figure."""
 
 
 def figures_text(pipeline: str, figures: OperatorFigures, accepted: str) -> tuple[bytes, str]:
@@ -174,21 +166,20 @@ def figures_text(pipeline: str, figures: OperatorFigures, accepted: str) -> tupl
     They are exact and NOT PRIVATE, as each name and help text says: only the guarded operator's port serves them,
     never the public port. They count the durable commits of this process and start at 0 with it.
     """
-    gauges = Gauges(FAMILIES)
+    from stream_dp.server.metrics import Described, Gauges, content_type
 
-    def tell(name: str, value: float | None, *labels: str) -> None:
-        if value is not None:
-            gauges.set(f"{_PREFIX}{name}", value, pipeline, *labels)
-
-    tell("records_total", figures.records)
-    tell("late_records_total", figures.late)
-    for (reason, field), records in sorted(figures.dead_by_reason.items()):
-        tell("dead_records_total", records, reason, field)
-    tell("capped_records_total", figures.capped)
-    tell("commits_total", figures.commits)
-    tell("restarts_total", figures.restarts)
-    tell("since_commit_seconds", figures.since_commit)
-    tell("lag", figures.lag)
+    labels = {_DEAD: ("pipeline", "reason", "field")}
+    gauges = Gauges(
+        {
+            f"{_PREFIX}{name}": Described(f"NOT PRIVATE: {words}", labels.get(name, ("pipeline",)))
+            for name, (words, _) in _FIGURES.items()
+        }
+    )
+    for name, (_, attribute) in _FIGURES.items():
+        figure = attrgetter(attribute)(figures)
+        for values, number in sorted(figure.items()) if name == _DEAD else [((), figure)]:
+            if number is not None:
+                gauges.set(f"{_PREFIX}{name}", number, pipeline, *values)
     return gauges.written(accepted), content_type(accepted)
 
 
@@ -218,25 +209,17 @@ async def figures_told(
     If other machines can reach the port, it needs a token of its own: the operator's token can spend the budget, so a
     scraper must not carry it. The port is open as long as the process runs, also while the engine stands by or
     catches up, because operators look at the figures then.
-
-    Raises:
-        UsageError: the token file has no token, or others can read it; there is no own token although other
-        machines can reach the address; or the extra `serve` is missing.
-        WorldError: the port is taken.
     """
     if asked is None:
         yield
         return
-    from stream_dp.server.operator_server import OperatorServer  # loaded only if asked for
-    from stream_dp.server.server import require_extra
+    from stream_dp.server.operator_server import OperatorServer
 
-    require_extra()
     if asked.host != LOCAL and asked.token_file is None:
         raise UsageError(
             f"--operator-host {asked.host}: others reach it there, so it takes a token of its own: name it with "
             "--operator-token-file"
         )
-
     token = sealer.query_token() if asked.token_file is None else read_token(asked.token_file)
     server = OperatorServer(
         lambda accepted: figures_text(pipeline, figures, accepted), token, asked.hosts

@@ -4,16 +4,14 @@ Rules: everything here is public: the pipeline file, charges, and what was relea
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from fractions import Fraction
 from typing import Any
 
 from stream_dp.accounting.subledgers import MAIN
 from stream_dp.core.time import moment_text
 from stream_dp.engine.messages.issued_tokens import IssuedTokens
 from stream_dp.errors import FailClosed, WorldError
-from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.budget_view import api_budget
-from stream_dp.operate.run.live_series import Attempt, CurrentLiveSeries
+from stream_dp.operate.run.live_series import Attempt, EngineLiveSeries
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.promise import unit_json
 from stream_dp.pipeline.report import condition_json, plan_json, promise_json
@@ -44,17 +42,17 @@ def askable_json(spec: PipelineSpec) -> dict[str, Any]:
         for name, field in spec.fields.items()
         if not isinstance(field, TimeField)
     ]
-    asked = (_statistic(kind) for kind in STATISTICS)
-    return {"fields": fields, "statistics": [each for each in asked if each is not None]}
+    statistics = map(_statistic, STATISTICS)
+    return {"fields": fields, "statistics": list(filter(None, statistics))}
 
 
 def _of_field(field: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"nullable": field.nullable}
+    own: dict[str, Any] = {"nullable": field.nullable}
     if isinstance(field, CategoryField | ListField):
-        found["domain"] = list(field.domain)
+        own["domain"] = list(field.domain)
     if isinstance(field, ListField):
-        found["most"] = field.most
-    return found
+        own["most"] = field.most
+    return own
 
 
 def _statistic(kind: type[SeriesSpec]) -> dict[str, Any] | None:
@@ -90,28 +88,33 @@ def public_view(
     `catching_up` says whether the engine has lost its brokers. `token_of` returns the token of an analyst, and of
     the operator (""). `issued` are the tokens that the operator has made; a holder of one may create live series.
     """
-    planned, asked = plan_json(built), askable_json(built.spec)
+    planned, schema = plan_json(built), askable_json(built.spec)
+    live_series = EngineLiveSeries(built, shown, catching_up)
+
+    def running() -> list[Series]:
+        planner = shown().words.planner
+        return [*built.spec.series, *(proposal.series for proposal in planner.running.values())]
 
     def plan() -> dict[str, Any]:
-        live_series = shown().live_series
         return {
             **planned,
             "series": [*planned["series"], *live_series.planned()],
             "promise": promise_json(built, live_series.promise()),
         }
 
-    def prices() -> list[tuple[str, Fraction]]:
-        return [(series.name, series.price) for series in running_series(built, shown().planner)]
+    def budget() -> dict[str, Any]:
+        prices = [(series.name, series.price) for series in running()]
+        return api_budget(built.spec, shown().engine.admission.subledgers, prices)
 
     return PublicView(
-        pipeline=lambda: pipeline_json(built, running_series(built, shown().planner), log.ticks),
+        pipeline=lambda: pipeline_json(built, running(), log.ticks),
         plan=plan,
-        budget=lambda: api_budget(built.spec, shown().engine.admission.subledgers, prices()),
+        budget=budget,
         log=log,
-        live_series=CurrentLiveSeries(shown, catching_up),
+        live_series=live_series,
         token=token_of(MAIN),
-        analysts={each.name: token_of(each.name) for each in built.spec.privacy.analysts},
-        schema=lambda: asked,
+        analysts={analyst.name: token_of(analyst.name) for analyst in built.spec.privacy.analysts},
+        schema=lambda: schema,
         issued=lambda text: _holder(issued, text, shown().engine.now),
         catching_up=catching_up,
     )
@@ -120,26 +123,17 @@ def public_view(
 def _holder(issued: IssuedTokens, text: str, now: int) -> TokenHolder | None:
     """Return the holder of an issued token, or None if the token was not issued.
 
-    Raises:
-        WorldError: the list of tokens cannot be read; its place is not named, as only the operator may know it.
+    If the list of tokens cannot be read, the error does not name its place, as only the operator may know it.
     """
     try:
-        found = issued.shown(text)
+        token = issued.shown(text)
     except (FailClosed, WorldError):
         raise WorldError(
             "the engine cannot read its list of tokens now; nothing was done, tell the operator"
         ) from None
-    return (
-        None
-        if found is None
-        else TokenHolder(found.analyst, found.id, found.expires, found.state(now))
-    )
-
-
-def running_series(built: Built, planner: LiveSeriesPlanner) -> list[Series]:
-    """Return the series of the file, then the live series that run."""
-    asked = (proposal.series for proposal in planner.running.values())
-    return [*built.spec.series, *asked]
+    if token is None:
+        return None
+    return TokenHolder(token.analyst, token.id, token.expires, token.state(now))
 
 
 def pipeline_json(built: Built, series: Iterable[Series], ticks: int = 0) -> dict[str, Any]:
@@ -160,7 +154,7 @@ def pipeline_json(built: Built, series: Iterable[Series], ticks: int = 0) -> dic
             "horizon": spec.clock.horizon,
         },
         "over": ticks == spec.clock.horizon,
-        "series": [_series_json(spec, each) for each in series],
+        "series": [_series_json(spec, running) for running in series],
     }
 
 

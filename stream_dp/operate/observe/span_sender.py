@@ -25,7 +25,6 @@ class _Sender(SpanExporter):
         self._reached = True
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send spans and warn once if the collector cannot be reached."""
         result = self._exporter.export(spans)
         reached = result is SpanExportResult.SUCCESS
         if self._reached and not reached:
@@ -42,10 +41,10 @@ def provider_for(endpoint: str, shown: str, pipeline: str) -> TracerProvider:
 
     OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override the values set here.
     """
-    said = {
+    own = {
         "service.name": "stream-dp", "service.version": __version__, "stream_dp.pipeline": pipeline,
     }  # fmt: skip
-    resource = Resource(said).merge(OTELResourceDetector().detect())
+    resource = Resource(own).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(_Sender(endpoint, shown)))
     return provider

@@ -3,7 +3,7 @@
 Rules: a span or attribute that is not in `SPANS` is not sent; it is a bug and raises. Traces contain no content of
 a record, no count, no offset, no lag, no text of an error, and of an address only its route. The begin and duration
 of a span still reveal the load: traces are NOT PRIVATE, and go only where the operator sends them. No trace context
-is taken from a request, and none is passed on. This file is loaded only if traces were asked for.
+is taken from a request, and none is passed on. OpenTelemetry is loaded only if traces were asked for.
 """
 
 import asyncio
@@ -15,36 +15,30 @@ from threading import Thread
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from opentelemetry.trace import SpanKind, StatusCode, Tracer
-
 from stream_dp import __version__
 from stream_dp.engine.ports import Note, Spans, untold
 from stream_dp.errors import StreamDPError, UsageError
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Tracer
 
 LAST_S = 1.0
 _BASE, _WHOLE = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _DEFAULT = "http://localhost:4318"
 _FORM = "http/protobuf"
-_THEIRS = logging.getLogger("opentelemetry")
+_LIBRARY = logging.getLogger("opentelemetry")
 
 
 @asynccontextmanager
-async def traced(told: Callable[[str], None] | None, pipeline: str) -> AsyncIterator[Spans]:
+async def traced(tell: Callable[[str], None] | None, pipeline: str) -> AsyncIterator[Spans]:
     """Send the spans of a run's work to the collector that OpenTelemetry's variables name; yield the tracer.
 
-    `told` (None: no traces) receives the address of the collector. A variable alone switches nothing on, because a
+    `tell` (None: no traces) receives the address of the collector. A variable alone switches nothing on, because a
     cluster may set it for every program in it. A thread of its own sends the spans from a queue that drops what does
     not fit, so a collector that hangs or is gone costs only spans; the end of the run waits `LAST_S` at most.
-
-    Raises:
-        UsageError: the extra `otel` is not installed, or the variables name no collector that speaks OTLP over
-        HTTP.
     """
-    if told is None:
+    if tell is None:
         yield untold
         return
     endpoint = _endpoint()
@@ -53,44 +47,35 @@ async def traced(told: Callable[[str], None] | None, pipeline: str) -> AsyncIter
 
     except ImportError:
         raise UsageError("traces need OpenTelemetry: pip install 'stream_dp[otel]'") from None
-    provider = provider_for(endpoint, shown := _shown(endpoint), pipeline)
-    told(shown)
+    provider = provider_for(endpoint, shown := _without_secrets(endpoint), pipeline)
+    tell(shown)
     with _unheard():
         try:
             yield Traces(provider.get_tracer("stream_dp", __version__))
         finally:
-            await _ended(provider)
+            ending = Thread(target=provider.shutdown, name="the last traces", daemon=True)
+            ending.start()
+            await asyncio.to_thread(ending.join, LAST_S)
 
 
 @contextmanager
 def _unheard() -> Iterator[None]:
     """Discard the SDK's log messages: a collector's answer has no place in a log, and `span_sender` warns itself."""
-    nowhere, propagated = logging.NullHandler(), _THEIRS.propagate
-    _THEIRS.addHandler(nowhere)
-    _THEIRS.propagate = False
+    nowhere, propagated = logging.NullHandler(), _LIBRARY.propagate
+    _LIBRARY.addHandler(nowhere)
+    _LIBRARY.propagate = False
     try:
         yield
     finally:
-        _THEIRS.propagate = propagated
-        _THEIRS.removeHandler(nowhere)
-
-
-async def _ended(provider: "TracerProvider") -> None:
-    """Send the remaining spans, waiting `LAST_S` at most."""
-    ending = Thread(target=provider.shutdown, name="the last traces", daemon=True)
-    ending.start()
-    await asyncio.to_thread(ending.join, LAST_S)
+        _LIBRARY.propagate = propagated
+        _LIBRARY.removeHandler(nowhere)
 
 
 def _endpoint() -> str:
-    """Return the address from OpenTelemetry's variables.
-
-    Raises:
-        UsageError: the address is not an HTTP address, or the variables ask for another form of OTLP.
-    """
-    asked = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), _FORM)
-    if asked != _FORM:
-        raise UsageError(f"--traces: sends OTLP as {_FORM} only; unset {_PROTOCOLS[1]} ({asked})")
+    """Return the address from OpenTelemetry's variables; raise UsageError if they name none for OTLP over HTTP."""
+    form = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), _FORM)
+    if form != _FORM:
+        raise UsageError(f"--traces: sends OTLP as {_FORM} only; unset {_PROTOCOLS[1]} ({form})")
     base = os.environ.get(_BASE) or _DEFAULT
     endpoint = os.environ.get(_WHOLE) or f"{base.removesuffix('/')}/v1/traces"
     parts = urlsplit(endpoint)
@@ -99,10 +84,10 @@ def _endpoint() -> str:
     return endpoint
 
 
-def _shown(endpoint: str) -> str:
+def _without_secrets(endpoint: str) -> str:
     """Return the address without the secrets that it may hold.
 
-    >>> _shown("https://ann:secret@collector:4318/v1/traces?key=secret")
+    >>> _without_secrets("https://ann:secret@collector:4318/v1/traces?key=secret")
     'https://collector:4318/v1/traces'
     """
     parts = urlsplit(endpoint)
@@ -138,12 +123,14 @@ class UnlistedSpan(StreamDPError):
 class Traces:
     """Sends spans of an engine's work and of page requests to `tracer`. It implements `engine.ports.Spans`."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: "Tracer") -> None:
         self._tracer = tracer
 
     @contextmanager
     def __call__(self, name: str, /, **attributes: str | int) -> Iterator[Note]:
         """Open a span as a child of the current one; raise UnlistedSpan if it, or an attribute, is not in `SPANS`."""
+        from opentelemetry.trace import SpanKind, StatusCode
+
         kind = SpanKind.SERVER if name == "request" else SpanKind.INTERNAL
         with self._tracer.start_as_current_span(
             name, kind=kind, attributes=_listed(name, attributes),

@@ -9,10 +9,10 @@ import asyncio
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -29,7 +29,6 @@ from stream_dp.engine.messages.conversation import LONGEST_MS, error_of, not_acc
 from stream_dp.errors import EngineEnded, NotYours, Outage, UsageError
 from stream_dp.journal.answer_body import RefusalKind, RefusedMessage, read_answer
 from stream_dp.live.analyst_messages import read_ask
-from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.query.series_words import SeriesWords
 from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built, Chosen
@@ -51,7 +50,6 @@ Predicted: TypeAlias = Callable[[bytes], Awaitable[float]]
 """Returns the expected half-width of a definition."""
 
 
-@dataclass(slots=True)
 class ErrorSearch:
     """Finds the least epsilon for a wanted expected error; runs the searches of all analysts one after the other.
 
@@ -61,15 +59,15 @@ class ErrorSearch:
     analyst has at most one search.
     """
 
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _waiting: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._waiting: set[str] = set()
 
     async def priced(self, definition: bytes, payer: str, predicted: Predicted) -> bytes:
         """Return the definition with the epsilon that its `error` needs; a definition without `error` is unchanged.
 
-        Raises:
-            UsageError: no epsilon reaches this error, or the definition is not valid.
-            NotAccepted: a search of the payer is running.
+        Raises UsageError (no epsilon reaches this error, or the definition is not valid), or NotAccepted (a search of
+        the payer is running).
         """
         parts = _parts(definition)
         if "error" not in parts:
@@ -107,19 +105,15 @@ def place_of(amount: Fraction) -> int:
 async def _least(
     parts: Mapping[str, msgspec.Raw], wanted: Fraction, predicted: Predicted
 ) -> Fraction:
-    """Return the least decimal whose expected error is at most `wanted`, or a slightly larger one if steps run out.
-
-    Raises:
-        UsageError: the definition is not valid, or no decimal is large enough.
-    """
+    """Return the least decimal whose expected error is at most `wanted`, or a slightly larger one if steps run out."""
     steps, loop = STEPS, asyncio.get_running_loop()
 
     async def at(place: int) -> Fraction:
         nonlocal steps
         steps, began = steps - 1, loop.time()
-        found = Fraction(await predicted(_with(parts, decimal(place))))
+        error = Fraction(await predicted(_with(parts, decimal(place))))
         await asyncio.sleep(loop.time() - began)
-        return found
+        return error
 
     async def reached(place: int) -> bool:
         try:
@@ -155,10 +149,10 @@ def _parts(definition: bytes) -> dict[str, msgspec.Raw]:
 def _error(parts: dict[str, msgspec.Raw]) -> Fraction:
     if "epsilon" in parts:
         raise UsageError("error: name either an epsilon or the error that you want, not both")
-    said = bytes(parts.pop("error")).decode().strip('"')
-    if _ERROR.fullmatch(said) is None:
+    wanted = bytes(parts.pop("error")).decode().strip('"')
+    if _ERROR.fullmatch(wanted) is None:
         raise UsageError("error: must be a number of at least 0, such as 25 or 0.5")
-    return Fraction(said)
+    return Fraction(wanted)
 
 
 def _with(parts: Mapping[str, msgspec.Raw], epsilon: Fraction) -> bytes:
@@ -180,117 +174,143 @@ def series_claim(chosen: Chosen, start: int = 0) -> Claim | None:
     return Claim(guarantee.measure, Stream(rows))
 
 
+CATCHING_UP = (
+    "the engine has lost its brokers and is catching up; nothing was done, ask again when it runs"
+)
+
+
+class Attempt(NamedTuple):
+    """One attempt of a run: its engine, and what makes answers about its series."""
+
+    engine: Engine
+    words: SeriesWords
+
+
 class EngineLiveSeries:
-    """Creates, halts, lists and asks the series of `engine`; `words` makes the answers."""
+    """Creates, halts, lists and asks the series of a run; it implements `server.live_series.LiveSeriesService`.
+
+    `shown` returns the attempt that ran last. A command goes once to an engine that runs; while none runs, or while
+    `catching_up`, it raises Outage, and nothing was done.
+    """
 
     def __init__(
-        self, built: Built, engine: Engine, planner: LiveSeriesPlanner, words: SeriesWords
+        self, built: Built, shown: Callable[[], Attempt], catching_up: Callable[[], bool]
     ) -> None:
-        self._built = built
-        self._engine = engine
-        self._planner = planner
-        self._words = words
-        self._confidence = float(built.spec.confidence)
+        self._built, self._shown, self._catching_up = built, shown, catching_up
         self._search = ErrorSearch()
 
     async def message(self, text: bytes, signer: str) -> bytes:
-        """Return the exact bytes of the answer to a message; `signer` is the owner of the token that was shown.
-
-        Raises:
-            NotAccepted, UsageError: nothing has changed; see `Engine.answer`.
-        """
-        return await self._engine.tell(text, signer)
+        with self._running() as engine:
+            return await engine.tell(text, signer)
 
     async def ask(self, name: str, parameters: bytes, sender: Sender = BY_OPERATOR) -> bytes:
-        """Return the exact bytes of a series' answer to `parameters`, a JSON object; raises as `message`."""
-        wanted = asked_of(name, parameters)
-        return await self._engine.answer(self._from(sender, wanted, sender.signer, parameters))
+        with self._running() as engine:
+            asked = read_ask(name, parameters)
+            wanted = Wanted("ask", asked.series, parameters=asked.parameters)
+            message = _addressed(engine, sender, wanted, sender.signer, parameters)
+            return await engine.answer(message)
 
     async def create(
         self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
     ) -> Mapping[str, Any]:
-        """Create a series; it is charged, durable and running on return.
-
-        Raises:
-            UsageError, BudgetRefused: nothing has changed; see `Engine.answer`.
-        """
         wanted = Wanted("create", definition=definition, accept_noise=sender.accept_noise)
-        return await self._told(sender, wanted, paying(sender, analyst), definition)
+        with self._running() as engine:
+            return await _content(engine, sender, wanted, paying(sender, analyst), definition)
 
     async def halt(self, name: str, sender: Sender = BY_OPERATOR) -> Mapping[str, Any]:
-        """Halt a created series; raise UnknownMechanism if none of this name runs, NotYours if another ledger paid."""
-        return await self._told(sender, Wanted("halt", name), sender.signer, name.encode())
+        with self._running() as engine:
+            return await _content(
+                engine, sender, Wanted("halt", name), sender.signer, name.encode()
+            )
 
     async def preview(
         self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
     ) -> Mapping[str, Any]:
-        """Return what creating the series would do; changes nothing.
+        """Return what creating the series would do; changes nothing. A price that does not fit is an answer.
 
         A definition with `error` instead of `epsilon` gets the least epsilon whose expected error is at most that.
-
-        Raises:
-            UsageError, BudgetRefused: see `create`; a price that does not fit is an answer, not an error.
         """
-        payer = paying(sender, analyst)
+        with self._running() as engine:
+            payer = paying(sender, analyst)
 
-        async def predicted(priced: bytes) -> float:
-            proposal = await self._engine.propose(priced, payer)
-            self._engine.admission.preview(proposal, payer)  # may refuse already
-            return proposal.predicted()[1]
+            async def predicted(priced: bytes) -> float:
+                proposal = await engine.propose(priced, payer)
+                engine.admission.preview(proposal, payer)  # may refuse already
+                return proposal.predicted()[1]
 
-        definition = await self._search.priced(definition, payer, predicted)
-        wanted = Wanted("preview", definition=definition)
-        return await self._told(sender, wanted, payer, definition)
+            definition = await self._search.priced(definition, payer, predicted)
+            wanted = Wanted("preview", definition=definition)
+            return await _content(engine, sender, wanted, payer, definition)
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
-        """Return the running series, the file's first, then the last halted ones; `end` is None while one runs.
+        """Return all series as the last running engine knows them.
 
         The list needs no token, so it does not show the filters of analysts' own series.
         """
-        return self._words.listed(self._engine.admission, (MAIN,))
+        engine, words = self._shown()
+        return words.listed(engine.admission, (MAIN,))
 
-    async def _told(
-        self, sender: Sender, wanted: Wanted, analyst: str, said: bytes
-    ) -> Mapping[str, Any]:
-        answer = read_answer(await self._engine.answer(self._from(sender, wanted, analyst, said)))
-        if isinstance(answer.refused, RefusedMessage):
-            raise error_of(answer.refused)
-        return answer.answer or {}
-
-    def _from(self, sender: Sender, wanted: Wanted, analyst: str, said: bytes) -> Addressed:
-        """Return the message of a request; with the same key and the same content it is the same message."""
-        parts = [wanted.do.encode(), wanted.series.encode(), analyst.encode(), said]
-        if wanted.accept_noise:
-            parts.append(b"accept_noise")
-        return Addressed(
-            sender.key or fresh_id(),
-            analyst,
-            operator=sender.signer == MAIN,
-            until=self._engine.now + LONGEST_MS,
-            do=wanted.do,
-            text=b"\n".join(parts),
-            wanted=wanted,
-        )
+    @contextmanager
+    def _running(self) -> Iterator[Engine]:
+        """Yield the engine for one command; raise Outage if it does not run, or ends and is begun again."""
+        if self._catching_up():
+            raise Outage(CATCHING_UP)
+        try:
+            yield self._shown().engine
+        except EngineEnded:
+            if self._catching_up():
+                raise Outage(CATCHING_UP) from None
+            raise
 
     def promise(self) -> Derivation:
         """Return the guarantee of everything, derived with the live series that run now."""
-        admission, built = self._engine.admission, self._built
-        mine = [
-            (self._planner.running[live.number].derivation, Alive(live.start, None))
+        engine, words = self._shown()
+        admission, built = engine.admission, self._built
+        running = [
+            (words.planner.running[live.number].derivation, Alive(live.start, None))
             for live in admission.registry.live
             if live.created and admission.subledgers.running[live.series.name][0] == MAIN
         ]
-        parts = [*built.frozen, *mine]
+        parts = [*built.frozen, *running]
         return whole(
             built.spec.name, admission.subledgers.main.filter, parts, target(built.spec.privacy)
         )
 
     def planned(self) -> list[dict[str, Any]]:
         """Return the entries of running live series in the form of `plan_json`, each with one predicted error."""
+        confidence = float(self._built.spec.confidence)
         return [
-            series_json(planned.chosen, [planned.predicted()], self._confidence, planned.start)
-            for planned in self._planner.running.values()
+            series_json(planned.chosen, [planned.predicted()], confidence, planned.start)
+            for planned in self._shown().words.planner.running.values()
         ]
+
+
+async def _content(
+    engine: Engine, sender: Sender, wanted: Wanted, analyst: str, content: bytes
+) -> Mapping[str, Any]:
+    """Return the content of the engine's answer to a request; raise its refusal."""
+    answer = read_answer(await engine.answer(_addressed(engine, sender, wanted, analyst, content)))
+    if isinstance(answer.refused, RefusedMessage):
+        raise error_of(answer.refused)
+    return answer.answer or {}
+
+
+def _addressed(
+    engine: Engine, sender: Sender, wanted: Wanted, analyst: str, content: bytes
+) -> Addressed:
+    """Return the message of a request; with the same key and the same content it is the same message."""
+    parts = [wanted.do.encode(), wanted.series.encode(), analyst.encode(), content]
+    if wanted.accept_noise:
+        parts.append(b"accept_noise")
+    return Addressed(
+        sender.key or fresh_id(),
+        analyst,
+        operator=sender.signer == MAIN,
+        until=engine.now + LONGEST_MS,
+        do=wanted.do,
+        text=b"\n".join(parts),
+        wanted=wanted,
+    )
 
 
 def paying(sender: Sender, analyst: str) -> str:
@@ -298,73 +318,3 @@ def paying(sender: Sender, analyst: str) -> str:
     if sender.signer not in (MAIN, analyst or sender.signer):
         raise NotYours("analyst: your token pays from your own ledger only")
     return analyst or sender.signer
-
-
-def asked_of(name: str, parameters: bytes) -> Wanted:
-    """Return the request that a JSON object of parameters describes; raise UsageError if it is no such object."""
-    message = read_ask(name, parameters)
-    return Wanted("ask", message.series, parameters=message.parameters)
-
-
-_T = TypeVar("_T")
-CATCHING_UP = (
-    "the engine has lost its brokers and is catching up; nothing was done, ask again when it runs"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One attempt of a run: its engine, the planner of its live series, and the live series."""
-
-    engine: Engine
-    planner: LiveSeriesPlanner
-    live_series: EngineLiveSeries
-
-
-class CurrentLiveSeries:
-    """The live series of the attempt that `shown` returns; the methods are those of `EngineLiveSeries`.
-
-    A command goes once to an engine that runs. While no engine runs, or while `catching_up`, it raises Outage, and
-    nothing was done.
-    """
-
-    def __init__(self, shown: Callable[[], Attempt], catching_up: Callable[[], bool]) -> None:
-        self._shown = shown
-        self._catching_up = catching_up
-
-    async def create(
-        self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
-    ) -> Mapping[str, Any]:
-        return await self._done(self._running().create(definition, analyst, sender))
-
-    async def halt(self, name: str, sender: Sender = BY_OPERATOR) -> Mapping[str, Any]:
-        return await self._done(self._running().halt(name, sender))
-
-    async def preview(
-        self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
-    ) -> Mapping[str, Any]:
-        return await self._done(self._running().preview(definition, analyst, sender))
-
-    async def message(self, text: bytes, signer: str) -> bytes:
-        return await self._done(self._running().message(text, signer))
-
-    async def ask(self, name: str, parameters: bytes, sender: Sender = BY_OPERATOR) -> bytes:
-        return await self._done(self._running().ask(name, parameters, sender))
-
-    def queries(self) -> Sequence[Mapping[str, Any]]:
-        """Return all series as the last running engine knows them."""
-        return self._shown().live_series.queries()
-
-    def _running(self) -> EngineLiveSeries:
-        if self._catching_up():
-            raise Outage(CATCHING_UP)
-        return self._shown().live_series
-
-    async def _done(self, work: Awaitable[_T]) -> _T:
-        try:
-            return await work
-        except EngineEnded as ended:
-            raise self._why(ended) from None
-
-    def _why(self, ended: EngineEnded) -> EngineEnded | Outage:
-        return Outage(CATCHING_UP) if self._catching_up() else ended

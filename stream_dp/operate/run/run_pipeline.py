@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.operator_figures import FiguresPort, OperatorFigures, figures_told
 from stream_dp.operate.observe.traces import traced
 from stream_dp.operate.published_bodies import TickTimes
-from stream_dp.operate.run.running import PRODUCT, Run, Setup, signals
+from stream_dp.operate.run.running import PRODUCT, Run, Setup, alongside, signals
 from stream_dp.operate.run.settings import settings_for, source_there
 from stream_dp.operate.run.wiring import known_ends
 from stream_dp.pipeline.builder import build
@@ -32,7 +32,6 @@ from stream_dp.records.endpoints import (
     KafkaJournalSpec,
     KafkaSourceSpec,
     ReplayClock,
-    SourceSpec,
 )
 from stream_dp.server.server import PageServer
 
@@ -49,7 +48,7 @@ async def served(
     """Serve the page beside the engine, on `port` (None: not at all), once the engine is ready.
 
     `opened` receives the page's address. `hosts` are further host names, without a port, that clients may use.
-    `spans` traces requests.
+    `spans` traces requests. If the page cannot be served, the run stops.
     """
     if port is None:
         yield
@@ -61,20 +60,11 @@ async def served(
         await page.start(host, port)
         opened(page.url)
 
-    def done(task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None:
-            run.stop()
-
-    starting = asyncio.create_task(serve())
-    starting.add_done_callback(done)
     try:
-        yield
+        async with alongside(serve, run.stop):
+            yield
     finally:
-        starting.cancel()
-        await asyncio.wait({starting})
         await page.stop()
-    if not starting.cancelled():
-        starting.result()
 
 
 _LONGEST_WAIT_S = 5.0
@@ -82,7 +72,7 @@ _JOINING_S = 5.0  # brokers wait 3 s for others by default before a group begins
 _LEAVING_S = 1.0  # hanging brokers must not delay the end; the membership expires soon anyway
 
 
-def presence_of(spec: PipelineSpec) -> Presence | None:
+def _presence(spec: PipelineSpec) -> Presence | None:
     """Return the presence group of this pipeline's engines, which standbys watch; None without a journal in Kafka."""
     if isinstance(spec.journal, KafkaJournalSpec) and isinstance(spec.source, KafkaSourceSpec):
         return Presence(settings_for(spec.source), spec.name)
@@ -98,10 +88,6 @@ async def standing_by(
     An engine announces its presence before it runs, else a standby that starts at the same time would fence it. If
     the announcement takes too long, the engine runs all the same. A standby passes `waits`, which is called first;
     its context is entered once no other engine is present. If `stopped` is set before, the context yields False.
-
-    Raises:
-        UsageError: a standby of a pipeline without a Kafka journal.
-        WorldError: a standby that has no right to look.
     """
     if presence is None:
         if waits is not None:
@@ -126,21 +112,15 @@ async def standing_by(
 
 async def _permitted(presence: Presence, stopped: asyncio.Event) -> bool:
     """Wait until no other engine is present; return False if the run is told to stop before."""
-    waiting = asyncio.create_task(presence.alone())
-    stop = asyncio.create_task(stopped.wait())
-    try:
+    async with alongside(presence.alone) as waiting:
+        stop = asyncio.create_task(stopped.wait())
         await asyncio.wait({waiting, stop}, return_when=asyncio.FIRST_COMPLETED)
-        if waiting.done():
-            waiting.result()
+        stop.cancel()
         return waiting.done() and not stopped.is_set()
-    finally:
-        for task in (waiting, stop):
-            task.cancel()
-        await asyncio.wait({waiting, stop})
 
 
 async def _be_there(presence: Presence) -> None:
-    """Join, and retry on errors: presence only informs standbys, so a failure is harmless."""
+    """Join, and retry on errors: presence only informs standbys."""
     waits = backing_off(_LONGEST_WAIT_S)
     while True:
         with suppress(StreamDPError):
@@ -155,20 +135,18 @@ def start_line(run: Run, origin: int | None) -> str:
     first tick that is not public yet; no offset and no lag.
     """
     spec = run.built.spec
-    where = _named(spec.source)
+    source = spec.source
+    where = f"its {source.kind}"
+    if isinstance(source, KafkaSourceSpec):
+        where = f"topic {source.topic}"
+    elif isinstance(source, FileSourceSpec):
+        where = source.path.name
     if origin is None:
         return f"{spec.name}: {_goes_on(run, where)}"
     if isinstance(spec.clock, ReplayClock):
         end = spec.clock.grid.end_text(spec.clock.horizon - 1)
         return f"{spec.name}: a new ledger; counts what {where} holds from {moment_text(origin)} to {end}"
     return f"{spec.name}: a new ledger; counts what comes into {where} from {moment_text(origin)} on, and nothing older"
-
-
-def told_start(run: Run, origin: int | None) -> dict[str, str | int]:
-    """Return log fields: whether the ledger is new, and where it begins or continues."""
-    if origin is not None:
-        return {"ledger": "new", "origin": moment_text(origin)}
-    return {"ledger": "goes on", "tick": run.ticks}
 
 
 def _goes_on(run: Run, where: str) -> str:
@@ -178,12 +156,6 @@ def _goes_on(run: Run, where: str) -> str:
     begin = TickTimes(spec, run.log)(tick)
     first = "its first tick" if begin is None else f"the tick that begins at {begin}"
     return f"goes on with {first}, and catches up on {where} from there"
-
-
-def _named(source: SourceSpec) -> str:
-    if isinstance(source, KafkaSourceSpec):
-        return f"topic {source.topic}"
-    return source.path.name if isinstance(source, FileSourceSpec) else f"its {source.kind}"
 
 
 _MOMENT_S = 0.1
@@ -197,35 +169,27 @@ async def ticks_told(run: Run, tell: TellEvent) -> AsyncIterator[None]:
     Reports begin with the newest public tick when the engine runs. Of the ticks published within a moment, only the
     newest is reported.
     """
-    told = _Told(run, tell)
-    telling = asyncio.create_task(told.go_on())
-    try:
-        yield
-    finally:
-        telling.cancel()
-        await asyncio.wait({telling})
-        told.look()
-    if not telling.cancelled():
-        telling.result()
+    ticks = 0
 
+    def look() -> None:
+        nonlocal ticks
+        if run.ready.is_set() and run.ticks > ticks:
+            ticks = run.ticks
+            tell("tick published", tick=ticks - 1)
 
-class _Told:
-    def __init__(self, run: Run, tell: TellEvent) -> None:
-        self._run, self._tell = run, tell
-        self._ticks = 0
-
-    async def go_on(self) -> None:
-        await self._run.ready.wait()
+    async def follow() -> None:
+        await run.ready.wait()
         while True:
-            self.look()
-            seen = self._run.log.last_sequence
+            look()
+            seen = run.log.last_sequence
             await asyncio.sleep(_MOMENT_S)
-            await self._run.log.wait_beyond(seen, _LOOK_S)
+            await run.log.wait_beyond(seen, _LOOK_S)
 
-    def look(self) -> None:
-        if self._run.ready.is_set() and self._run.ticks > self._ticks:
-            self._ticks = self._run.ticks
-            self._tell("tick published", tick=self._ticks - 1)
+    try:
+        async with alongside(follow):
+            yield
+    finally:
+        look()
 
 
 KEPT_RELEASES = 10_000  # per series, in memory, for the page
@@ -273,79 +237,70 @@ class RunOptions:
     standby: bool = False
 
 
-@asynccontextmanager
-async def nothing(_: Run) -> AsyncIterator[None]:
-    yield
-
-
 async def run_pipeline(
     pipeline: Path,
     options: RunOptions,
     setup: Setup = PRODUCT,
     *,
     operator: Operator | None = None,
-    beside: Callable[[Run], AbstractAsyncContextManager[None]] = nothing,
+    beside: Callable[[Run], AbstractAsyncContextManager[None]] = lambda run: nullcontext(),
     ending: Callable[[Run], AbstractAsyncContextManager[None]] = signals,
 ) -> Run:
     """Load, build and run; return the run after its end.
 
     `beside` is entered while the engine runs. `ending` is entered before and stops the run; in our own programs, by
-    signals.
-
-    Raises:
-        UsageError, NotDerivable, BudgetRefused: nothing was started.
-        FailClosed, WorldError: the engine stopped; published releases stay valid.
+    signals. After UsageError, NotDerivable and BudgetRefused nothing was started; after FailClosed and WorldError
+    published releases stay valid.
     """
-    told, spec = operator or Operator(), load(pipeline)
-    told.tell("starting", pipeline=spec.name, version=__version__)
+    callbacks, spec = operator or Operator(), load(pipeline)
+    callbacks.tell("starting", pipeline=spec.name, version=__version__)
     if options.until_end and spec.clock.horizon is None:
         raise UsageError("--until-end: this clock has no horizon, so there is no end")
-    told.progress(f"Deriving what {spec.name} guarantees")
+    callbacks.progress(f"Deriving what {spec.name} guarantees")
     built, sealer = build(spec), sealer_for(spec, options.key_file)
-    if told.patient and not options.standby:
-        await source_there(spec, told.starts)
-    told.progress("Looking for a journal")
+    if callbacks.patient and not options.standby:
+        await source_there(spec, callbacks.starts)
+    callbacks.progress("Looking for a journal")
     new = await require_own(built, sealer, private=setup.private)
     if new and options.check:
-        told.progress("Looking at a sample of the records")
+        callbacks.progress("Looking at a sample of the records")
         await require_fitting(spec, sealer, str(pipeline))
     keep = 1 if options.port is None else KEPT_RELEASES
+    waits = callbacks.waits if options.standby else None
 
     def begun() -> Run:
         holder = Holder()
 
         def ports() -> Ports:
-            opened_ports = setup.adapters(spec, sealer, options.accepted, holder)
-            opened_ports = replace(opened_ports, spans=spans, progress=told.progress)
-            ends = partial(known_ends, opened_ports.source)
-            return told.figures.watching(opened_ports, spec.source.warn_dead, ends)
+            opened = setup.adapters(spec, sealer, options.accepted, holder)
+            opened = replace(opened, spans=spans, progress=callbacks.progress)
+            ends = partial(known_ends, opened.source)
+            return callbacks.figures.watching(opened, spec.source.warn_dead, ends)
 
         return Run(
             built, ports(), setup, keep=keep, accepted=options.accepted, again=ports,
-            patient=options.standby, tell=told.tell,
+            patient=options.standby, tell=callbacks.tell,
         )  # fmt: skip
 
     async def live(this: Run) -> None:
         async with (
             ending(this),
-            standing_by(
-                presence_of(spec), this.stopped, told.waits if options.standby else None
-            ) as to_run,
-            served(this, options.port, told.opened, options.host, options.hosts, spans),
+            standing_by(_presence(spec), this.stopped, waits) as to_run,
+            served(this, options.port, callbacks.opened, options.host, options.hosts, spans),
         ):
             if not to_run:
                 return
-            async with beside(this), _announced(this, told), ticks_told(this, told.tell):
+            async with beside(this), _announced(this, callbacks), ticks_told(this, callbacks.tell):
                 await this.until_end()
             if not options.until_end and not this.stopped.is_set():
-                told.over()
+                callbacks.over()
                 await this.stopped.wait()
 
     async with (
-        figures_told(told.port, spec.name, told.figures, sealer),
-        traced(told.traces, spec.name) as spans,
+        figures_told(callbacks.port, spec.name, callbacks.figures, sealer),
+        traced(callbacks.traces, spec.name) as spans,
     ):
-        return await lived(begun, live, standby=options.standby, tell=told.tell)
+        return await lived(begun, live, standby=options.standby, tell=callbacks.tell)
 
 
 async def lived(
@@ -358,9 +313,6 @@ async def lived(
     """Begin a run and wait for its end; a standby that another engine has replaced stands by again.
 
     A standby begins only when no other engine is present, so two of them do not replace each other endlessly.
-
-    Raises:
-        TakenOver: another engine has taken over, and this one is not a standby.
     """
     while True:
         this = begun()
@@ -379,15 +331,16 @@ async def _announced(run: Run, operator: Operator) -> AsyncIterator[None]:
 
     async def announce() -> None:
         await run.ready.wait()
-        operator.starts(start_line(run, operator.figures.origin))
-        operator.tell("ledger", **told_start(run, operator.figures.origin))
+        origin = operator.figures.origin
+        operator.starts(start_line(run, origin))
+        if origin is None:
+            operator.tell("ledger", ledger="goes on", tick=run.ticks)
+        else:
+            operator.tell("ledger", ledger="new", origin=moment_text(origin))
 
-    announcing = asyncio.create_task(announce())
-    try:
-        yield
-    finally:
-        if not run.ready.is_set():
-            announcing.cancel()
-        await asyncio.wait({announcing})
-    if not announcing.cancelled():
-        announcing.result()
+    async with alongside(announce) as announcing:
+        try:
+            yield
+        finally:
+            if run.ready.is_set():
+                await asyncio.wait({announcing})

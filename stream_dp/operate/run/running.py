@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -34,7 +34,7 @@ from stream_dp.operate.observe.public_view import public_view
 from stream_dp.operate.published_bodies import TickTimes
 from stream_dp.operate.query.series_words import FiredWatches, SeriesWords
 from stream_dp.operate.run.deriving import DerivingProcess
-from stream_dp.operate.run.live_series import Attempt, EngineLiveSeries
+from stream_dp.operate.run.live_series import Attempt
 from stream_dp.operate.run.settings import patience_of
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import Built
@@ -75,16 +75,13 @@ class Patience:
         self._failed: deque[float] = deque()
 
     def runs(self) -> None:
-        """Note that an attempt has begun to run."""
         self._tried = True
         self._running = self._now()
 
     def wait(self, error: Outage, advanced: bool) -> float:
         """Return the seconds to wait before the next attempt; `advanced`: the failed attempt made a commit durable.
 
-        Raises:
-            Outage: `error`, if no attempt ran yet.
-            WorldError: patience or attempts are used up.
+        Raises Outage (`error`, if no attempt ran yet) or WorldError (patience or attempts are used up).
         """
         if not self._tried:
             raise error
@@ -174,11 +171,9 @@ class Run:
 
     @property
     def engine(self) -> Engine:
-        """The engine of the current attempt."""
         return self._attempt.engine
 
     def stop(self) -> None:
-        """End after the commit in flight."""
         if not self.stopped.is_set():
             self._tell("stopping")
         self.stopped.set()
@@ -187,9 +182,7 @@ class Run:
     async def until_end(self) -> None:
         """Run until the horizon, the end of the source, or `stop()`, and ride out outages.
 
-        Raises:
-            FailClosed, WorldError: the run stopped; published releases stay valid.
-            Unanswered: the run was told to stop and could not end in time.
+        Raises Unanswered if the run was told to stop and could not end in time.
         """
         while True:
             try:
@@ -206,12 +199,10 @@ class Run:
 
     @property
     def ticks(self) -> int:
-        """Number of public ticks."""
         return self.log.ticks
 
     @property
     def releases(self) -> int:
-        """Number of public releases."""
         return max(0, self.log.last_sequence)
 
     @property
@@ -222,13 +213,8 @@ class Run:
     def view(self) -> PublicView:
         """Return the public view for the page, of the attempt that ran last."""
         return public_view(
-            self.built,
-            lambda: self._shown,
-            lambda: self.catching_up,
-            self.log,
-            self._token_of,
-            self._issued,
-        )
+            self.built, lambda: self._shown, lambda: self.catching_up, self.log, self._token_of, self._issued,
+        )  # fmt: skip
 
     def _on(self, ports: Ports) -> Attempt:
         """Return an attempt on these ports; releases in the log are not read again."""
@@ -250,7 +236,7 @@ class Run:
             guard=guard_of(built.spec, config.origin, key),
             memories=[SeenMemory(built.layout.windows(built.spec))],
         )  # fmt: skip
-        return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, words))
+        return Attempt(engine, words)
 
     def _wanted(self, shown: int) -> int:
         """Return the first tick whose releases are needed: they are kept, or show which watches have fired.
@@ -292,7 +278,7 @@ class Run:
             for task in (noting, stop, work):
                 task.cancel()
 
-    async def _given_back(self, work: "asyncio.Task[None]") -> bool:
+    async def _given_back(self, work: asyncio.Task[None]) -> bool:
         """End an engine that still reads its journal (nothing is in flight); return whether it ended in time."""
         if self.engine.ready.is_set():
             return False
@@ -345,3 +331,29 @@ async def signals(run: Run) -> AsyncIterator[None]:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+
+
+@asynccontextmanager
+async def alongside(
+    work: Callable[[], Awaitable[None]], failed: Callable[[], None] = lambda: None
+) -> AsyncIterator[asyncio.Task[None]]:
+    """Do `work` while the context is open, and cancel it at the end, where its error is raised.
+
+    `failed` is called as soon as the work fails.
+    """
+
+    async def watched() -> None:
+        try:
+            await work()
+        except Exception:
+            failed()
+            raise
+
+    task = asyncio.create_task(watched())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+    if not task.cancelled():
+        task.result()

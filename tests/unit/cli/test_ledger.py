@@ -16,7 +16,7 @@ from stream_dp.files.memory import MemorySource
 from stream_dp.operate.audit import ledger_view
 from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.operate.budget_view import api_budget
-from stream_dp.operate.run.live_series import EngineLiveSeries
+from stream_dp.operate.run.live_series import Attempt, EngineLiveSeries
 from stream_dp.pipeline.report import promise_json
 
 Privacy = dict[str, Any]
@@ -36,7 +36,9 @@ async def asked(
     run = asyncio.create_task(engine.run())
     await world.until(2)
     try:
-        await then(EngineLiveSeries(world.built, engine, world.planner, world.words), source)
+        attempt = Attempt(engine, world.words)
+        live_series = EngineLiveSeries(world.built, lambda: attempt, lambda: False)
+        await then(live_series, source)
     finally:
         source.go(HORIZON)
         await run
@@ -155,7 +157,7 @@ async def test_every_filter_states_its_budget_and_what_is_left(name: str) -> Non
             await live_series.create(definition("d", "0.05"))
         preview = await live_series.preview(definition("d", "0.05"))
         assert preview["unit"] == world.built.ledger.filter.unit
-        budget = api_budget(world.built.spec, live_series._engine.admission.subledgers, [])
+        budget = api_budget(world.built.spec, live_series._shown().engine.admission.subledgers, [])
         assert 0.99 < float(budget["odometer"]["bound"]) <= 1
         assert budget["odometer"]["delta"] == "0.000001"
         assert budget["analysts"] == [

@@ -1,13 +1,14 @@
 """What is shown of a journal: who asked what and when, the loss of users; and Gaussian series from file to releases."""
 
 import json
-from collections.abc import AsyncIterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from unit.live.live_series_worlds import SEALER
 from unit.live.message_worlds import IDS, SCRIPT, WITH_ANALYSTS, MessageWorld
+from unit.operate.audit.trace_worlds import blobs
 from unit.pipeline.routing.user_worlds import FOR_EVER, PIPELINE, specification
 
 from stream_dp import Pipeline
@@ -21,36 +22,27 @@ from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.derivations import whole
 
 
-async def sealed(world: MessageWorld) -> AsyncIterator[bytes]:
-    for each in world.store.commits:
-        yield each
-
-
-def found_in(world: MessageWorld, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger_view, "load", lambda path: world.built.spec)
-    patch.setattr(ledger_view, "sealer_for", lambda spec, key: SEALER)
-    patch.setattr(ledger_view, "sealed_commits", lambda spec, progress: sealed(world))
-
-
 async def test_the_trail_says_who_asked_what_and_when(monkeypatch: pytest.MonkeyPatch) -> None:
     world = MessageWorld(WITH_ANALYSTS, script=SCRIPT)
     await world.live()
-    found_in(world, monkeypatch)
-    trail = [told async for told in ledger_view.message_trail(Path("unused"), None, print)]
-    said = world.said()
-    assert [told["number"] for told in trail] == [each["number"] for each in said]
-    assert [told["id"] for told in trail if told["id"] is not None] == IDS
-    assert sum(told.get("records", 0) for told in trail) == 3
-    shown = {
-        told["id"]: (told["analyst"], told["do"], told["series"], told["refused"]) for told in trail
-    }
+
+    async def opened(*_: object) -> Any:
+        return world.built.spec, SEALER
+
+    monkeypatch.setattr(ledger_view, "opened", opened)
+    monkeypatch.setattr(ledger_view, "sealed_commits", lambda spec, progress: blobs(world))
+    trail = [entry async for entry in ledger_view.message_trail(Path("unused"), None, print)]
+    answers = world.said()
+    for key in ("number", "tick", "end"):
+        assert [entry[key] for entry in trail] == [answer[key] for answer in answers]
+    assert [entry["id"] for entry in trail if entry["id"] is not None] == IDS
+    assert sum(entry.get("records", 0) for entry in trail) == 3
+    keys = ("analyst", "do", "series", "refused")
+    shown = {entry["id"]: tuple(entry[key] for key in keys) for entry in trail}
     assert shown["c2"] == ("ann", "create", "anns", None)
     assert shown["b1"] == ("bob", "ask", "anns", "forbidden")
     assert shown["w1"] == ("", "ask", "watched", None)
     assert shown["h1"] == ("", "halt", "large", None)
-    assert [(told["tick"], told["end"]) for told in trail] == [
-        (each["tick"], each["end"]) for each in said
-    ]
     for private in ("threshold", "above", "values", str(10**6), str(10**5)):
         assert private not in json.dumps(trail)
 
@@ -58,7 +50,7 @@ async def test_the_trail_says_who_asked_what_and_when(monkeypatch: pytest.Monkey
 async def test_the_ledger_counts_messages_by_analyst() -> None:
     world = MessageWorld(WITH_ANALYSTS, script=SCRIPT)
     await world.live()
-    summary = await read_summary(sealed(world), SEALER, "shop")
+    summary = await read_summary(blobs(world), SEALER, "shop")
     found = {
         (each["analyst"], each["do"]): (each["answered"], each["refused"])
         for each in ledger_json(world.built, summary)["messages"]

@@ -13,8 +13,8 @@ from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.files.records import Record, each_record
 from stream_dp.journal.dead_letters import UNREADABLE_BATCH, Span
 from stream_dp.operate.audit.attack import attack
-from stream_dp.operate.fitting import Fitting, Piece, Sample, file_sample, fitting_of
-from stream_dp.operate.replay_feed import Unusable, examine
+from stream_dp.operate.fitting import Fitting, Piece, Reason, Sample, file_sample, fitting_of
+from stream_dp.operate.replay_feed import examine
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import PARTITIONERS
@@ -374,12 +374,12 @@ def test_reasons_fields_numbers_and_the_first_line() -> None:
     payloads = [USABLE, BAD, b"{", b'{"shop":"a"}', b'{"time":-1,"shop":"a"}', BAD, b"[]", USABLE]
     found = examine(replayed(), lines_of(*payloads))
     assert [record.line for record in found.good] == [1, 8]
-    assert sorted(found.bad, key=lambda kind: kind.line) == [
-        Unusable("wrong_type", "shop", 2, 2),
-        Unusable("not_json", None, 1, 3),
-        Unusable("missing_field", "time", 1, 4),
-        Unusable("time_out_of_range", "time", 1, 5),
-        Unusable("wrong_type", None, 1, 7),
+    assert found.bad == [
+        Reason("wrong_type", "shop", 2, "line 2"),
+        Reason("not_json", None, 1, "line 3"),
+        Reason("missing_field", "time", 1, "line 4"),
+        Reason("time_out_of_range", "time", 1, "line 5"),
+        Reason("wrong_type", None, 1, "line 7"),
     ]
     assert found.refused == 6
     said = list(found.report(replayed(), Path("folder/data.csv")))
@@ -409,7 +409,5 @@ def test_a_record_that_names_no_user_is_a_dead_letter() -> None:
     known = b'{"time":5,"shop":"a","unused":3}'
     nobody = b'{"time":5,"shop":"a"}'
     found = examine(replayed(privacy=user), lines_of(known, nobody, known))
-    assert [(each.reason, each.field, each.line) for each in found.bad] == [
-        ("missing_field", "unused", 2)
-    ]
+    assert found.bad == [Reason("missing_field", "unused", 1, "line 2")]
     assert len(found.good) == 2  # also beyond the cap, which is not the record's fault

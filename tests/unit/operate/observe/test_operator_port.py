@@ -276,7 +276,7 @@ def test_it_warns_once_in_a_while() -> None:
 async def test_a_commit_counts_once_it_is_durable() -> None:
     told: list[Commit] = []
     commit, store = Commit(0, b"", records=3), MemoryStore()
-    journal = operator_figures._Told(MemoryJournal(store), told.append)
+    journal = operator_figures.WatchedJournal(MemoryJournal(store), told.append)
     with pytest.raises(FailClosed):
         await journal.append(commit, b"sealed")  # it was not opened
     assert told == []

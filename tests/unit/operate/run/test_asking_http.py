@@ -2,14 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from unit.live.live_series_worlds import SEALER
+from unit.live.live_series_worlds import HORIZON, SEALER, Stopping
 from unit.live.message_worlds import NOW, UNTIL, WITH_ANALYSTS, MessageWorld, large, sealed
 from unit.live.message_worlds import text as message
 
@@ -17,9 +17,9 @@ from stream_dp.engine.engine import Engine
 from stream_dp.engine.messages.issued_tokens import DAY_MS, IssuedTokens
 from stream_dp.journal.keys import Sealer
 from stream_dp.operate.observe.public_view import public_view
-from stream_dp.operate.run.live_series import Attempt, EngineLiveSeries
+from stream_dp.operate.run.live_series import Attempt
 from stream_dp.server.api import create_app
-from stream_dp.server.view import ReleaseLog
+from stream_dp.server.view import PublicView, ReleaseLog
 
 NAMES = ("ann", "bob")
 GUARDED = [
@@ -27,21 +27,41 @@ GUARDED = [
     ("POST", "/api/messages"), ("POST", "/api/series/orders/ask"),
 ]  # fmt: skip
 Client = httpx.AsyncClient
-Then = Callable[[Client, IssuedTokens], Awaitable[None]]
 
 
 @asynccontextmanager
-async def client_of(
-    world: MessageWorld, engine: Engine, issued: IssuedTokens
-) -> AsyncIterator[Client]:
-    live_series = EngineLiveSeries(world.built, engine, world.planner, world.words)
-    attempt = Attempt(engine, world.planner, live_series)
-    view = public_view(
-        world.built, lambda: attempt, lambda: False, ReleaseLog(), SEALER.query_token, issued
-    )
+async def engine_at(world: MessageWorld, tick: int = 2) -> AsyncIterator[Engine]:
+    """An engine that has run to this tick; it runs to the end behind the context."""
+    source = Stopping(tick)
+    engine = world.messaging(source)
+    run = asyncio.create_task(engine.run())
+    await world.until(tick)
+    try:
+        yield engine
+    finally:
+        source.go(HORIZON)
+        await run
+
+
+def client_for(view: PublicView) -> Client:
     transport = httpx.ASGITransport(create_app(view, frozenset({"localhost"})))
-    async with Client(transport=transport, base_url="http://localhost:8765") as made:
-        yield made
+    return Client(transport=transport, base_url="http://localhost:8765")
+
+
+@asynccontextmanager
+async def on(
+    path: Path, world: MessageWorld | None = None, tick: int = 2
+) -> AsyncIterator[tuple[Client, IssuedTokens]]:
+    """A client of an engine, and the list of its tokens as another process has it."""
+    world = world or MessageWorld(WITH_ANALYSTS)
+    async with engine_at(world, tick) as engine:
+        attempt = Attempt(engine, world.words)
+        issued = IssuedTokens(path, SEALER, NAMES)
+        view = public_view(
+            world.built, lambda: attempt, lambda: False, ReleaseLog(), SEALER.query_token, issued
+        )
+        async with client_for(view) as client:
+            yield client, IssuedTokens(path, SEALER, NAMES)
 
 
 @pytest.fixture
@@ -49,17 +69,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "shop.tokens"
 
 
-async def on(
-    path: Path, then: Then, world: MessageWorld | None = None, tick: int = 2
-) -> MessageWorld:
-    world = world or MessageWorld(WITH_ANALYSTS)
-
-    async def told(engine: Engine) -> None:
-        issued = IssuedTokens(path, SEALER, NAMES)
-        async with client_of(world, engine, issued) as client:
-            await then(client, IssuedTokens(path, SEALER, NAMES))  # another process's
-
-    await world.told(told, tick)
+def set_back(world: MessageWorld) -> MessageWorld:
+    """The world as if it had died before the last commit."""
+    world.store.commits = world.store.commits[:-1]
+    shown = json.loads(world.bodies[-1])["tick"]
+    world.bodies[:] = [body for body in world.bodies if json.loads(body)["tick"] < shown]
     return world
 
 
@@ -72,7 +86,7 @@ def made_for(issued: IssuedTokens, name: str, days: int = 30) -> dict[str, str]:
 
 
 async def test_she_sees_who_she_is_and_what_she_may_spend(path: Path) -> None:
-    async def ask(client: Client, issued: IssuedTokens) -> None:
+    async with on(path) as (client, issued):
         token, text = issued.make("ann", 30, NOW)
         account = {"total": "1", "spent": "0", "left": "1"}
         who = {"analyst": "ann", "token": token.id, "expires": token.expires}
@@ -90,14 +104,12 @@ async def test_she_sees_who_she_is_and_what_she_may_spend(path: Path) -> None:
         assert [(q["analyst"], q["epsilon"]) for q in shown if q["created"]] == [("ann", "0.3")]
         assert "amount" not in json.dumps(shown)
 
-    await on(path, ask)
-
 
 NOISY = {"name": "busy", "statistic": "alerts", "by": "country", "threshold": 50, "epsilon": "0.1"}
 
 
 async def test_what_is_mostly_noise_is_told_and_then_confirmed(path: Path) -> None:
-    async def ask(client: Client, issued: IssuedTokens) -> None:
+    async with on(path) as (client, issued):
         ann = made_for(issued, "ann")
         preview = (await client.post("/api/queries/preview", json=NOISY, headers=ann)).json()
         assert preview["fits"]
@@ -117,11 +129,9 @@ async def test_what_is_mostly_noise_is_told_and_then_confirmed(path: Path) -> No
         assert "noise" not in preview
         assert (await client.post("/api/queries", json=quiet, headers=ann)).status_code == 201
 
-    await on(path, ask)
-
 
 async def test_a_preview_for_an_error_names_the_least_epsilon(path: Path) -> None:
-    async def ask(client: Client, issued: IssuedTokens) -> None:
+    async with on(path) as (client, issued):
         ann = made_for(issued, "ann")
         series = {key: value for key, value in large("anns").items() if key != "epsilon"}
 
@@ -148,11 +158,9 @@ async def test_a_preview_for_an_error_names_the_least_epsilon(path: Path) -> Non
         both = await client.post("/api/queries", json={**series, "error": 40}, headers=ann)
         assert both.status_code == 422, "only a preview takes an error"
 
-    await on(path, ask)
-
 
 async def test_nobody_halts_or_asks_or_pays_for_anothers_series(path: Path) -> None:
-    async def ask(client: Client, issued: IssuedTokens) -> None:
+    async with on(path) as (client, issued):
         ann, bob = made_for(issued, "ann"), made_for(issued, "bob")
         mine = await client.post("/api/queries", json=large("anns", "0.1"), headers=ann)
         assert mine.status_code == 201
@@ -171,8 +179,6 @@ async def test_nobody_halts_or_asks_or_pays_for_anothers_series(path: Path) -> N
         assert running == ["orders", "watched", "anns"]
         assert (await client.delete("/api/queries/anns", headers=ann)).status_code == 200
 
-    await on(path, ask)
-
 
 async def tried(client: Client, header: dict[str, str]) -> list[httpx.Response]:
     return [
@@ -182,7 +188,8 @@ async def tried(client: Client, header: dict[str, str]) -> list[httpx.Response]:
 
 
 async def test_a_token_that_is_not_valid_opens_nothing(path: Path, tmp_path: Path) -> None:
-    async def ask(client: Client, issued: IssuedTokens) -> None:
+    world = MessageWorld(WITH_ANALYSTS)
+    async with on(path, world) as (client, issued):
         made, revoked = issued.make("ann", 30, NOW)
         assert (await client.get("/api/me", headers=bearer(revoked))).status_code == 200
         issued.revoke(made.id, NOW)
@@ -204,13 +211,11 @@ async def test_a_token_that_is_not_valid_opens_nothing(path: Path, tmp_path: Pat
                 assert not text or text not in told.text
         in_url = await client.get(f"/api/me?token={valid}&access_token={valid}")
         assert in_url.status_code == 401
-
-    world = await on(path, ask)
     assert world.answers == []
 
 
 async def test_while_the_list_is_damaged_no_analyst_is_let_in(path: Path) -> None:
-    async def ask(client: Client, issued: IssuedTokens) -> None:
+    async with on(path) as (client, issued):
         ann = made_for(issued, "ann")
         with path.open("a") as file:
             file.write("{")
@@ -221,8 +226,6 @@ async def test_while_the_list_is_damaged_no_analyst_is_let_in(path: Path) -> Non
         assert (await client.get("/api/me", headers=operator)).status_code == 200
         assert (await client.get("/api/queries")).status_code == 200
 
-    await on(path, ask)
-
 
 async def test_what_has_no_room_is_refused_alike_by_every_way(path: Path) -> None:
     """By the routes, as a message over HTTP, and from the queue: one text, kind `room`, 409, exit code 2."""
@@ -230,7 +233,7 @@ async def test_what_has_no_room_is_refused_alike_by_every_way(path: Path) -> Non
     by_queue = message("q1", "create", "ann", series=large("late", "0.1"))
     told = list[str]()
 
-    async def ask(client: Client, issued: IssuedTokens) -> None:
+    async with on(path, world) as (client, issued):
         ann, late = made_for(issued, "ann"), large("late", "0.1")
         done = await client.post("/api/queries", json=large("early", "0.1"), headers=ann)
         assert done.status_code == 201
@@ -249,8 +252,6 @@ async def test_what_has_no_room_is_refused_alike_by_every_way(path: Path) -> Non
         world.script.append((2, sealed(by_queue, "ann")))
         while all(each["id"] != "q1" for each in world.said()):  # noqa: ASYNC110 - steps of the loop
             await asyncio.sleep(0)
-
-    await on(path, ask, world)
     queued = next(each for each in world.said() if each["id"] == "q1")["refused"]
     assert (queued["kind"], queued["exit_code"]) == ("room", 2)
     assert {*told, queued["detail"]} == {
@@ -262,20 +263,13 @@ async def test_what_has_no_room_is_refused_alike_by_every_way(path: Path) -> Non
 async def test_a_token_goes_on_after_a_restart(path: Path) -> None:
     world, kept = MessageWorld(WITH_ANALYSTS), list[dict[str, str]]()
 
-    async def create(client: Client, issued: IssuedTokens) -> None:
+    async with on(path, world) as (client, issued):
         kept.append(made_for(issued, "ann"))
         done = await client.post("/api/queries", json=large("anns", "0.1"), headers=kept[0])
         assert done.status_code == 201
-
-    async def halt(client: Client, issued: IssuedTokens) -> None:
+    async with on(path, set_back(world), 10) as (client, issued):
         name = {"name": "anns", "statistic": "count", "epsilon": "0.1"}
         taken = await client.post("/api/queries/preview", json=name, headers=kept[0])
         assert (taken.status_code, taken.json()["detail"][:6]) == (422, "name: ")
         assert (await client.get("/api/me", headers=kept[0])).json()["epsilon"]["spent"] == "0.1"
         assert (await client.delete("/api/queries/anns", headers=kept[0])).status_code == 200
-
-    await on(path, create, world)
-    world.store.commits = world.store.commits[:-1]
-    shown = json.loads(world.bodies[-1])["tick"]
-    world.bodies[:] = [body for body in world.bodies if json.loads(body)["tick"] < shown]
-    await on(path, halt, world, tick=10)

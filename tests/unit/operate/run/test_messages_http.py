@@ -11,6 +11,14 @@ import pytest
 from live_acts import drained
 from unit.live.live_series_worlds import SEALER
 from unit.live.message_worlds import WITH_ANALYSTS, MessageWorld, large, text
+from unit.operate.run.test_asking_http import (
+    NAMES,
+    Client,
+    bearer,
+    client_for,
+    engine_at,
+    set_back,
+)
 
 from stream_dp.client.kafka_messages import KafkaMessages
 from stream_dp.client.message_text import fresh_id, message_text
@@ -20,45 +28,32 @@ from stream_dp.engine.messages.conversation import Conversation, body_of, not_ac
 from stream_dp.errors import NotAccepted, StreamDPError, WorldError
 from stream_dp.journal.answer_body import AnswerCut, Answered, RefusalKind
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.operate.run.live_series import EngineLiveSeries
-from stream_dp.server.api import create_app
+from stream_dp.operate.run.live_series import Attempt, EngineLiveSeries
 from stream_dp.server.view import PublicView, ReleaseLog
-
-NAMES = ("ann", "bob")
-Client = httpx.AsyncClient
-
-
-@asynccontextmanager
-async def client_of(world: MessageWorld, engine: Engine) -> AsyncIterator[Client]:
-    live_series = EngineLiveSeries(world.built, engine, world.planner, world.words)
-    tokens = {name: SEALER.query_token(name) for name in NAMES}
-    view = PublicView(dict, dict, dict, ReleaseLog(), live_series, SEALER.query_token(), tokens)
-    transport = httpx.ASGITransport(create_app(view, frozenset({"localhost"})))
-    async with Client(transport=transport, base_url="http://localhost:8765") as made:
-        yield made
 
 
 def right(name: str = "", key: str = "") -> dict[str, str]:
     keyed = {"Idempotency-Key": key} if key else {}
-    bearer = {"Authorization": f"Bearer {SEALER.query_token(name)}"}
-    return {**bearer, "Content-Type": "application/json", **keyed}
+    return {**bearer(SEALER.query_token(name)), "Content-Type": "application/json", **keyed}
 
 
-async def on(
-    world: MessageWorld, then: Callable[[Client, Engine], Awaitable[None]], tick: int = 2
-) -> None:
-    async def told(engine: Engine) -> None:
-        async with client_of(world, engine) as client:
-            await then(client, engine)
+@asynccontextmanager
+async def on(world: MessageWorld, tick: int = 2) -> AsyncIterator[tuple[Client, Engine]]:
+    async with engine_at(world, tick) as engine:
+        attempt = Attempt(engine, world.words)
+        live_series = EngineLiveSeries(world.built, lambda: attempt, lambda: False)
+        tokens = {name: SEALER.query_token(name) for name in NAMES}
+        view = PublicView(dict, dict, dict, ReleaseLog(), live_series, SEALER.query_token(), tokens)
+        async with client_for(view) as client:
+            yield client, engine
 
-    await world.told(told, tick)
 
-
-def set_back(world: MessageWorld) -> MessageWorld:
-    world.store.commits = world.store.commits[:-1]
-    shown = json.loads(world.bodies[-1])["tick"]
-    world.bodies[:] = [body for body in world.bodies if json.loads(body)["tick"] < shown]
-    return world
+async def twice(world: MessageWorld, then: Callable[[Client, Engine], Awaitable[None]]) -> None:
+    """Do something with an engine, and with the one that goes on before its last commit."""
+    async with on(world) as (client, engine):
+        await then(client, engine)
+    async with on(set_back(world), 10) as (client, engine):
+        await then(client, engine)
 
 
 async def test_the_same_message_gives_the_same_bytes_before_and_after_a_restart() -> None:
@@ -83,8 +78,7 @@ async def test_the_same_message_gives_the_same_bytes_before_and_after_a_restart(
             )
             assert (other.status_code, other.json()["exit_code"]) == (409, 2)
 
-    await on(world, ask)
-    await on(set_back(world), ask, tick=10)
+    await twice(world, ask)
     assert [found[name].status_code for name in asks] == [200, 200, 404, 409]
     assert len(world.answers) == len(asks)
 
@@ -107,21 +101,19 @@ async def test_a_request_with_a_key_is_done_once() -> None:
             assert other.status_code == 409
         assert len(engine.admission.registry.live) == 3
 
-    await on(world, ask)
-    await on(set_back(world), ask, tick=10)
+    await twice(world, ask)
 
 
 async def test_a_series_is_asked_for_some_of_what_it_released() -> None:
     by = {"name": "by", "statistic": "histogram", "by": "country", "method": "tree", "epsilon": "1"}
     world = MessageWorld(WITH_ANALYSTS)
 
-    async def ask(client: Client, engine: Engine) -> None:
+    async with on(world) as (client, _):
         made = await client.post("/api/queries", json=by, headers=right())
         assert made.status_code == 201
         none = await client.post("/api/series/by/ask", content="{}", headers=right())
         assert none.json()["refused"]["detail"].startswith("series: has not released anything")
-
-    async def asks(client: Client, engine: Engine) -> None:
+    async with on(set_back(world), 10) as (client, _):
         bodies = map(json.loads, reversed(world.bodies))
         last = next(body for body in bodies if body["series"] == "by")
         shared = {key: value for key, value in last.items() if key not in ("v", "values")}
@@ -146,9 +138,6 @@ async def test_a_series_is_asked_for_some_of_what_it_released() -> None:
             told = refused.json()
             assert refused.status_code == 422, wrong
             assert told.get("refused", told)["detail"].startswith(said), wrong
-
-    await on(world, ask)
-    await on(set_back(world), asks, tick=10)
 
 
 HERE = 17  # where the message comes to lie
