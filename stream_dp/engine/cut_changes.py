@@ -25,6 +25,7 @@ from stream_dp.engine.actor import MechanismAnswer
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.gate import CommitChain
+from stream_dp.engine.memories import Memories
 from stream_dp.engine.messages.addressed import (
     WATCH_STEPS,
     limited,
@@ -35,7 +36,6 @@ from stream_dp.engine.proposals import Proposal
 from stream_dp.engine.recovery import Coming
 from stream_dp.engine.series import LiveSeries, MadeSeries, Series
 from stream_dp.engine.tick_reader import Reader
-from stream_dp.engine.user_memory import Memories
 from stream_dp.errors import MostlyNoise, RejectedMessage, UsageError
 from stream_dp.journal.commit import (
     Answer,

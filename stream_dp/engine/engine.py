@@ -22,6 +22,7 @@ from stream_dp.engine.cut_changes import NONE, CutChanges
 from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.gate import CommitChain, Gate, commit_of, due
 from stream_dp.engine.history import GENESIS, require_same
+from stream_dp.engine.memories import Memories, Memory, OpenIdentifiers
 from stream_dp.engine.messages.addressed import Addressed
 from stream_dp.engine.messages.answering import Answering, NeedsDerivation, Requests, recorded
 from stream_dp.engine.messages.conversation import Conversation
@@ -33,7 +34,6 @@ from stream_dp.engine.run_config import RunConfig
 from stream_dp.engine.series import Registry
 from stream_dp.engine.tick_assembler import ClosedTick, Router
 from stream_dp.engine.tick_reader import EveryRecord, Reader, RecordGuard
-from stream_dp.engine.user_memory import Memories, Memory, OpenIdentifiers
 from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
 from stream_dp.journal.commit import Commit, Header, Release, SavedStates
 from stream_dp.journal.release import release_of

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from stream_dp.engine.commands import Inbox
+from stream_dp.engine.memories import Memories, UserMemory
 from stream_dp.engine.ports import Batch, Source
 from stream_dp.engine.tick_assembler import Cut, Router, TickAssembler
-from stream_dp.engine.user_memory import Memories, UserMemory
 
 
 class RecordGuard(Protocol):

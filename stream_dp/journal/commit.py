@@ -194,7 +194,7 @@ class Commit(_Private, frozen=True, tag=KIND):
     `admitted` are partitions that were added to the source: they are read from their first record on, and count
     from these ticks on. `behind` says what is read again before a position (start and done, see `ports.Behind`).
     `capped` counts the events that a guard let count nowhere. `parts` holds, by kind, what the engine's memories add
-    with it, as each of them writes it (`engine.user_memory`).
+    with it, as each of them writes it (`engine.memories`).
     """
 
     sequence: int

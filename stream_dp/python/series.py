@@ -23,10 +23,10 @@ from stream_dp.core.mechanism import IntArray, Noise
 from stream_dp.core.time import TickGrid
 from stream_dp.core.wording import how_many
 from stream_dp.engine.actor import Guard, step
+from stream_dp.engine.memories import Memories, SeenMemory
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.series import MadeSeries, Series
 from stream_dp.engine.tick_assembler import TickAssembler
-from stream_dp.engine.user_memory import Memories, SeenMemory
 from stream_dp.errors import FailClosed, NotDerivable, RejectedMessage
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.builder import Chosen, chosen_for, made_of_releases

@@ -27,8 +27,8 @@ from unit.pipeline.routing.user_worlds import CAP, FOR_EVER, HORIZON, PIPELINE, 
 from unit.pipeline.routing.user_worlds import WINDOW as USER_WINDOW
 
 from faults.test_user_caps import crashes
+from stream_dp.engine.memories import SeenMemory, UserMemory
 from stream_dp.engine.tick_assembler import ClosedTick
-from stream_dp.engine.user_memory import SeenMemory, UserMemory
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 

@@ -9,8 +9,8 @@ from commit_parts import parts
 from unit.journal.runtime_worlds import Crash, Fuse, Router, World
 
 from stream_dp.engine.engine import Engine
+from stream_dp.engine.memories import Memories
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
-from stream_dp.engine.user_memory import Memories
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 

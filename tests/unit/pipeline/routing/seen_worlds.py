@@ -18,10 +18,10 @@ from unit.pipeline.routing.user_worlds import HORIZON, PIPELINE, SEALER, UserWor
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.engine import Engine
+from stream_dp.engine.memories import SeenMemory
 from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Ports, Source
 from stream_dp.engine.tick_assembler import TickAssembler
-from stream_dp.engine.user_memory import SeenMemory
 from stream_dp.files.memory import MemorySource
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.noise import NoiseStream

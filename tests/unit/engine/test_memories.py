@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dp.core.mechanism import IntArray
+from stream_dp.engine.memories import SeenMemory, UserMemory
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
-from stream_dp.engine.user_memory import SeenMemory, UserMemory
 from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
