@@ -10,6 +10,7 @@ from pathlib import Path
 from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.core.wording import how_many
 from stream_dp.engine.ports import Batch, Placement, by_content
+from stream_dp.engine.tick_assembler import Routed
 from stream_dp.errors import UsageError
 from stream_dp.files.records import Record, load_records, ticked
 from stream_dp.journal.keys import Sealer
@@ -19,7 +20,7 @@ from stream_dp.kafka.client.tick_marks import TickMarks
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.settings import fields_of, settings_for, settled, source_there
 from stream_dp.operate.sending import make_topic
-from stream_dp.pipeline.router import Routed, Router
+from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import NO_KEY, guard_of
 from stream_dp.pipeline.user_homes import placement_of
