@@ -1,9 +1,12 @@
-"""Parts of commits, for tests that look at what a memory wrote, or write it."""
+"""Parts of commits, for tests that look at what a memory wrote or holds, or write it."""
 
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from stream_dp.engine.memories import SeenMemory, UserMemory, written_by_window
+from stream_dp.engine.user_table import Counted, UserTable
 from stream_dp.journal.commit import Commit, part
 
 
@@ -21,3 +24,20 @@ def place_of(commit: Commit) -> int:
     """Return the place up to which the queue of messages was read with a commit."""
     place: int = msgspec.msgpack.decode(commit.parts["messages"])[0] if commit.parts else -1
     return place
+
+
+def events_in(table: UserTable) -> Counted:
+    """Return every user and window with events, and how many they are."""
+    kept = table._rows[table._rows[:, 2] % 2**16 > 0]
+    windows, events = np.divmod(kept[:, 2].astype(np.int64), 2**16)
+    return Counted(kept[:, :2], windows - 1, events)
+
+
+def held(memory: UserMemory) -> dict[int, bytes]:
+    """Return what a memory holds, by window, in the form of its part of a commit."""
+    return written_by_window(events_in(memory._table))
+
+
+def seen_in(memory: SeenMemory) -> dict[int, dict[int, bytes]]:
+    """Return what a memory of identifiers holds, by column and window."""
+    return {column: held(part) for column, part in sorted(memory._columns.items())}

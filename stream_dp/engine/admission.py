@@ -24,7 +24,6 @@ from stream_dp.journal.commit import Asked, Charge, Commit, Created, Halted, Unw
 
 REMEMBERED = 20
 """How many halted series are remembered of those that one ledger paid for: the last ones."""
-_by_end = attrgetter("end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +41,8 @@ class Ended:
 class Admission:
     """Which series run, and the ledgers that paid for them; only creations and halts change this.
 
-    `names` holds every name ever used: releases carry the name, so a name means one series for ever. Where `private` is
-    False (noise of the test kit), every release of a created series says so.
+    `names` holds every name ever used, because releases carry the name. Where `private` is False (noise of the test
+    kit), every release of a created series says so.
     """
 
     registry: Registry
@@ -59,12 +58,11 @@ class Admission:
     @property
     def ended(self) -> Sequence[Ended]:
         """The last halted series, at most `REMEMBERED` of each ledger, sorted by `end`."""
-        return sorted(chain.from_iterable(self._ended.values()), key=_by_end)
+        return sorted(chain.from_iterable(self._ended.values()), key=attrgetter("end"))
 
     def propose(self, definition: bytes, start: int) -> Proposal:
-        """Derive the series of a definition, for ticks from `start` on; may take seconds, changes nothing.
-
-        Raises `UsageError` (no series of this pipeline, or a name used before) or `NotDerivable`.
+        """Derive the series of a definition, for ticks from `start` on; may take seconds, changes nothing. Raises
+        `UsageError` (no series of this pipeline, or a name used before) or `NotDerivable`.
         """
         if self.planner is None:
             raise UsageError("this engine takes no live series")
@@ -79,31 +77,24 @@ class Admission:
 
     def preview(self, proposal: Proposal, analyst: str) -> Preview:
         """Return what creating the series would do to its ledger; changes nothing. Errors as of `create`."""
-        self._require_new(proposal)
-        entry = self.subledgers.price(proposal.derivation, analyst)
-        self._place(proposal, analyst)  # raises NoRoom, as `create` would
+        entry, _ = self._priced(proposal, analyst)
         return self.subledgers.preview(entry, analyst)
 
     def create(
         self, proposal: Proposal, analyst: str, start: int
     ) -> tuple[Created, Charge, LiveSeries]:
-        """Charge for a series that sees ticks from `start` on, and open it.
-
-        Raises `UsageError` (no such analyst, or a name used before), `NoRoom` or `BudgetRefused`; then nothing has
-        changed.
+        """Charge for a series that sees ticks from `start` on, and open it. Raises `UsageError` (no such analyst, or a
+        name used before), `NoRoom` or `BudgetRefused`; then nothing has changed.
         """
-        self._require_new(proposal)
-        entry = self.subledgers.price(proposal.derivation, analyst)
-        column = self._place(proposal, analyst)
+        entry, column = self._priced(proposal, analyst)
         self.subledgers.charge(entry, analyst, start)
         number = self.registry.next_number
         created = Created(number, proposal.definition, start, column, proposal.mechanism)
         return created, charge_of(entry, analyst), self._admit(proposal, created)
 
     def halt(self, name: str, end: int) -> Halted:
-        """End a created series: it sees no tick from `end` on, and no tick at all if it has not begun by then.
-
-        Raises `UnknownMechanism` if no created series of this name runs; then nothing has changed.
+        """End a created series: it sees no tick from `end` on, and no tick at all if it has not begun by then. Raises
+        `UnknownMechanism` if no created series of this name runs; then nothing has changed.
         """
         live = self.registry.named(name)
         if live is not None and live.created:
@@ -120,21 +111,18 @@ class Admission:
         )
 
     def hold(self) -> None:
-        """Keep counting the same events until `renew`, whatever begins or ends meanwhile."""
         if self.planner is not None:
             self.planner.hold()
 
     def renew(self) -> None:
-        """Start counting for what has begun since `hold`, and stop counting for what has ended."""
         if self.planner is not None:
             self.planner.renew()
 
     def watched(
         self, live: LiveSeries, watch: bytes | str, at: int, analyst: str = ""
     ) -> WatchProposal:
-        """Derive a watch of a running series, from tick `at` on; changes nothing; raises `UsageError`.
-
-        `watch` is an analyst's definition (bytes), or the name of a watch that is to end (str).
+        """Derive a watch of a running series, from tick `at` on; changes nothing; raises `UsageError`. `watch` is an
+        analyst's definition (bytes), or the name of a watch that is to end (str).
         """
         if self.planner is None:
             raise UsageError("this engine takes no watches")
@@ -179,25 +167,25 @@ class Admission:
         return slice(0, 0) if shared else mine
 
     def replay(self, commit: Commit) -> list[LiveSeries]:
-        """Repeat the changes of a commit, derive each again, and return the series that the commit created.
-
-        Raises:
-            FailClosed: the journal's ledger does not add up.
+        """Repeat the changes of a commit, derive each again, and return the series that the commit created. Raises
+        `FailClosed` if the journal's ledger does not add up.
         """
         charges, created = list(commit.charges), []
         try:
             for change in commit.changes:
-                if isinstance(change, Halted):
-                    live = self.registry.numbered(change.number)
-                    if live is None or not live.created:
-                        raise UnknownMechanism(
-                            f"series number {change.number} is halted, which does not run"
-                        )
-                    self._end(change.number, live.series.name, change.end)
-                elif isinstance(change, Created):
-                    created.append(self._create_again(change, charges.pop(0) if charges else None))
-                elif isinstance(change, Watched | Unwatched):
-                    self.take(change.number, self.watched_again(change))
+                match change:
+                    case Halted(number=number, end=end):
+                        live = self.registry.numbered(number)
+                        if live is None or not live.created:
+                            raise UnknownMechanism(
+                                f"series number {number} is halted, which does not run"
+                            )
+                        self._end(number, live.series.name, end)
+                    case Created():
+                        charge = charges.pop(0) if charges else None
+                        created.append(self._create_again(change, charge))
+                    case Watched() | Unwatched():
+                        self.take(change.number, self.watched_again(change))
         except (UsageError, BudgetRefused) as error:
             raise self._broken(commit, str(error)) from None
         if charges:
@@ -205,13 +193,14 @@ class Admission:
         self.answered(commit)
         return created
 
+    def _priced(self, proposal: Proposal, analyst: str) -> tuple[Entry, int]:
+        self._require_new(proposal)
+        entry = self.subledgers.price(proposal.derivation, analyst)
+        return entry, self._place(proposal, analyst)
+
     def _place(self, proposal: Proposal, analyst: str) -> int:
-        """Return the column where the series' entries would begin, beside the analyst's other series.
-
-        A replay does not call this: the journal records the column.
-
-        Raises:
-            NoRoom: see `Proposal.place`.
+        """Return where the series' entries would begin, beside the analyst's other series; raises `NoRoom`. A replay
+        does not call this: the journal records the column.
         """
         payers = self.subledgers.running
         created = (live for live in self.registry.live if live.created)

@@ -66,9 +66,7 @@ class Inbox:
         self._there = asyncio.Event()
         self._room = asyncio.Semaphore(QUEUED)
         self._commanded = False
-        self._returned = 0
-        self._left = 0
-        self._together = 0
+        self._returned = self._left = self._together = 0
 
     async def put(self, ticks: list[ClosedTick]) -> None:
         await self._room.acquire()
@@ -76,10 +74,8 @@ class Inbox:
         self._there.set()
 
     async def executed(self, act: Callable[[], Awaitable[Any]]) -> Any:
-        """Run `act` at the next cut, and return its result or raise its error.
-
-        Raises `EngineEnded` if `act` did not run, `WorldError` if the engine ended meanwhile: the next start shows the
-        outcome.
+        """Run `act` at the next cut, and return its result or raise its error. Raises `EngineEnded` if `act` did not
+        run, `WorldError` if the engine ended meanwhile: the next start shows the outcome.
         """
         command = Command(act, asyncio.get_running_loop().create_future())
         if self._lifecycle.over:
@@ -91,12 +87,9 @@ class Inbox:
 
     async def get(self, most: int) -> Command | list[ClosedTick]:
         """Return a command, or the ticks that wait: at most `most`, unless one `put` brought more (none: no more come).
-
         After a command, waiting ticks come first. A cancelled call takes nothing.
         """
-        while not (self._ticks or self._commands):
-            self._there.clear()
-            await self._there.wait()
+        await self._until(lambda: self._ticks or self._commands)
         behind = self._commanded and self._ticks and self._ticks[0]
         if not behind and (command := self.command()) is not None:
             self._commanded = True
@@ -113,7 +106,10 @@ class Inbox:
         self._there.set()
 
     async def commanded(self) -> None:
-        while not self._commands:
+        await self._until(lambda: self._commands)
+
+    async def _until(self, there: Callable[[], object]) -> None:
+        while not there():
             self._there.clear()
             await self._there.wait()
 

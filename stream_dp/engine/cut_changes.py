@@ -13,18 +13,17 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import UNSET
 
 from stream_dp.core.mechanism import IntArray, Noise, Query
 from stream_dp.core.wording import meant
-from stream_dp.engine.actor import MechanismAnswer
 from stream_dp.engine.admission import Admission
-from stream_dp.engine.ensemble import Ensemble
+from stream_dp.engine.ensemble import Ensemble, MechanismAnswer
 from stream_dp.engine.gate import CommitChain
+from stream_dp.engine.memories import Memories
 from stream_dp.engine.messages.addressed import (
     WATCH_STEPS,
     limited,
@@ -35,7 +34,6 @@ from stream_dp.engine.proposals import Proposal
 from stream_dp.engine.recovery import Coming
 from stream_dp.engine.series import LiveSeries, MadeSeries, Series
 from stream_dp.engine.tick_reader import Reader
-from stream_dp.engine.user_memory import Memories
 from stream_dp.errors import MostlyNoise, RejectedMessage, UsageError
 from stream_dp.journal.commit import (
     Answer,
@@ -48,11 +46,13 @@ from stream_dp.journal.commit import (
     Unwatched,
     Watched,
 )
-from stream_dp.journal.release import Rank, Released, Shape, WindowPart, read
+from stream_dp.journal.release import Released, Shape, WindowPart, read
 
 Shown: TypeAlias = Series | MadeSeries
-_TAKEN = ("keys", "from", "to")
-_ENDS = ("band", "low", "high")
+_RANGE = ("keys", "from", "to")
+_ANSWERED = (
+    "name", "value", "values", "quantiles", "fired", "ranks", "band", "low", "high", "lows", "highs",
+)  # fmt: skip
 NONE = slice(0, 0)
 
 
@@ -64,69 +64,39 @@ def selected(series: Shown, body: bytes, parameters: Mapping[str, Any]) -> Mappi
     Raises `UsageError`, which names the key at fault and never its value.
     """
     names = _windows(series, parameters)
-    wanted = _chosen(series, {key: value for key, value in parameters.items() if key != "window"})
+    keys = _chosen(series, {key: value for key, value in parameters.items() if key != "window"})
     released = read(body)
+    shown = _of_keys(released, keys)
+    if released.windows:
+        shown = {"windows": {name: _of_keys(released.windows[name], keys) for name in names}}
     return {
         "series": series.name,
         "sequence": released.sequence,
         "tick": released.tick,
         "end": released.end,
-        **_shown(released, wanted, names),
+        **shown,
         "confidence": released.confidence,
         **({"not_private": True} if released.not_private else {}),
     }
 
 
-def _shown(released: Released, wanted: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
-    match released.shape:
-        case Shape.SCALAR:
-            named = {} if released.name is UNSET else {"name": released.name}
-            return {**named, **_number(released)}
-        case Shape.HISTOGRAM:
-            return _numbers(released, wanted)
-        case Shape.FLAGS:
-            fired = set(released.fired or ())
-            return {"fired": [key for key in wanted if key in fired], "band": released.band}
-        case Shape.RANKS:
-            return {"ranks": _ranks(released.ranks or (), wanted), "band": released.band}
-        case Shape.WINDOWS:
-            windows = released.windows or {}
-            return {"windows": {name: _part(windows[name], wanted) for name in names}}
-
-
-def _part(part: WindowPart, wanted: Sequence[str]) -> dict[str, Any]:
-    if part.quantiles is not UNSET:
-        quantiles = msgspec.to_builtins(part.quantiles)
-        return {
-            "quantiles": {key: quantiles[key] for key in wanted if key in quantiles},
-            "band": part.band,
-        }
-    if part.ranks is not UNSET:
-        return {"ranks": _ranks(part.ranks, wanted), "band": part.band}
-    return _number(part) if part.values is UNSET else _numbers(part, wanted)
-
-
-def _number(part: WindowPart | Released) -> dict[str, Any]:
-    """Return one value with its band, or with its two ends."""
-    ends = {key: getattr(part, key) for key in _ENDS}
-    return {"value": part.value, **{key: end for key, end in ends.items() if end is not UNSET}}
-
-
-def _numbers(part: WindowPart | Released, wanted: Sequence[str]) -> dict[str, Any]:
-    """Return the values of some keys with their band, or with the two ends of each."""
-    values = part.values or {}
-    told = {"values": {key: values[key] for key in wanted}}
-    if part.lows is UNSET or part.highs is UNSET:
-        return {**told, "band": part.band}
-    ends = dict(zip(values, zip(part.lows, part.highs, strict=True), strict=True))
-    lows, highs = zip(*(ends[key] for key in wanted), strict=True)
-    return {**told, "lows": list(lows), "highs": list(highs)}
-
-
-def _ranks(ranks: Sequence[Rank], wanted: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the ranks that these keys hold, in the order of the ranks."""
-    asked = set(wanted)
-    return [msgspec.to_builtins(rank) for rank in ranks if rank.name in asked]
+def _of_keys(part: WindowPart | Released, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the content of a release, or of a window, for these keys alone."""
+    fields = msgspec.to_builtins(part)
+    answer = {field: fields[field] for field in _ANSWERED if field in fields}
+    for many in answer.keys() & {"values", "quantiles"}:
+        answer[many] = {key: fields[many][key] for key in keys if key in fields[many]}
+    if "lows" in answer:
+        places = {key: place for place, key in enumerate(fields["values"])}
+        for end in ("lows", "highs"):
+            answer[end] = [fields[end][places[key]] for key in keys]
+    if "fired" in answer:
+        fired = set(fields["fired"])
+        answer["fired"] = [key for key in keys if key in fired]
+    if "ranks" in answer:
+        asked = set(keys)
+        answer["ranks"] = [rank for rank in fields["ranks"] if rank["name"] in asked]
+    return answer
 
 
 def _windows(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
@@ -141,7 +111,7 @@ def _windows(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _chosen(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
-    others = sorted(parameters.keys() - set(_TAKEN))
+    others = sorted(parameters.keys() - set(_RANGE))
     if others:
         raise UsageError(
             f"{', '.join(others)}: not taken by a series that is answered from its releases; it takes keys, or from "
@@ -152,40 +122,30 @@ def _chosen(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
     scalar = isinstance(series, Series) and series.shape is Shape.SCALAR
     if scalar or not any(series.keys):
         raise UsageError(f"{', '.join(sorted(parameters))}: this series has one value and no keys")
+    places = {key: place for place, key in enumerate(series.keys)}
     if "keys" in parameters:
         if len(parameters) > 1:
             raise UsageError("keys: cannot stand beside from and to")
-        return _listed(series, parameters["keys"])
-    places = {key: place for place, key in enumerate(series.keys)}
-    first = _place(places, parameters, "from", 0)
-    last = _place(places, parameters, "to", len(series.keys) - 1)
-    if first > last:
+        return _listed(places, parameters["keys"])
+    ends = {"from": 0, "to": len(series.keys) - 1}
+    for name in [end for end in ends if end in parameters]:
+        key = parameters[name]
+        if not isinstance(key, str) or key not in places:
+            raise UsageError(f"{name}: is no key of this series{meant(key, places)}")
+        ends[name] = places[key]
+    if ends["from"] > ends["to"]:
         raise UsageError("from: lies behind to, in the order of the series' keys")
-    return series.keys[first : last + 1]
+    return series.keys[ends["from"] : ends["to"] + 1]
 
 
-def _listed(series: Shown, keys: Any) -> Sequence[str]:
-    if (
-        not isinstance(keys, list | tuple)
-        or not keys
-        or not all(isinstance(key, str) for key in keys)
-    ):
+def _listed(places: Mapping[str, int], keys: Any) -> Sequence[str]:
+    texts = isinstance(keys, list | tuple) and all(isinstance(key, str) for key in keys)
+    if not (texts and keys):
         raise UsageError("keys: must be a list of one or more texts")
-    wanted, there = set(keys), set(series.keys)
-    if not wanted <= there:
-        near = meant(next(key for key in keys if key not in there), series.keys)
-        raise UsageError(f"keys: names what is no key of this series{near}")
-    return [key for key in series.keys if key in wanted]
-
-
-def _place(
-    places: Mapping[str, int], parameters: Mapping[str, Any], name: str, default: int
-) -> int:
-    if name not in parameters:
-        return default
-    if not isinstance(parameters[name], str) or parameters[name] not in places:
-        raise UsageError(f"{name}: is no key of this series{meant(parameters[name], places)}")
-    return places[parameters[name]]
+    unknown = [key for key in keys if key not in places]
+    if unknown:
+        raise UsageError(f"keys: names what is no key of this series{meant(unknown[0], places)}")
+    return sorted(set(keys), key=places.__getitem__)
 
 
 @dataclass(slots=True, repr=False)
@@ -214,8 +174,7 @@ class CutChanges:
     ) -> None:
         self.admission, self.chain, self.lead = admission, chain, lead
         self._ensemble, self._reader, self._memories = ensemble, reader, memories
-        self._answers = answers
-        self._seeds = seeds
+        self._answers, self._seeds = answers, seeds
         self._pending = Pending()
         self.stale = False
         """Whether a change at the cut requires that the records behind it are read again."""
@@ -237,17 +196,14 @@ class CutChanges:
         with self._held():
             created, charge, live = self.admission.create(proposal, analyst, start)
         seed, fresh = self._seeds(), self.admission.fresh_columns(live)
-
-        async def begin() -> None:
-            self._ensemble.start_new(live, seed, self._reader.width)
-
         if self.lead:
             self.chain.now.coming.append(Coming(live.number, fresh, seed))
         else:
             await self._open(fresh)
+            self._pending.then = partial(self._ensemble.start_new, live, seed, self._reader.width)
         self._pending.charges.append(charge)
         self._pending.seeds.append(seed)
-        self._change(created, None if self.lead else begin)
+        self._pending.changes.append(created)
         return created
 
     def halt(self, name: str) -> Halted:
@@ -255,11 +211,8 @@ class CutChanges:
         `UnknownMechanism`.
         """
         halted = self.admission.halt(name, self.chain.next_tick)
-
-        async def end() -> None:
-            await self._ensemble.halt(halted.number)
-
-        self._change(halted, end)
+        self._pending.changes.append(halted)
+        self._pending.then = partial(self._ensemble.halt, halted.number)
         return halted
 
     async def watch(
@@ -298,14 +251,13 @@ class CutChanges:
             await self._asked(live, proposal.query)
             self._ensemble.change(self.admission.take(live.number, proposal))
             await self._open(proposal.columns)
-        change: Change = (
+        ends = isinstance(watch, str)
+        self._pending.changes.append(
             Unwatched(live.number, watch, at)
             if isinstance(watch, str)
             else Watched(live.number, watch, proposal.place, at, analyst)
         )
-        self._change(change)
-        moment = "end" if isinstance(watch, str) else "start"
-        return {"series": live.series.name, "watch": proposal.name, moment: at}
+        return {"series": live.series.name, "watch": proposal.name, "end" if ends else "start": at}
 
     async def ask(
         self, live: LiveSeries, parameters: Mapping[str, Any], answer: int
@@ -330,9 +282,7 @@ class CutChanges:
         self._pending.changes.append(Asked(live.number, form, at, answer))
         return series.told(read, reply.answer, reply.band)
 
-    def last_of(
-        self, series: Series | MadeSeries, parameters: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
+    def last_of(self, series: Shown, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what the last public release of a series says about the asked parameters, or raise `UsageError`."""
         if series.name not in self.chain.now.latest:
             raise UsageError(
@@ -358,7 +308,7 @@ class CutChanges:
             if live is None:  # halted since
                 continue
             if change.query is None:
-                ensemble.start_new(live, change.seed, self._reader.width)
+                await ensemble.start_new(live, change.seed, self._reader.width)
             else:
                 ensemble.change(live)
                 noise = ensemble.make_noise(change.seed, change.number)
@@ -411,10 +361,6 @@ class CutChanges:
             raise UsageError(str(refusal)) from None
         self._pending.seeds.append(noise.seed)
         return reply
-
-    def _change(self, change: Change, then: Callable[[], Awaitable[None]] | None = None) -> None:
-        self._pending.changes.append(change)
-        self._pending.then = then
 
 
 def _mostly_noise(key: str, noise: str) -> MostlyNoise:

@@ -8,20 +8,17 @@ run; nothing is retried in place. This file knows no file, topic or HTTP.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, cast
 
-import msgspec
-
-from stream_dp.core.time import TickGrid
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.commands import ENDED, Command, Inbox
 from stream_dp.engine.cut_changes import NONE, CutChanges
 from stream_dp.engine.ensemble import Ensemble
-from stream_dp.engine.gate import CommitChain, Gate, commit_of, due
-from stream_dp.engine.history import GENESIS, require_same
+from stream_dp.engine.gate import CommitChain, Gate, commit_of
+from stream_dp.engine.memories import Memories, Memory, OpenIdentifiers
 from stream_dp.engine.messages.addressed import Addressed
 from stream_dp.engine.messages.answering import Answering, NeedsDerivation, Requests, recorded
 from stream_dp.engine.messages.conversation import Conversation
@@ -30,23 +27,21 @@ from stream_dp.engine.ports import NO_AUDIENCE, Audience, Ports, Questions
 from stream_dp.engine.proposals import Derived, OnThread, Proposal
 from stream_dp.engine.recovery import NoiseMaker, Recovered, initial_states, recover, served_until
 from stream_dp.engine.run_config import RunConfig
-from stream_dp.engine.series import Registry
 from stream_dp.engine.tick_assembler import ClosedTick, Router
 from stream_dp.engine.tick_reader import EveryRecord, Reader, RecordGuard
-from stream_dp.engine.user_memory import Memories, Memory, OpenIdentifiers
 from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
-from stream_dp.journal.commit import Commit, Header, Release, SavedStates
+from stream_dp.journal.commit import Commit, Header, Release
 from stream_dp.journal.release import release_of
 
 SNAPSHOT_TICKS = 1000
 ATTEMPTS = 3
 """How often a definition is derived while ticks go on; if the cut moves each time, the cut waits for it."""
+NO_MESSAGES = "this engine takes no messages"
 
 
 class Engine:
-    """Runs the series of a `RunConfig` until its horizon, the end of its source, or `stop()`.
-
-    Without `guard` every record counts. `memories` are added to those of the guard, of messages and of open ticks.
+    """Runs the series of a `RunConfig` until its horizon, the end of its source, or `stop()`. Without `guard` every
+    record counts. `memories` are added to those of the guard, of messages and of open ticks.
     """
 
     def __init__(
@@ -69,9 +64,8 @@ class Engine:
         self._memories = Memories(
             self._conversation, self._guard.memory, *memories, OpenIdentifiers()
         )
-        registry = Registry(self._config.series, self._config.made)
         self.admission = Admission(
-            registry, requests.subledgers, requests.planner, private=config.private
+            self._config.registry(), requests.subledgers, requests.planner, private=config.private
         )
         self._deriver = requests.deriver or OnThread(requests.planner)
         self._messages = requests.messages
@@ -120,7 +114,7 @@ class Engine:
     async def tell(self, text: bytes, signer: str) -> bytes:
         """Return the answer to a message of a signer whose token has been checked; errors as of `answer`."""
         if self._messages is None:
-            raise UsageError("this engine takes no messages")
+            raise UsageError(NO_MESSAGES)
         return await self.answer(self._messages.reader.said(text, signer))
 
     async def answer(self, message: Addressed) -> bytes:
@@ -130,20 +124,17 @@ class Engine:
         engine takes no messages or has ended; then nothing has changed.
         """
         if self._messages is None:
-            raise UsageError("this engine takes no messages")
+            raise UsageError(NO_MESSAGES)
         with self._in_hand():
-            number, body = cast(
-                "tuple[int, bytes | None]",
-                await self._done(
-                    lambda *derived, **how: self._answering.tell(message, self.now, *derived, **how)
-                ),
+            answered = await self._done(
+                lambda *derived, **how: self._answering.tell(message, self.now, *derived, **how)
             )
+        number, body = cast("tuple[int, bytes | None]", answered)
         return await recorded(self._ports.answers, number) if body is None else body
 
     async def run(self) -> None:
-        """Recover, then run; to be called once.
-
-        Raises `FailClosed` or `WorldError`: the engine stopped; what was published stays valid.
+        """Recover, then run; to be called once. Raises `FailClosed` or `WorldError`: the engine stopped; what was
+        published stays valid.
         """
         ports = self._ports
         self._lifecycle.move(EnginePhase.RECOVERING)
@@ -160,30 +151,15 @@ class Engine:
             raise
         finally:
             self._inbox.close()
+            opened = (ports.journal, ports.sink, ports.source, ports.questions, ports.answers)
             async with AsyncExitStack() as stack:  # a port that fails to close leaves no other open
-                for port in (
-                    self._deriver,
-                    ports.journal,
-                    ports.sink,
-                    ports.source,
-                    ports.questions,
-                    ports.answers,
-                ):
+                for port in (self._deriver, *opened):
                     if port is not None:
                         stack.push_async_callback(port.close)
 
     async def _start(self) -> Recovered:
         config, ports = self._config, self._ports
-
-        def grid_of(header: Header) -> TickGrid:
-            known = (header.source, header.partitions, header.origin, ports.sealer.key_id)
-            require_same(header, config.header(*known))
-            return config.grid(header.origin)
-
-        recovered = await recover(
-            ports, config.pipeline, self.admission, grid_of, self._make_noise, self._memories,
-            lambda releases: due(releases, config.block, config.horizon),
-        )  # fmt: skip
+        recovered = await recover(ports, config, self.admission, self._make_noise, self._memories)
         origin = config.origin if recovered is None else recovered.header.origin
         ports.progress("Opening the source")
         partitions = await ports.source.open(origin)
@@ -195,8 +171,7 @@ class Engine:
         self._guard.begin((header if recovered is None else recovered.header).partitions)
         if recovered is None:
             recovered = await self._first_commit(header)
-        then = msgspec.structs.replace(recovered.header, partitions=recovered.partitions)
-        require_same(then, header, grows=ports.source.grows)
+        recovered.require_same(header, grows=ports.source.grows)
         self._partitions = partitions
         if recovered.charges != config.charges:
             raise FailClosed(
@@ -224,7 +199,7 @@ class Engine:
     async def _first_commit(self, header: Header) -> Recovered:
         """Make the header, the charges and the first seed durable before any mechanism exists."""
         seed = self._ports.seeds()
-        commit = Commit(0, GENESIS, header, self._config.charges, seeds=(seed,))
+        commit = Commit(0, b"", header, self._config.charges, seeds=(seed,))
         sealed, link = self._gate.seal(commit)
         await self._gate.commit(commit, sealed)
         states = initial_states(self.admission.registry.live, seed, self._make_noise)
@@ -250,10 +225,7 @@ class Engine:
                 self._conversation.take_answers, lambda: self._ports.seeds(), self._config.lead,
             )  # fmt: skip
             self._reader.begin(self._chain.opened(self._router.width, NONE))
-            async with self._listening(tasks):
-                await self._commit_all()
-                if self._messages is not None:
-                    await self._answering.end()
+            await self._serve(tasks)
             self._lifecycle.move(EnginePhase.STOPPING)
             await self._reader.end()
             await self._ensemble.end()
@@ -263,18 +235,17 @@ class Engine:
         releasing = self.admission.registry.releasing
         return self._config.ticks_together(self._router.width, releasing)
 
-    @asynccontextmanager
-    async def _listening(self, tasks: asyncio.TaskGroup) -> AsyncGenerator[None, None]:
-        """Execute messages while the block runs: those of the queue, and those whose senders wait."""
+    async def _serve(self, tasks: asyncio.TaskGroup) -> None:
+        """Commit ticks to the end; meanwhile execute messages, of the queue and of senders who wait."""
         if self._messages is None:
-            yield
-            return
-        self._answering = Answering(
+            return await self._commit_all()
+        answering = self._answering = Answering(
             self._changes, self._conversation, self._messages, self._derived
         )
-        listening = tasks.create_task(self._listen(self._answering, self._ports.questions))
+        listening = tasks.create_task(self._listen(answering, self._ports.questions))
         try:
-            yield
+            await self._commit_all()
+            await answering.end()
         finally:
             listening.cancel()
             await asyncio.wait({listening})
@@ -299,9 +270,8 @@ class Engine:
             over.set()
 
     async def _heard_out(self, ticks: list[ClosedTick]) -> bool:
-        """Execute the messages under way before the last ticks of a replay; return whether it did, once in a run.
-
-        The ticks of a replay are never late, so they can wait: they are put back meanwhile.
+        """Execute the messages under way before the last ticks of a replay; return whether it did, once in a run. The
+        ticks of a replay are never late, so they can wait: they are put back meanwhile.
         """
         stop = self._asked_to_stop
         if self._config.hold is not None or self._heard or stop.is_set():
@@ -311,20 +281,14 @@ class Engine:
         for over in tuple(self._under_way):
             while not (over.is_set() or stop.is_set()):
                 events = (over.wait(), stop.wait(), self._inbox.commanded())
-                waits = [asyncio.create_task(event) for event in events]
-                try:
-                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for wait in waits:
-                        wait.cancel()
+                await _first_of(*map(asyncio.create_task, events))
                 while (command := self._inbox.command()) is not None:
                     await command.execute()
         return True
 
     async def _done(self, act: Callable[..., Awaitable[Any]]) -> Any:
-        """Run `act` at a cut with the derivation that it needs, which is made before, while ticks go on.
-
-        If the cut has moved after each of `ATTEMPTS` derivations, derive at the cut.
+        """Run `act` at a cut with the derivation that it needs, which is made before, while ticks go on. If the cut has
+        moved after each of `ATTEMPTS` derivations, derive at the cut.
         """
         derived = None
         for _ in range(ATTEMPTS):
@@ -337,15 +301,9 @@ class Engine:
     async def _derived(self, needed: NeedsDerivation) -> Derived:
         """Derive the definition of a message, and count its steps; `EngineEnded` if asked to stop meanwhile."""
         work = asyncio.create_task(self._deriver.derive(needed.definition, needed.start))
-        stop = asyncio.create_task(self._asked_to_stop.wait())
-        try:
-            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                raise EngineEnded(ENDED)
-            derived = work.result()
-        finally:
-            work.cancel()
-            stop.cancel()
+        if await _first_of(work, asyncio.create_task(self._asked_to_stop.wait())) is not work:
+            raise EngineEnded(ENDED)
+        derived = work.result()
         self._conversation.worked(needed.analyst, derived.steps)
         return derived
 
@@ -372,15 +330,11 @@ class Engine:
     async def _next(self) -> Command | list[ClosedTick]:
         """Return a command, or about `group` closed ticks; none at the end of the source and on `stop`."""
         got = asyncio.create_task(self._inbox.get(self._group))
-        stop = asyncio.create_task(self._asked_to_stop.wait())
         try:
-            await asyncio.wait({got, stop}, return_when=asyncio.FIRST_COMPLETED)
+            await _first_of(got, asyncio.create_task(self._asked_to_stop.wait()))
         except asyncio.CancelledError:
             _refuse(got)
             raise
-        finally:
-            got.cancel()
-            stop.cancel()
         if self._asked_to_stop.is_set():
             _refuse(got)
             return []
@@ -390,9 +344,8 @@ class Engine:
         return [closed for closed in work if closed.tick < horizon]
 
     async def _step(self, closed: Sequence[ClosedTick]) -> Commit:
-        """Step all actors over these ticks, and return the commit that records them.
-
-        If a series or a watch begins after the first tick, step that tick alone; the other ticks are read again.
+        """Step all actors over these ticks, and return the commit that records them. If a series or a watch begins
+        after the first tick, step that tick alone; the other ticks are read again.
         """
         now = self._chain.now
         closed = closed[:1] if now.coming else closed
@@ -402,16 +355,21 @@ class Engine:
         now.cut = ticks[-1].cut
         now.next_release += len(releases)
         await self._changes.begin()
-        snapshot = await self._snapshot(len(ticks))
+        self._since_snapshot += len(ticks)
+        snapshot = None
+        if self._since_snapshot >= SNAPSHOT_TICKS:
+            self._since_snapshot, snapshot = 0, await self._ensemble.states()
         return commit_of(ticks, seeds, releases, snapshot, parts)
 
-    async def _snapshot(self, ticks: int) -> SavedStates | None:
-        """Return the states of all actors every `SNAPSHOT_TICKS` ticks, else None."""
-        self._since_snapshot += ticks
-        if self._since_snapshot < SNAPSHOT_TICKS:
-            return None
-        self._since_snapshot = 0
-        return await self._ensemble.states()
+
+async def _first_of(*tasks: "asyncio.Task[Any]") -> "asyncio.Task[Any]":
+    """Wait until a task is done, cancel the others, and return the first of those that are done."""
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(task for task in tasks if task.done())
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _refuse(got: "asyncio.Task[Command | list[ClosedTick]]") -> None:

@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ import msgspec
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Ports, Published
 from stream_dp.engine.recovery import Recovered
+from stream_dp.engine.run_config import due, end_of_block
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.journal.answer_body import AnswerCut
 from stream_dp.journal.commit import Answer, Commit, Release, SavedStates, digest, encode
@@ -61,37 +63,17 @@ class Gate:
 
     async def publish(self, durable: Sequence[Release]) -> None:
         """Queue releases of durable commits and publish every complete block."""
-        self._waiting.extend(durable)
+        self._waiting += durable
         while due(self._waiting, self.block, self.grid.horizon):
             last = end_of_block(self._waiting[0].tick, self.block, self.grid.horizon)
-            block: list[Release] = []
-            for release in self._waiting:
-                if release.tick > last:
-                    break
-                block.append(release)
-            if not block:
-                raise ValueError(
-                    "releases must come in the order of their ticks, within the horizon"
-                )
+            block = [*takewhile(lambda release, last=last: release.tick <= last, self._waiting)]
             if self.hold is not None:
                 await self.ports.clock.sleep_until(self.grid.end(last) + self.hold)
             with self.ports.spans("publish", tick=last):
                 await self.ports.sink.publish(block)
-            for _ in block:
-                self._waiting.popleft()
             for release in block:
+                self._waiting.popleft()
                 self.published(release)
-
-
-def end_of_block(tick: int, block: int, horizon: int | None) -> int:
-    """Return the last tick of the public block that contains `tick`."""
-    end = (tick // block + 1) * block - 1
-    return end if horizon is None else min(end, horizon - 1)
-
-
-def due(durable: Sequence[Release], block: int, horizon: int | None) -> bool:
-    """Return whether durable releases, sorted by tick, hold a whole block, which should be public by now."""
-    return bool(durable) and durable[-1].tick >= end_of_block(durable[0].tick, block, horizon)
 
 
 class CommitChain:
@@ -130,15 +112,10 @@ class CommitChain:
         admitted = tuple(sorted(cut.marks.keys() - set(now.partitions)))
         now.partitions += admitted
         placed = msgspec.structs.replace(
-            commit,
-            sequence=now.next_commit,
-            previous=now.previous,
-            positions=dict(cut.positions),
-            marks=dict(cut.marks),
-            pending=cut.sparse,
-            admitted=admitted,
+            commit, sequence=now.next_commit, previous=now.previous, positions=dict(cut.positions),
+            marks=dict(cut.marks), pending=cut.sparse, admitted=admitted,
             behind={partition: tuple(open_part) for partition, open_part in cut.behind.items()},
-        )
+        )  # fmt: skip
         sealed, now.previous = self._gate.seal(placed)
         now.next_commit += 1
         await uncancelled(self._gate.commit(placed, sealed))
@@ -155,23 +132,17 @@ def commit_of(
 ) -> Commit:
     """Return the commit of these ticks, without a place in the chain; `parts` are those of memories, by kind."""
     return Commit(
-        0,
-        b"",
-        ticks=tuple(t.tick for t in ticks),
-        rows=tuple(tuple(t.row.tolist()) for t in ticks),
-        seeds=tuple(seeds),
-        releases=releases,
+        0, b"", ticks=tuple(t.tick for t in ticks), rows=tuple(tuple(t.row.tolist()) for t in ticks),
+        seeds=tuple(seeds), releases=releases, snapshot=snapshot, parts=parts,
         dead_letters=DeadLetters(*(t.dead_letters for t in ticks)).sealed(),
         late=sum(t.late for t in ticks),
         records=sum(t.records for t in ticks),
-        snapshot=snapshot,
         capped=sum(t.capped for t in ticks),
-        parts=parts,
-    )
+    )  # fmt: skip
 
 
 async def uncancelled(commit: Coroutine[Any, Any, None]) -> None:
-    """Await a commit; if cancelled, wait for its outcome first, because that must be known."""
+    """Await a commit; if cancelled, wait for its outcome first: it must be known."""
     task = asyncio.create_task(commit)
     try:
         await asyncio.shield(task)

@@ -1,9 +1,8 @@
 """The journal of a pipeline, read on its own: one chain, checked against the last public bodies; and its totals.
 
 Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Memories are replayed
-while it is read, because they need every commit, not only the last states. Totals are exact and private: only the
-operator's commands and sources declared public may show them. This file knows no mechanism or state, runs nothing and
-changes nothing.
+while it is read, because they need every commit. Totals are exact and private: only the operator's commands and sources
+declared public may show them. This file knows no mechanism or state and changes nothing.
 """
 
 from bisect import bisect_right
@@ -49,14 +48,13 @@ class ReleaseNumbers:
     """The number of the first release of each tick; all ticks have equally many until a series comes or goes."""
 
     def __init__(self) -> None:
+        # first tick, number of its first release, releases of each tick
         self._runs: list[tuple[int, int, int]] = []
 
     def replay(self, commit: Commit) -> None:
-        if not commit.ticks:
-            return
-        number = len(commit.releases) // len(commit.ticks)
-        if not self._runs or self._runs[-1][2] != number:
-            self._runs.append((commit.ticks[0], commit.releases[0].sequence, number))
+        per_tick = len(commit.releases) // len(commit.ticks) if commit.ticks else 0
+        if per_tick and (not self._runs or self._runs[-1][2] != per_tick):
+            self._runs.append((commit.ticks[0], commit.releases[0].sequence, per_tick))
 
     def before(self, tick: int) -> int:
         """Return the number of the last release before this tick; -1 if there is none."""
@@ -69,9 +67,8 @@ class ReleaseNumbers:
 
 @dataclass(slots=True, repr=False)
 class History:
-    """The journal as read: the first commit, those since the last snapshot, and the end of the chain.
-
-    `changing` are the commits before `since` that hold changes; `ticked` is the last commit with ticks.
+    """The journal as read: the first commit, those since the last snapshot, and the end of the chain. `changing` are
+    the commits before `since` that hold changes; `ticked` is the last commit with ticks.
     """
 
     first: Commit
@@ -84,6 +81,26 @@ class History:
     ticked: Commit | None = None
     partitions: tuple[int, ...] = ()
 
+    @property
+    def header(self) -> Header:
+        if self.first.header is None:
+            raise TypeError("a journal's first commit holds its header")
+        return self.first.header
+
+    def extend(self, commit: Commit, link: bytes) -> None:
+        """Add the next commit, whose sealed form has the digest `link`."""
+        if commit.snapshot is not None:
+            self.changing += [earlier for earlier in self.since if earlier.changes]
+            self.since = [commit]
+        elif commit.sequence > 0:
+            self.since.append(commit)
+        if commit.header is not None:
+            self.partitions = commit.header.partitions
+        self.partitions += commit.admitted
+        self.last, self.previous = commit, link
+        if commit.ticks:
+            self.ticked = commit
+
 
 class Remembering(Protocol):
     """An object that needs every commit of a journal, not only its last states."""
@@ -95,9 +112,8 @@ class Remembering(Protocol):
 async def unsealed(
     journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str
 ) -> AsyncIterator[tuple[Commit, bytes]]:
-    """Yield every commit of a journal with the digest of its sealed form, in order.
-
-    Raises `FailClosed`: a broken chain, a damaged commit, a wrong key or version, or a change that names a wrong tick.
+    """Yield every commit of a journal with the digest of its sealed form, in order. Raises `FailClosed`: a broken
+    chain, a damaged commit, a wrong key or version, or a change that names a wrong tick.
     """
     sequence, previous, next_tick, coming = 0, GENESIS, 0, set[int]()
     async with closing(journal) as blobs:
@@ -137,31 +153,28 @@ def _lies(change: Change, cut: int, coming: set[int]) -> bool:
     `coming` collects the series created to begin one tick later; only these may be halted one tick later, before
     they have begun.
     """
-    at = tick_of(change)
+    later = tick_of(change) - cut
+    if isinstance(change, Created) and later == 1:
+        coming.add(change.number)
     match change:
-        case Created(number=number):
-            coming |= {number} if at == cut + 1 else set()
-            return at in (cut, cut + 1)
-        case Watched() | Unwatched():
-            return at in (cut, cut + 1)
         case Halted(number=number):
-            return at == cut + (number in coming)
+            return later == (number in coming)
         case Asked():
-            return at == cut
+            return later == 0
+    return later in (0, 1)
 
 
 async def read_history(
     journal: Journal, sealer: Sealer, pipeline: str, heads: "Heads", memories: Sequence[Remembering]
 ) -> History | None:
-    """Read and check the whole journal, and replay it into `memories`; None if it is empty.
-
-    Raises `FailClosed` as `unsealed`, or if the journal is older than what is public.
+    """Read and check the whole journal, and replay it into `memories`; None if it is empty. Raises `FailClosed` as
+    `unsealed`, or if the journal is older than what is public.
     """
     history: History | None = None
     async for commit, link in unsealed(journal.read(), sealer, pipeline):
         if history is None:
             history = History(commit, [commit], commit, link, [])
-        _extend(history, commit, link)
+        history.extend(commit, link)
         for memory in memories:
             memory.replay(commit)
         history.after_head += heads.releases.beyond(commit.releases)
@@ -189,13 +202,9 @@ class PublicHead(Generic[P]):
 
     def beyond(self, entries: Sequence[P]) -> list[P]:
         """Return the entries of a commit that come after the body, and note whether the body is one of them."""
-        fresh: list[P] = []
-        for entry in entries:
-            number = self._number_of(entry)
-            self.met = self.met or (number == self._number and entry.body == self._body)
-            if number > self._number:
-                fresh.append(entry)
-        return fresh
+        numbered = [(self._number_of(entry), entry) for entry in entries]
+        self.met |= any((number, e.body) == (self._number, self._body) for number, e in numbered)
+        return [entry for number, entry in numbered if number > self._number]
 
 
 class Heads(NamedTuple):
@@ -222,30 +231,9 @@ def last_of(commit: Commit) -> dict[str, bytes]:
     }
 
 
-def _extend(history: History, commit: Commit, link: bytes) -> None:
-    if commit.snapshot is not None:
-        history.changing += [earlier for earlier in history.since if earlier.changes]
-        history.since = [commit]
-    elif commit.sequence > 0:
-        history.since.append(commit)
-    if commit.header is not None:
-        history.partitions = commit.header.partitions
-    history.partitions += commit.admitted
-    history.last, history.previous = commit, link
-    if commit.ticks:
-        history.ticked = commit
-
-
-def header_in(history: History) -> Header:
-    if history.first.header is None:
-        raise TypeError("a journal's first commit holds its header")
-    return history.first.header
-
-
 def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
-    """Raise `FailClosed`, naming what differs, if a journal was written for something else than `now`.
-
-    If the source `grows`, it may have more partitions now.
+    """Raise `FailClosed`, naming what differs, if a journal was written for something else than `now`. If the source
+    `grows`, it may have more partitions now.
     """
     differing = [
         f"{what}: then {getattr(journal, name)!r}, now {getattr(now, name)!r}"
@@ -261,8 +249,12 @@ def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
         differing.append(f"the source: {now.source!r} was deleted and made anew since")
     if journal.fingerprint != now.fingerprint:
         names = sorted(journal.parts.keys() | now.parts.keys())
-        changed = [n for n in names if journal.parts.get(n) != now.parts.get(n)]
-        differing.append(_meaning(changed))
+        changed = [name for name in names if journal.parts.get(name) != now.parts.get(name)]
+        differing.append(
+            "the mechanisms that this version of stream_dp runs for the same file: use the version that wrote it"
+            if changed == ["mechanisms"]
+            else f"in the pipeline file: {', '.join(changed) or 'its meaning'}"
+        )
     if differing:
         raise FailClosed(
             f"the journal was written for something else (changed: {'; '.join(differing)}). Use the pipeline file "
@@ -271,18 +263,12 @@ def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
         )
 
 
-def _meaning(changed: list[str]) -> str:
-    if changed == ["mechanisms"]:
-        return "the mechanisms that this version of stream_dp runs for the same file: use the version that wrote it"
-    return f"in the pipeline file: {', '.join(changed) or 'its meaning'}"
-
-
 @dataclass(slots=True, repr=False)
 class JournalSummary:
-    """The journal's header, charges (with the commit each came with) and changes, and its exact totals (private).
+    """The journal's header, charges (each with its commit's number), commits with changes, and exact totals (private).
 
-    `messages` counts the answers by analyst, requested action, and whether it was refused (public). `changing`
-    holds the changes and charges of commits, without rows and releases.
+    `messages` counts the answers by analyst, requested action, and whether it was refused (public). `changing` holds
+    commits without rows and releases.
     """
 
     header: Header | None = None
@@ -316,20 +302,18 @@ class JournalSummary:
         self.late += commit.late
         self.capped += commit.capped
         if ticks:
-            rows = np.array(commit.rows[:ticks], dtype=np.int64).sum(axis=0)
-            wide = max(len(rows), 0 if self.rows is None else len(self.rows))  # series come and go
-            total: IntArray = np.zeros(wide, dtype=np.int64)
-            for part in (rows,) if self.rows is None else (self.rows, rows):
-                total[: len(part)] += part
-            self.rows = total
+            rows: IntArray = np.array(commit.rows[:ticks], dtype=np.int64).sum(axis=0)
+            known = rows[:0] if self.rows is None else self.rows
+            self.rows = np.zeros(max(len(rows), len(known)), dtype=np.int64)  # series come and go
+            self.rows[: len(rows)] += rows
+            self.rows[: len(known)] += known
 
 
 async def read_summary(
     journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str, through: int | None = None
 ) -> JournalSummary:
-    """Read and check a whole journal; `ticks`, `releases` and `rows` count ticks up to `through` only.
-
-    Raises `FailClosed` as `unsealed`.
+    """Read and check a whole journal; `ticks`, `releases` and `rows` count ticks up to `through` only. Raises
+    `FailClosed` as `unsealed`.
     """
     summary = JournalSummary()
     async for commit, _ in unsealed(journal, sealer, pipeline):

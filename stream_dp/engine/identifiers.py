@@ -22,8 +22,8 @@ _FEW = 1 << 12
 class Arrivals:
     """The distinct identifiers of one tick, by column: the `known` ones, and those added since.
 
-    Known identifiers lie in runs. Each run is sorted by hash and at least twice as long as the next one: each of n
-    identifiers is copied about log n times, however many calls bring them.
+    Known ones lie in runs, each sorted by hash and at least twice as long as the next: each of n identifiers is copied
+    about log n times, however many calls bring them.
     """
 
     def __init__(self, known: ByColumn | None = None) -> None:
@@ -76,7 +76,7 @@ def _append(runs: list[Hashes], fresh: Hashes) -> None:
 
 
 def _among(known: Hashes, hashes: Hashes) -> NDArray[np.bool_]:
-    """Return for each of `some` whether `known` holds it; `known` is sorted by first word."""
+    """Return for each of `hashes` whether `known` holds it; `known` is sorted by first word."""
     member = np.zeros(len(hashes), np.bool_)
     at = np.searchsorted(known[:, 0], hashes[:, 0])
     left = np.flatnonzero(at < len(known))

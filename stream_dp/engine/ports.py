@@ -1,8 +1,7 @@
-"""The ports of the engine: where records and messages come from, what makes a commit durable, where releases and
-answers go.
+"""The ports of the engine: where records and messages come from, what makes commits durable, where releases go.
 
-Rules: adapters implement these and nothing else. Offsets, positions and payloads are private. Failures of
-the world are `WorldError`, anything that endangers the guarantee is `FailClosed`.
+Rules: adapters implement these and nothing else. Offsets, positions and payloads are private. Failures of the world are
+`WorldError`, anything that endangers the guarantee is `FailClosed`.
 """
 
 import zlib
@@ -26,9 +25,8 @@ NOBODY: Mapping[int, ByColumn] = MappingProxyType({})
 
 
 class Behind(NamedTuple):
-    """What a source must read again before a position, because something there was still open at the position.
-
-    It reads from `start`; of the open part, what lies below `done` was given before the position.
+    """What a source reads again before a position where something was still open: from `start`. Of the open part, what
+    lies below `done` was given before the position.
     """
 
     start: int
@@ -48,10 +46,9 @@ class Batch:
     """Consecutive records of one partition, then perhaps a tick mark; a new partition shows by its first batch.
 
     `tick` is the tick of all `payloads` where the source's clock assigns it (append stamps), None where each record's
-    own time does (replay). `mark` = k says: after these payloads the partition has passed the end of tick k and of all
-    earlier ticks. `position` is where reading continues after the batch and its mark; what lies `behind` it is read
-    again. `labels` tell people where a payload lies (offset or line). `refused` are records before the mark that the
-    source could not read; they are in no payload.
+    own time does (replay). `mark` = k: after these payloads the partition has passed the end of tick k and of all
+    earlier ticks. Reading continues at `position`; what lies `behind` it is read again. `labels` tell people where a
+    payload lies (offset or line). `refused` are records before the mark that the source could not read.
 
     `decoded` is what a router has decoded of the payloads (None: nothing yet). A guard removes the records that do not
     count: `capped` is the number of those beyond their user's cap, and records whose user cannot be read are added to
@@ -151,9 +148,8 @@ class PublicPort(Protocol[_D]):
 
 
 class Question(NamedTuple):
-    """A record of the queue of messages: its place there, its bytes (empty if unreadable), and when it came.
-
-    `stamp` is given by the queue (ms since 1970), not by the sender.
+    """A record of the queue of messages: its place there, its bytes (empty if unreadable), and when it came. `stamp` is
+    given by the queue (ms since 1970), not by the sender.
     """
 
     place: int
@@ -199,9 +195,8 @@ class Note(Protocol):
 
 
 class Spans(Protocol):
-    """Observes a piece of work while the context is open; its times show load, so they are for the operator alone.
-
-    It changes nothing of the work and does not wait. Names and attributes are public values, and hold no count.
+    """Observes work while the context is open, without changing it; its times show load: for the operator alone. Names
+    and attributes are public values, and hold no count.
     """
 
     def __call__(self, name: str, /, **attributes: str | int) -> AbstractContextManager[Note]: ...
@@ -214,10 +209,8 @@ def untold(_name: str, /, **_attributes: str | int) -> AbstractContextManager[No
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """Receives every release by `published` once it is public.
-
-    It gets neither the releases up to number `known` nor those of ticks before `wanted`, which is called at the start
-    with the first tick that is not public.
+    """Receives every release by `published` once it is public, but those up to number `known`. Nor those of ticks
+    before `wanted`, which is called at the start with the first tick that is not public.
     """
 
     published: Published = lambda release: None
@@ -252,10 +245,7 @@ class Placement(Protocol):
     """Maps payloads to their partitions, by the record and the partitions alone: the same on every attempt."""
 
     def __call__(self, payloads: Sequence[bytes], partitions: Sequence[int]) -> Sequence[int]:
-        """Return the partition of each payload; without payloads, only check that `partitions` can be chosen from.
-
-        Raises `UsageError` if it cannot choose among so many partitions.
-        """
+        """Return the partition of each payload; raise `UsageError` if it cannot choose among so many partitions."""
 
 
 def by_content(payloads: Sequence[bytes], partitions: Sequence[int]) -> list[int]:

@@ -21,10 +21,10 @@ from stream_dp.journal.commit import Created
 class Proposal(Protocol):
     """A derived `definition` (canonical bytes) of the series `name`, which would see ticks from `start` on.
 
-    `derivation` is that of its guarantee, and so of its price; `mechanism` a digest of the mechanism with its
-    parameters. `error_unit` is the unit of predicted errors, in words that stand behind a number; `supposing` what they
-    suppose, where that is not plain ("for 1,000 records"). `alarms` says how likely each of its alarms is a false one;
-    `noise` why it would fire mostly by noise, and what would help (empty if it would not). All of it is public.
+    `derivation` gives its guarantee, and so its price; `mechanism` is a digest of the mechanism with its parameters.
+    `error_unit` stands behind predicted errors; `supposing` says what they suppose, where that is not plain ("for 1,000
+    records"). `alarms` says how likely each alarm is a false one; `noise` why it would fire mostly by noise, and what
+    would help (empty if it would not). All of it is public.
     """
 
     @property
@@ -47,9 +47,8 @@ class Proposal(Protocol):
     def noise(self) -> str: ...
 
     def predicted(self) -> tuple[int, float]:
-        """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon.
-
-        With windows it is the largest of theirs.
+        """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon. With
+        windows it is the largest of theirs.
         """
 
     def windows(self) -> Mapping[str, float]:
@@ -59,9 +58,8 @@ class Proposal(Protocol):
         """Return the same series for ticks from `start` on; None if that must be derived anew."""
 
     def place(self, payer: str, running: Sequence[int]) -> int:
-        """Return the column of the tick row where the series' entries would begin, or raise `NoRoom`.
-
-        `running` are the numbers of the live series that the payer's ledger paid for, the oldest first.
+        """Return the column of the tick row where the series' entries would begin, or raise `NoRoom`. `running` are the
+        numbers of the live series that the payer's ledger paid for, the oldest first.
         """
 
     def open(self, created: Created) -> Series:
@@ -69,7 +67,7 @@ class Proposal(Protocol):
 
 
 class WatchProposal(Protocol):
-    """The watch `name` of a running series, as it would begin or end; `place` is the first place that it has, or had.
+    """The watch `name` of a running series, as it would begin or end; `place` is the first of its places.
 
     `query` begins or ends it in the mechanism, `columns` of the tick row count its events, and `series` is the series
     as it would be afterwards. `noise` is as in `Proposal`; empty for a watch that ends.
@@ -152,7 +150,7 @@ def derived_by(planner: SeriesPlanner, definition: bytes, start: int) -> Derived
 
 
 class OnThread:
-    """Derives on a thread of this process, with `planner`."""
+    """Derives on a thread of this process, which ends by itself after the steps of a message."""
 
     def __init__(self, planner: SeriesPlanner | None) -> None:
         self._planner = planner
@@ -162,5 +160,4 @@ class OnThread:
             return Derived(start, 0, UsageError("this engine takes no live series"))
         return await asyncio.to_thread(derived_by, self._planner, definition, start)
 
-    async def close(self) -> None:
-        """A thread ends by itself, after the steps of a message."""
+    async def close(self) -> None: ...

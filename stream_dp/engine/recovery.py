@@ -10,26 +10,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 
 from stream_dp.core.mechanism import Noise, Query
 from stream_dp.core.progress import Progress, percent
 from stream_dp.core.time import TickGrid
-from stream_dp.engine.actor import ask, step
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.history import (
     Heads,
     History,
     ReleaseNumbers,
     Remembering,
-    header_in,
     last_of,
     read_history,
+    require_same,
     tick_of,
 )
 from stream_dp.engine.messages.addressed import read_parameters
 from stream_dp.engine.messages.conversation import body_of
 from stream_dp.engine.ports import Ports
+from stream_dp.engine.run_config import RunConfig
 from stream_dp.engine.series import LiveSeries, Series
 from stream_dp.engine.tick_assembler import Cut
 from stream_dp.errors import FailClosed, RejectedMessage, Unconfirmed, UsageError
@@ -58,9 +59,8 @@ REPLAYING = "Replaying the ticks since its last snapshot"
 class Coming:
     """A change that was made at the cut and takes effect one tick later, after the open tick.
 
-    Either a series begins, and its first state is drawn from `seed`. Or `query` begins or ends a watch in its
-    mechanism, and until then the series is served in the form `until`. Earlier records never count in the columns
-    `fresh`.
+    Either a series begins, and its first state is drawn from `seed`; or `query` begins or ends a watch, and until then
+    the series is served in the form `until`. Earlier records never count in the columns `fresh`.
     """
 
     number: int
@@ -79,9 +79,8 @@ def served_until(coming: Sequence[Coming]) -> dict[int, Series]:
 class Recovered:
     """Where the engine stands after the last durable commit; `replayed` ticks lie behind the last snapshot.
 
-    `charges` are those of the first start; `states` has one state for each live series, by its number; `partitions` are
-    those read until then. `latest` are the bodies of the last public releases, by series; `unanswered` are durable
-    answers that are not public.
+    `charges` are those of the first start, `states` those of the live series by number, `partitions` those read until
+    then, `latest` the bodies of the last public releases by series, `unanswered` durable answers that are not public.
     """
 
     header: Header
@@ -104,6 +103,11 @@ class Recovered:
         """The first tick with a release that is not public yet."""
         return self.unpublished[0].tick if self.unpublished else self.cut.next_tick
 
+    def require_same(self, now: Header, *, grows: bool) -> None:
+        """Raise `FailClosed` if the journal, with the partitions read until then, is of something else than `now`."""
+        journal = msgspec.structs.replace(self.header, partitions=self.partitions)
+        require_same(journal, now, grows=grows)
+
 
 class _ReadSoFar:
     """Reports how far a journal has been read, relative to the last public tick."""
@@ -118,8 +122,7 @@ class _ReadSoFar:
 
 class _Replay:
     """The states of the series while commits are replayed, and changes in `coming` that begin after the open tick.
-
-    Raises `FailClosed` where a replayed release or answer differs from the recorded one, or a change does not add up.
+    Raises `FailClosed` where a release or an answer differs from the recorded one, or a change does not add up.
     """
 
     def __init__(
@@ -141,15 +144,13 @@ class _Replay:
         self.states = {number: STATES.decode(state) for number, state in states.items()}
 
     def change(self, commit: Commit, *, held: bool) -> None:
-        """Repeat the changes of a commit, each with its recorded seed.
-
-        `held`: the engine continues at this cut, so changes that begin later do not count yet.
+        """Repeat the changes of a commit, each with its recorded seed. `held`: the engine continues at this cut, so
+        changes that begin later do not count yet.
         """
         drawn = [change for change in commit.changes if not isinstance(change, Halted)]
         if len(drawn) != len(commit.seeds):
-            raise FailClosed(
-                f"commit {commit.sequence} of the journal does not hold one seed for each of its changes that draws: it"
-                " was written by another version of the code; go back to that version"
+            raise _other_version(
+                f"commit {commit.sequence} of the journal does not hold one seed for each of its changes that draws"
             )
         first = dict[int, bytes]()
         if held and any(tick_of(change) > self.next_tick for change in drawn):
@@ -175,24 +176,24 @@ class _Replay:
         number, live = asked.number, self._registry.numbered(asked.number)
         answer = next((entry for entry in commit.answers if entry.number == asked.answer), None)
         if live is None or live.series.asking is None or answer is None or answer.id is None:
-            raise FailClosed(
+            raise _other_version(
                 f"commit {commit.sequence} of the journal asks a series that takes no queries, or holds no answer to "
-                "one: it was written by another version of the code; go back to that version"
+                "one"
             )
         try:
             parameters = read_parameters(asked.parameters)
             query = live.series.asking.query(parameters)
             band = live.series.ask_band(asked.at, query, self.states[number])
-            self.states[number], reply = ask(live.series, self.states[number], query, noise)
+            self.states[number], reply = live.series.ask(self.states[number], query, noise)
             content = live.series.told(parameters, reply, band)
             standing, places = AnswerCut.before(asked.at, self._grid), places_in(answer.body)
             body = body_of(asked.answer, answer.id, answer.do, standing, content, places)
         except (UsageError, RejectedMessage):
             body = b""
         if body != answer.body:
-            raise FailClosed(
+            raise _other_version(
                 f"asking series {live.series.name} again as in commit {commit.sequence} does not give the recorded "
-                "bytes: the journal was written by another version of the code; go back to that version"
+                "bytes"
             )
 
     def _watch(self, change: Watched | Unwatched, commit: Commit, seed: bytes) -> None:
@@ -211,9 +212,9 @@ class _Replay:
     def _begin(
         self, commit: Commit, series: Series, number: int, query: Query, seed: bytes
     ) -> None:
+        noise = self._make_noise(seed, number)
         try:
-            noise = self._make_noise(seed, number)
-            self.states[number], _ = ask(series, self.states[number], query, noise)
+            self.states[number], _ = series.ask(self.states[number], query, noise)
         except RejectedMessage as refusal:
             raise _no_watch(commit, refusal) from None
 
@@ -225,10 +226,10 @@ class _Replay:
             until = served_until(self.coming)
             for live in self._registry.at(tick):
                 number, name, release = live.number, live.series.name, next(recorded)
-                self.states[number], body = step(
-                    until.get(number, live.series), self._grid, self.states[number], tick, release.sequence, whole,
-                    self._make_noise(seed, number),
-                )  # fmt: skip
+                series, noise = until.get(number, live.series), self._make_noise(seed, number)
+                self.states[number], body = series.step(
+                    self._grid, self.states[number], tick, release.sequence, whole, noise
+                )
                 bodies[name] = _as_recorded(body, release, name, tick)
             for made in self._registry.made:
                 release = next(recorded)
@@ -261,7 +262,7 @@ async def _rebuild(
         elif commit.ticks:
             replay.next_tick = commit.ticks[-1] + 1
     recovered = Recovered(
-        header_in(history), history.first.charges, replay.states, history.previous, last.sequence + 1,
+        history.header, history.first.charges, replay.states, history.previous, last.sequence + 1,
         Cut.of(replay.next_tick, last.positions, last.marks, last.pending, last.behind),
         replayed=sum(len(commit.ticks) for commit in history.since if commit.snapshot is None),
         partitions=history.partitions,
@@ -284,10 +285,15 @@ def initial_states(
     }
 
 
-def _no_watch(commit: Commit, refusal: Exception) -> FailClosed:
+def _other_version(what: str) -> FailClosed:
     return FailClosed(
-        f"commit {commit.sequence} of the journal begins or ends a watch that there is not: {refusal}. The journal "
-        "was written by another version of the code; go back to that version"
+        f"{what}: the journal was written by another version of the code; go back to that version"
+    )
+
+
+def _no_watch(commit: Commit, refusal: Exception) -> FailClosed:
+    return _other_version(
+        f"commit {commit.sequence} of the journal begins or ends a watch that there is not ({refusal})"
     )
 
 
@@ -299,24 +305,16 @@ def _as_recorded(body: bytes, release: Release, name: str, tick: int) -> bytes:
 
 
 def _other_bytes(name: str, tick: int) -> FailClosed:
-    return FailClosed(
-        f"replaying tick {tick} of series {name} does not give the recorded bytes: "
-        "the journal was written by another version of the code; go back to that version"
+    return _other_version(
+        f"replaying tick {tick} of series {name} does not give the recorded bytes"
     )
 
 
 async def recover(
-    ports: Ports,
-    pipeline: str,
-    admission: Admission,
-    grid: Callable[[Header], TickGrid],
-    make_noise: NoiseMaker,
-    memory: Remembering,
-    due: Callable[[Sequence[Release]], bool] = bool,
-) -> Recovered | None:
-    """Fence, read, check and rebuild; None if journal and sink are both empty (a first start).
-
-    `memory` is empty, and the journal is replayed into it. `due` says whether releases that are not public should be.
+    ports: Ports, config: RunConfig, admission: Admission, make_noise: NoiseMaker, memory: Remembering
+) -> Recovered | None:  # fmt: skip
+    """Fence, read, check and rebuild; None if journal and sink are both empty (a first start). `memory` is empty, and
+    the journal is replayed into it.
     """
     journal, sink, answers, numbers = ports.journal, ports.sink, ports.answers, ReleaseNumbers()
     ports.progress(OPENING)
@@ -330,15 +328,19 @@ async def recover(
     memories = (memory, numbers, _ReadSoFar(ports.progress, head))
     ports.progress(READING)
     heads = Heads.of(head, answer)
-    history = await read_history(journal, ports.sealer, pipeline, heads, memories)
+    history = await read_history(journal, ports.sealer, config.pipeline, heads, memories)
     try:
         await journal.verify({} if history is None else history.last.positions)
     except Unconfirmed:
-        if history is None or head is None or due(history.after_head):
+        if history is None or head is None or config.due(history.after_head):
             raise
     if history is None:
         return None
-    begun = grid(header_in(history))
-    recovered = await _rebuild(history, admission, begun, make_noise, ports.progress)
+    begun = history.header
+    require_same(
+        begun, config.header(begun.source, begun.partitions, begun.origin, ports.sealer.key_id)
+    )
+    grid = config.grid(begun.origin)
+    recovered = await _rebuild(history, admission, grid, make_noise, ports.progress)
     recovered.numbers = numbers
     return recovered

@@ -1,11 +1,11 @@
 """The configuration of a run: what an engine runs, fixed before the first event and public."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from stream_dp.core.time import TickGrid
-from stream_dp.engine.series import MadeSeries, Series
-from stream_dp.journal.commit import Charge, Header
+from stream_dp.engine.series import MadeSeries, Registry, Series
+from stream_dp.journal.commit import Charge, Header, Release
 
 GROUP = 100
 """How many ticks at most share a private commit when the engine is behind."""
@@ -58,6 +58,12 @@ class RunConfig:
             made=tuple(replace(series, private=False) for series in self.made),
         )
 
+    def registry(self) -> Registry:
+        return Registry(self.series, self.made)
+
+    def due(self, durable: Sequence[Release]) -> bool:
+        return due(durable, self.block, self.horizon)
+
     def grid(self, origin: int) -> TickGrid:
         return TickGrid(origin, self.step, self.horizon)
 
@@ -67,21 +73,24 @@ class RunConfig:
         Only public values decide: a row of zeros takes as much room as any other. The rest of a commit is small (dead
         letters, `dead_letters.DETAIL`) or there once (snapshot, pending rows).
         """
-        size = _COUNT_BYTES * width + sum(one_series.most_bytes for one_series in series)
+        size = _COUNT_BYTES * width + sum(released.most_bytes for released in series)
         return max(1, min(self.group, COMMIT_BYTES // max(1, size)))
 
     def header(
         self, source: str, partitions: tuple[int, ...], origin: int, key_id: str, identity: str = ""
     ) -> Header:
         return Header(
-            pipeline=self.pipeline,
-            fingerprint=self.fingerprint,
-            source=source,
-            partitions=partitions,
-            identity=identity,
-            origin=origin,
-            private=self.private,
-            key_id=key_id,
-            parts=dict(self.parts),
-            accepted=self.accepted,
-        )
+            self.pipeline, self.fingerprint, source, partitions, origin, self.private, key_id,
+            parts=dict(self.parts), accepted=self.accepted, identity=identity,
+        )  # fmt: skip
+
+
+def end_of_block(tick: int, block: int, horizon: int | None) -> int:
+    """Return the last tick of the public block that contains `tick`."""
+    end = (tick // block + 1) * block - 1
+    return end if horizon is None else min(end, horizon - 1)
+
+
+def due(durable: Sequence[Release], block: int, horizon: int | None) -> bool:
+    """Return whether durable releases, sorted by tick, hold a whole block, which should be public by now."""
+    return bool(durable) and durable[-1].tick >= end_of_block(durable[0].tick, block, horizon)

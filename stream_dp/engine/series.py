@@ -11,9 +11,13 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any, Protocol, TypeAlias
 
-from stream_dp.core.mechanism import IntArray, Mechanism, Query
+import numpy as np
+
+from stream_dp.core.mechanism import IntArray, Mechanism, Noise, Query, Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.row_relations import event
 from stream_dp.core.time import TickGrid
-from stream_dp.errors import UnknownMechanism
+from stream_dp.errors import FailClosed, UnknownMechanism
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import (
     VERSION,
@@ -31,29 +35,55 @@ from stream_dp.journal.release import (
 )
 from stream_dp.mechanisms.serving import clipped
 
-_HEAD_BYTES = 250
-_MADE_ENTRY_BYTES = 90
-
 Part: TypeAlias = Mapping[str, Any]
 """The content of a release for one window, or for all if it has no windows: `value` or `values`, exact."""
 Make: TypeAlias = Callable[[int, str, Sequence[Part]], Mapping[str, Any]]
 """Computes the fields of a part from the inputs' parts, at a tick, for the window of this name ("": no windows)."""
-_ENTRY_BYTES = 24
-_VIEW_BYTES = 80
-_TOLD_BYTES = 120
+Tell: TypeAlias = Callable[[Sequence[str], IntArray, int, Any], Mapping[str, Any]]
+"""Returns the fields of a release, or of a window's part, without its band; or with `low` and `high` for it.
+
+It takes the names of the entries, the answer, the tick, and the public part of the state.
+"""
+# rough sizes in bytes: of a release without its entries, of an entry, of a window
+_HEAD_BYTES, _ENTRY_BYTES, _MADE_ENTRY_BYTES, _TOLD_BYTES, _VIEW_BYTES = 250, 24, 90, 120, 80
 _ENDS = {"low", "lows"}
 
 
 @dataclass(frozen=True, slots=True)
-class MadeSeries:
-    """The series `name`, made of the releases of `inputs` at the same tick: post-processing ([HSV] 2.14), which is
-    free.
+class Guard:
+    """The verifier V[f] of [HSV] Def 3.5 in production: a row passes where the pair of it with itself is accepted.
 
-    A body is a function of its inputs' bodies and of public parameters; it has no mechanism, row, state or noise. Its
+    In a game the verifier stands between adversary and mechanism (`verify.games.game`); here there is no pair, and both
+    sides of every accepted pair pass. For the event and user relations the row (shape (width,)) alone decides, so the
+    guard has no state to lose in a crash. In the columns of `amounts` (sums of units, of either sign) any integer is
+    admissible: a limit would be a decision about exact sums, before any noise.
+    """
+
+    width: int
+    amounts: tuple[slice, ...] = ()
+
+    def admit(self, row: IntArray) -> IntArray:
+        """Return the row unchanged; raise `FailClosed` if no guarantee covers it: it is not of counts and amounts."""
+        counts = row
+        if self.amounts and isinstance(row, np.ndarray):
+            counts = row.copy()
+            for columns in self.amounts:
+                counts[columns] = 0
+        if event(Neighbors.REPLACE, self.width).accept(counts, counts) is None:
+            raise FailClosed(
+                "a row that no stream of events can produce reached the guard; stop and report this"
+            )
+        return row
+
+
+@dataclass(frozen=True, slots=True)
+class MadeSeries:
+    """The series `name`, made of the releases of `inputs` at the same tick: free post-processing ([HSV] 2.14).
+
+    A body is a function of its inputs' bodies and of public parameters; there is no mechanism, row, state or noise. Its
     release stands after those of its inputs in the same commit, with the next numbers. Numbers are read exactly, never
     as floats. The first of `makes` writes each part, with ends that hold with `confidence`; the others wrote parts in
-    earlier versions, whose releases journals hold. Where `private` is False (noise of the test kit), every body says
-    so.
+    earlier versions, whose releases journals hold. `private` is as in `Series`.
     """
 
     name: str
@@ -87,10 +117,10 @@ class MadeSeries:
         inputs = [read_exactly(bodies[name]) for name in self.inputs]
         if not self.windows:
             return _written(self, grid, sequence, tick, make(tick, "", inputs))
-        windows = {}
-        for name in self.windows:
-            parts = [content["windows"][name] for content in inputs]
-            windows[name] = WindowPart(**make(tick, name, parts))
+        windows = {
+            name: WindowPart(**make(tick, name, [body["windows"][name] for body in inputs]))
+            for name in self.windows
+        }
         return _written(self, grid, sequence, tick, {"windows": windows})
 
 
@@ -109,26 +139,20 @@ def with_made(
 def _written(
     series: "MadeSeries | Series", grid: TickGrid, sequence: int, tick: int, fields: Mapping[str, Any]
 ) -> bytes:  # fmt: skip
-    released = Released(
-        v=VERSION,
-        sequence=sequence,
-        series=series.name,
-        tick=tick,
-        end=grid.end_text(tick),
-        **fields,
-        confidence=series.confidence,
-        not_private=not series.private,
-    )
-    return write(released)
+    return write(
+        Released(
+            v=VERSION, sequence=sequence, series=series.name, tick=tick, end=grid.end_text(tick), **fields,
+            confidence=series.confidence, not_private=not series.private,
+        )
+    )  # fmt: skip
 
 
 class Asking(Protocol):
     """The queries that a series' mechanism takes between two ticks; implemented by its statistic."""
 
     def query(self, parameters: Mapping[str, Any]) -> Query:
-        """Return the mechanism's query; its meaning depends on the parameters and the series alone.
-
-        Raises `UsageError`; every problem is named with its key, never with a value.
+        """Return the mechanism's query; its meaning depends on the parameters and the series alone. Raises
+        `UsageError`; every problem is named with its key, never with a value.
         """
 
     def begins(self, parameters: Mapping[str, Any]) -> int | None:
@@ -139,13 +163,6 @@ class Asking(Protocol):
 
     def answered(self, content: Mapping[str, Any], at: int) -> "Asking":
         """Return this object once `content`, answered at the cut before tick `at`, is public and known."""
-
-
-Tell: TypeAlias = Callable[[Sequence[str], IntArray, int, Any], Mapping[str, Any]]
-"""Returns the fields of a release, or of a window's part, without its band; or with `low` and `high` for it.
-
-It takes the names of the entries, the answer, the tick, and the public part of the state.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +181,13 @@ class SeriesView:
     told_bytes: int | None = None
     numbers: int = 1
 
+    @property
+    def most_bytes(self) -> int:
+        if self.told_bytes is not None:
+            return _VIEW_BYTES + self.told_bytes
+        entry = _ENTRY_BYTES if self.tell is None else _TOLD_BYTES
+        return _VIEW_BYTES + sum(map(name_bytes, self.keys)) + entry * len(self.keys)
+
     def part(
         self, tick: int, state: Any, answer: IntArray, unit: Fraction, *, signed: bool
     ) -> WindowPart:
@@ -180,15 +204,14 @@ class Series:
     """A mechanism, the slice `rows` of the tick row that it sees, and how its answers become releases.
 
     `keys` names the entries of its answer ("" for a scalar), or, where `tell` names one entry, the names it may choose
-    from. `band(tick, state)` is the half-width that holds with `confidence`; it may look at the public part of the
-    state only. Where `private` is False (noise of the test kit), every body says so. Without `asking` every query is
-    answered from the last release. `counts_band` is the half-width of the counts that stand beside flags (None: there
-    are none). With `views`, the answer holds the entries of one view after the other, and each view has its own band;
-    `keys` are then those of a view. `ask_band(tick, query, state)` is the half-width of the answer to a query at the
-    cut before a tick, from the public part of the state before the query. `askers` are the analysts who may ask the
-    mechanism, beside the operator and the analyst whose ledger paid for it (None: all). `unit` is the value of 1 in an
-    answer; `signed`: true values may be below 0; `amounts`: its rows hold sums of units, not counts. `tell` and
-    `told_bytes` are those of a series without views.
+    from. `band(tick, state)` is the half-width that holds with `confidence`, `ask_band(tick, query, state)` that of the
+    answer to a query before a tick (None: it has none); both look at the public part of the state only. Where `private`
+    is False (noise of the test kit), every body says so. Without `asking` every query is answered from the last
+    release. `counts_band` is the half-width of the counts that stand beside flags (None: there are none). With `views`,
+    the answer holds the entries of one view after the other, each view has its own band, and `keys`, `tell` and
+    `told_bytes` are those of a view. `askers` are the analysts who may ask the mechanism, beside the operator and the
+    analyst whose ledger paid for it (None: all). `unit` is the value of 1 in an answer; `signed`: true values may be
+    below 0; `amounts`: its rows hold sums of units, not counts.
     """
 
     name: str
@@ -223,10 +246,25 @@ class Series:
     def content_bytes(self) -> int:
         """The part of `most_bytes` that its entries take."""
         if self.views:
-            return sum(map(_view_bytes, self.views))
+            return sum(view.most_bytes for view in self.views)
         if self.told_bytes is not None:
             return self.told_bytes
         return entry_bytes(self.keys, counted=self.counts_band is not None)
+
+    def step(
+        self, grid: TickGrid, state: Any, tick: int, sequence: int, row: IntArray, noise: Noise
+    ) -> tuple[Any, bytes]:
+        """Run one tick: update with the whole `row`, query, release; return the new state and the release's body."""
+        state, _ = self.mechanism.step(state, Update(row[self.rows]), noise)
+        state, answer = self.ask(state, Query(), noise)
+        return state, self.body(grid, sequence, tick, state, answer)
+
+    def ask(self, state: Any, query: Query, noise: Noise) -> tuple[Any, IntArray]:
+        """Put a query to the mechanism; return the new state and the answer, or raise `RejectedMessage`: no change."""
+        state, answer = self.mechanism.step(state, query, noise)
+        if answer is None:
+            raise TypeError(f"the mechanism of {self.name} did not answer a query")
+        return state, answer
 
     def told(
         self, parameters: Mapping[str, Any], answer: IntArray, band: int | None
@@ -234,12 +272,10 @@ class Series:
         """Return the content of the answer to a query: the mechanism's `answer`, with this `band` (in units)."""
         if self.asking is None:
             raise ValueError("this series is answered from its releases")
-        marked = {} if self.private else {"not_private": True}
-        content = self.asking.content(parameters, answer)
-        sure: dict[str, Any] = {}
+        told = {"series": self.name, **self.asking.content(parameters, answer)}
         if band is not None:
-            sure = {"band": told_number(band, self.unit), "confidence": self.confidence}
-        return {"series": self.name, **content, **sure, **marked}
+            told |= {"band": told_number(band, self.unit), "confidence": self.confidence}
+        return told if self.private else {**told, "not_private": True}
 
     def body(self, grid: TickGrid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
         """Return the exact public bytes of one release; no count, and no sum that is not signed, is below 0 in it."""
@@ -278,13 +314,6 @@ def _with_band(fields: Mapping[str, Any], band: Callable[[], float | Decimal]) -
     return dict(fields) if fields.keys() & _ENDS else {**fields, "band": band()}
 
 
-def _view_bytes(view: SeriesView) -> int:
-    if view.told_bytes is not None:
-        return _VIEW_BYTES + view.told_bytes
-    entry = _ENTRY_BYTES if view.tell is None else _TOLD_BYTES
-    return _VIEW_BYTES + sum(map(name_bytes, view.keys)) + entry * len(view.keys)
-
-
 @dataclass(frozen=True, slots=True)
 class LiveSeries:
     """A series that runs, as mechanism `number`, on ticks from `start` on; `created` while the engine ran."""
@@ -296,17 +325,15 @@ class LiveSeries:
 
 
 class Registry:
-    """All running series, in the order of their numbers, which are never used twice.
-
-    `made` are made of the releases of the `first` ones; they have no number, and neither they nor their inputs are
-    halted.
+    """All running series, in the order of their numbers, which are never used twice. `made` are made of the releases of
+    the `first` ones; they have no number, and neither they nor their inputs are halted.
     """
 
     def __init__(self, first: Sequence[Series], made: Sequence[MadeSeries] = ()) -> None:
         self.made = tuple(made)
         self._live = {number: LiveSeries(number, series) for number, series in enumerate(first)}
         self._numbers = {series.name: number for number, series in enumerate(first)}
-        self._next = len(first)
+        self.next_number = len(first)
 
     @property
     def live(self) -> tuple[LiveSeries, ...]:
@@ -331,15 +358,11 @@ class Registry:
     def made_named(self, name: str) -> MadeSeries | None:
         return next((series for series in self.made if series.name == name), None)
 
-    @property
-    def next_number(self) -> int:
-        return self._next
-
     def add(self, number: int, series: Series, start: int) -> LiveSeries:
         """Add a series that sees ticks from `start` on, under the next number."""
-        if number != self._next:
-            raise ValueError(f"the next series has number {self._next}, not {number}")
-        self._next += 1
+        if number != self.next_number:
+            raise ValueError(f"the next series has number {self.next_number}, not {number}")
+        self.next_number += 1
         self._live[number] = LiveSeries(number, series, start, created=True)
         self._numbers[series.name] = number
         return self._live[number]

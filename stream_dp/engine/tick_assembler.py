@@ -201,9 +201,8 @@ class Router(Protocol):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Cut:
-    """Where a tick ended: all that the next tick needs, and what a commit keeps of it.
-
-    `arriving` is set where reading begins (`OpenIdentifiers.rewind`); elsewhere a cut lacks it.
+    """Where a tick ended: all that the next tick needs, and what a commit keeps of it. `arriving` is set where reading
+    begins (`OpenIdentifiers.rewind`); elsewhere a cut lacks it.
     """
 
     next_tick: int = 0
@@ -237,9 +236,8 @@ class Cut:
         }
 
     def opened(self, width: int, fresh: slice) -> "Cut":
-        """Return this cut for rows of `width` entries, of which those in `fresh` begin to count behind it.
-
-        Records before the cut never count in these entries, not even for ticks still open.
+        """Return this cut for rows of `width` entries, of which those in `fresh` begin to count behind it. Records
+        before the cut never count in these entries, not even for ticks still open.
         """
         pending = {}
         for tick, row in self.pending.items():
@@ -253,10 +251,10 @@ class Cut:
 class ClosedTick:
     """A tick at its cut: reading continues at `positions`; `pending` has rows of later ticks, read before the cut.
 
-    Several ticks share these rows, so nobody can write to them. `marks` are the last marks before `positions`; a mark
-    that skipped ahead is beyond `tick`. `used` is what the records since the last cut used of their users' caps, and
-    `capped` how many records did not count. `arrived` are the tick's identifiers, before anybody has checked which of
-    them came earlier; `arriving` those of later ticks that came for the first time since the last cut.
+    Several ticks share these rows, so nobody can write to them. `marks` are the last marks before `positions`; they may
+    be beyond `tick`. `used` is what the records since the last cut used of their users' caps, and `capped` how many did
+    not count. `arrived` are the tick's identifiers, whether or not they came earlier; `arriving` those of later ticks
+    that came for the first time since the last cut.
     """
 
     tick: int
@@ -301,6 +299,8 @@ class _Later(Mapping[int, Row]):
 
 @dataclass(slots=True, repr=False)
 class _Segment:
+    """What a partition brought between two marks; or what all brought since the last closed tick, without rows."""
+
     rows: dict[int, OpenRow] = field(default_factory=dict)
     dead: DeadLetters = field(default_factory=DeadLetters)
     late: int = 0
@@ -326,10 +326,7 @@ class _Partition:
 
 
 class TickAssembler:
-    """Collects routed batches and hands out ticks in order, each at its cut.
-
-    `next_tick` is the first tick not yet closed; `pending`, `positions` and `marks` are those of the last commit.
-    """
+    """Collects the routed batches behind a cut, and hands out ticks in order, each at its cut."""
 
     def __init__(self, partitions: Sequence[int], width: int, cut: Cut | None = None) -> None:
         cut = cut or Cut()
@@ -343,14 +340,11 @@ class TickAssembler:
         self._shared: dict[int, Row] | None = None
         self._arrived = {tick: Arrivals(known) for tick, known in cut.arriving.items()}
         self._grown: set[int] = set()
-        self._dead = DeadLetters()
-        self._late = self._records = self._capped = 0
-        self._used: list[Used] = []
+        self._since = _Segment()
 
     def passed(self, partition: int) -> int:
         """Return the last tick that is over in a partition: records of ticks up to it are late."""
-        known = self._partitions.get(partition)
-        return self._next - 1 if known is None else known.marked
+        return p.marked if (p := self._partitions.get(partition)) else self._next - 1
 
     def add(self, batch: Batch, routed: Routed) -> None:
         """Add a routed batch, with its mark and its uses of caps; an unknown partition is added."""
@@ -402,18 +396,16 @@ class TickAssembler:
         arrived = self._arrived.pop(tick, Arrivals()).once()
         arriving = {later: self._arrived[later].fresh() for later in sorted(self._grown - {tick})}
         self._grown.clear()
-        closed = ClosedTick(
+        since, self._since = self._since, _Segment()
+        return ClosedTick(
             tick, row,
             {n: p.position for n, p in self._partitions.items() if p.position is not None},
             {n: p.cut for n, p in self._partitions.items()},
-            _Later(self._shared, tick), self._dead, self._late, self._records,
+            _Later(self._shared, tick), since.dead, since.late, since.records,
             {n: p.behind for n, p in self._partitions.items() if p.behind is not None},
-            self._used, self._capped, arrived,
+            since.used, since.capped, arrived,
             {later: fresh for later, fresh in arriving.items() if fresh},
         )  # fmt: skip
-        self._dead, self._used = DeadLetters(), []
-        self._late = self._records = self._capped = 0
-        return closed
 
     def _take(self, partition: _Partition, segment: _Segment, closing: int) -> None:
         partition.cut, partition.position = segment.mark, segment.position
@@ -426,11 +418,12 @@ class TickAssembler:
         for tick, arrivals in segment.arrived.items():
             self._arrived.setdefault(tick, Arrivals()).add(arrivals.once())
             self._grown.add(tick)
-        self._dead.merge(segment.dead)
-        self._late += segment.late
-        self._records += segment.records
-        self._used += segment.used
-        self._capped += segment.capped
+        since = self._since
+        since.dead.merge(segment.dead)
+        since.late += segment.late
+        since.records += segment.records
+        since.used += segment.used
+        since.capped += segment.capped
 
 
 def _shrink(rows: Iterable[OpenRow]) -> None:

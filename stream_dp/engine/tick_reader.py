@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from stream_dp.engine.commands import Inbox
+from stream_dp.engine.memories import Memories, UserMemory
 from stream_dp.engine.ports import Batch, Source
 from stream_dp.engine.tick_assembler import Cut, Router, TickAssembler
-from stream_dp.engine.user_memory import Memories, UserMemory
 
 
 class RecordGuard(Protocol):
@@ -22,15 +22,13 @@ class RecordGuard(Protocol):
     def memory(self) -> UserMemory: ...
 
     def begin(self, partitions: Sequence[int]) -> None:
-        """Start to guard a source that had these partitions at the first start.
-
-        Raises `UsageError` if it cannot tell which partition holds a user's records.
+        """Start to guard a source that had these partitions at the first start. Raises `UsageError` if it cannot tell
+        which partition holds a user's records.
         """
 
     def admit(self, batch: Batch, passed: int) -> Batch:
-        """Return the batch without records that do not count, and with the cap that the others use.
-
-        The ticks up to `passed` are over in the batch's partition, so their records are late.
+        """Return the batch without records that do not count, and with the cap that the others use. The ticks up to
+        `passed` are over in the batch's partition, so their records are late.
         """
 
 

@@ -7,6 +7,7 @@ nothing here is printed.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -57,24 +58,17 @@ class Counted(NamedTuple):
         return []
 
 
-class Used(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False)
+class Used:
     """What some records used of their users' caps; `number` is the memory's count of such admissions."""
 
     number: int
     counted: Counted
 
-    def __repr__(self) -> str:
-        return "<Used>"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
-
 
 class UserTable:
-    """Events by user and window, below 2^16 each; a user who is not in the table has no events.
-
-    A row has three words: two for the hash, and a third one for window + 1 and the number of events; 0 marks a free
-    row.
+    """Events by user and window, below 2^16 each; a user who is not in the table has no events. A row has three words:
+    two for the hash, and a third one for window + 1 and the number of events; 0 marks a free row.
     """
 
     def __init__(self) -> None:
@@ -84,22 +78,11 @@ class UserTable:
         """The number of pairs of user and window that have events."""
         return int(np.count_nonzero(self._rows[:, 2] & _EVENTS))
 
-    @property
-    def size(self) -> int:
-        return self._rows.nbytes
-
-    def items(self) -> Counted:
-        """Return every user and window with events, and how many they are."""
-        kept = self._rows[np.flatnonzero(self._rows[:, 2] & _EVENTS)]
-        windows = (kept[:, 2] >> _BITS).astype(np.int64) - 1
-        return Counted(kept[:, :2], windows, (kept[:, 2] & _EVENTS).astype(np.int64))
-
     def first(
         self, users: Hashes, windows: IntArray, cap: int
     ) -> tuple[NDArray[np.bool_], Counted]:
-        """Add one event for each of these users in its window, in this order, as far as `cap` allows.
-
-        Return which events were added, of shape (users,), and the added events by user and window.
+        """Add one event for each of these users in its window, in this order, as far as `cap` allows. Return which
+        events were added, of shape (users,), and the added events by user and window.
         """
         kept = np.empty(len(users), np.bool_)
         parts: list[Counted] = []
@@ -152,9 +135,8 @@ class UserTable:
         self._taken = 0
 
     def _in_parts(self, number: int) -> Iterator[slice]:
-        """Yield slices of `number` users that fit into the table at their turn; grow the table where needed.
-
-        The table is at most two thirds full, and right after it has grown more than a third.
+        """Yield slices of `number` users that fit into the table at their turn; grow the table where needed. The table
+        is at most two thirds full, and right after it has grown more than a third.
         """
         begin = 0
         while begin < number:
@@ -222,6 +204,15 @@ class UserTable:
         spread = (wanted[:, 0] + (wanted[:, 2] >> _BITS) * _APART) & _LOW
         begins: IntArray = ((spread * np.uint64(len(self._rows))) >> _HALF).astype(np.int64)
         return begins
+
+
+def in_order(users: Hashes, under: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Return the order by the numbers `under`, then by hash, and where in it each distinct pair begins."""
+    order = np.lexsort((users[:, 1], users[:, 0], under))
+    users, under = users[order], under[order]
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = (users[1:] != users[:-1]).any(axis=1) | (under[1:] != under[:-1])
+    return order, begins
 
 
 def _rows_of(whole: NDArray[np.void]) -> Rows:

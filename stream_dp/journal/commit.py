@@ -8,15 +8,16 @@ changes. A field may be added with a default, in array-like classes at the end o
 """
 
 import hashlib
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from stream_dp.errors import UnknownFormat
+from stream_dp.errors import FailClosed, UnknownFormat
 
 KIND = "commit"
 VERSION = 4
 _ENCODER = msgspec.msgpack.Encoder()
+_T = TypeVar("_T")
 
 
 class _Part(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
@@ -194,7 +195,7 @@ class Commit(_Private, frozen=True, tag=KIND):
     `admitted` are partitions that were added to the source: they are read from their first record on, and count
     from these ticks on. `behind` says what is read again before a position (start and done, see `ports.Behind`).
     `capped` counts the events that a guard let count nowhere. `parts` holds, by kind, what the engine's memories add
-    with it, as each of them writes it (`engine.user_memory`).
+    with it, as each of them writes it (`engine.memories`).
     """
 
     sequence: int
@@ -258,6 +259,16 @@ _FORM = msgspec.msgpack.Decoder(_Form)
 def part(value: object) -> bytes:
     """Return the bytes of a memory's part of a commit."""
     return _ENCODER.encode(value)
+
+
+def part_in(
+    commit: Commit, kind: str, decoder: "msgspec.msgpack.Decoder[_T]", otherwise: str
+) -> _T | None:
+    """Return a commit's part of this kind, if it has one; raise `FailClosed` if it holds `otherwise`."""
+    try:
+        return decoder.decode(commit.parts[kind]) if kind in commit.parts else None
+    except msgspec.MsgspecError:
+        raise FailClosed(f"commit {commit.sequence} of the journal holds {otherwise}") from None
 
 
 def encode(commit: Commit) -> bytes:

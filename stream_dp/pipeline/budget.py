@@ -18,7 +18,7 @@ from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP, Protected
 from stream_dp.errors import BudgetRefused
-from stream_dp.pipeline.spec import Privacy
+from stream_dp.records.privacy import Privacy
 
 
 def filter_of(privacy: Privacy) -> Filter:
@@ -60,10 +60,7 @@ def charged_parts(
     block is charged as one. Other filters charge less for many small parts than for their sum; then the cheapest
     charge is taken. This is a choice by public numbers before anything runs, between charges that the same filter
     admits. A block derived in a measure without a delta is what the filter adds up itself, so it is not charged as
-    one.
-
-    Raises:
-        BudgetRefused: the filter has no theorem for any of these charges.
+    one. Raises `BudgetRefused` if the filter has no theorem for any of these charges.
     """
     if by_ticks(ledger.filter):
         return blocks[0], (blocks[0],)
@@ -73,7 +70,7 @@ def charged_parts(
         whole = () if isinstance(block.guarantee.measure, DELTALESS) else ((block,),)
         for parts in (series, block.premises, *whole):
             try:
-                cost = _cost(ledger, parts)
+                cost = sum((ledger.filter.cost(ledger.price(part)) for part in parts), Spend())
             except BudgetRefused as refusal:
                 refusals.append(refusal)
             else:
@@ -83,10 +80,3 @@ def charged_parts(
         raise refusals[0]
     _, _, block, parts = min(fitting, key=lambda charge: charge[:2])
     return block, parts
-
-
-def _cost(ledger: Ledger, parts: Sequence[Derivation]) -> Spend:
-    total = Spend()
-    for part in parts:
-        total = total + ledger.filter.cost(ledger.price(part))
-    return total

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from stream_dp.accounting.amounts import exact
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import PureDP
 from stream_dp.engine.admission import charge_of
 from stream_dp.engine.run_config import RunConfig
 from stream_dp.engine.series import Series, SeriesView, Tell
@@ -25,9 +23,9 @@ from stream_dp.mechanisms.states import mechanism_fingerprint
 from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, whole
 from stream_dp.pipeline.fingerprints import Fingerprints, fingerprints
-from stream_dp.pipeline.layout import entries_of_parts, uncollected
-from stream_dp.pipeline.router import RowLayout
-from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
+from stream_dp.pipeline.layout import RowLayout, entries_of_parts, uncollected
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.groupings import grouping_text
 from stream_dp.statistics import Series as SeriesSpec
 from stream_dp.statistics.parts.choice import Choice, Setting
@@ -71,27 +69,17 @@ class Chosen:
                 return None
             return lambda names, answer, tick, state: tell(names, answer, tick - start, state)
 
+        views = tuple(
+            SeriesView(
+                name, named, bands(Answer(mechanism, place)), teller(place), size, self.spec.numbers
+            )
+            for place, name in enumerate(self.spec.views)
+        )
         return Series(
-            self.spec.name,
-            mechanism,
-            rows,
-            named,
-            self.spec.form,
-            bands(mechanism),
-            confidence,
+            self.spec.name, mechanism, rows, named, self.spec.form, bands(mechanism), confidence,
             asking=self.spec.asking(keys, mechanism, counts),
             counts_band=counts,
-            views=tuple(
-                SeriesView(
-                    name,
-                    named,
-                    bands(Answer(mechanism, place)),
-                    teller(place),
-                    size,
-                    self.spec.numbers,
-                )
-                for place, name in enumerate(self.spec.views)
-            ),
+            views=views,
             ask_band=lambda tick, query, state: self.spec.ask_band(
                 mechanism, confidence, tick - start, query, state
             ),
@@ -99,9 +87,9 @@ class Chosen:
             unit=self.spec.grain,
             signed=self.spec.signed,
             amounts=self.spec.amount is not None,
-            tell=None if self.spec.views else teller(None),
-            told_bytes=None if self.spec.views else size,
-        )
+            tell=None if views else teller(None),
+            told_bytes=None if views else size,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -129,11 +117,8 @@ class Built:
     def frozen(self) -> tuple[tuple[Derivation, Alive], ...]:
         """The permanent charges of the main ledger at the first start: the analysts' ledgers and the series."""
         protection, ever = self.spec.protection, Alive(0, None)
-        paid = [
-            analyst_ledger(name, PureDP(exact(ledger.epsilon)), protection)
-            for name, ledger in self.ledgers.items()
-            if name != MAIN
-        ]
+        own = [(name, ledger) for name, ledger in self.ledgers.items() if name != MAIN]
+        paid = [analyst_ledger(name, ledger, protection) for name, ledger in own]
         return tuple((part, ever) for part in (*paid, *self.charged))
 
     @property
@@ -164,7 +149,6 @@ class Built:
     @uncollected()
     def run_config(self, now: int, *, private: bool = True, accepted: str = "") -> RunConfig:
         """Return the engine's configuration; `now` (ms) becomes the origin of a wall clock that declares none.
-
         `accepted` names a new guarantee for a source that was used before; the journal records it.
         """
         spec, clock = self.spec, self.spec.clock
@@ -199,10 +183,8 @@ def _sha256(text: str) -> str:
 def build(spec: PipelineSpec) -> Built:
     """Choose mechanisms, derive the guarantee and charge the ledgers.
 
-    Raises:
-        BudgetRefused: the series and the analysts' ledgers need more than the budget.
-        NotDerivable: no rule covers them.
-        UsageError: a series asks for a mechanism that is not made for these rows and neighbours.
+    Raises `BudgetRefused` (the series and the analysts' ledgers need more than the budget), `NotDerivable`, or
+    `UsageError` (a series asks for a mechanism that is not made for these rows and neighbours).
     """
     layout = RowLayout.of(spec)
     chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.counted)
@@ -222,15 +204,11 @@ def made_of_releases(
 ) -> tuple[MadeOf, ...]:
     inputs = {
         source.spec.name: Input(
-            source.spec.name,
-            source.spec.entries(layout.keys(source.spec.name)),
-            source.spec.views,
-            source.mechanism,
-            source.spec.grain,
-            spec.confidence,
+            source.spec.name, source.spec.entries(layout.keys(source.spec.name)), source.spec.views,
+            source.mechanism, source.spec.grain, spec.confidence,
         )
         for source in chosen
-    }
+    }  # fmt: skip
     return tuple(
         series.made([inputs[name] for name in series.inputs], spec.fields, spec.clock.horizon)
         for series in spec.series
@@ -243,11 +221,8 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
 
     If a replacement may move to another tick, the mechanism is made for `add_remove` with half the series' epsilon.
     If users are protected and k events of a user count, it gets a k-th of the epsilon; but a mechanism that counts
-    these users themselves is made for users directly.
-
-    Raises:
-        NotDerivable: no rule covers the series, or one event may set more entries of its rows than the mechanism
-        allows.
+    these users themselves is made for users directly. Raises `NotDerivable` if no rule covers the series, or one event
+    may set more entries of its rows than the mechanism allows.
     """
     width, confidence, protection = rows.stop - rows.start, float(spec.confidence), spec.protection
     identifier = series.identifier
@@ -258,11 +233,7 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     lowest, highest = (0, 1) if series.amount is None else series.amount.units
     weight = max(abs(lowest), abs(highest))
     setting = Setting(
-        width,
-        protection.relation.step,
-        spec.clock.horizon,
-        confidence,
-        spec.privacy.stated_delta,
+        width, protection.relation.step, spec.clock.horizon, confidence, spec.privacy.stated_delta,
         gdp=spec.privacy.filter == "gdp",
         by_rho=spec.privacy.by_rho,
         steps=protection.steps if users is None else 1,
@@ -272,7 +243,7 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         weight=weight,
         signed=lowest < 0,
         users=users,
-    )
+    )  # fmt: skip
     try:
         choice = part.choose(setting)
     except NotDerivable:

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from stream_dp.accounting.amounts import exact
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
 from stream_dp.accounting.derive import derive as tightest
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.linear import PURE
 from stream_dp.accounting.gaussian_curve import gaussian_budget
+from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.rules.groups import STEPS
 from stream_dp.accounting.rules.rule import GAUSSIAN, RENYI, at_delta, price, pure_measures
 from stream_dp.accounting.situations import Alive, Filtered, Fixed, Moved, OfUsers, Ticks
@@ -85,10 +87,8 @@ def fixed_blocks(
 
     Without a granted delta, a guarantee that has no epsilon at delta 0 is the tightest one at `stated`, the file's
     delta; Renyi DP is at the filter's `order`. Return a block of all premises at once and, if some are pure and
-    some not, a block that first composes the others and then adds the pure ones; the tightest first.
-
-    Raises:
-        NotDerivable: there is no series, or no rule covers them.
+    some not, a block that first composes the others and then adds the pure ones; the tightest first. Raises
+    `NotDerivable` if there is no series, or no rule covers them.
     """
     subject = f"{pipeline}: series of the first start"
     blocks = [tightest(premises, Fixed(subject, delta, stated=stated, order=order))]
@@ -147,12 +147,11 @@ def _as_stated(premise: Derivation, target: ApproxDP) -> Derivation:
     return Derivation(premise.subject, guarantee, STATED, source, (largest,), (premise,))
 
 
-def analyst_ledger(name: str, promise: PureDP, protection: Protection) -> Derivation:
-    subject, part = analyst_entry(name), PureDP(promise.epsilon * protection.share)
-    paid = Condition(
-        "paid in full", True, f"charged to the main ledger before its first series; {TIME}"
-    )
-    ledger = Derivation(
-        subject, Guarantee(part, protection.relation.step), "filter inside a filter", "[HSV] Thm 12.4", (paid,)
+def analyst_ledger(name: str, ledger: Ledger, protection: Protection) -> Derivation:
+    subject, part = analyst_entry(name), PureDP(exact(ledger.epsilon) * protection.share)
+    why = f"charged to the main ledger before its first series; {TIME}"
+    step = Derivation(
+        subject, Guarantee(part, protection.relation.step), "filter inside a filter", "[HSV] Thm 12.4",
+        (Condition("paid in full", True, why),),
     )  # fmt: skip
-    return protection.of(subject, ledger)
+    return protection.of(subject, step)

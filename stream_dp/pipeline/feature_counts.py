@@ -176,27 +176,21 @@ def _pairs(left: Entries, right: Entries, size: int, records: int) -> Entries:
 _Codes = Mapping[Any, Entries]
 
 
-class Cells(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False)
+class Cells:
     """Sparse counts: the index of a tick in its batch, a column, and a count; one entry may occur several times."""
 
     ticks: IntArray
     columns: IntArray
     counts: IntArray
 
-    def __repr__(self) -> str:
-        return "<Cells>"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
-
 
 class FeatureCounts:
-    """Counts records in features, each with its slot in a row of `width` entries."""
+    """Counts records in features, each with its slot in a row."""
 
     def __init__(
         self,
         features: Iterable[tuple[Feature, Slot]],
-        width: int,
         fields: Mapping[str, Any],
         attribute: Callable[[str], str],
         grid: TickGrid,
@@ -231,11 +225,8 @@ class FeatureCounts:
             sign: (place[frozenset({up})], place[frozenset({down})])
             for sign, (up, down) in signs.items()
         }
-        self._parts: list[_By | _Together | _Sums] = [
-            _Sums(feature.by, place.get(feature.where), slot, feature.of)
-            if isinstance(feature.of, Amount | Sign | Centred | Known)
-            else _By(feature.by, place.get(feature.where), slot)
-            for feature, slot in by
+        self._parts: list[_By | _Together] = [
+            _By(feature.by, place.get(feature.where), slot, feature.of) for feature, slot in by
         ]
         self._parts += [
             _Together(alike, place.get(alike.rest), self._columns.codes_of(alike.field))
@@ -245,18 +236,13 @@ class FeatureCounts:
             IdentifierColumn(slot.start, attribute(of.field), place.get(feature.where))
             for feature, of, slot in remembered
         ]
-        self._width = width
-
-    def __call__(self, decoded: Decoded, numbers: IntArray, names: Sequence[int]) -> IntArray:
-        """Return rows of shape (ticks, width); the first `numbers[0]` records are in tick `names[0]`, and so on."""
-        rows = np.zeros((len(numbers), self._width), np.int64)
-        self.write(rows, decoded, numbers, names)
-        return rows
 
     def write(
         self, rows: IntArray, decoded: Decoded, numbers: IntArray, names: Sequence[int]
     ) -> Texts:
-        """Write the columns of these features, and no others, and return the identifiers, which are not yet counted."""
+        """Write the columns of these features into `rows` of shape (ticks, width); return the identifiers to count. The
+        first `numbers[0]` records are in tick `names[0]`, and so on.
+        """
         at = np.repeat(np.arange(len(numbers)), numbers) if len(numbers) > 1 else None
         passing, codes = self._read(decoded, names, at)
         if self._totals is not None:
@@ -307,43 +293,28 @@ class FeatureCounts:
 
 
 class _By:
-    """A feature with an entry for each value of a field, or for each key of another grouping."""
+    """A feature with an entry for each value of a field, or for each key of another grouping. It counts records or,
+    with `amount`, sums up their amounts.
+    """
 
-    def __init__(self, by: Any, where: int | None, slot: Slot) -> None:
-        self._by, self._where, self._slot = by, where, slot
-
-    def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
-        """Write the feature's part of the rows; `at` is the index of each record's tick (None: there is one tick)."""
-        keys = len(self._slot.keys)
-        counts = _histogram(codes[self._by], self._where, keys, len(rows), passing, at)
-        rows[:, self._slot.start : self._slot.stop] = counts
-
-    def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
-        entries, ticks, _ = _chosen(codes[self._by], self._where, passing, at)
-        return Cells(ticks, entries + self._slot.start, np.ones(len(entries), np.int64))
-
-
-class _Sums:
-    """A feature that sums up the amounts of records."""
-
-    def __init__(self, by: Any, where: int | None, slot: Slot, amount: Hashable) -> None:
+    def __init__(self, by: Any, where: int | None, slot: Slot, amount: Hashable = None) -> None:
         self._by, self._where, self._slot, self._amount = by, where, slot, amount
 
     def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
-        keys, units = len(self._slot.keys), codes[self._amount].codes
-        entries = codes[self._by]
-        cells = entries.codes if at is None else entries.codes + entries.of(at) * keys
-        units = entries.of(units)
-        if self._where is not None:
-            chosen = entries.of(passing[self._where]).nonzero()
-            cells, units = cells[chosen], units[chosen]
-        sums = np.zeros(len(rows) * keys, np.int64)
-        np.add.at(sums, cells, units)
-        rows[:, self._slot.start : self._slot.stop] = sums.reshape(len(rows), keys)
+        """Write the feature's part of the rows; `at` is the index of each record's tick (None: there is one tick)."""
+        entries, ticks, keys = codes[self._by], len(rows), len(self._slot.keys)
+        if self._amount is None:
+            part = _histogram(entries, self._where, keys, ticks, passing, at)
+        else:
+            units = entries.of(codes[self._amount].codes)
+            part = _histogram(entries, self._where, keys, ticks, passing, at, units)
+        rows[:, self._slot.start : self._slot.stop] = part
 
     def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
         entries, ticks, records = _chosen(codes[self._by], self._where, passing, at)
-        return Cells(ticks, entries + self._slot.start, codes[self._amount].codes[records])
+        amounts = None if self._amount is None else codes[self._amount].codes[records]
+        units = np.ones(len(entries), np.int64) if amounts is None else amounts
+        return Cells(ticks, entries + self._slot.start, units)
 
 
 class _Together:
@@ -379,18 +350,19 @@ class _Together:
 
 
 def _histogram(
-    entries: Entries,
-    where: int | None,
-    keys: int,
-    ticks: int,
-    passing: BoolArray,
-    at: IntArray | None,
-) -> IntArray:
-    """Return how many records have each code, of shape (ticks, keys)."""
+    entries: Entries, where: int | None, keys: int, ticks: int, passing: BoolArray, at: IntArray | None,
+    units: IntArray | None = None,
+) -> IntArray:  # fmt: skip
+    """Return how many records have each code, or the sum of their `units`; of shape (ticks, keys)."""
     cells = entries.codes if at is None else entries.codes + entries.of(at) * keys
     if where is not None:
-        cells = cells[entries.of(passing[where]).nonzero()]
-    return np.bincount(cells, minlength=ticks * keys).reshape(ticks, keys)
+        chosen = entries.of(passing[where]).nonzero()
+        cells, units = cells[chosen], None if units is None else units[chosen]
+    if units is None:
+        return np.bincount(cells, minlength=ticks * keys).reshape(ticks, keys)
+    sums = np.zeros(ticks * keys, np.int64)
+    np.add.at(sums, cells, units)
+    return sums.reshape(ticks, keys)
 
 
 def _chosen(

@@ -32,9 +32,8 @@ class Fingerprints(NamedTuple):
 
 
 def fingerprint(spec: PipelineSpec) -> str:
-    """Return SHA-256 over the meaning of everything that touches data or guarantee.
-
-    Addresses, paths and the order of schema keys do not count; `0.2` and `1/5` are the same.
+    """Return SHA-256 over the meaning of everything that touches data or guarantee. Addresses, paths and the order of
+    schema keys do not count; `0.2` and `1/5` are the same.
     """
     return fingerprints(spec).whole
 

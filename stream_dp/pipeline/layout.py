@@ -126,12 +126,10 @@ def feature_of(spec: PipelineSpec, series: Series) -> Feature | Block:
     tests, amount = tests_of(spec.fields, series.where), series.amount
     if not series.parts:
         return Feature(series.grouped_by, tests, amount or series.identifier)
+    wheres = (tests | tests_of(spec.fields, part.where) for part in series.parts)
     parts = tuple(
-        (
-            part.name,
-            Feature(part.by, tests | tests_of(spec.fields, part.where), part.amount or amount),
-        )
-        for part in series.parts
+        (part.name, Feature(part.by, where, part.amount or amount))
+        for part, where in zip(series.parts, wheres, strict=True)
     )
     return Block(series.name, parts, series.places(sum(entries_of_parts(spec, series))))
 
@@ -159,8 +157,8 @@ def part_names(spec: PipelineSpec, name: str, part: Feature) -> tuple[str, ...]:
 def uncollected() -> Iterator[None]:
     """Make very many objects that stay, without the collector of cyclic garbage.
 
-    It would look at all objects again each time their number has grown by a quarter, and find nothing: that was most of
-    the time that it took to read a file of 100,000 watches.
+    It would look at all of them again each time they have grown by a quarter, and find nothing: most of the time that
+    it took to read a file of 100,000 watches.
     """
     wanted = gc.isenabled()
     gc.disable()

@@ -42,10 +42,8 @@ Place = Sequence[str | int]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The content at the place of an error: its `text`, if it is a text, and its `form`: text, list or mapping.
-
-    For an unknown key, `text` is the key and `keys` are the keys of its mapping. `listed` is the text written as a
-    list.
+    """The content at the place of an error: its `text`, if it is a text, and its `form`: text, list or mapping. For an
+    unknown key, `text` is the key and `keys` are the keys of its mapping. `listed` is the text written as a list.
     """
 
     text: str | None = None
@@ -144,9 +142,8 @@ def _tag_of(model: type[BaseModel]) -> tuple[str, str] | None:
 
 
 def _behind_tag(error: ErrorDetails, data: Any, kind: Any) -> Iterator[ErrorDetails]:
-    """Yield the further errors of an entry with an unknown tag.
-
-    Errors that depend on the guess are left out: missing keys, and keys unlike any of the guessed kind's.
+    """Yield the further errors of an entry with an unknown tag. Errors that depend on the guess are left out: missing
+    keys, and keys unlike any of the guessed kind's.
     """
     place, entry = error["loc"], _entry(data, error["loc"])
     near = near_names(error["ctx"]["tag"], offered_by(error))

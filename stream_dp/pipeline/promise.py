@@ -16,14 +16,9 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wording import how_many
 from stream_dp.engine.run_config import READ_AGAIN_MS
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
-from stream_dp.records.endpoints import KafkaSourceSpec
-from stream_dp.records.groupings import (
-    grouping_fields,
-    grouping_text,
-    most_ones,
-    number_of_keys,
-)
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
+from stream_dp.records.groupings import grouping_fields, grouping_text, most_ones, number_of_keys
 from stream_dp.records.scalars import duration_text
 from stream_dp.records.schema import ListField
 from stream_dp.statistics.parts.choice import noise_of

@@ -18,9 +18,8 @@ MADE = "post-processing"
 
 
 def plan_json(built: Built) -> dict[str, Any]:
-    """Return the plan as `stream-dp plan --json` prints it; amounts are rounded up.
-
-    `epsilon`, `delta` and `derivation` concern the file's series alone; `promise` covers everything asked later.
+    """Return the plan as `stream-dp plan --json` prints it; amounts are rounded up. `epsilon`, `delta` and `derivation`
+    concern the file's series alone; `promise` covers everything asked later.
     """
     spec, measure = built.spec, dp_at(built.derivation, built.spec.privacy.delta)
     return {
@@ -32,10 +31,12 @@ def plan_json(built: Built) -> dict[str, Any]:
         **lists_json(spec),
         "horizon": spec.clock.horizon,
         "series": [
-            series_json(chosen, predicted_errors(spec, chosen), float(spec.confidence))
-            for chosen in built.chosen
-        ]
-        + [made_json(made) for made in built.made],
+            *(
+                series_json(chosen, predicted_errors(spec, chosen), float(spec.confidence))
+                for chosen in built.chosen
+            ),
+            *map(made_json, built.made),
+        ],
         "derivation": derivation_json(built.derivation),
         "promise": promise_json(built, built.promise),
     }
@@ -62,15 +63,22 @@ def series_json(
     """Return a series, of the file or from `start` on, with price and predicted `errors` (tick, half-width)."""
     measure = chosen.derivation.guarantee.measure
     alarms = [alarm.json() for alarm in chosen.choice.alarms]
+    windows = [
+        {
+            "window": name,
+            "predicted_error": _errors_json(
+                [(tick, expected(tick - start)) for tick, _ in errors], confidence
+            ),
+        }
+        for name, expected in chosen.choice.windows.items()
+    ]
     return {
         "name": chosen.spec.name,
         "mechanism": type(chosen.mechanism).__name__,
         "why": chosen.choice.why,
         **{name: number(amount) for name, amount in parameters(measure).items()},
-        "predicted_error": [
-            {"tick": tick, "error": error, "confidence": confidence} for tick, error in errors
-        ],
-        **_windows_json(chosen, [tick for tick, _ in errors], confidence, start),
+        "predicted_error": _errors_json(errors, confidence),
+        **({"windows": windows} if windows else {}),
         **({"false_alarms": alarms} if alarms else {}),
     }
 
@@ -87,20 +95,8 @@ def made_json(made: MadeOf) -> dict[str, Any]:
     }
 
 
-def _windows_json(
-    chosen: Chosen, ticks: Sequence[int], confidence: float, start: int
-) -> dict[str, Any]:
-    windows = [
-        {
-            "window": name,
-            "predicted_error": [
-                {"tick": tick, "error": expected(tick - start), "confidence": confidence}
-                for tick in ticks
-            ],
-        }
-        for name, expected in chosen.choice.windows.items()
-    ]
-    return {"windows": windows} if windows else {}
+def _errors_json(errors: Sequence[tuple[int, float]], confidence: float) -> list[dict[str, Any]]:
+    return [{"tick": tick, "error": error, "confidence": confidence} for tick, error in errors]
 
 
 def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, float]]:

@@ -1,11 +1,10 @@
-"""A router to which features are added while it runs, for series that are created later.
+"""From batches of records to tick rows; features are added while it runs, for series that are created later.
 
 Rules: the rows of the pipeline file's series come first and never change. Every record is decoded once for all
 features. A record that is refused in this way is decoded again for the file's series and for the added features
 that read the same fields, so that a record that cannot be read for one feature counts elsewhere as before. Equal
 features share their columns; the columns of closed features are used again, the lowest first. Added features are
-counted in shards. A change touches one shard only, so its cost does not grow with the number of features. This file
-knows no series and no budget.
+counted in shards; a change rebuilds one shard only. This file knows no series and no budget.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,12 +32,6 @@ from stream_dp.records.decoder import NO_TIME, OUTSIDE, Decoded, ListDecoder, Ow
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.record_columns import Texts
 
-# From a batch of records to tick rows. A record adds exactly its own contribution, decided by that record alone: one
-# entry of a series, or, for a series by a list, as many as the list has. A time outside the grid is a dead letter, an
-# unknown category counts in `other`, null matches no condition. No await, no queue and no Python call per record beyond
-# the decoder's own: the rest is done by columns.
-__all__ = ["Routed", "Router", "RowLayout"]
-
 # a batch has dense rows up to so many entries, and for each record so many more
 _CELLS, _CELLS_EACH = 1 << 16, 32
 _REASONS = {OUTSIDE: TIME_OUT_OF_RANGE, NO_TIME: WRONG_TYPE}
@@ -51,15 +44,16 @@ def dead(batch: Batch, refused: Iterable[Refusal]) -> list[Span]:
 
 
 class Router:
-    """Decodes the batches of one pipeline and adds them up into tick rows."""
+    """Decodes the batches of one pipeline and adds them up into tick rows.
+
+    A record adds its own contribution, decided by that record alone: one entry of a series or, by a list, as many as
+    the list has. A time outside the grid is a dead letter, an unknown category counts in `other`, null matches no
+    condition. There is no Python call per record beyond the decoder's own: the rest is done by columns.
+    """
 
     def __init__(
-        self,
-        spec: PipelineSpec,
-        origin_ms: int,
-        layout: RowLayout | None = None,
-        key: bytes = NO_KEY,
-    ) -> None:
+        self, spec: PipelineSpec, origin_ms: int, layout: RowLayout | None = None, key: bytes = NO_KEY
+    ) -> None:  # fmt: skip
         """`origin_ms` is the start of tick 0; `layout` by default the file's; `key` that of identifiers' hashes."""
         self.layout = layout or RowLayout.of(spec)
         self.width = self.layout.width
@@ -71,9 +65,7 @@ class Router:
         self._hash = UserHash(key)
         self.fields = decoded_fields(spec, (feature for feature, _ in counted))
         self.decoder = self._decoder_of(self.fields)
-        self.counts = [
-            FeatureCounts(counted, self.width, spec.fields, self.decoder.attribute, self._grid)
-        ]
+        self.counts = [FeatureCounts(counted, spec.fields, self.decoder.attribute, self._grid)]
         if isinstance(spec.clock, ReplayClock):
             self._time_of = attrgetter(self.decoder.attribute(spec.clock.field))
             self._ticks = OwnTicks(self._grid, spec.own_times)
@@ -94,7 +86,6 @@ class Router:
         return replace(batch, decoded=self.decoder.decode(batch.payloads))
 
     def route(self, batch: Batch) -> Routed:
-        """Add up a batch, decoding it first if nobody has; nothing that a payload holds raises."""
         routed, refused = self.tally(batch)
         routed.dead = dead(batch, refused)
         return routed
@@ -106,8 +97,9 @@ class Router:
         ticks: IntArray | int
         if batch.tick is None:
             decoded, ticks = self._own_ticks(decoded)
-        else:
-            decoded, ticks = self._given_tick(decoded, batch.tick), batch.tick
+        elif (ticks := batch.tick) not in self._grid:
+            outside = [Refusal(at, TIME_OUT_OF_RANGE, self._time) for at in decoded.positions]
+            decoded = Decoded([], [], decoded.refused + outside)
         if not decoded.records:
             return Routed({}, (), {}), decoded.refused
         decoded, names, numbers = _by_tick(decoded, ticks)
@@ -142,10 +134,9 @@ class Router:
         ends = np.searchsorted(sums.columns, np.arange(len(names) + 1) * self.width).tolist()
         rows: dict[int, Row] = {}
         for at, (name, (begin, end)) in enumerate(zip(names, pairwise(ends), strict=True)):
+            columns = sums.columns[begin:end] - at * self.width
             # copies: a tick that stays open must not keep all of the batch
-            rows[name] = ThinRow(
-                sums.columns[begin:end] - at * self.width, sums.counts[begin:end].copy()
-            )
+            rows[name] = ThinRow(columns, sums.counts[begin:end].copy())
         return rows, texts
 
     def _hashed(self, identifiers: Texts) -> Iterator[tuple[int, int, Hashes]]:
@@ -158,12 +149,6 @@ class Router:
         parts = np.split(hashes, list(accumulate(map(len, texts))))
         for (tick, column), part in zip(places, parts, strict=False):
             yield tick, column, part
-
-    def _given_tick(self, decoded: Decoded, tick: int) -> Decoded:
-        if tick in self._grid:
-            return decoded
-        outside = [Refusal(at, TIME_OUT_OF_RANGE, self._time) for at in decoded.positions]
-        return Decoded([], [], decoded.refused + outside)
 
     def _own_ticks(self, decoded: Decoded) -> tuple[Decoded, IntArray]:
         if self._time is None:
@@ -194,16 +179,15 @@ def decoded_fields(spec: PipelineSpec, features: Iterable[Feature]) -> list[str]
 
 def _by_tick(decoded: Decoded, ticks: IntArray | int) -> tuple[Decoded, list[int], IntArray]:
     """Return the records sorted by tick, the ticks that have records, and how many records each has."""
-    number = np.array([len(decoded.records)])
-    if isinstance(ticks, int):
-        return decoded, [ticks], number
-    if (ticks[1:] < ticks[:-1]).any():
-        order = np.argsort(ticks, kind="stable")
-        decoded, ticks = decoded.at(order), ticks[order]
-    if ticks[0] == ticks[-1]:
-        return decoded, [int(ticks[0])], number
-    distinct, numbers = np.unique(ticks, return_counts=True)
-    return decoded, distinct.tolist(), numbers
+    if not isinstance(ticks, int):
+        if (ticks[1:] < ticks[:-1]).any():
+            order = np.argsort(ticks, kind="stable")
+            decoded, ticks = decoded.at(order), ticks[order]
+        if ticks[0] != ticks[-1]:
+            distinct, numbers = np.unique(ticks, return_counts=True)
+            return decoded, distinct.tolist(), numbers
+        ticks = int(ticks[0])
+    return decoded, [ticks], np.array([len(decoded.records)])
 
 
 MOST_IN_A_SHARD = 256  # features; each change rebuilds the counters of its shard in some ms
@@ -211,10 +195,9 @@ MOST_IN_A_SHARD = 256  # features; each change rebuilds the counters of its shar
 
 @dataclass(slots=True)
 class _Added:
-    """A feature's part of the row, the numbers of the series that count on it, and its own number by age."""
+    """A feature's part of the row, and the numbers of the series that count on it."""
 
     slot: Slot
-    age: int
     shard: "_Shard"
     users: set[int] = field(default_factory=set)
 
@@ -227,10 +210,6 @@ class _Shard:
     members: dict[Feature | Block, _Added] = field(default_factory=dict)
     router: Router | None = None
 
-    @property
-    def age(self) -> int:
-        return next(iter(self.members.values())).age
-
 
 @dataclass(frozen=True, slots=True)
 class _Counting:
@@ -239,29 +218,21 @@ class _Counting:
     every: Router
     shards: Sequence[Router]
     muted: Sequence[slice]
-    width: int
 
 
 class OpenRouter:
-    """The router of a pipeline file, and of live series. `width` grows when a feature is opened.
-
-    From `hold` to `renew` it counts what it counted at the hold, whatever is opened or closed meanwhile.
+    """The router of a pipeline file, and of live series. `width` grows when a feature is opened. From `hold` to `renew`
+    it counts what it counted at the hold, whatever is opened or closed meanwhile.
     """
 
     def __init__(
-        self,
-        spec: PipelineSpec,
-        origin_ms: int,
-        layout: RowLayout | None = None,
-        key: bytes = NO_KEY,
-    ) -> None:
-        self._spec = spec
-        self._origin = origin_ms
+        self, spec: PipelineSpec, origin_ms: int, layout: RowLayout | None = None, key: bytes = NO_KEY
+    ) -> None:  # fmt: skip
+        self._spec, self._origin = spec, origin_ms
         with uncollected():
             self._base = Router(spec, origin_ms, layout, key)
         self._added: dict[Feature | Block, _Added] = {}
         self._shards: list[_Shard] = []
-        self._ages = 0
         self._muted: dict[int, list[slice]] = {}
         self._width = self._base.width
         self._now: _Counting | None = None
@@ -269,14 +240,12 @@ class OpenRouter:
 
     @property
     def width(self) -> int:
-        return self._width if self._held is None else self._held.width
+        return self._width if self._held is None else self._held.every.width
 
     def hold(self) -> None:
-        """Keep counting what is counted now, until `renew`."""
         self._held = self._held or self._counted()
 
     def renew(self) -> None:
-        """Start counting what has been opened since `hold`, and stop counting what has been closed."""
         self._held = None
 
     @property
@@ -317,8 +286,12 @@ class OpenRouter:
         """Count one more watch of the series `user` from here on, in free columns within its block."""
         self._add(block, column).users.add(user)
 
-    def unwatch(self, block: Block) -> None:
-        self._remove(block)
+    def unwatch(self, block: Feature | Block) -> None:
+        shard = self._added.pop(block).shard
+        del shard.members[block]
+        shard.router = self._now = None
+        if not shard.members:
+            self._shards.remove(shard)
 
     def mute(self, columns: slice, user: int) -> None:
         """Let nothing count in these columns, which are those of the series `user` alone, from here on."""
@@ -331,13 +304,12 @@ class OpenRouter:
         for feature, added in list(self._added.items()):
             added.users.discard(user)
             if not added.users:
-                self._remove(feature)
+                self.unwatch(feature)
 
     def decode(self, batch: Batch) -> Batch:
         return (self._held or self._counted()).every.decode(batch)
 
     def route(self, batch: Batch) -> Routed:
-        """Add up a batch, decoding it first if nobody has; nothing that a payload holds raises."""
         counting = self._held or self._counted()
         routed, refused = counting.every.tally(batch)
         if refused and counting.every is not self._base:
@@ -355,29 +327,20 @@ class OpenRouter:
         if shard is None:
             shard = _Shard(fields)
             self._shards.append(shard)
-        slot = Slot(column, alone.features[feature].keys)
-        added = _Added(slot, self._ages, shard)
+        added = _Added(Slot(column, alone.features[feature].keys), shard)
         self._added[feature] = shard.members[feature] = added
-        self._ages += 1
         shard.router = self._now = None
         return added
 
-    def _remove(self, feature: Feature | Block) -> None:
-        shard = self._added.pop(feature).shard
-        del shard.members[feature]
-        shard.router = self._now = None
-        if not shard.members:
-            self._shards.remove(shard)
-
     def _counted(self) -> _Counting:
         if self._now is None:
-            self._shards.sort(key=lambda shard: shard.age)
-            shards = [self._router(shard) for shard in self._shards]
-            width, every = self._width, self._base
-            if shards or width != self._base.width:
-                every = self._base.beside(shards, width)
+            ages = {feature: age for age, feature in enumerate(self._added)}
+            self._shards.sort(key=lambda shard: ages[next(iter(shard.members))])
+            shards, every = [self._router(shard) for shard in self._shards], self._base
+            if shards or self._width != self._base.width:
+                every = self._base.beside(shards, self._width)
             muted = list(chain.from_iterable(self._muted.values()))
-            self._now = _Counting(every, shards, muted, width)
+            self._now = _Counting(every, shards, muted)
         return self._now
 
     def _router(self, shard: _Shard) -> Router:
@@ -394,13 +357,14 @@ class OpenRouter:
         places = [refusal.position for refusal in refused]
         again = replace(batch, payloads=[batch.payloads[place] for place in places], decoded=None)
         base, dead_for_file = self._base.tally(again)
-        _count(routed.rows, base, counting.width)
+        width = counting.every.width
+        _count(routed.rows, base, width)
         for tick, number in base.records.items():
             routed.records[tick] = routed.records.get(tick, 0) + number
         why = {refusal.position: refusal for refusal in dead_for_file}
         for shard in counting.shards:
             added, dead_for_shard = shard.tally(again)
-            _count(routed.rows, added, counting.width)
+            _count(routed.rows, added, width)
             for refusal in dead_for_shard:
                 why.setdefault(refusal.position, refusal)
         arrivals: dict[int, Arrivals] = {}

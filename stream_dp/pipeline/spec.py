@@ -28,28 +28,24 @@ from stream_dp.pipeline.derivations import Protection
 from stream_dp.pipeline.problems import explained
 from stream_dp.records.endpoints import (
     Clock,
-    FileSourceSpec,
     Journal,
-    KafkaJournalSpec,
     KafkaSourceSpec,
     ReleasesFile,
     ReplayClock,
-    Security,
     Source,
-    SqliteJournalSpec,
     WallClock,
     source_named,
 )
 from stream_dp.records.groupings import zones_of
-from stream_dp.records.privacy import WITH_OWN_DELTA, FilterName, Privacy
+from stream_dp.records.privacy import WITH_OWN_DELTA, Privacy
 from stream_dp.records.scalars import Confidence, FieldName, Frozen, Name, problem, refuse
 from stream_dp.records.schema import FieldSpec, TimeField, field_problems, offsets
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.series_spec import MOST_SERIES, SHARED_SERIES, LiveRoom, Rest
 
-# The time zones by which a pipeline's series group. Their UTC offsets are part of the pipeline's fingerprint, so
-# another version of the time zone database makes another pipeline. A series created later has no fingerprint, so it
-# may only name zones that the file names.
+# The UTC offsets of the time zones by which a pipeline's series group are part of its fingerprint, so another version
+# of the time zone database makes another pipeline. A series created later has no fingerprint, so it may only name zones
+# that the file names.
 _CENTURY = TickGrid(946_684_800_000, 86_400_000, 36_525)  # the days from 2000 to 2099
 
 
@@ -62,23 +58,6 @@ def zone_offsets(zones: Iterable[str], clock: Clock) -> dict[str, list[tuple[int
     """Return the UTC offsets of each zone over the declared grid; under a wall clock, over this century."""
     grid = clock.grid if isinstance(clock, ReplayClock) else _CENTURY
     return {name: offsets(ZoneInfo(name), grid) for name in zones}
-
-
-__all__ = [
-    "FileSourceSpec",
-    "FilterName",
-    "KafkaJournalSpec",
-    "KafkaSourceSpec",
-    "PipelineSpec",
-    "Privacy",
-    "ReleasesFile",
-    "ReplayClock",
-    "Security",
-    "SqliteJournalSpec",
-    "WallClock",
-    "diagnose",
-    "diagnose_series",
-]
 
 
 _SERIES: TypeAdapter[Series] = TypeAdapter(Series)
@@ -140,7 +119,17 @@ class PipelineSpec(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, data: Any) -> Any:
-        return with_defaults(data)
+        """Fill in `journal` and `releases`, which depend on the source and the name."""
+        if not isinstance(data, Mapping):
+            return data
+        filled, name = dict(data), data.get("name")
+        source = source_named(_kind(data.get("source")))
+        kafka = source is not None and source.journals[0] == "kafka"
+        sqlite = {"kind": "sqlite", "path": f"{name}.journal"}
+        filled.setdefault("journal", {"kind": "kafka"} if kafka else sqlite)
+        if _kind(filled["journal"]) == "sqlite":
+            filled.setdefault("releases", {"path": f"{name}.releases.jsonl"})
+        return filled
 
     @model_validator(mode="after")
     def _together(self) -> "PipelineSpec":
@@ -254,20 +243,6 @@ class PipelineSpec(Frozen):
         """The form of the times by which a replay clock counts records; the default under a wall clock."""
         named = self.fields.get(self.clock.field) if isinstance(self.clock, ReplayClock) else None
         return named.form if isinstance(named, TimeField) else TimeForm()
-
-
-def with_defaults(data: Any) -> Any:
-    """Fill in `journal` and `releases`, which depend on the source and the name."""
-    if not isinstance(data, Mapping):
-        return data
-    filled, name = dict(data), data.get("name")
-    sqlite = {"kind": "sqlite", "path": f"{name}.journal"}
-    source = source_named(_kind(data.get("source")))
-    kafka = source is not None and source.journals[0] == "kafka"
-    filled.setdefault("journal", {"kind": "kafka"} if kafka else sqlite)
-    if _kind(filled["journal"]) == "sqlite":
-        filled.setdefault("releases", {"path": f"{name}.releases.jsonl"})
-    return filled
 
 
 def _kind(part: Any) -> str | None:

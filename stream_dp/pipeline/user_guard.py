@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.identifiers import ByColumn
+from stream_dp.engine.memories import UserMemory
 from stream_dp.engine.ports import NOBODY, Batch
 from stream_dp.engine.tick_reader import EveryRecord, RecordGuard
-from stream_dp.engine.user_memory import UserMemory
-from stream_dp.engine.user_table import Hashes, Used
+from stream_dp.engine.user_table import Hashes, Used, in_order
 from stream_dp.journal.dead_letters import NAME_TOO_LONG, WRONG_PARTITION, as_spans
 from stream_dp.pipeline.layout import RowLayout, Slot
 from stream_dp.pipeline.spec import PipelineSpec
@@ -60,12 +60,12 @@ class UserHash:
         """Return the hash of each text, of shape (texts, 2)."""
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         blocks = np.maximum(1, -(-lengths // _BLOCK))
-        found = np.empty((len(texts), _BLOCK), np.uint8)
+        hashes = np.empty((len(texts), _BLOCK), np.uint8)
         for number in np.unique(blocks).tolist():
-            those = np.flatnonzero(blocks == number)
-            chosen = [texts[at] for at in those.tolist()] if len(those) < len(texts) else texts
-            found[those] = self._alike(chosen, lengths[those], number * _BLOCK)
-        return found.view("<u8").astype(np.uint64)
+            places = np.flatnonzero(blocks == number)
+            alike = [texts[at] for at in places.tolist()] if len(places) < len(texts) else texts
+            hashes[places] = self._alike(alike, lengths[places], number * _BLOCK)
+        return hashes.view("<u8").astype(np.uint64)
 
     def _alike(self, texts: Sequence[bytes], lengths: IntArray, width: int) -> NDArray[np.uint8]:
         """Return the hashes of texts with the same number of blocks, `width` bytes together."""
@@ -92,39 +92,28 @@ def _doubled(block: bytes) -> bytes:
     return (doubled ^ (_REDUCTION if value >> (8 * _BLOCK - 1) else 0)).to_bytes(_BLOCK)
 
 
-class CapUses:
-    """Two columns for each slot, from the guard's view: active users, and users who were cut off.
+def cap_uses(
+    slots: Sequence[Slot], users: Hashes, ticks: IntArray, counting: BoolArray, kept: BoolArray
+) -> Mapping[int, ByColumn]:
+    """Return the distinct users by tick, in two columns of each slot: active users, and users who were cut off.
 
-    A user is active in the tick of an event, and cut off in the tick of an event that does not count because the cap is
-    used up. Both depend on that user's own events alone; a user who is cut off is also active.
+    A user is active in the tick of a `counting` event, and cut off in that of one that is not `kept`: the cap is used
+    up. Both depend on that user's own events alone; a user who is cut off is also active.
     """
-
-    def __init__(self, slots: Sequence[Slot]) -> None:
-        self._starts = [slot.start for slot in slots]
-
-    def of(
-        self, users: Hashes, ticks: IntArray, counting: BoolArray, kept: BoolArray
-    ) -> Mapping[int, ByColumn]:
-        """Return the distinct users by tick and column: of records that would count, and of those not `kept`."""
-        if not self._starts:
-            return NOBODY
-        arrivals: dict[int, dict[int, Hashes]] = {}
-        for place, chosen in enumerate((counting, counting & ~kept)):
-            for tick, distinct in _distinct_users(users[chosen], ticks[chosen]):
-                columns = {start + place: distinct for start in self._starts}
-                arrivals.setdefault(tick, {}).update(columns)
-        return arrivals
+    arrivals: dict[int, dict[int, Hashes]] = {}
+    for place, chosen in enumerate((counting, counting & ~kept) if slots else ()):
+        for tick, distinct in _distinct_users(users[chosen], ticks[chosen]):
+            columns = {slot.start + place: distinct for slot in slots}
+            arrivals.setdefault(tick, {}).update(columns)
+    return arrivals
 
 
 def _distinct_users(users: Hashes, ticks: IntArray) -> Iterator[tuple[int, Hashes]]:
     """Yield the distinct users of each tick, sorted by hash."""
-    order = np.lexsort((users[:, 1], users[:, 0], ticks))
-    users, ticks = users[order], ticks[order]
-    first = np.ones(len(ticks), np.bool_)
-    first[1:] = (users[1:] != users[:-1]).any(axis=1) | (ticks[1:] != ticks[:-1])
-    users, ticks = users[first], ticks[first]
-    names, begins = np.unique(ticks, return_index=True)
-    yield from zip(names.tolist(), np.split(users, begins[1:]), strict=False)
+    order, begins = in_order(users, ticks)
+    distinct = order[begins]
+    names, starts = np.unique(ticks[distinct], return_index=True)
+    yield from zip(names.tolist(), np.split(users[distinct], starts[1:]), strict=False)
 
 
 _HASHES = 1 << 64
@@ -159,17 +148,15 @@ class UserGuard:
         self._ticks = OwnTicks(self._grid, spec.own_times)
         self._homes: Homes | None = None
         self._first, self._now = frozenset[int](), 0
-        self._uses = CapUses(RowLayout.of(spec).cap_uses)
+        self._uses = RowLayout.of(spec).cap_uses
 
     def begin(self, partitions: Sequence[int]) -> None:
-        """Start to guard a source that had these partitions at the first start; raises as `homes_of`."""
         self._homes = homes_of(self._spec, partitions)
         self._first, self._now = frozenset(partitions), len(partitions)
 
     def admit(self, batch: Batch, passed: int) -> Batch:
-        """Return a batch without records that do not count; the ticks up to `passed` are over in its partition.
-
-        Log a warning if the partition was added after the first start.
+        """Return a batch without records that do not count; the ticks up to `passed` are over in its partition. Log a
+        warning if the partition was added after the first start.
         """
         if self._homes is None:
             raise TypeError("a guard begins before it admits records")
@@ -227,10 +214,8 @@ class UserGuard:
     def _first_ones(
         self, users: UserNames, ticks: IntArray, counting: BoolArray
     ) -> tuple[BoolArray, list[Used], Mapping[int, ByColumn]]:
-        """Return which `counting` records are among their users' first ones, what they use, and whose they are.
-
-        The users come by tick and column, where columns count them; only users in the declared share are among
-        them.
+        """Return which `counting` records are among their users' first ones, what they use, and whose they are. The
+        users come by tick and column, where columns count them; only users in the declared share are among them.
         """
         kept = np.zeros(len(ticks), np.bool_)
         if not counting.any():
@@ -239,12 +224,12 @@ class UserGuard:
         counting = counting & (hashes[:, 0] <= np.uint64(self._highest))
         windows = self.memory.windows(ticks)
         kept[counting], used = self.memory.admit(hashes[counting], windows[counting])
-        active = self._uses.of(hashes, ticks, counting, kept)
+        active = cap_uses(self._uses, hashes, ticks, counting, kept)
         return kept, [] if used is None else [used], active
 
-    def _dead(self, decoded: Decoded, reason: str, chosen: BoolArray) -> list[Refusal]:
-        positions = compress(decoded.positions, chosen.tolist())
-        return [Refusal(position, reason, self._field) for position in positions]
+    def _dead(self, decoded: Decoded, reason: str, chosen: BoolArray) -> Iterator[Refusal]:
+        for position in compress(decoded.positions, chosen.tolist()):
+            yield Refusal(position, reason, self._field)
 
 
 def _part(batch: Batch, stays: BoolArray, refused: Iterable[Refusal]) -> Batch:

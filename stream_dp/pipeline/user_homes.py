@@ -7,8 +7,9 @@ record alone.
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +25,10 @@ from stream_dp.records.record_columns import BoolArray
 LONGEST_NAME = 1024  # bytes of a user's name; a longer one would cost work, and names nobody
 
 
-class UserNames(NamedTuple):
-    """The users of some records as text: an integer's digits, or any other value itself, in UTF-8. Private.
-
-    The text is hashed, and it decides where a user's records lie. `long` marks names that are too long, whose text is
-    empty.
+@dataclass(frozen=True, slots=True, repr=False)
+class UserNames:
+    """The users of some records as text: an integer's digits, or any other value itself, in UTF-8. Private. The text is
+    hashed, and it decides where a user's records lie. `long` marks names that are too long, whose text is empty.
     """
 
     texts: list[bytes]
@@ -41,12 +41,6 @@ class UserNames(NamedTuple):
         for at in np.flatnonzero(long).tolist():
             texts[at] = b""
         return cls(texts, long)
-
-    def __repr__(self) -> str:
-        return "<UserNames>"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
 
 
 def naming_field(spec: PipelineSpec, user: str) -> dict[str, Any]:
@@ -64,9 +58,8 @@ _POSITIVE = 0x7FFFFFFF
 
 
 def murmur2(keys: Sequence[bytes]) -> IntArray:
-    """Return the 32-bit hash of each key, by which the Java client chooses partitions.
-
-    One step mixes one word of all keys that have it: the work grows with the number of words, whatever the lengths.
+    """Return the 32-bit hash of each key, by which the Java client chooses partitions. One step mixes one word of all
+    keys that have it: the work grows with the number of words, whatever the lengths.
     """
     lengths = np.fromiter(map(len, keys), np.int64, len(keys))
     whole = lengths // 4
@@ -100,9 +93,8 @@ PARTITIONERS: Mapping[str, Callable[[Sequence[bytes], int], IntArray]] = {
 
 
 class Homes:
-    """The partition of each user, out of the `partitions` at the first start.
-
-    A single partition is everybody's, and nothing need be known of the producers: `partitioner` may be None.
+    """The partition of each user, out of the `partitions` at the first start. A single partition is everybody's, and
+    nothing need be known of the producers: `partitioner` may be None.
     """
 
     def __init__(self, partitions: Sequence[int], partitioner: str | None) -> None:
@@ -140,22 +132,20 @@ def grown(first: int, now: int) -> str:
 
 def placement_of(spec: PipelineSpec) -> Placement:
     user = spec.privacy.user
-    return by_content if user is None else _ByUser(spec, user)
+    if user is None:
+        return by_content
+    decoder = RecordDecoder(naming_field(spec, user))
+    user_of = attrgetter(decoder.attribute(user))
 
-
-class _ByUser:
-    def __init__(self, spec: PipelineSpec, user: str) -> None:
-        self._spec = spec
-        self._decoder = RecordDecoder(naming_field(spec, user))
-        self._user_of = attrgetter(self._decoder.attribute(user))
-
-    def __call__(self, payloads: Sequence[bytes], partitions: Sequence[int]) -> list[int]:
-        homes = homes_of(self._spec, partitions)
+    def by_user(payloads: Sequence[bytes], partitions: Sequence[int]) -> list[int]:
+        homes = homes_of(spec, partitions)
         placed = by_content(payloads, partitions)
-        decoded = self._decoder.decode(payloads)
-        names = UserNames.of(map(self._user_of, decoded.records))
+        decoded = decoder.decode(payloads)
+        names = UserNames.of(map(user_of, decoded.records))
         users = homes.of(names.texts).tolist()
         for position, home, long in zip(decoded.positions, users, names.long.tolist(), strict=True):
             if not long:
                 placed[position] = home
         return placed
+
+    return by_user

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import yaml
 from pydantic_core import ErrorDetails
@@ -35,18 +35,13 @@ MOST_NESTED = 100
 PLAIN_TAG = "tag:yaml.org,2002:str"
 _ALIKE = re.compile("[\n\x20-\x3e@-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]*")
 _UNLIKE = re.compile(r"^(?:\.\.\.|---|%)", re.MULTILINE)
-_BASES: tuple[type, ...] = ()
-if yaml.__with_libyaml__:
-    from yaml._yaml import CParser
-
-    _BASES = (CParser,)
 
 
 class _TooDeep(Exception):
     """The text is nested more deeply than any pipeline."""
 
 
-class _Fast(*_BASES):  # type: ignore[misc]  # CParser, if installed
+class _Fast(getattr(yaml, "CSafeLoader", object)):  # type: ignore[misc]  # if there is libyaml
     """Composes nodes with libyaml and acts as its resolver."""
 
     depth = 0
@@ -64,13 +59,11 @@ class _Fast(*_BASES):  # type: ignore[misc]  # CParser, if installed
 
 
 def nodes(text: str) -> yaml.Node | None:
-    """Return the root of a text's single document, None without one. A plain scalar has style None or "".
-
-    Raises:
-        yaml.YAMLError, ValueError, OverflowError, RecursionError: it is not YAML, or nested too deeply.
+    """Return the root of a text's single document, None without one. A plain scalar has style None or "". Raises
+    yaml.YAMLError, ValueError, OverflowError, RecursionError: it is not YAML, or nested too deeply.
     """
     root: yaml.Node | None
-    if _BASES and len(text) >= LONG and read_alike(text):
+    if yaml.__with_libyaml__ and len(text) >= LONG and read_alike(text):
         with suppress(_TooDeep, yaml.YAMLError, ValueError, RecursionError):
             root = _Fast(text).get_single_node()
             return root
@@ -160,9 +153,8 @@ def joined(path: str, key: str | int) -> str:
 def load(path: str | Path) -> PipelineSpec:
     """Read and check a pipeline file; its relative paths become relative to its folder.
 
-    Raises:
-        UsageError: the file cannot be read or is not a valid pipeline; the message lists all problems of single
-        parts, or if there are none, all conflicts between parts.
+    Raises `UsageError`: the file cannot be read or is not a valid pipeline; the message lists all problems of single
+    parts, or if there are none, all conflicts between parts.
     """
     path = Path(path)
     context = {"folder": path.parent}
@@ -173,9 +165,8 @@ def load(path: str | Path) -> PipelineSpec:
 def load_series(definition: bytes, spec: PipelineSpec, name: str = _LIVE) -> Series:
     """Read and check one entry of `series:` (YAML or JSON, no aliases) that is created beside the file's series.
 
-    Raises:
-        UsageError: it is not a series of this pipeline; the message lists every problem with its key. With the
-        default `name` the text came by message, and its content is not repeated.
+    Raises `UsageError`: it is no series of this pipeline; the message lists every problem with its key. With the
+    default `name` the text came by message, and its content is not repeated.
     """
     return load_live(definition, lambda data: diagnose_series(data, spec), name)
 
@@ -183,9 +174,8 @@ def load_series(definition: bytes, spec: PipelineSpec, name: str = _LIVE) -> Ser
 def load_live(
     definition: bytes, check: Callable[[Any], _T | list[ErrorDetails]], name: str = _LIVE
 ) -> _T:
-    """Read a definition (YAML or JSON, no aliases) for a running engine, and return the result of `check`.
-
-    `name` is the key of the message, or another name of its place. Raises like `load_series`.
+    """Read a definition (YAML or JSON, no aliases) for a running engine, and return the result of `check`. `name` is
+    the key of the message, or another name of its place. Raises like `load_series`.
     """
     try:
         text = definition.decode()
@@ -251,8 +241,8 @@ def _compose(text: str, name: str) -> yaml.Node:
         _refuse(name, [Problem(line, column, "", _CONTROL)])
     except (ValueError, OverflowError):
         # PyYAML checks neither \U00110000 nor the digits of %YAML 1.1
-        means = "not valid YAML: holds an escape or a number that means nothing"
-        raise UsageError(f"{name}: {means}") from None
+        why = "not valid YAML: holds an escape or a number that means nothing"
+        raise UsageError(f"{name}: {why}") from None
     if root is None:
         _refuse(name, [Problem(1, 1, "", "is empty; it must hold keys and values")])
     if not isinstance(root, yaml.MappingNode):
@@ -293,9 +283,8 @@ class _Reader:
         if id(node) in self._open:
             return self._note(node, path, "an anchor must not contain itself")
         self._open.add(id(node))
-        value = self._fresh(node, path)
+        value = self._done[id(node)] = self._fresh(node, path)
         self._open.discard(id(node))
-        self._done[id(node)] = value
         return value
 
     def _note(self, node: yaml.Node, path: str, message: str) -> None:
@@ -369,47 +358,13 @@ def placed(root: yaml.Node, errors: Sequence[ErrorDetails], *, repeat: bool = Tr
     }
 
 
-@dataclass(slots=True)
-class _Walk:
-    """Follows an error's location through the file; a union's tag in the location is skipped."""
+class _Walk(NamedTuple):
+    """Where an error's location leads to in the file."""
 
     node: yaml.Node
     mark: Any
     key_mark: Any
-    path: str = ""
-    tagged: bool = False
-
-    def step(self, part: str | int) -> None:
-        if isinstance(self.node, yaml.SequenceNode) and isinstance(part, int):
-            if part < len(self.node.value):
-                self._enter(self.node.value[part], None, part)
-            else:  # a missing item
-                self.path = joined(self.path, part)
-        elif isinstance(self.node, yaml.MappingNode):
-            if part == "[key]":
-                self.mark = self.key_mark
-            elif part == self._tag() and not self.tagged:
-                self.tagged = True
-            else:
-                self._key(self.node, part)
-
-    def _key(self, node: yaml.MappingNode, part: str | int) -> None:
-        for key, value in node.value:
-            if key.value == part:
-                return self._enter(value, key, part)
-        self.path = joined(self.path, part)
-        return None
-
-    def _enter(self, node: yaml.Node, key: yaml.Node | None, part: str | int) -> None:
-        self.node, self.mark, self.tagged = node, node.start_mark, False
-        self.key_mark = (key or node).start_mark
-        self.path = joined(self.path, part)
-
-    def _tag(self) -> str | None:
-        for key, value in self.node.value:
-            if key.value in _DISCRIMINATORS and isinstance(value, yaml.ScalarNode):
-                return str(value.value)
-        return None
+    path: str
 
 
 def _place(root: yaml.Node, error: ErrorDetails, *, repeat: bool) -> Problem:
@@ -426,10 +381,32 @@ def _place(root: yaml.Node, error: ErrorDetails, *, repeat: bool) -> Problem:
 
 
 def _walked(root: yaml.Node, loc: Sequence[str | int]) -> _Walk:
-    walk = _Walk(root, root.start_mark, root.start_mark)
+    """Follow an error's location through the file; a union's tag in the location is skipped."""
+    node, mark, key_mark, path, tagged = root, root.start_mark, root.start_mark, "", False
     for part in loc:
-        walk.step(part)
-    return walk
+        pairs: list[tuple[yaml.Node, yaml.Node]] = []
+        if isinstance(node, yaml.MappingNode):
+            if part == "[key]":
+                mark = key_mark
+                continue
+            if part == _tag(node) and not tagged:
+                tagged = True
+                continue
+            pairs = [pair for pair in node.value if pair[0].value == part]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            pairs = [(item, item) for item in node.value[part : part + 1]]
+        else:
+            continue
+        path = joined(path, part)
+        if pairs:  # else it is missing
+            key, node = pairs[0]
+            mark, key_mark, tagged = node.start_mark, key.start_mark, False
+    return _Walk(node, mark, key_mark, path)
+
+
+def _tag(node: yaml.MappingNode) -> str | None:
+    tags = (value for key, value in node.value if key.value in _DISCRIMINATORS)
+    return next((str(tag.value) for tag in tags if isinstance(tag, yaml.ScalarNode)), None)
 
 
 def _written(root: yaml.Node, error: ErrorDetails, node: yaml.Node, *, repeat: bool) -> Written:

@@ -22,11 +22,10 @@ from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.mechanism import IntArray, Noise
 from stream_dp.core.time import TickGrid
 from stream_dp.core.wording import how_many
-from stream_dp.engine.actor import Guard, step
+from stream_dp.engine.memories import Memories, SeenMemory
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.series import MadeSeries, Series
+from stream_dp.engine.series import Guard, MadeSeries, Series
 from stream_dp.engine.tick_assembler import TickAssembler
-from stream_dp.engine.user_memory import Memories, SeenMemory
 from stream_dp.errors import FailClosed, NotDerivable, RejectedMessage
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.builder import Chosen, chosen_for, made_of_releases
@@ -241,8 +240,8 @@ class Continual(Single, ABC, Generic[R, T]):
         prepared, tick = self._prepared, self._tick
         self._ended = True
         row = self._row()
-        state, body = step(
-            prepared.runs, prepared.grid, self._state, tick, tick + 1, row, new_noise()
+        state, body = prepared.runs.step(
+            prepared.grid, self._state, tick, tick + 1, row, new_noise()
         )
         release = self._released(body)
         self._state, self._tick, self._last, self._ended = state, tick + 1, release, False

@@ -16,7 +16,7 @@ import numpy as np
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.row_relations import AMOUNTS, MOST_EVENTS
-from stream_dp.engine.actor import Guard
+from stream_dp.engine.series import Guard
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.python.series import Continual, Prepared
 from stream_dp.python.tick_release import (

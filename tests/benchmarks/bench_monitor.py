@@ -27,7 +27,6 @@ import numpy as np
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.time import TickGrid
-from stream_dp.engine.actor import step
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.series import LiveSeries, Series
 from stream_dp.journal.release import Shape
@@ -100,7 +99,7 @@ class Tick:
 
     def whole(self) -> None:
         """As an actor takes it."""
-        self.state, _ = step(self.series, GRID, self.state, 1, 1, self.row, noise())
+        self.state, _ = self.series.step(GRID, self.state, 1, 1, self.row, noise())
 
     def asked(self) -> None:
         self.state, _ = self.monitor.step(self.state, ThresholdQuery(10**6, place=17), noise())
@@ -120,12 +119,12 @@ def counting(watches: int) -> Callable[[], Any]:
         )
         for at in range(watches)
     ]
-    counts = FeatureCounts(features, watches, {"text": TextField()}, lambda name: name, GRID)
+    counts = FeatureCounts(features, {"text": TextField()}, lambda name: name, GRID)
     rng = np.random.default_rng(2)
     records = [Record(f"t{at}") for at in rng.integers(0, watches, RECORDS)]
     numbers = np.array([RECORDS], dtype=np.int64)
     decoded = Decoded(records, range(RECORDS), [])
-    return lambda: counts(decoded, numbers, [0])
+    return lambda: counts.write(np.zeros((1, watches), np.int64), decoded, numbers, [0])
 
 
 FILE = """\

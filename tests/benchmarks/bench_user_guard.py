@@ -80,7 +80,7 @@ def main(users: int = USERS) -> None:
         sys.stdout.write(
             f"{name}: guard {guarding:.2f} µs a record, router {routing:.2f} µs, ratio {guarding / routing:.1f}\n"
         )
-    sys.stdout.write(f"{guard.memory.size / users:.0f} bytes a user\n")
+    sys.stdout.write(f"{guard.memory._table._rows.nbytes / users:.0f} bytes a user\n")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from commit_parts import part_of
+from commit_parts import part_of, seen_in
 from oracles.cut_users import cut_users
 from oracles.user_caps import Log
 from unit.pipeline.routing.seen_worlds import (
@@ -27,8 +27,8 @@ from unit.pipeline.routing.user_worlds import CAP, FOR_EVER, HORIZON, PIPELINE, 
 from unit.pipeline.routing.user_worlds import WINDOW as USER_WINDOW
 
 from faults.test_user_caps import crashes
+from stream_dp.engine.memories import SeenMemory, UserMemory
 from stream_dp.engine.tick_assembler import ClosedTick
-from stream_dp.engine.user_memory import SeenMemory, UserMemory
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 
@@ -82,9 +82,10 @@ async def test_a_memory_is_what_the_journal_says_and_forgets_windows_that_are_ov
     assert seen is not None
     for commit in world.commits():
         again.replay(commit)
-    assert again.content() == seen.content()
-    assert list(seen.content()[0]) == [0]
-    assert seen.content()[1] == seen.content()[2] == {}
+    kept = seen_in(seen)
+    assert seen_in(again) == kept
+    assert list(kept[0]) == [0]
+    assert kept[1] == kept[2] == {}
 
 
 class Forgetful(SeenMemory):
@@ -97,7 +98,7 @@ class Evicting(SeenMemory):
     """Drops what it knows once that is more than a few: by content."""
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
-        if sum(len(data) for found in self.content().values() for data in found.values()) > 200:
+        if sum(len(data) for kept in seen_in(self).values() for data in kept.values()) > 200:
             self.__init__({0: None, 1: WINDOW, 2: 1})  # type: ignore[misc]
         return super().record(ticks)
 

@@ -30,8 +30,8 @@ from unit.pipeline.routing.user_worlds import (
     users_of,
 )
 
+from stream_dp.engine.memories import UserMemory
 from stream_dp.engine.tick_assembler import Cut
-from stream_dp.engine.user_memory import UserMemory
 from stream_dp.engine.user_table import Used, UserTable
 from stream_dp.errors import EngineEnded, FailClosed, UsageError
 from stream_dp.journal.commit import Commit, Created

@@ -74,7 +74,6 @@ def take_steps(number: int) -> None:
 @dataclass(frozen=True, slots=True, repr=False)
 class Wanted:
     """The request of a message: on a `series`, with `parameters`; or for the new series of a `definition`.
-
     `accept_noise`: the series shall run even if it fires mostly by noise.
     """
 
@@ -89,9 +88,8 @@ class Wanted:
 class Addressed:
     """A message whose sender is known, before its request is read; an `operator` may act for every analyst.
 
-    `analyst` names the ledger that pays ("": the main one), `do` the requested action ("" if it is unknown), and
-    `wanted` the request if it is known already. Two messages with the same `content` (empty: `text`) are the same
-    message.
+    `analyst` names the ledger that pays ("": the main one), `do` the requested action ("": unknown), `wanted` the
+    request if it is known already. Messages with the same `content` (empty: `text`) are the same message.
     """
 
     id: str
@@ -113,9 +111,8 @@ class MessageReader(Protocol):
     """Turns records and texts into messages; implemented by the pipeline."""
 
     def opened(self, value: bytes, stamp: int) -> Addressed:
-        """Return the message in the envelope of a record that came at `stamp` (ms since 1970).
-
-        Raises `NotAccepted` if it cannot be read, or is not signed for the analyst whom it names.
+        """Return the message in the envelope of a record that came at `stamp` (ms since 1970). Raises `NotAccepted` if
+        it cannot be read, or is not signed for the analyst whom it names.
         """
 
     def said(self, text: bytes, signer: str) -> Addressed:

@@ -11,7 +11,7 @@ that answers queries itself may be asked by its owner and by the analysts whom i
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import MAIN, Subledgers
@@ -33,43 +33,34 @@ AT_A_CUT = 100
 """How many records that are no messages are refused at most before waiting ticks have their turn."""
 
 
+Content: TypeAlias = Mapping[str, Any]
+
+
 class Wording(Protocol):
     """The content of answers about series that come and go: plain public values; implemented above."""
 
-    def created(
-        self, admission: Admission, created: Created, analyst: str
-    ) -> Mapping[str, Any]: ...
-
-    def halted(
-        self, admission: Admission, name: str, halted: Halted, analyst: str
-    ) -> Mapping[str, Any]: ...
-
+    def created(self, admission: Admission, created: Created, analyst: str) -> Content: ...
+    def halted(self, admission: Admission, name: str, halted: Halted, analyst: str) -> Content: ...
     def previewed(
         self, admission: Admission, proposal: Proposal, found: Preview, analyst: str
-    ) -> Mapping[str, Any]: ...
-
-    def listed(
-        self, admission: Admission, payers: Collection[str] | None
-    ) -> Sequence[Mapping[str, Any]]:
+    ) -> Content: ...
+    def listed(self, admission: Admission, payers: Collection[str] | None) -> Sequence[Content]:
         """Return every running series, and the last halted ones; in detail where one of `payers` paid (None: all)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Understanding:
-    """The reader of messages, and the wording of answers."""
-
     reader: MessageReader
     wording: Wording
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What may be asked of an engine while it runs.
+    """What may be asked of an engine while it runs: without `planner` no series is created, without `messages` nothing.
 
-    `planner` derives live series (None: none can be created); `subledgers` are the ledgers after the charges of the
-    first start. Without `messages` the engine takes no messages. It executes at most `per_tick` messages of each
-    analyst between two cuts. `deriver` derives the series to create or preview (None: a thread does); the engine closes
-    it.
+    `subledgers` are the ledgers after the charges of the first start. At most `per_tick` messages of each analyst are
+    executed between two cuts. `deriver` derives the series to create or preview (None: a thread does); the engine
+    closes it.
     """
 
     planner: SeriesPlanner | None = None
@@ -88,9 +79,8 @@ class NeedsDerivation(NamedTuple):
 
 
 class Answering:
-    """Executes messages of a `conversation` through `changes`; `messages` reads them and words the answers.
-
-    `derive` derives the definition of a message; it is called at a cut only with `hold`.
+    """Executes messages of a `conversation` through `changes`; `messages` reads them and words the answers. `derive`
+    derives the definition of a message; it is called at a cut only with `hold`.
     """
 
     def __init__(
@@ -117,20 +107,21 @@ class Answering:
         """
         conversation = self._conversation
         for _ in range(min(AT_A_CUT, len(questions))):
-            question = questions[0]
+            place, value, stamp = questions[0]
             try:
-                message = self._reader.opened(question.value, question.stamp)
-                ready = await self._ready(message, question.stamp, derived, hold=hold)
+                message = self._reader.opened(value, stamp)
+                ready = await self._ready(message, stamp, derived, hold=hold)
                 if isinstance(ready, NeedsDerivation):
                     return ready
-                conversation.admit(message, question.stamp)
+                conversation.admit(message, stamp)
             except NotAccepted as refusal:
-                conversation.place = questions.popleft().place + 1
-                conversation.refuse(refusal, question.place)
-                derived = None
+                conversation.refuse(refusal, place)
+                questions.popleft()
+                conversation.place, derived = place + 1, None
             else:
-                conversation.place = questions.popleft().place + 1
-                await self._answered(message, ready, (question.place,))
+                questions.popleft()
+                conversation.place = place + 1
+                await self._answered(message, ready, (place,))
                 return None
         await self.flush()
         return None
@@ -138,9 +129,8 @@ class Answering:
     async def tell(
         self, message: Addressed, stamp: int, derived: Derived | None = None, *, hold: bool = False
     ) -> tuple[int, bytes | None] | NeedsDerivation:
-        """Execute a message whose sender waits; return the number and bytes (None: on record) of its answer.
-
-        A definition in it must be `derived` before, as for `hear`. Raises `NotAccepted`; then nothing has changed.
+        """Execute a message whose sender waits; return the number and bytes (None: on record) of its answer. A
+        definition in it must be `derived` before, as for `hear`. Raises `NotAccepted`; then nothing has changed.
         """
         conversation = self._conversation
         known = conversation.number_of(message)
@@ -166,16 +156,15 @@ class Answering:
     async def _ready(
         self, message: Addressed, stamp: int, derived: Derived | None, *, hold: bool
     ) -> "_Ready | NeedsDerivation":
-        """Return the request of a message with the series that it defines, or what must be derived first.
-
-        Raises `NotAccepted` if it would not be accepted, or its sender's definitions took too many steps.
+        """Return the request of a message with the series that it defines, or what must be derived first. Raises
+        `NotAccepted` if it would not be accepted, or its sender's definitions took too many steps.
         """
         conversation, chain = self._conversation, self._changes.chain
         conversation.check(message, stamp)
         try:
             wanted = message.wanted or self._reader.wanted(message)
         except UsageError as refusal:
-            return _Ready(Wanted(message.do), refused=refusal)
+            return _Ready(Wanted(message.do), refusal)
         if wanted.do not in DEFINE:
             return _Ready(wanted)
         if derived is None:
@@ -186,36 +175,36 @@ class Answering:
         if derived is not None and wanted.do == "preview":
             start = derived.start  # the tick that was next when the message was read
         needed = NeedsDerivation(wanted.definition, start, message.analyst)
-        outcome = None if derived is None else derived.at(needed.start)
+        outcome = None if derived is None else derived.at(start)
         if outcome is None:  # it must be derived for its tick first
             if not hold:
                 return needed
             outcome = (await self._derive(needed)).outcome
-        if isinstance(outcome, UsageError):
-            return _Ready(wanted, refused=outcome)
         return _Ready(wanted, outcome)
 
     async def _answered(
         self, message: Addressed, ready: "_Ready", places: tuple[int, ...] = ()
     ) -> Answer:
-        conversation, chain = self._conversation, self._changes.chain
-        content, refused = dict[str, Any](), ready.refused
-        if refused is None:
-            try:
-                content = dict(await self._executed(ready, message))
-            except (UsageError, BudgetRefused) as refusal:
-                refused = refusal
-        series = ready.wanted.series or str(content.get("name", ""))
-        answer = conversation.answer(message, refused or content, chain.standing, series, places)
+        outcome: Content | UsageError | BudgetRefused
+        series = ready.wanted.series
+        try:
+            outcome = await self._executed(ready, message)
+            series = series or str(outcome.get("name", ""))
+        except (UsageError, BudgetRefused) as refusal:
+            outcome = refusal
+        standing = self._changes.chain.standing
+        answer = self._conversation.answer(message, outcome, standing, series, places)
         await self.flush()
         return answer
 
-    async def _executed(self, ready: "_Ready", message: Addressed) -> Mapping[str, Any]:
+    async def _executed(self, ready: "_Ready", message: Addressed) -> Content:
         admission, changes, wanted = self._changes.admission, self._changes, ready.wanted
+        if isinstance(ready.defined, UsageError):
+            raise ready.defined
         match wanted.do:
             case "create":
                 created = await changes.create(
-                    ready.defined, message.analyst, accept_noise=wanted.accept_noise
+                    ready.proposal, message.analyst, accept_noise=wanted.accept_noise
                 )
                 return self._wording.created(admission, created, message.analyst)
             case "watch" | "unwatch":
@@ -236,8 +225,8 @@ class Answering:
                 halted = changes.halt(wanted.series)
                 return self._wording.halted(admission, wanted.series, halted, owner)
             case "preview":
-                effect = admission.preview(ready.defined, message.analyst)
-                return self._wording.previewed(admission, ready.defined, effect, message.analyst)
+                effect = admission.preview(ready.proposal, message.analyst)
+                return self._wording.previewed(admission, ready.proposal, effect, message.analyst)
             case "list":
                 readers = None if message.operator else (MAIN, message.analyst)
                 return {"queries": self._wording.listed(admission, readers)}
@@ -257,9 +246,8 @@ class Answering:
         return owner
 
     def _require_right(self, live: LiveSeries, message: Addressed) -> None:
-        """Raise `NotYours` if the series' mechanism would answer, and the sender may not ask it.
-
-        Everybody who sees the series may ask its last release. A query to its mechanism may change the mechanism.
+        """Raise `NotYours` if the series' mechanism would answer, and the sender may not ask it. Everybody who sees the
+        series may ask its last release. A query to its mechanism may change the mechanism.
         """
         mine = message.operator or self._owner(live.series.name) == message.analyst
         if live.series.asking is not None and not (mine or _granted(live, message)):
@@ -295,17 +283,16 @@ class Answering:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A message that can be executed: its request, the series that it defines, or the reason for its refusal."""
+    """A message that can be executed: its request, and the series that it defines or the reason for its refusal."""
 
     wanted: Wanted
-    proposal: Proposal | None = None
-    refused: UsageError | BudgetRefused | None = None
+    defined: Proposal | UsageError | None = None
 
     @property
-    def defined(self) -> Proposal:
-        if self.proposal is None:
+    def proposal(self) -> Proposal:
+        if self.defined is None or isinstance(self.defined, UsageError):
             raise UsageError("series: is missing")
-        return self.proposal
+        return self.defined
 
 
 def _granted(live: LiveSeries, message: Addressed) -> bool:

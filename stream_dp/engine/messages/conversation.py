@@ -1,9 +1,9 @@
 """The messages of analysts: which one is accepted under an id, and how answers are numbered and written.
 
 Rules: an id is used once for ever, although it is remembered only until no message with this id could be accepted any
-more. Everything here is public: ids, stamps and moments decide, never data. A message that is not accepted uses up no
-id, is refused in the same words whatever it holds, and all refusals between two ticks share one answer. There is no
-clock and no port: a start replays the journal here. This file knows no topic, actor or form of a message.
+more. Ids, stamps and moments decide, never data. A message that is not accepted uses up no id, is refused in the same
+words whatever it holds, and all refusals between two ticks share one answer. A start replays the journal here. This
+file knows no clock, topic, actor or form of a message.
 """
 
 import heapq
@@ -18,7 +18,6 @@ from msgspec import UNSET
 from stream_dp.engine.messages.addressed import TICK_STEPS, Addressed
 from stream_dp.errors import (
     BudgetRefused,
-    FailClosed,
     MostlyNoise,
     NoRoom,
     NotAccepted,
@@ -37,7 +36,7 @@ from stream_dp.journal.answer_body import (
     RefusedRecords,
     write_answer,
 )
-from stream_dp.journal.commit import Answer, Commit, Refused, part
+from stream_dp.journal.commit import Answer, Commit, Refused, part, part_in
 
 if TYPE_CHECKING:
     from stream_dp.engine.tick_assembler import ClosedTick, Cut
@@ -89,15 +88,15 @@ def body_of(
     id_: str | None,
     do: str,
     standing: AnswerCut,
-    told: Mapping[str, Any] | StreamDPError,
+    outcome: Mapping[str, Any] | StreamDPError,
     places: tuple[int, ...] = (),
 ) -> bytes:
     return write_answer(
         Answered(
             v=VERSION, number=number, id=id_, do=do or UNSET, places=places or UNSET,
             tick=standing.tick, end=standing.end,
-            answer=UNSET if isinstance(told, StreamDPError) else told,
-            refused=refusal_of(told) if isinstance(told, StreamDPError) else UNSET,
+            answer=UNSET if isinstance(outcome, StreamDPError) else outcome,
+            refused=refusal_of(outcome) if isinstance(outcome, StreamDPError) else UNSET,
         )
     )  # fmt: skip
 
@@ -107,29 +106,24 @@ def refusals_body(number: int, standing: AnswerCut, refused: Sequence[Refused]) 
     return write_answer(
         Answered(
             v=VERSION, number=number, id=None, places=first.places, tick=standing.tick, end=standing.end,
-            refused=RefusedMessage(first.reason, UsageError.exit_code, first.detail, **_uncounted(first)),
-            also=tuple(
-                RefusedRecords(
-                    other.reason, UsageError.exit_code, other.detail, places=other.places, **_uncounted(other)
-                )
-                for other in others
-            ) or UNSET,
+            refused=RefusedMessage(**_reason(first)),
+            also=tuple(RefusedRecords(**_reason(other), places=other.places) for other in others) or UNSET,
         )
     )  # fmt: skip
 
 
-def _uncounted(refused: Refused) -> dict[str, int]:
+def _reason(refused: Refused) -> dict[str, Any]:
+    reason = {
+        "kind": refused.reason, "exit_code": UsageError.exit_code, "detail": refused.detail,
+    }  # fmt: skip
     if refused.records == len(refused.places):
-        return {}
-    return {"records": refused.records, "last": refused.last}
+        return reason
+    return {**reason, "records": refused.records, "last": refused.last}
 
 
 def refusal_of(error: StreamDPError) -> RefusedMessage:
-    if isinstance(error, NotAccepted):
-        kind = error.kind
-    else:
-        kinds = (kind for of, kind in _KINDS.items() if isinstance(error, of))
-        kind = next(kinds, RefusalKind.USAGE)
+    kinds = (kind for of, kind in _KINDS.items() if isinstance(error, of))
+    kind = error.kind if isinstance(error, NotAccepted) else next(kinds, RefusalKind.USAGE)
     code = error.exit_code if isinstance(error, BudgetRefused) else UsageError.exit_code
     return RefusedMessage(kind, code, str(error))
 
@@ -147,29 +141,20 @@ def not_accepted(kind: RefusalKind, detail: str = "") -> NotAccepted:
     return NotAccepted(kind, detail or DETAILS[kind])
 
 
-KIND = "messages"
 _PART = msgspec.msgpack.Decoder(tuple[int, tuple[Refused, ...]])
-
-
-def _read(commit: Commit) -> tuple[int, tuple[Refused, ...]]:
-    """Return the place and the refusals of a commit (-1: nothing of the queue was read)."""
-    try:
-        return _PART.decode(commit.parts[KIND]) if KIND in commit.parts else (-1, ())
-    except msgspec.MsgspecError:
-        raise FailClosed(
-            f"commit {commit.sequence} of the journal holds a place of the queue that this engine has not written: "
-            "restore the journal, or run the version of the code that wrote it"
-        ) from None
+_OTHERS_PLACE = (
+    "a place of the queue that this engine has not written: restore the journal, or run the version of the code that "
+    "wrote it"
+)
 
 
 @dataclass(slots=True, repr=False)
 class Conversation:
-    """Ids, rates, and the answers that wait for the next commit.
-
-    `place` is where reading the queue continues, `recorded` the last such place that a commit records.
+    """Ids, rates, and the answers that wait for the next commit. `place` is where reading the queue continues,
+    `recorded` the last such place that a commit records.
     """
 
-    kind: ClassVar[str] = KIND
+    kind: ClassVar[str] = "messages"
     per_tick: int = PER_TICK
     place: int = -1
     recorded: int = -1
@@ -182,12 +167,11 @@ class Conversation:
     _waiting: list[Answer] = field(default_factory=list)
     _watches: Counter[str] = field(default_factory=Counter)
     _refused: dict[tuple[str, str], Refused] = field(default_factory=dict)
-    _told: bool = False
+    _shared: bool = False
 
     def number_of(self, message: Addressed) -> int | None:
-        """Return the number of the answer to this message; None if it has none yet.
-
-        Raises `NotAccepted` if its id was used for another message.
+        """Return the number of the answer to this message; None if it has none yet. Raises `NotAccepted` if its id was
+        used for another message.
         """
         if message.id not in self._used:
             return None
@@ -197,9 +181,7 @@ class Conversation:
         return number
 
     def check(self, message: Addressed, stamp: int) -> None:
-        """Raise `NotAccepted` if a message that came at `stamp` (ms since 1970) is expired, used, repeated, or too
-        many.
-        """
+        """Raise `NotAccepted` if a message that came at `stamp` is expired, used, repeated, or one too many."""
         if self.number_of(message) is not None:
             raise not_accepted(RefusalKind.REPEATED)
         if message.until > stamp + LONGEST_MS:
@@ -238,42 +220,41 @@ class Conversation:
         self._watches[analyst] += 1
 
     def ticked(self) -> None:
-        self._taken.clear()
-        self._watches.clear()
-        self._steps.clear()
-        self._told = False
+        for counted in (self._taken, self._watches, self._steps):
+            counted.clear()
+        self._shared = False
 
     def refuse(self, refusal: NotAccepted, place: int) -> None:
-        """Count a record that is not accepted as a message; one answer refuses all such records."""
+        """Count a record that is not accepted as a message."""
         reason = (str(refusal.kind), str(refusal))
         known = self._refused.get(reason) or Refused(*reason, 0, (), place)
         places = (*known.places, place) if len(known.places) < PLACES else known.places
         self._refused[reason] = Refused(*reason, known.records + 1, places, place)
 
     def end(self) -> None:
-        """Allow an answer to refusals that wait, because no tick follows."""
-        self._told = False
+        """Let refusals that wait be answered, because no tick follows."""
+        self._shared = False
 
     @property
     def due(self) -> bool:
         """Whether refusals wait that may be answered now: once between two ticks."""
-        return bool(self._refused) and not self._told
+        return bool(self._refused) and not self._shared
 
     def answer(
         self,
         message: Addressed,
-        told: Mapping[str, Any] | StreamDPError,
+        outcome: Mapping[str, Any] | StreamDPError,
         standing: AnswerCut,
         series: str = "",
         places: tuple[int, ...] = (),
     ) -> Answer:
-        """Write the answer to an accepted message, at `places` of the queue: what is `told`, or the error."""
-        body = body_of(self.next_number, message.id, message.do, standing, told, places)
+        """Write the answer to an accepted message, at `places` of the queue: its content, or the error."""
+        number, digest = self.next_number, message.digest
+        body = body_of(number, message.id, message.do, standing, outcome, places)
         answer = Answer(
-            self.next_number, message.id, message.digest, message.until, body,
-            message.analyst, message.do, series,
-        )  # fmt: skip
-        self._used[message.id] = (message.digest, answer.number)
+            number, message.id, digest, message.until, body, message.analyst, message.do, series
+        )
+        self._used[message.id] = (digest, number)
         self._add(answer)
         return answer
 
@@ -286,7 +267,7 @@ class Conversation:
             body = refusals_body(self.next_number, standing, tuple(self._refused.values()))
             self._add(Answer(self.next_number, None, b"", 0, body))
             self._refused.clear()
-            self._told = True
+            self._shared = True
 
     def record(self, ticks: "Sequence[ClosedTick]") -> "tuple[Sequence[ClosedTick], bytes | None]":
         """See `Memory`: the place up to which the queue was read, and the refusals that have no answer yet."""
@@ -307,12 +288,12 @@ class Conversation:
     def replay(self, commit: Commit) -> None:
         if commit.ticks:
             self.ticked()
-        place, refused = _read(commit)
+        place, refused = part_in(commit, self.kind, _PART, _OTHERS_PLACE) or (-1, ())
         self.place = self.recorded = max(self.place, place)
         self._refused = {(refusal.reason, refusal.detail): refusal for refusal in refused}
         for answer in commit.answers:
             self.next_number = answer.number + 1
-            self._told = self._told or answer.id is None
+            self._shared = self._shared or answer.id is None
             if answer.id is not None:
                 self._taken[answer.analyst] += 1
                 self._watches[answer.analyst] += answer.do in WATCHING

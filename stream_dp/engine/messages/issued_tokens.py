@@ -10,10 +10,11 @@ import hmac
 import os
 import stat
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from stream_dp.core.time import moment_text, parse_moment
 from stream_dp.errors import FailClosed, UsageError, WorldError
@@ -26,25 +27,14 @@ LONGEST_DAYS = 3650
 _ID_BYTES = 6
 
 
-class _Line(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A token that was made (`analyst`, `made`, `expires`), or one that was `revoked`."""
+class IssuedToken(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A token as a line of the list has it; a second line of its id revokes it. Times are RFC 3339 in UTC."""
 
     v: int
     id: str
     analyst: str = ""
     made: str = ""
     expires: str = ""
-    revoked: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class IssuedToken:
-    """A token as the list holds it; times are RFC 3339 in UTC, `revoked` is empty if the token is not revoked."""
-
-    id: str
-    analyst: str
-    made: str
-    expires: str
     revoked: str = ""
 
     def state(self, now: int) -> str:
@@ -65,10 +55,7 @@ class IssuedTokens:
     _read: tuple[object, dict[str, IssuedToken]] = (None, {})
 
     def make(self, analyst: str, days: int, now: int) -> tuple[IssuedToken, str]:
-        """Return a new token for an analyst, and its text, which is kept nowhere; the list is durable on return.
-
-        Raises `UsageError`: no such analyst, or no such number of days.
-        """
+        """Return a new token for an analyst, durable, and its text, which is kept nowhere; may raise `UsageError`."""
         if analyst not in self.analysts:
             known = ", ".join(self.analysts) or "none"
             raise UsageError(
@@ -76,10 +63,9 @@ class IssuedTokens:
             )
         if not 1 <= days <= LONGEST_DAYS:
             raise UsageError(f"--days: must be from 1 to {LONGEST_DAYS}")
-        made = IssuedToken(
-            fresh_seed()[:_ID_BYTES].hex(), analyst, moment_text(now), moment_text(now + days * DAY_MS),
-        )  # fmt: skip
-        self._add(_Line(VERSION, made.id, made.analyst, made.made, made.expires))
+        id_, end = fresh_seed()[:_ID_BYTES].hex(), moment_text(now + days * DAY_MS)
+        made = IssuedToken(VERSION, id_, analyst, moment_text(now), end)
+        self._add(made)
         return made, self._text(made)
 
     def revoke(self, id_: str, now: int) -> IssuedToken:
@@ -89,13 +75,12 @@ class IssuedTokens:
             raise UsageError(f"--revoke: {self.path} names no token of this id; --list shows them")
         if token.revoked:
             raise UsageError(f"--revoke: this token was revoked before, {token.revoked}")
-        self._add(_Line(VERSION, id_, revoked=moment_text(now)))
+        self._add(IssuedToken(VERSION, id_, revoked=moment_text(now)))
         return replace(token, revoked=moment_text(now))
 
     def all(self) -> dict[str, IssuedToken]:
-        """Return the tokens by their ids, in the order in which they were made.
-
-        Raises `FailClosed` (the file is damaged, or others may write it) or `WorldError` (it cannot be read).
+        """Return the tokens by their ids, in the order in which they were made. Raises `FailClosed` (the file is
+        damaged, or others may write it) or `WorldError` (it cannot be read).
         """
         try:
             mark = self._mark()
@@ -116,10 +101,8 @@ class IssuedTokens:
 
     def shown(self, text: str) -> IssuedToken | None:
         """Return the token of this text, perhaps expired or revoked; None if the list lacks it. Raises as `all`."""
-        listed = self.text_of(id_of(text))
-        known = "" if listed is None else listed[1]
-        same = hmac.compare_digest(text.encode(), known.encode())
-        return listed[0] if listed is not None and same else None
+        token, known = self.text_of(id_of(text)) or (None, "")
+        return token if hmac.compare_digest(text.encode(), known.encode()) else None
 
     def _text(self, token: IssuedToken) -> str:
         return self.sealer.issued_token(token.id, token.analyst, token.expires)
@@ -137,7 +120,7 @@ class IssuedTokens:
             )
         return status.st_mtime_ns, status.st_size, status.st_ino
 
-    def _add(self, line: _Line) -> None:
+    def _add(self, line: IssuedToken) -> None:
         self.all()  # a damaged list is not made longer
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -158,15 +141,14 @@ def id_of(text: str) -> str:
 def _tokens(path: Path, content: bytes) -> dict[str, IssuedToken]:
     tokens: dict[str, IssuedToken] = {}
     try:
-        lines = [msgspec.json.decode(text, type=_Line) for text in content.splitlines()]
+        lines = [msgspec.json.decode(text, type=IssuedToken) for text in content.splitlines()]
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise FailClosed(_damaged(path)) from None
     for line in lines:
         known = tokens.get(line.id)
         if line.v != VERSION or (known is None) == bool(line.revoked):
             raise FailClosed(_damaged(path))
-        made = known or IssuedToken(line.id, line.analyst, line.made, line.expires)
-        tokens[line.id] = replace(made, revoked=line.revoked)
+        tokens[line.id] = line if known is None else replace(known, revoked=line.revoked)
     if content and not content.endswith(b"\n"):
         raise FailClosed(_damaged(path))
     return tokens

@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from stream_dp.engine.engine import Engine
+from stream_dp.engine.memories import SeenMemory
 from stream_dp.engine.messages.answering import Requests, Understanding
 from stream_dp.engine.ports import Audience, Ports
 from stream_dp.engine.recovery import NoiseMaker
 from stream_dp.engine.run_config import GROUP
-from stream_dp.engine.user_memory import SeenMemory
 from stream_dp.errors import Outage, WorldError
 from stream_dp.journal.commit import Release
 from stream_dp.journal.keys import Sealer

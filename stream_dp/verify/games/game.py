@@ -25,7 +25,7 @@ from stream_dp.errors import BudgetRefused, InvalidCost, RejectedMessage
 class Verifier:
     """V[f] ([HSV] Def 3.5): it halts at the first message that is not an f-valid pair; `function` is then None.
 
-    In production `engine.actor` does this work.
+    In production `engine.series.Guard` does this work.
     """
 
     function: Relation | None

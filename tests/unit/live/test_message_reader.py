@@ -1,10 +1,10 @@
 """Who may say what: a message is its signer's, the operator's token speaks for everyone, another analyst's for none."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stream_dp.engine.messages.addressed import Wanted
 from stream_dp.engine.messages.issued_tokens import IssuedToken
@@ -123,7 +123,7 @@ def test_a_message_is_the_same_with_another_until_and_with_nothing_else() -> Non
         assert content(json.dumps({**later, key: value})) != content(asked), key
 
 
-MADE = IssuedToken("0" * 12, "ann", "2026-11-01T00:00:00Z", "2026-11-22T00:00:00Z")
+MADE = IssuedToken(1, "0" * 12, "ann", "2026-11-01T00:00:00Z", "2026-11-22T00:00:00Z")
 END = 1_795_305_600_000
 """When it expires."""
 ANN = text(analyst="ann")

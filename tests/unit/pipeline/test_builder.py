@@ -21,7 +21,8 @@ from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.pipeline.budget import filter_of, opened
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import fingerprint
-from stream_dp.pipeline.spec import PipelineSpec, Privacy
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records.privacy import Privacy
 from stream_dp.statistics.parts.choose_hss import BIN_SHARE, QUANTITY_SHARE
 
 Data = dict[str, Any]

@@ -15,9 +15,9 @@ import pytest
 
 import stream_dp as sdp
 from stream_dp.engine.engine import Engine
+from stream_dp.engine.memories import SeenMemory
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.engine.tick_reader import EveryRecord
-from stream_dp.engine.user_memory import SeenMemory
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource
 from stream_dp.journal.keys import Sealer
 from stream_dp.noise import fresh_seed

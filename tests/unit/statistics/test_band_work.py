@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_dp.engine.actor import step
 from stream_dp.engine.run_config import RunConfig
 from stream_dp.mechanisms import noise_law, noise_quantiles
 from stream_dp.mechanisms.noise_quantiles import laplace_quantile
@@ -124,9 +123,8 @@ def works(
         begun = [work.done]
         for tick in range(ticks):
             row = rng.poisson(20, one.mechanism.width).astype(np.int64)
-            state, _ = step(
-                replace(one, rows=slice(None)), config.grid(0), state, tick, tick, row, noise
-            )
+            whole = replace(one, rows=slice(None))
+            state, _ = whole.step(config.grid(0), state, tick, tick, row, noise)
             begun.append(work.done)
         found[one.name] = [after - before for before, after in pairwise(begun)]
     return found

@@ -20,8 +20,8 @@ from unit.pipeline.routing.user_worlds import PIPELINE, SEALER, hashed, payload
 
 from stream_dp.engine import identifiers
 from stream_dp.engine.identifiers import Arrivals
+from stream_dp.engine.memories import OpenIdentifiers, added_behind
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.user_memory import OpenIdentifiers, added_behind
 from stream_dp.engine.user_table import Hashes
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit, encode

@@ -30,9 +30,9 @@ from stream_dp.accounting.situations import Alive
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors, Users
-from stream_dp.engine import actor, recovery
 from stream_dp.engine.history import read_summary
 from stream_dp.engine.recovery import _as_recorded
+from stream_dp.engine.series import Series
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Asked, Commit, Halted, Release, SavedStates
 from stream_dp.journal.release import former
@@ -143,15 +143,14 @@ def asks_before_it_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     """A twin of the engine: the question comes before the tick's row."""
 
     def step(
-        series: Any, grid: Any, state: Any, tick: int, sequence: int, row: Any, noise: Any
+        series: Series, grid: Any, state: Any, tick: int, sequence: int, row: Any, noise: Any
     ) -> Any:
         mechanism = series.mechanism
         state, answer = mechanism.step(state, Query(), noise)
         state, _ = mechanism.step(state, Update(row[series.rows]), noise)
         return state, series.body(grid, sequence, tick, state, answer)
 
-    monkeypatch.setattr(actor, "step", step)
-    monkeypatch.setattr(recovery, "step", step)
+    monkeypatch.setattr(Series, "step", step)
 
 
 async def test_an_engine_that_asks_before_it_updates_is_caught(

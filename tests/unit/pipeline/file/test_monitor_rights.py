@@ -5,14 +5,7 @@ from typing import Any
 
 import pytest
 from unit.live.live_series_worlds import HORIZON
-from unit.live.monitor_worlds import (
-    FR,
-    MONITOR,
-    PIPELINE_M,
-    MonitorWorld,
-    message,
-    no_noise,
-)
+from unit.live.monitor_worlds import FR, MONITOR, PIPELINE_M, MonitorWorld, message, no_noise
 
 from stream_dp.errors import UsageError
 from stream_dp.journal.commit import Asked

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.pipeline.fingerprints import fingerprint, meaning
-from stream_dp.pipeline.spec import PipelineSpec, SqliteJournalSpec, diagnose
+from stream_dp.pipeline.spec import PipelineSpec, diagnose
+from stream_dp.records.endpoints import SqliteJournalSpec
 
 Data = dict[str, Any]
 WALL = {"kind": "wall", "step": "1s"}

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.spec import SqliteJournalSpec
 from stream_dp.pipeline.yaml import load
+from stream_dp.records.endpoints import SqliteJournalSpec
 
 GOOD = """\
 version: 1

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from stream_dp.engine.engine import Engine
+from stream_dp.engine.memories import SeenMemory
 from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.engine.recovery import NoiseMaker
-from stream_dp.engine.user_memory import SeenMemory
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
 from stream_dp.journal.keys import Sealer
 from stream_dp.live.planner import LiveSeriesPlanner

@@ -5,7 +5,7 @@ Rows are judged by definition: of the records that are not late, each identifier
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -13,22 +13,14 @@ import numpy as np
 from commit_parts import part_of
 from oracles.first_arrivals import first_arrivals
 from oracles.user_caps import Event, Log
-from unit.journal.runtime_worlds import CrashingJournal, CrashingSink, Fuse
 from unit.pipeline.routing.user_worlds import HORIZON, PIPELINE, SEALER, UserWorld, cut
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.engine.engine import Engine
-from stream_dp.engine.messages.answering import Requests
-from stream_dp.engine.ports import Ports, Source
+from stream_dp.engine.memories import Memory, SeenMemory
 from stream_dp.engine.tick_assembler import TickAssembler
-from stream_dp.engine.user_memory import SeenMemory
-from stream_dp.files.memory import MemorySource
-from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
-from stream_dp.testing.manual_clock import ManualClock
 
 WINDOW = 4
 EVENTS = {"unit": "event", "epsilon": "100"}
@@ -95,27 +87,13 @@ def rows_of(spec: PipelineSpec, logs: Mapping[int, Log], random: Random) -> IntA
 class SeenWorld(UserWorld):
     """What outlives an engine that remembers identifiers; `seen` is the last one's memory."""
 
+    make_guard: Any = guard_of
     make_seen: Any = SeenMemory
     seen: SeenMemory | None = None
 
-    def engine(
-        self, random: Random, fuse: Fuse | None = None, source: Source | None = None
-    ) -> Engine:
-        """A new engine over what is kept; it reads the logs in batches of its own."""
-        built, fuse = self.built, fuse or Fuse()
-        plan = replace(built.run_config(0), group=self.group)
-        key = SEALER.user_key()
-        router = OpenRouter(built.spec, plan.origin, None, key)
-        ports = Ports(
-            source or MemorySource(cut(self.logs, random), partitions=self.logs),
-            CrashingJournal(self.store, fuse), CrashingSink(self.bodies, fuse), ManualClock(10**12), SEALER,
-        )  # fmt: skip
-        self.seen = self.make_seen(built.layout.windows(built.spec))
-        return Engine(
-            plan, router, ports, NoiseStream,
-            requests=Requests(LiveSeriesPlanner(built.spec, router), built.subledgers()),
-            guard=guard_of(built.spec, plan.origin, key), memories=[self.seen],
-        )  # fmt: skip
+    def memories(self) -> list[Memory]:
+        self.seen = self.make_seen(self.built.layout.windows(self.built.spec))
+        return [self.seen]
 
     def recorded(self) -> list[tuple[int, ...]]:
         """The rows that the journal holds."""

@@ -21,7 +21,7 @@ from stream_dp.mechanisms.linear.arrival_counter import CutOffCounter
 from stream_dp.pipeline import user_guard
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_guard import CapUses
+from stream_dp.pipeline.user_guard import cap_uses
 
 PER = {"unit": "user", "user": "customer", "max_events": "2", "per": "2s", "epsilon": "100"}
 EVER = {"unit": "user", "user": "customer", "overall": "2", "epsilon": "100"}
@@ -108,14 +108,12 @@ def test_a_user_changes_one_unit_of_each_entry_and_no_more(spec: PipelineSpec, s
     assert worst == made_for(spec).rows.changes == 2
 
 
-class RecordsCounted(CapUses):
+def of_records(slots: Any, users: Any, *more: Any) -> Any:
     """Counts the records beyond the cap: each as somebody of its own."""
-
-    def of(self, users: Any, ticks: Any, counting: Any, kept: Any) -> Any:
-        users = np.arange(2 * len(users), dtype=np.uint64).reshape(-1, 2) + users
-        return super().of(users, ticks, counting, kept)
+    users = np.arange(2 * len(users), dtype=np.uint64).reshape(-1, 2) + users
+    return cap_uses(slots, users, *more)
 
 
 def test_a_guard_that_counts_records_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_guard, "CapUses", RecordsCounted)
+    monkeypatch.setattr(user_guard, "cap_uses", of_records)
     assert max(np.abs(each).sum() for each in itertools.islice(pairs(PER_WINDOW, 2), 40)) > 2

@@ -217,12 +217,7 @@ async def test_a_plan_for_others_than_the_ledger_promises_to_is_refused(
 
 @pytest.mark.parametrize(
     "altered",
-    [
-        {"name": "other"},
-        {"epsilon": 400_000_000_001},
-        {"delta": 1},
-        {"rule": "basic"},
-    ],
+    [{"name": "other"}, {"epsilon": 400_000_000_001}, {"delta": 1}, {"rule": "basic"}],
     ids=lambda altered: next(iter(altered)),
 )
 async def test_a_recorded_charge_must_be_the_derived_one_in_every_part(

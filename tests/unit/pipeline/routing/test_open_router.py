@@ -13,12 +13,12 @@ from unit.records.columns_worlds import SPEC as WIDE
 from unit.records.columns_worlds import START as BEGIN
 
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.tick_assembler import dense
+from stream_dp.engine.tick_assembler import Routed, dense
 from stream_dp.errors import FailClosed
 from stream_dp.journal.dead_letters import Span, as_spans
 from stream_dp.pipeline.feature_counts import FeatureCounts
 from stream_dp.pipeline.layout import Feature, RowLayout, feature_of
-from stream_dp.pipeline.router import OpenRouter, Routed, Router
+from stream_dp.pipeline.router import OpenRouter, Router
 from stream_dp.pipeline.spec import PipelineSpec, diagnose_series
 from stream_dp.records.conditions import Test
 from stream_dp.records.decoder import Decoded, RecordDecoder
@@ -172,9 +172,7 @@ def test_sharing_a_reading_changes_nothing_in_one_shard_or_many(
         assert together(router, what) == apart(*some, what, router.width)
 
 
-def test_a_change_builds_what_counts_one_shard_and_no_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_change_builds_what_counts_one_shard_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many features there are: the file's and those of full shards are left alone."""
     router, what = OpenRouter(WIDE, BEGIN), batched([GOOD])
     built: list[int] = []

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dp.engine.ports import Batch
+from stream_dp.engine.tick_assembler import Routed
 from stream_dp.journal.dead_letters import Span
 from stream_dp.pipeline.layout import RowLayout
-from stream_dp.pipeline.router import Routed, Router
+from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.decoder import Decoded
 

@@ -50,7 +50,7 @@ def test_records_count_in_thin_rows_as_in_dense_ones(monkeypatch: pytest.MonkeyP
     assert both_ways(monkeypatch)
 
 
-@pytest.mark.parametrize("part", ["_By", "_Sums", "_Together"])
+@pytest.mark.parametrize("part", ["_By", "_Together"])
 def test_the_check_catches_a_part_that_forgets_its_conditions(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -37,7 +38,7 @@ from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.layout import Slot
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_guard import CapUses, UserGuard, UserHash, guard_of
+from stream_dp.pipeline.user_guard import UserGuard, UserHash, cap_uses, guard_of
 from stream_dp.pipeline.user_homes import LONGEST_NAME
 
 SPEC = specification()
@@ -145,7 +146,7 @@ def _by_tick(self: UserGuard, users: Any, ticks: Any, counting: Any) -> Any:
     """A broken guard: the first by tick count, of each batch, and not those that came first."""
     order = np.argsort(ticks, kind="stable")
     texts = [users.texts[at] for at in order.tolist()]
-    kept, used, those = honest(self, users._replace(texts=texts), ticks[order], counting[order])
+    kept, used, those = honest(self, replace(users, texts=texts), ticks[order], counting[order])
     back = np.empty_like(kept)
     back[order] = kept
     return back, used, those
@@ -348,7 +349,7 @@ USES = [
 def test_each_user_is_told_once_by_tick_and_column() -> None:
     high, low, ticks, counting, kept = (np.array(column) for column in zip(*USES, strict=True))
     users = np.stack([high, low], axis=1).astype(np.uint64)
-    found = CapUses([Slot(3, ("active", "cut"))]).of(users, ticks, counting, kept)
+    found = cap_uses([Slot(3, ("active", "cut"))], users, ticks, counting, kept)
     assert {
         tick: {column: hashes.tolist() for column, hashes in columns.items()}
         for tick, columns in found.items()

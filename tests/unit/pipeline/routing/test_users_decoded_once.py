@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from commit_parts import held
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.pipeline.routing.seen_worlds import SERIES
@@ -127,7 +128,7 @@ def outcome(
         )
         for one in ticks.closed(HORIZON)
     ]
-    return closed, capped, used, guard.memory.content()
+    return closed, capped, used, held(guard.memory)
 
 
 def decoded_twice(spec: PipelineSpec, given: Sequence[Batch], live: int) -> Any:

@@ -15,6 +15,7 @@ from oracles.user_caps import Event, Log, Mark
 from unit.journal.runtime_worlds import CrashingJournal, CrashingSink, Fuse
 
 from stream_dp.engine.engine import Engine
+from stream_dp.engine.memories import Memory
 from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Batch, Ports, Source
 from stream_dp.files.memory import MemorySource, MemoryStore
@@ -138,8 +139,8 @@ class UserWorld:
     store: MemoryStore = field(default_factory=MemoryStore)
     bodies: list[bytes] = field(default_factory=list)
     group: int = 1
-    make_guard: Callable[[PipelineSpec, int, bytes], UserGuard] = UserGuard
-    guard: UserGuard = field(init=False)
+    make_guard: Callable[[PipelineSpec, int, bytes], Any] = UserGuard
+    guard: Any = field(init=False)
     built: Built = field(init=False)
 
     def __post_init__(self) -> None:
@@ -151,7 +152,7 @@ class UserWorld:
         """A new engine over what is kept; it reads the logs in batches of its own."""
         built, fuse = self.built, fuse or Fuse()
         plan = replace(built.run_config(0), group=self.group)
-        router = OpenRouter(built.spec, plan.origin)
+        router = OpenRouter(built.spec, plan.origin, None, SEALER.user_key())
         ports = Ports(
             source or MemorySource(cut(self.logs, random), partitions=self.logs),
             CrashingJournal(self.store, fuse), CrashingSink(self.bodies, fuse), ManualClock(10**12), SEALER,
@@ -160,7 +161,12 @@ class UserWorld:
         return Engine(
             plan, router, ports, NoiseStream,
             requests=Requests(LiveSeriesPlanner(built.spec, router), built.subledgers()), guard=self.guard,
+            memories=self.memories(),
         )  # fmt: skip
+
+    def memories(self) -> list[Memory]:
+        """Those of a new engine, beside that of its guard."""
+        return []
 
     def commits(self) -> list[Commit]:
         """What the journal holds."""

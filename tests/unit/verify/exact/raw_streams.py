@@ -18,10 +18,10 @@ from stream_dp.core.guarantee import PureDP
 from stream_dp.core.mechanism import Message, Noise, Query
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.engine import Engine
+from stream_dp.engine.memories import SeenMemory
 from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.engine.series import Series
-from stream_dp.engine.user_memory import SeenMemory
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
 from stream_dp.journal.commit import decode
 from stream_dp.journal.keys import Sealer

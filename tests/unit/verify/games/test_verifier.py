@@ -8,7 +8,7 @@ import pytest
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import event
-from stream_dp.engine.actor import Guard
+from stream_dp.engine.series import Guard
 from stream_dp.errors import FailClosed, NotDerivable
 from stream_dp.verify.games.game import Verifier
 

@@ -1,21 +1,27 @@
-"""What is remembered of users and identifiers: hashes, a table like a dict (64 bytes a user), windows that end."""
+"""What is remembered of users and identifiers: hashes, a table like a dict (64 bytes a user), windows that end.
+
+And a memory of a new kind, given to the engine: what it records, gets back at a start, and is told to take back.
+"""
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 import pytest
-from commit_parts import parts
+from commit_parts import events_in, held, parts, seen_in
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.cmac import CMAC
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit.journal.runtime_worlds import Crash, Fuse, Router, World
 
 from stream_dp.core.mechanism import IntArray
+from stream_dp.engine.engine import Engine
+from stream_dp.engine.memories import Memories, SeenMemory, UserMemory
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
-from stream_dp.engine.user_memory import SeenMemory, UserMemory
 from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
@@ -68,9 +74,9 @@ def test_a_window_is_recorded_until_its_last_tick_and_then_forgotten() -> None:
     memory, told = SeenMemory({COLUMN: 2}), []
     for tick, identifiers in enumerate([(1, 2), (2, 3), (2,), ()]):
         (counted,), written = memory.record([closed(tick, *identifiers)])
-        held = memory.content()[COLUMN]
+        kept = seen_in(memory)[COLUMN]
         arrived = msgspec.msgpack.decode(written) if written else {}
-        told.append((int(counted.row[COLUMN]), list(arrived.get(COLUMN, {})), list(held)))
+        told.append((int(counted.row[COLUMN]), list(arrived.get(COLUMN, {})), list(kept)))
     assert told == [(2, [0], [0]), (1, [], []), (1, [1], [1]), (0, [], [])]
 
 
@@ -129,7 +135,7 @@ def check_against_a_dict(random: Random) -> None:
             begin += 1
             table.forget(begin)
             wanted = Counter({user: n for user, n in wanted.items() if user[1] >= begin})
-        assert as_counter(table.items()) == +wanted
+        assert as_counter(events_in(table)) == +wanted
         assert len(table) == len(+wanted)
 
 
@@ -148,7 +154,7 @@ def test_a_user_takes_at_most_sixty_four_bytes() -> None:
     while users < 200_000:
         table.first(some_hashes(chance), np.zeros(1000, np.int64), 20)
         users += 1000
-        assert table.size <= BYTES_A_USER * users + BYTES_FOR_ALL
+        assert table._rows.nbytes <= BYTES_A_USER * users + BYTES_FOR_ALL
     assert len(table) == users
 
 
@@ -157,10 +163,10 @@ def test_many_windows_of_one_user_take_no_more() -> None:
     number = 20_000
     kept, used = memory.admit(np.ones((number, 2), np.uint64), np.arange(number))
     assert kept.all()
-    assert memory.size <= BYTES_A_USER * number + BYTES_FOR_ALL
+    assert memory._table._rows.nbytes <= BYTES_A_USER * number + BYTES_FOR_ALL
     assert used is not None
     assert len(memory.settle([used], number // 2)) == number // 2
-    assert len(memory.content()) == number // 2
+    assert len(held(memory)) == number // 2
 
 
 def test_users_of_windows_that_are_over_take_no_room() -> None:
@@ -168,9 +174,9 @@ def test_users_of_windows_that_are_over_take_no_room() -> None:
     for window in range(50):
         table.first(some_hashes(chance, 5000), np.full(5000, window), 20)
         table.forget(window)
-    assert table.size <= 2 * BYTES_A_USER * 5000 + BYTES_FOR_ALL
+    assert table._rows.nbytes <= 2 * BYTES_A_USER * 5000 + BYTES_FOR_ALL
     table.forget(50)
-    assert table.size <= BYTES_FOR_ALL
+    assert table._rows.nbytes <= BYTES_FOR_ALL
 
 
 def test_windows_of_a_user_that_are_searched_for_in_one_place_are_told_apart() -> None:
@@ -184,7 +190,7 @@ def test_what_is_added_again_is_within_the_cap_or_not() -> None:
     table = UserTable()
     assert table.add(counted([(1, 0), (2, 0), (1, 1)], [3, 1, 2]), 3)
     assert table.add(counted([(1, 1), (2, 0)], [1, 2]), 3)
-    assert as_counter(table.items()) == {(1, 0): 3, (2, 0): 3, (1, 1): 3}
+    assert as_counter(events_in(table)) == {(1, 0): 3, (2, 0): 3, (1, 1): 3}
     for user in ((1, 0), (2, 0), (1, 1)):
         assert not UserTable().add(counted([user], [4]), 3)
         assert not UserTable().add(counted([user], [1 << 16]), 3)
@@ -200,7 +206,7 @@ def test_users_who_stand_in_a_batch_twice_are_added_and_given_back_twice() -> No
     table.give_back(used)
     assert len(table) == 0
     assert table.add(every, 2)
-    assert table.items().events.sum() == FULL + 1
+    assert events_in(table).events.sum() == FULL + 1
     small = UserTable()
     small.first(users[:1], windows[:1], 1)
     assert not small.add(Counted(users[:-1], windows[:-1], every.events[:-1]), 1)
@@ -258,11 +264,11 @@ def test_a_window_is_forgotten_when_its_last_tick_has_closed() -> None:
     assert admitted(memory, [(1, 0), (2, 0)]) == [False, True]
     memory.rewind(Cut())
     assert memory.settle([], 4) == {}
-    assert memory.content().keys() == {1}
+    assert held(memory).keys() == {1}
     assert admitted(memory, [(2, 1)]) == [True]
     assert memory.settle([], 8) == {}
     memory.rewind(Cut())
-    assert memory.content() == {}
+    assert held(memory) == {}
 
 
 @settings(max_examples=30, deadline=None)
@@ -294,7 +300,7 @@ def test_what_commits_record_is_the_memory_at_the_cut(seed: int) -> None:
     again = UserMemory(3, 4)
     for commit in commits:
         again.replay(commit)
-    assert again.content() == memory.content()
+    assert held(again) == held(memory)
 
 
 @pytest.mark.parametrize(
@@ -309,6 +315,75 @@ def test_nothing_of_it_is_shown() -> None:
     memory = UserMemory(3, 4)
     _, used = memory.admit(*windowed([(123_456_789_123_456_789, 0)]))
     assert used is not None
-    assert repr(used) == "<Used>"
+    assert "Used object" in repr(used)
     assert repr(used.counted) == "<Counted>"
     assert "123456789123456789" not in repr(memory)  # longer than an address
+
+
+class Noting:
+    """Counts the records of all ticks before the cut, and notes the cuts behind which was read."""
+
+    kind: ClassVar[str] = "noted"
+
+    def __init__(self) -> None:
+        self.ticks = list[int]()
+        self.records = 0
+        self.rewound = list[int]()
+
+    def replay(self, commit: Commit) -> None:
+        self.ticks += commit.ticks
+        self.records += commit.records
+
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
+        self.ticks += [closed.tick for closed in ticks]
+        self.records += sum(closed.records for closed in ticks)
+        return ticks, None
+
+    def rewind(self, cut: Cut) -> Cut:
+        self.rewound.append(cut.next_tick)
+        return cut
+
+
+async def test_a_new_memory_is_rebuilt_from_the_journal_wherever_an_engine_dies() -> None:
+    whole, world, random, deaths = World(), World(), Random(1), 0
+    await whole.run()
+    records = sum(commit.records for commit in whole.commits())
+    while True:
+        memory = Noting()
+        ports = world.ports(Fuse(random.randint(5, 20)))
+        durable = [tick for commit in world.commits() for tick in commit.ticks]
+        engine = Engine(world.plan, Router(), ports, world.noise, memories=[memory])
+        try:
+            await engine.run()
+        except Crash:
+            deaths += 1
+            assert memory.rewound in ([], [len(durable)])
+        else:
+            break
+    assert deaths > 2
+    assert memory.rewound == [len(durable)]
+    assert memory.ticks == list(range(world.plan.horizon or 0))
+    assert memory.records == records > 0
+
+
+async def test_memories_take_ticks_as_those_before_let_them_count() -> None:
+    class Emptying(Noting):
+        def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
+            ticks, _ = super().record(ticks)
+            return [
+                ClosedTick(c.tick, c.row * 0, c.positions, c.marks, c.pending, c.dead_letters, 0, 0)
+                for c in ticks
+            ], None
+
+    world, behind = World(), Noting()
+    memories = [Emptying(), behind]
+    await Engine(world.plan, Router(), world.ports(), world.noise, memories=memories).run()
+    assert behind.records == 0
+    assert not any(any(row) for commit in world.commits() for row in commit.rows)
+
+
+async def test_a_part_of_a_kind_that_no_memory_reads_is_refused() -> None:
+    memories = Memories(Noting())
+    memories.replay(Commit(1, b"", parts=parts(noted=1)))
+    with pytest.raises(FailClosed, match=r"commit 2 .* of the kind 'later'"):
+        memories.replay(Commit(2, b"", parts=parts(noted=1, later=2)))

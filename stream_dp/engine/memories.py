@@ -14,7 +14,7 @@ partitions, batches or the order within a tick.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Protocol
 
 import msgspec
 import numpy as np
@@ -24,9 +24,9 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.history import Remembering
 from stream_dp.engine.identifiers import Arrivals, ByColumn, read_identifiers, write_identifiers
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
-from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable
+from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable, in_order
 from stream_dp.errors import FailClosed
-from stream_dp.journal.commit import Commit, part
+from stream_dp.journal.commit import Commit, part, part_in
 
 _BY_WINDOW = msgspec.msgpack.Decoder(dict[int, bytes])
 _BY_TWO = msgspec.msgpack.Decoder(dict[int, dict[int, bytes]])
@@ -41,7 +41,6 @@ class Memory(Remembering, Protocol):
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         """Move the cut behind these ticks, which come next; without ticks (a commit of messages) stay at the cut.
-
         Return the ticks with rows as they count, and this memory's part of the commit (None: nothing was added).
         """
 
@@ -56,11 +55,7 @@ class Memories:
         self._memories = memories
 
     def replay(self, commit: Commit) -> None:
-        """See `Memory`.
-
-        Raises:
-            FailClosed: the commit has a part of a kind that no memory reads.
-        """
+        """See `Memory`; raises `FailClosed` if the commit has a part of a kind that no memory reads."""
         unknown = sorted(commit.parts.keys() - {memory.kind for memory in self._memories})
         if unknown:
             raise FailClosed(
@@ -95,25 +90,18 @@ class UserMemory:
     kind: ClassVar[str] = "users"
 
     def __init__(self, cap: int, window: int | None) -> None:
-        self._cap = cap
-        self._window = window
+        self._cap, self._window = cap, window
         self._table = UserTable()
         self._pending: dict[int, Used] = {}
-        self._number = 0
-        self._open = 0
-
-    @property
-    def size(self) -> int:
-        return self._table.size
+        self._number = self._open = 0
 
     def windows(self, ticks: IntArray) -> IntArray:
         """Return the public window of each tick, counted from tick 0."""
         return np.zeros_like(ticks) if self._window is None else ticks // self._window
 
     def admit(self, users: Hashes, windows: IntArray) -> tuple[NDArray[np.bool_], Used | None]:
-        """Admit records of these users in these windows, in this order, as far as their caps allow.
-
-        Return which records are admitted, of shape (records,), and what they use of the caps (None: nothing).
+        """Admit records of these users in these windows, in this order, as far as their caps allow. Return which
+        records are admitted, of shape (records,), and what they use of the caps (None: nothing).
         """
         kept, counted = self._table.first(users, windows, self._cap)
         if not len(counted.users):
@@ -142,21 +130,18 @@ class UserMemory:
             del self._pending[used.number]
             parts.append(used.counted)
         self._forget(next_tick)
-        return _written(Counted.together(parts).since(self._open))
+        return written_by_window(Counted.together(parts).since(self._open))
 
     def replay(self, commit: Commit) -> None:
-        self.recall(_read_part(_BY_WINDOW, commit, self.kind), commit)
+        self.recall(part_in(commit, self.kind, _BY_WINDOW, _OTHERS) or {}, commit)
 
     def recall(self, recorded: Mapping[int, bytes], commit: Commit) -> None:
         """Add the entries that a commit recorded for this memory, by window; `FailClosed` if it did not write them."""
         for window, entries in recorded.items():
-            if not self._table.add(_read(window, entries, commit.sequence), self._cap):
-                raise _foreign(commit.sequence)
+            if not self._table.add(_read(window, entries, commit), self._cap):
+                raise _foreign(commit)
         if commit.ticks:
             self._forget(commit.ticks[-1] + 1)
-
-    def content(self) -> dict[int, bytes]:
-        return _written(self._table.items())
 
     def _forget(self, next_tick: int) -> None:
         if self._window is not None and next_tick // self._window > self._open:
@@ -164,13 +149,10 @@ class UserMemory:
             self._table.forget(self._open)
 
 
-def _written(counted: Counted) -> dict[int, bytes]:
+def written_by_window(counted: Counted) -> dict[int, bytes]:
     """Return the events by window, with each user once, sorted by hash."""
-    users, windows, events = counted
-    order = np.lexsort((users[:, 1], users[:, 0], windows))
-    users, windows, events = users[order], windows[order], events[order]
-    begins = np.ones(len(users), np.bool_)
-    begins[1:] = (users[1:] != users[:-1]).any(axis=1) | (windows[1:] != windows[:-1])
+    order, begins = in_order(counted.users, counted.windows)
+    users, windows, events = (column[order] for column in counted)
     entries = np.empty(int(begins.sum()), _ENTRY)
     entries["high"], entries["low"] = users[begins].T
     entries["events"] = np.add.reduceat(events, np.flatnonzero(begins)) if len(users) else events
@@ -179,49 +161,33 @@ def _written(counted: Counted) -> dict[int, bytes]:
     return {window: part.tobytes() for window, part in zip(numbers.tolist(), parts, strict=False)}
 
 
-def _read(window: int, entries: bytes, sequence: int) -> Counted:
+def _read(window: int, entries: bytes, commit: Commit) -> Counted:
     if len(entries) % _ENTRY.itemsize:
-        raise _foreign(sequence)
+        raise _foreign(commit)
     read = np.frombuffer(entries, _ENTRY)
     users = np.stack([read["high"], read["low"]], axis=1).astype(np.uint64)
     return Counted(users, np.full(len(read), window), read["events"].astype(np.int64))
 
 
-_Entries = TypeVar("_Entries")
+_OTHERS = (
+    "a memory of users that this guard has not written: restore the journal, or run the version of the code and of the "
+    "file that wrote it"
+)
 
 
-def _read_part(
-    reader: msgspec.msgpack.Decoder[dict[int, _Entries]], commit: Commit, kind: str
-) -> dict[int, _Entries]:
-    """Return what a commit holds of this kind; raises FailClosed if it is not of that form."""
-    try:
-        return reader.decode(commit.parts[kind]) if kind in commit.parts else {}
-    except msgspec.MsgspecError:
-        raise _foreign(commit.sequence) from None
-
-
-def _foreign(sequence: int) -> FailClosed:
-    return FailClosed(
-        f"commit {sequence} of the journal holds a memory of users that this guard has not written: restore the "
-        "journal, or run the version of the code and of the file that wrote it"
-    )
-
-
-Recorded = dict[int, dict[int, bytes]]
-"""Identifiers that a commit records, each with one event: by column and window, in the form of `UserMemory`."""
+def _foreign(commit: Commit, otherwise: str = _OTHERS) -> FailClosed:
+    return FailClosed(f"commit {commit.sequence} of the journal holds {otherwise}")
 
 
 class SeenMemory:
-    """The identifiers that each column has counted in its window of so many ticks (None: for ever)."""
+    """The identifiers that each column has counted in its window of so many ticks (None: for ever). A commit records
+    them by column, each with one event, in the form of `UserMemory`.
+    """
 
     kind: ClassVar[str] = "arrived"
 
     def __init__(self, windows: Mapping[int, int | None] | None = None) -> None:
         self._columns = {at: UserMemory(1, window) for at, window in (windows or {}).items()}
-
-    @property
-    def size(self) -> int:
-        return sum(memory.size for memory in self._columns.values())
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         """Return the ticks with rows that count identifiers seen first in their window; else see `Memory`."""
@@ -241,12 +207,9 @@ class SeenMemory:
         return cut
 
     def replay(self, commit: Commit) -> None:
-        arrived: dict[int, dict[int, bytes]] = _read_part(_BY_TWO, commit, self.kind)
+        arrived = part_in(commit, self.kind, _BY_TWO, _OTHERS) or {}
         for column, memory in self._columns.items():
             memory.recall(arrived.get(column, {}), commit)
-
-    def content(self) -> Recorded:
-        return {column: memory.content() for column, memory in sorted(self._columns.items())}
 
     def _counted(self, closed: ClosedTick, used: dict[int, list[Used]]) -> ClosedTick:
         row: IntArray = closed.row.copy()
@@ -270,19 +233,19 @@ class OpenIdentifiers:
     kind: ClassVar[str] = "arriving"
 
     def __init__(self) -> None:
-        self._parts: dict[int, dict[int, list[Hashes]]] = {}
+        self._parts: dict[int, Arrivals] = {}
         self._next_tick = 0
 
     def replay(self, commit: Commit) -> None:
         """Add the identifiers of the next commit, and drop those of ticks that are over with it."""
         if commit.ticks:
             self._next_tick = commit.ticks[-1] + 1
-        recorded: dict[int, dict[int, bytes]] = _read_part(_BY_TWO, commit, self.kind)
-        arriving = read_identifiers(recorded)
+        arriving = read_identifiers(part_in(commit, self.kind, _BY_TWO, _OTHERS) or {})
         if any(tick < self._next_tick for tick in arriving):
-            raise FailClosed(
-                f"commit {commit.sequence} of the journal holds identifiers of a tick that was over: restore the "
-                "journal, or run the version of the code that wrote it"
+            raise _foreign(
+                commit,
+                "identifiers of a tick that was over: restore the journal, or run the version of the code that wrote "
+                "it",
             )
         self._add(arriving)
 
@@ -298,15 +261,11 @@ class OpenIdentifiers:
         return replace(cut, arriving=self.content())
 
     def content(self) -> dict[int, ByColumn]:
-        return {
-            tick: {column: np.concatenate(parts) for column, parts in sorted(columns.items())}
-            for tick, columns in sorted(self._parts.items())
-        }
+        return {tick: arrivals.once() for tick, arrivals in sorted(self._parts.items())}
 
     def _add(self, arriving: Mapping[int, ByColumn]) -> None:
         for tick, columns in arriving.items():
-            for column, hashes in columns.items():
-                self._parts.setdefault(tick, {}).setdefault(column, []).append(hashes)
+            self._parts.setdefault(tick, Arrivals()).add(columns)
         for tick in [open_tick for open_tick in self._parts if open_tick < self._next_tick]:
             del self._parts[tick]
 
