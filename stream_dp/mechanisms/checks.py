@@ -30,33 +30,28 @@ def checked(row: IntArray, width: int) -> IntArray:
     Raises:
         RejectedMessage: anything else; the message does not repeat the row.
     """
-    if not isinstance(row, np.ndarray) or row.dtype != np.int64 or row.shape != (width,):
-        raise RejectedMessage(f"a row must be an int64 array of shape ({width},)")
+    _require_shape(row, width)
     if not counts_up_to(row, LARGEST):
         raise RejectedMessage("the entries of a row must be counts from 0 to 2^60")
     return row
 
 
 def checked_amounts(row: IntArray, width: int) -> IntArray:
-    """Return `row` if it is an int64 array of shape (width,) with entries in [-2^60, 2^60].
-
-    Raises:
-        RejectedMessage: anything else; the message does not repeat the row.
-    """
-    if not isinstance(row, np.ndarray) or row.dtype != np.int64 or row.shape != (width,):
-        raise RejectedMessage(f"a row must be an int64 array of shape ({width},)")
+    """Return `row` if it is as `checked` asks, but with entries in [-2^60, 2^60]."""
+    _require_shape(row, width)
     if width and (row.min() < -LARGEST or row.max() > LARGEST):
         raise RejectedMessage("the entries of a row must be amounts from -2^60 to 2^60")
     return row
 
 
-def require_left(updates: int, most: int | None) -> None:
-    """Check that a counter for at most `most` updates (None: any number) takes one more after `updates` updates.
+def _require_shape(row: IntArray, width: int) -> None:
+    if not isinstance(row, np.ndarray) or row.dtype != np.int64 or row.shape != (width,):
+        raise RejectedMessage(f"a row must be an int64 array of shape ({width},)")
 
-    Raises:
-        RejectedMessage: it has had all its updates.
-    """
-    if most is not None and updates >= most:
+
+def require_left(updates: int, most: int) -> None:
+    """Refuse (RejectedMessage) one more update of a counter for at most `most` updates, after `updates` updates."""
+    if updates >= most:
         raise RejectedMessage(
             f"this counter was made for {how_many(most, 'update')} and has had them all; declare a longer horizon"
         )
@@ -74,11 +69,11 @@ def of_the_exact_class(derivation: Callable[[M], Derivation]) -> Callable[[M], D
     """
 
     @wraps(derivation)
-    def checked(mechanism: M) -> Derivation:
+    def exact(mechanism: M) -> Derivation:
         require_exact_class(mechanism)
         return derivation(mechanism)
 
-    return checked
+    return exact
 
 
 def require_exact_class(mechanism: object) -> None:
@@ -96,8 +91,8 @@ def require_exact_class(mechanism: object) -> None:
         known = f"; what is proven of {bases[0]} is not proven of a subclass" if bases else ""
         raise NotDerivable(f"no derivation is known for a {cls.__name__}{known}")
     if is_dataclass(mechanism):
-        for each in fields(mechanism):
-            _require_known(cls, each.name, getattr(mechanism, each.name))
+        for field in fields(mechanism):
+            _require_known(cls, field.name, getattr(mechanism, field.name))
 
 
 def _require_known(cls: type, name: str, value: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -164,16 +164,15 @@ def _chords(
     if farthest is not None:
         at = [*takewhile(farthest.__gt__, at), farthest]
     starts, part = _over_one(at)
-    found, unit = _over_one([of.plus(over, each).quantile(failure) for each in at])
-    steps = zip(starts, starts[1:], found, found[1:], strict=False)
+    quantiles, unit = _over_one([of.plus(over, each).quantile(failure) for each in at])
     slopes = [
         _up((last - first) * part, (to - start) * unit, over.bits)
-        for start, to, first, last in steps
+        for (start, to), (first, last) in zip(pairwise(starts), pairwise(quantiles), strict=True)
     ]
     if farthest is None:
         slopes.append(over.quantile(failure))
     lines = []
-    for start, quantile, slope in zip(starts, found, slopes or [Fraction(0)], strict=False):
+    for start, quantile, slope in zip(starts, quantiles, slopes or [Fraction(0)], strict=False):
         rise, run = slope.as_integer_ratio()
         above = quantile * part * run - rise * start * unit
         lines.append((_up(above, unit * part * run, of.bits), slope))
@@ -197,13 +196,13 @@ class _Sum:
     @classmethod
     def of(cls, law: NoiseLaw) -> "_Sum":
         """Return a sum that is at least as spread as the noise of `law`."""
-        scales, numbers = [], []
-        for scale, number, *weight in law.terms:
-            if number:
-                rate = 1 / (2 * (scale.numerator / scale.denominator))
-                scales.append((weight or (1.0,))[0] / (2 * math.tanh(rate)))
-                numbers.append(number)
-        return cls(np.array(scales, np.float64), np.array(numbers, np.float64), law.variance)
+        pairs = [
+            (term.weight / (2 * math.tanh(1 / (2 * float(term.scale)))), term.number)
+            for term in (Term(*each) for each in law.terms)
+            if term.number
+        ]
+        scales, numbers = np.array(pairs, np.float64).reshape(-1, 2).T.copy()
+        return cls(scales, numbers, law.variance)
 
     @cached_property
     def variance(self) -> float:
@@ -230,10 +229,8 @@ class _Sum:
         widest = float(self.scales.max(initial=0.0)) / deviation
         bound = math.sqrt(2 * unlikely) + unlikely * widest + 1  # Bernstein
         spacing, step = math.pi / bound, 2.0**self.bits / deviation
-        points, most = (
-            math.ceil(math.sqrt(2 * unlikely) / SMOOTH / spacing),
-            math.ceil(bound / step),
-        )
+        points = math.ceil(math.sqrt(2 * unlikely) / SMOOTH / spacing)
+        most = math.ceil(bound / step)
         low, left_out = self._low_angles(spacing, points, failure * LEFT_OUT)
         try:
             steps = low.quantile(failure, step, most, left_out + ROUNDING)

@@ -97,10 +97,8 @@ def _lagging_quickly(noise_sum: "_Sum", step: int, asked: _Lagging) -> int | Non
     def failing(cells: int) -> float:
         return asked.columns * noise(cells) + asked.late * lagging(cells - behind)
 
-    most = _tail_reach(noise_sum, step, asked.small, asked.failure / laws)
-    return _surely(
-        failing, asked.failure, behind - 1, behind + math.ceil(most), 4 * left_out * laws
-    )
+    most = behind + math.ceil(_tail_reach(noise_sum, step, asked.small, asked.failure / laws))
+    return _surely(failing, asked.failure, behind - 1, most, 4 * left_out * laws)
 
 
 def _tail_reach(noise_sum: "_Sum", step: int, small: float, failure: float) -> float:
@@ -165,8 +163,8 @@ def laplace_quantile(terms: Terms, failure: float) -> int:
         if summed.whole
         else (_weighted_quickly, _weighted_quantile)
     )
-    found = quick(summed, failure)
-    return all_of_it(summed, failure) if found is None else found
+    quantile = quick(summed, failure)
+    return all_of_it(summed, failure) if quantile is None else quantile
 
 
 def sum_variance(terms: Terms) -> float:
@@ -212,6 +210,10 @@ class _Sum:
         logs = np.log1p((4 / self.bends)[:, None] * waves)
         return np.asarray(np.exp(-self.numbers @ logs), dtype=np.float64)
 
+    def smooth_transform(self, theta: Floats) -> Floats:
+        """Return the characteristic function of the sum plus the normal noise that makes its law smooth."""
+        return self.transform(theta) * np.exp(-((theta * SMOOTH) ** 2) / 2)
+
     def reach(self, failure: float) -> float:
         """Return a bound that |sum|, with its rounding, exceeds with probability at most `failure` (Bernstein)."""
         unlikely = math.log(2 / failure)
@@ -238,8 +240,8 @@ class _Sum:
         off = np.abs(middles - np.pi * np.rint(middles / np.pi))
         waves = np.sin(np.maximum(off - (self.weights / 2 * half * spacing)[:, None], 0)) ** 2
         logs = np.log1p((4 / self.bends)[:, None] * waves)
-        found = 1e-6 - self.numbers @ logs - (begins * spacing * SMOOTH) ** 2 / 2
-        return np.asarray(found, dtype=np.float64)
+        highest = 1e-6 - self.numbers @ logs - (begins * spacing * SMOOTH) ** 2 / 2
+        return np.asarray(highest, dtype=np.float64)
 
     def rounded_transform(self, theta: Floats, step: int) -> Floats:
         """Return the characteristic function at `theta` of the sum rounded to multiples of `step`, in steps.
@@ -292,24 +294,17 @@ def _whole_quickly(summed: _Sum, failure: float) -> int | None:
         return 0
     step, left_out = _step(summed.widest), max(failure * LEFT_OUT, 1e-11)
     reach = summed.reach(failure) / step
-    if summed.numbers.sum() == 1:
-        return _told(
-            _surely(_single_law(summed, step), failure, -1, math.ceil(reach), 4 * left_out), step
-        )
-    size = 2 * math.ceil((reach + summed.reach(left_out) / step) / 2) + 1
-    angles = _low_angles(summed, step, size, left_out)
-    theta = 2 * np.pi * np.arange(1, angles + 1) / size
-    mass = 2 / size * summed.rounded_transform(theta, step) / np.sin(theta / 2)
-
-    def beyond(cells: int) -> float:
-        return 1 - (2 * cells + 1) / size - float(mass @ np.sin(theta * (cells + 0.5)))
-
-    return _told(_surely(beyond, failure, -1, math.ceil(reach), 4 * left_out), step)
-
-
-def _told(cells: int | None, step: int) -> int | None:
-    """Return the largest integer in the last of these cells; None where there is no cell."""
+    single = summed.numbers.sum() == 1
+    law = _single_law(summed, step) if single else _ring_law(summed, step, reach, left_out)
+    cells = _surely(law, failure, -1, math.ceil(reach), 4 * left_out)
     return None if cells is None else step * cells + step - 1
+
+
+def _ring_law(summed: _Sum, step: int, reach: float, left_out: float) -> Callable[[int], float]:
+    size = 2 * math.ceil((reach + summed.reach(left_out) / step) / 2) + 1
+    theta = 2 * np.pi * np.arange(1, _low_angles(summed, step, size, left_out) + 1) / size
+    mass = 2 / size * summed.rounded_transform(theta, step) / np.sin(theta / 2)
+    return lambda cells: 1 - (2 * cells + 1) / size - float(mass @ np.sin(theta * (cells + 0.5)))
 
 
 def _low_angles(summed: _Sum, step: int, size: int, left_out: float) -> int:
@@ -416,15 +411,15 @@ def _that_matter(
     A probability is a sum of at most transform / k over the angles number k, so the angles left out change it by
     less than 32 times `least`.
     """
-    found: list[tuple[Floats, Floats]] = []
+    runs: list[tuple[Floats, Floats]] = []
     first, points = 1, POINTS
     while True:
         theta = summed.near_peaks(spacing, first, points, least) * spacing
-        transform = summed.transform(theta) * np.exp(-((theta * SMOOTH) ** 2) / 2)
-        found.append((theta, transform))
+        transform = summed.smooth_transform(theta)
+        runs.append((theta, transform))
         upper = transform[np.searchsorted(theta, (points // 2 + 0.5) * spacing) :]
         if upper.max(initial=0.0) < failure * NEGLIGIBLE:
-            angles, values = zip(*found, strict=True)
+            angles, values = zip(*runs, strict=True)
             return np.concatenate(angles), np.concatenate(values)
         first, points = points + 1, points * 2
 
@@ -434,7 +429,7 @@ def _until_negligible(summed: _Sum, spacing: float, failure: float) -> tuple[Flo
     points = POINTS
     while True:
         theta = np.arange(1, points + 1, dtype=np.float64) * spacing
-        transform = summed.transform(theta) * np.exp(-((theta * SMOOTH) ** 2) / 2)
+        transform = summed.smooth_transform(theta)
         if transform[points // 2 :].max() < failure * NEGLIGIBLE:
             return theta, transform
         points *= 2

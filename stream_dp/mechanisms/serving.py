@@ -37,9 +37,7 @@ class Derivable(Protocol):
     """An object that claims a guarantee and can derive it."""
 
     @property
-    def guarantee(self) -> Guarantee:
-        """The claim."""
-        ...
+    def guarantee(self) -> Guarantee: ...
 
     def derivation(self) -> Derivation:
         """Derive the guarantee by the rules of the accounting.
@@ -129,15 +127,12 @@ class Additive:
         raise NotImplementedError
 
     def band(self, public: Any, confidence: float) -> int:
-        """Return the quantile of the noise at the values that `public` returned."""
         return self.noise(public).band(confidence)
 
     def view_band(self, place: int, public: Any, confidence: float) -> int:
-        """Return the quantile of the noise in the view at index `place`."""
         return self.noise(public, place).band(confidence)
 
     def opening(self) -> tuple[int, int]:
-        """Return (0, 0): no decision is taken by counts."""
         return 0, 0
 
 
@@ -162,10 +157,8 @@ class Answer:
 
     def band(self, public: Any, confidence: float) -> int:
         if self.place is None:
-            half: int = self.mechanism.band(public, confidence)
-        else:
-            half = self.mechanism.view_band(self.place, public, confidence)
-        return half
+            return int(self.mechanism.band(public, confidence))
+        return int(self.mechanism.view_band(self.place, public, confidence))
 
     def law(self, public: Any) -> NoiseLaw:
         """Return the law of the noise at the values that `public` returned (NotDerivable: there is none)."""
@@ -200,11 +193,7 @@ class Differences(Answer):
 
 
 def all_at_once(confidence: float, number: int) -> float:
-    """Return the confidence for each of `number` statements so that all hold with `confidence` (Bonferroni).
-
-    >>> round(all_at_once(0.95, 5), 6)
-    0.99
-    """
+    """Return the confidence for each of `number` statements so that all hold with `confidence` (Bonferroni)."""
     return 1 - (1 - confidence) / max(1, number)
 
 
@@ -297,12 +286,11 @@ def derived(mechanism: Derivable, subject: str) -> Derivation:
             derived and the claimed guarantee differ.
     """
     require_exact_class(mechanism)
-    found, claimed = mechanism.derivation(), mechanism.guarantee
-    require_exactly(found, Derivation, subject)
+    derivation, claimed = mechanism.derivation(), mechanism.guarantee
+    require_exactly(derivation, Derivation, subject)
     require_exactly(claimed, Guarantee, subject)
-    derivation = replace(found, subject=subject)
     if derivation.guarantee != claimed:
         raise NotDerivable(
             f"{subject}: the derived guarantee differs from what the mechanism claims"
         )
-    return derivation
+    return replace(derivation, subject=subject)

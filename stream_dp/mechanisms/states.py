@@ -63,11 +63,9 @@ def mechanism_fingerprint(mechanism: Mechanism[Any]) -> str:
     """Return the SHA-256, in hex, of the mechanism, its parameters and all classes that it rests on.
 
     A state may continue only under the same fingerprint. It is computed from kinds, versions and parameters by name,
-    exact and in canonical bytes, never from class names or `repr`. The version of a mechanism stands above its class
-    (`wire`): raise it with any change of its noise, its thresholds, its error band or the order of its draws, in its
-    own file or in a function that only it uses. A mechanism that rests on another one (`rests_on`) gets a new
-    fingerprint together with it. A parameter may be added with a default that keeps the old behaviour; one at its
-    default is left out.
+    never from class names or `repr`. The version of a mechanism stands above its class (`wire`): raise it with any
+    change of its noise, its thresholds, its error band or the order of its draws. A parameter may be added with a
+    default that keeps the old behaviour; one at its default is left out.
 
     Raises:
         TypeError: the mechanism or a parameter has no kind and version.

@@ -44,13 +44,10 @@ class Words(Protocol):
 class BitStream:
     """The words of one (seed, stream, lane), in order; the first draw computes the first block.
 
-    Args:
-        seed: 32 bytes; the caller must make sure that they are secret and fresh.
-        stream: number of the stream under this seed, 0 <= stream < 2^64.
-        lane: number of the lane inside the stream, 0 <= lane < 2^32.
+    The caller must make sure that the 32 bytes of the seed are secret and fresh.
 
     Raises:
-        ValueError: the seed has another length, or a number is outside its range.
+        ValueError: the seed has another length, the stream is not in [0, 2^64), or the lane not in [0, 2^32).
     """
 
     __slots__ = ("_block", "_context", "_drawn", "_held", "_nonce", "_position", "_seed")

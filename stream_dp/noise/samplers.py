@@ -6,11 +6,11 @@ samples of a recorded seed: never change them. This file knows no seed and no ci
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from typing import Protocol, TypeAlias
+from functools import cached_property, lru_cache, partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,33 +73,21 @@ def one_plus(a: Interval, width: int) -> Interval:
 
 
 def powers(a: Interval, count: int, width: int) -> list[Interval]:
-    found: list[Interval] = [(1 << width, 1 << width)]
+    """Enclose a^0, ..., a^count."""
+    results: list[Interval] = [(1 << width, 1 << width)]
     for _ in range(count):
-        found.append(multiply(found[-1], a, width))
-    return found
+        results.append(multiply(results[-1], a, width))
+    return results
 
 
 WORD_BITS = 64
 
-_TABLES_GUARD = 96  # additional bits in the first attempt
+_TABLE_GUARD = 96  # additional bits of the cuts of a table
+_GUARD = 32  # additional bits in the first attempt at a single number
 _SPREAD = 4  # log2 of the guide's buckets per cut
 
-
-class Cuts(Protocol):
-    """The cuts of one partition of [0, 1), increasing, each strictly between 0 and 1."""
-
-    @property
-    def size(self) -> int:
-        """Number of cuts; the number of cells is one more."""
-        ...
-
-    def cut(self, index: int, width: int) -> Interval:
-        """Enclose one cut at `width`; arbitrarily narrowly for large widths."""
-        ...
-
-    def all_cuts(self, width: int) -> Sequence[Interval]:
-        """Enclose all cuts at `width`; cheaper than one by one."""
-        ...
+Cuts: TypeAlias = Callable[[int], list[Interval]]
+"""Function from a width to enclosures of the cuts of one partition of [0, 1): increasing, each strictly inside."""
 
 
 def decided_floor(interval: Interval, width: int, bits: int) -> int | None:
@@ -109,14 +97,12 @@ def decided_floor(interval: Interval, width: int, bits: int) -> int | None:
     return low if low == high else None
 
 
-def exact_floor(cuts: Cuts, index: int, bits: int) -> int:
-    """Return floor(2^bits * c_index), raising the precision until the enclosure decides it."""
-    guard = _TABLES_GUARD
-    while True:
-        found = decided_floor(cuts.cut(index, bits + guard), bits + guard, bits)
-        if found is not None:
-            return found
+def exact_floor(enclosed: Callable[[int], Interval], bits: int) -> int:
+    """Return floor(2^bits * c) for c in (0, 1), from its enclosures at ever larger widths."""
+    guard = _GUARD
+    while (floor := decided_floor(enclosed(bits + guard), bits + guard, bits)) is None:
         guard *= 2
+    return floor
 
 
 class Table:
@@ -131,18 +117,17 @@ class Table:
     __slots__ = ("_cuts", "_floors", "_guide", "_shift", "_sorted")
 
     def __init__(self, cuts: Cuts) -> None:
-        if not 0 < cuts.size < 1 << 15:
-            raise ValueError(f"a table has 1 to {(1 << 15) - 1} cuts, not {cuts.size}")
-        width = WORD_BITS + _TABLES_GUARD
-        floors = array("Q")
-        for index, interval in enumerate(cuts.all_cuts(width)):
-            found = decided_floor(interval, width, WORD_BITS)
-            floors.append(exact_floor(cuts, index, WORD_BITS) if found is None else found)
+        width = WORD_BITS + _TABLE_GUARD
+        enclosed = cuts(width)
+        if not 0 < len(enclosed) < 1 << 15:
+            raise ValueError(f"a table has 1 to {(1 << 15) - 1} cuts, not {len(enclosed)}")
         self._cuts = cuts
-        self._floors = floors
-        self._sorted: NDArray[np.uint64] = np.frombuffer(floors, dtype=np.uint64)
-        buckets = len(floors).bit_length() + _SPREAD
-        self._shift = np.uint64(WORD_BITS - buckets)
+        self._floors = array("Q")
+        for index, interval in enumerate(enclosed):
+            floor = decided_floor(interval, width, WORD_BITS)
+            self._floors.append(self._floor(index, WORD_BITS) if floor is None else floor)
+        self._sorted: NDArray[np.uint64] = np.frombuffer(self._floors, dtype=np.uint64)
+        self._shift = np.uint64(WORD_BITS - len(enclosed).bit_length() - _SPREAD)
         self._guide: NDArray[np.int16] | None = None
 
     def cell(self, word: int, more: Words) -> int:
@@ -157,15 +142,17 @@ class Table:
 
         The first result is meaningless at such a position: use `cell` there.
         """
-        guide = self._guide_table()
-        found = guide[(words >> self._shift).view(np.int64)].astype(np.int64)
-        shared = np.flatnonzero(found < 0)
+        cells = self._guide_table()[(words >> self._shift).view(np.int64)].astype(np.int64)
+        shared = np.flatnonzero(cells < 0)
         if not shared.size:
-            return found, shared
+            return cells, shared
         own = words[shared]
         exact = np.searchsorted(self._sorted, own, side="right").astype(np.int64)
-        found[shared] = exact
-        return found, shared[self._sorted[np.maximum(exact, 1) - 1] == own]
+        cells[shared] = exact
+        return cells, shared[self._sorted[np.maximum(exact, 1) - 1] == own]
+
+    def _floor(self, index: int, bits: int) -> int:
+        return exact_floor(lambda width: self._cuts(width)[index], bits)
 
     def _refine(self, low: int, high: int, number: int, more: Words) -> int:
         """Draw words until no cut in low..high-1 shares all bits of the number."""
@@ -173,7 +160,7 @@ class Table:
         while low < high:
             number = number << WORD_BITS | more.word()
             bits += WORD_BITS
-            floors = [exact_floor(self._cuts, index, bits) for index in range(low, high)]
+            floors = [self._floor(index, bits) for index in range(low, high)]
             low, high = low + bisect_left(floors, number), low + bisect_right(floors, number)
         return low
 
@@ -195,29 +182,6 @@ TAIL_SCALES = 14  # a top table reaches this many scales: a tail once in 1.2 mil
 LARGEST = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class DigitCuts:
-    """CDF of a geometric with ratio exp(-step) cut to 0..count-1: (1 - a^(i+1)) / (1 - a^count)."""
-
-    step: Fraction
-    count: int
-
-    @property
-    def size(self) -> int:
-        return self.count - 1
-
-    def cut(self, index: int, width: int) -> Interval:
-        power = exp_neg((index + 1) * self.step, width)
-        return self._share(power, exp_neg(self.count * self.step, width), width)
-
-    def all_cuts(self, width: int) -> list[Interval]:
-        found = powers(exp_neg(self.step, width), self.count, width)
-        return [self._share(power, found[-1], width) for power in found[1:-1]]
-
-    def _share(self, power: Interval, last: Interval, width: int) -> Interval:
-        return divide(complement(power, width), complement(last, width), width)
-
-
 def _ceiling(numerator: int, denominator: int) -> int:
     return -(-numerator // denominator)
 
@@ -237,10 +201,10 @@ class Split:
     @classmethod
     def of(cls, scale: Fraction) -> "Split":
         """Return the split of a scale in (0, MAX_SCALE]: as few low digits as possible, of nearly equal width."""
-        rate = Fraction(scale.denominator, scale.numerator)
         shift = max(0, _ceiling(scale.numerator, scale.denominator * TOP_SCALE) - 1).bit_length()
         count = _ceiling(shift, DIGIT_BITS)
-        return cls(rate, shift, tuple((shift + i) // count for i in range(count)))
+        widths = tuple((shift + i) // count for i in range(count))
+        return cls(Fraction(scale.denominator, scale.numerator), shift, widths)
 
     @property
     def top_step(self) -> Fraction:
@@ -248,15 +212,21 @@ class Split:
 
     @property
     def reach(self) -> int:
+        """First top digit in the tail."""
         step = self.top_step
         return _ceiling(TAIL_SCALES * step.denominator, step.numerator)
 
-    def low_cuts(self) -> tuple[DigitCuts, ...]:
-        places = [sum(self.widths[i + 1 :]) for i in range(len(self.widths))]
-        return tuple(
-            DigitCuts(self.rate * (1 << place), 1 << width)
-            for place, width in zip(places, self.widths, strict=True)
-        )
+    @property
+    def low_steps(self) -> list[Fraction]:
+        """The exponents of the low digits."""
+        return [self.rate * (1 << sum(self.widths[i + 1 :])) for i in range(len(self.widths))]
+
+
+def digit_cuts(step: Fraction, count: int, width: int) -> list[Interval]:
+    """Enclose the CDF of a geometric with ratio exp(-step) cut to 0..count-1: (1 - a^(i+1)) / (1 - a^count)."""
+    *parts, last = powers(exp_neg(step, width), count, width)
+    whole = complement(last, width)
+    return [divide(complement(power, width), whole, width) for power in parts[1:]]
 
 
 class Sampler:
@@ -280,7 +250,8 @@ class Sampler:
         self._reach = split.reach
         self._shift = split.shift
         self._low = tuple(
-            (Table(cuts), width) for cuts, width in zip(split.low_cuts(), split.widths, strict=True)
+            (Table(partial(digit_cuts, step, 1 << width)), width)
+            for step, width in zip(split.low_steps, split.widths, strict=True)
         )
         self.digits = 1 + len(self._low)
 
@@ -336,73 +307,39 @@ class Sampler:
 # Reference for both distributions: Ghosh, Roughgarden, Sundararajan, STOC 2009 (the "geometric mechanism").
 
 
-@dataclass(frozen=True, slots=True)
-class GeometricCuts:
-    """P[h <= i] = 1 - a^(i+1), a = exp(-step), for i = 0..reach-1; the last cell is the tail, h >= reach."""
-
-    step: Fraction
-    reach: int
-
-    @property
-    def size(self) -> int:
-        return self.reach
-
-    def cut(self, index: int, width: int) -> Interval:
-        return complement(exp_neg((index + 1) * self.step, width), width)
-
-    def all_cuts(self, width: int) -> list[Interval]:
-        found = powers(exp_neg(self.step, width), self.reach, width)
-        return [complement(power, width) for power in found[1:]]
+def geometric_cuts(step: Fraction, reach: int, width: int) -> list[Interval]:
+    """Enclose P[h <= i] = 1 - a^(i+1), a = exp(-step), for i = 0..reach-1; the last cell is the tail, h >= reach."""
+    return [complement(power, width) for power in powers(exp_neg(step, width), reach, width)[1:]]
 
 
 @lru_cache(maxsize=256)
 def geometric_sampler(numerator: int, denominator: int) -> Sampler:
     split = Split.of(Fraction(numerator, denominator))
-    return Sampler(split, Table(GeometricCuts(split.top_step, split.reach)), origin=0)
+    return Sampler(split, Table(partial(geometric_cuts, split.top_step, split.reach)), origin=0)
 
 
-@dataclass(frozen=True, slots=True)
-class LaplaceCuts:
-    """P[t <= i - reach - 1] for i = 0..2*reach; the first and the last cell are the tails.
+def laplace_cuts(unit: Fraction, step: Fraction, reach: int, width: int) -> list[Interval]:
+    """Enclose P[t <= i - reach - 1] for i = 0..2*reach; the first and the last cell are the tails.
 
     With r = exp(-1/b) / (1 + exp(-1/b)) = P[s = 1], x = g if s = 0 and x = -1 - g if s = 1 is discrete Laplace: zero
     comes from s = 0 only. The sign joins the top digit: P[t <= -1 - h] = r * a^h, P[t <= h] = 1 - (1 - r) * a^(h+1).
+    `unit` is 1 / b, the exponent of the sign; `step` is 2^m / b, that of the top digit.
     """
-
-    unit: Fraction  # 1 / b, the exponent of the sign
-    step: Fraction  # 2^m / b, the exponent of the top digit
-    reach: int
-
-    @property
-    def size(self) -> int:
-        return 2 * self.reach + 1
-
-    def cut(self, index: int, width: int) -> Interval:
-        power = exp_neg(abs(index - self.reach) * self.step, width)
-        return self._cut(index, power, exp_neg(self.unit, width), width)
-
-    def all_cuts(self, width: int) -> list[Interval]:
-        found = powers(exp_neg(self.step, width), self.reach, width)
-        sign = exp_neg(self.unit, width)
-        return [self._cut(i, found[abs(i - self.reach)], sign, width) for i in range(self.size)]
-
-    def _cut(self, index: int, power: Interval, sign: Interval, width: int) -> Interval:
-        """Return r * power up to the middle, 1 - (1 - r) * power after it."""
-        share = divide(power, one_plus(sign, width), width)
-        if index <= self.reach:
-            return multiply(share, sign, width)
-        return complement(share, width)
+    sign = exp_neg(unit, width)
+    whole = one_plus(sign, width)
+    shares = [divide(p, whole, width) for p in powers(exp_neg(step, width), reach, width)]
+    lower = [multiply(share, sign, width) for share in reversed(shares)]
+    return lower + [complement(share, width) for share in shares[1:]]
 
 
 @lru_cache(maxsize=256)
 def laplace_sampler(numerator: int, denominator: int) -> Sampler:
     """Return the sampler of scale numerator / denominator, in (0, MAX_SCALE]."""
     split = Split.of(Fraction(numerator, denominator))
-    cuts = LaplaceCuts(split.rate, split.top_step, split.reach)
+    cuts = partial(laplace_cuts, split.rate, split.top_step, split.reach)
     return Sampler(split, Table(cuts), origin=split.reach + 1)
 
 
-_GUARD = 32  # additional bits in the first attempt
 MAX_VARIANCE = 1 << 88  # a standard deviation of 2^44 leaves 2^19 of them below the end of int64
 BLOCKS = 1 << 8  # most blocks per standard deviation
 TAIL_DEVIATIONS = 8  # a table reaches this many deviations: a tail comes once in 8e14 samples
@@ -441,46 +378,34 @@ class Blocks:
         return (block << self.shift) + sign
 
     def lost(self, numerator: int) -> Fraction:
+        """Return the exponent numerator / 2v."""
         return Fraction(numerator * self.variance.denominator, 2 * self.variance.numerator)
 
 
-@dataclass(frozen=True)
-class GaussianCuts:
-    """P[t <= i - reach - 1] for i = 0..2*reach, t = k or t = -1 - k; the first and the last cell are the tails.
+def gaussian_cuts(blocks: Blocks, width: int) -> list[Interval]:
+    """Enclose P[t <= i - reach - 1] for i = 0..2*reach, t = k or t = -1 - k; the first and the last cell are tails.
 
     Comparing with the cuts ends: a cut is a rational function of exp(-1/N), N a common denominator of all exponents.
     It tends to 0 or 1 as exp(-1/N) does to 0, and is neither, so it is not constant, and exp(-1/N) is transcendental.
     """
+    sums = [(0, 0)]
+    for low, high in (*reversed(_masses(blocks, 1, width)), *_masses(blocks, 0, width)):
+        sums.append((sums[-1][0] + low, sums[-1][1] + high))
+    return [divide(part, sums[-1], width) for part in sums[1:-1]]
 
-    blocks: Blocks
 
-    @property
-    def size(self) -> int:
-        return 2 * self.blocks.reach + 1
-
-    def cut(self, index: int, width: int) -> Interval:
-        return self.all_cuts(width)[index]
-
-    def all_cuts(self, width: int) -> list[Interval]:
-        masses = [*reversed(self._masses(1, width)), *self._masses(0, width)]
-        sums = [(0, 0)]
-        for low, high in masses:
-            sums.append((sums[-1][0] + low, sums[-1][1] + high))
-        return [divide(part, sums[-1], width) for part in sums[1:-1]]
-
-    def _masses(self, sign: int, width: int) -> list[Interval]:
-        """Return exp(-c^2 / 2v) for one sign's blocks before the tail, by differences of exponents; then the tail."""
-        lost, block = self.blocks.lost, 1 << self.blocks.shift
-        second = exp_neg(lost(2 * block**2), width)
-        ratio = exp_neg(lost(block**2 + 2 * block * sign), width)
-        found = [exp_neg(lost(sign), width)]
-        for _ in range(self.blocks.reach):
-            found.append(multiply(found[-1], ratio, width))
-            ratio = multiply(ratio, second, width)
-        again = exp_neg(
-            self.blocks.lost(2 * block * self.blocks.least(self.blocks.reach, sign)), width
-        )
-        return [*found[:-1], divide(found[-1], complement(again, width), width)]
+def _masses(blocks: Blocks, sign: int, width: int) -> list[Interval]:
+    """Return exp(-c^2 / 2v) for one sign's blocks before the tail, by differences of exponents; then the tail."""
+    lost, block = blocks.lost, 1 << blocks.shift
+    second = exp_neg(lost(2 * block**2), width)
+    ratio = exp_neg(lost(block**2 + 2 * block * sign), width)
+    masses = [exp_neg(lost(sign), width)]
+    for _ in range(blocks.reach):
+        masses.append(multiply(masses[-1], ratio, width))
+        ratio = multiply(ratio, second, width)
+    again = exp_neg(lost(2 * block * blocks.least(blocks.reach, sign)), width)
+    masses[-1] = divide(masses[-1], complement(again, width), width)
+    return masses
 
 
 class GaussianSampler:
@@ -506,11 +431,9 @@ class GaussianSampler:
 
     def __init__(self, variance: Fraction) -> None:
         self._blocks = Blocks.of(variance)
-        self._top = Table(GaussianCuts(self._blocks))
+        self._top = Table(partial(gaussian_cuts, self._blocks))
         self._origin = self._blocks.reach + 1  # the cell of block 0
-        self._dropped = max(
-            0, self._blocks.shift - LOW_BITS
-        )  # bits of l that the shortcut for arrays ignores
+        self._dropped = max(0, self._blocks.shift - LOW_BITS)  # bits of l that `many` ignores
         self._rate = variance.denominator << FINE_BITS, 2 * variance.numerator
         self.digits = 2 if self._blocks.shift else 1
 
@@ -520,11 +443,11 @@ class GaussianSampler:
         Raises:
             FailClosed: the sample does not fit 64 bits (less likely than exp(-2^36)).
         """
-        while (found := self._proposed(words, spare)) is None:
+        while (sample := self._proposed(words, spare)) is None:
             words = [spare.word() for _ in range(self.digits)]
-        if found > LARGEST or ~found > LARGEST:
+        if sample > LARGEST or ~sample > LARGEST:
             raise FailClosed("a noise sample does not fit 64 bits: the noise source is broken")
-        return found
+        return sample
 
     def many(self, words: NDArray[np.uint64], spare: Words) -> IntArray:
         """Return the samples of words of shape (n, digits), equal to those of `one` called row by row."""
@@ -547,23 +470,26 @@ class GaussianSampler:
 
     @cached_property
     def _slopes(self) -> IntArray:
-        """Return slopes by cell: y * ONE <= slope * ((l >> dropped) + 1) for all l; tails never pass the test."""
+        """Slopes by cell: y * ONE <= slope * ((l >> dropped) + 1) for all l; tails never pass the test."""
         return np.array([self._slope(cell) for cell in range(2 * self._blocks.reach + 2)])
 
     def _slope(self, cell: int) -> int:
-        top = cell - self._origin
-        block, sign = (top, 0) if top >= 0 else (~top, 1)
+        block, sign = self._signed(cell)
         if block >= self._blocks.reach:
             return ONE
         steepest = 2 * self._blocks.least(block, sign) + (1 << self._blocks.shift) - 1
         slope = self._blocks.lost(steepest << self._dropped) * ONE
-        return -(-slope.numerator // slope.denominator)
+        return _ceiling(slope.numerator, slope.denominator)
+
+    def _signed(self, cell: int) -> tuple[int, int]:
+        """Return the block of a cell, and its sign as `Blocks.least` takes it."""
+        top = cell - self._origin
+        return (top, 0) if top >= 0 else (~top, 1)
 
     def _proposed(self, words: Sequence[int], spare: Words) -> int | None:
         """Return the integer that these words propose if the coin accepts it, else None."""
         shift = self._blocks.shift
-        top = self._top.cell(words[0], spare) - self._origin
-        block, sign = (top, 0) if top >= 0 else (~top, 1)
+        block, sign = self._signed(self._top.cell(words[0], spare))
         bits = WORD_BITS - shift if shift else 0  # bits of the coin in the second word
         low, coin = (words[1] >> bits, words[1] & ((1 << bits) - 1)) if shift else (0, 0)
         if block >= self._blocks.reach:
@@ -593,20 +519,11 @@ class GaussianSampler:
         """Return a magnitude beyond the table if the coin accepts it, else None."""
         reach, shift = self._blocks.reach, self._blocks.shift
         least = self._blocks.least(reach, sign)
-        beyond = self._beyond(least, spare)
-        further = (beyond << shift) + low
-        missing = self._blocks.lost(2 * least * low + further**2)
-        if not below_exp_neg(missing, *coin, spare):
-            return None
-        return (reach + beyond << shift) + low
-
-    def _beyond(self, least: int, spare: Words) -> int:
-        """Return by how many blocks a proposal in the tail lies behind the tail's first block: a geometric number."""
-        exponent = self._blocks.lost(2 * least << self._blocks.shift)
-        found = 0
-        while below_exp_neg(exponent, 0, 0, spare):
-            found += 1
-        return found
+        again, beyond = self._blocks.lost(2 * least << shift), 0
+        while below_exp_neg(again, 0, 0, spare):  # a geometric number of further blocks
+            beyond += 1
+        missing = self._blocks.lost(2 * least * low + ((beyond << shift) + low) ** 2)
+        return (reach + beyond << shift) + low if below_exp_neg(missing, *coin, spare) else None
 
 
 @lru_cache(maxsize=256)
@@ -623,18 +540,7 @@ def below_exp_neg(y: Fraction, number: int, bits: int, more: Words) -> bool:
     """
     if y == 0:
         return True
-    while True:
-        floor = _exp_neg_floor(y, bits)
-        if number != floor:
-            return number < floor
+    while number == (floor := exact_floor(partial(exp_neg, y), bits)):
         number = number << WORD_BITS | more.word()
         bits += WORD_BITS
-
-
-def _exp_neg_floor(y: Fraction, bits: int) -> int:
-    guard = _GUARD
-    while True:
-        found = decided_floor(exp_neg(y, bits + guard), bits + guard, bits)
-        if found is not None:
-            return found
-        guard *= 2
+    return number < floor

@@ -8,18 +8,19 @@ drawing time depends on the samples (rare further words), so publish on a clock.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
-from typing import NoReturn, Protocol
+from typing import NoReturn, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_dp.errors import FailClosed
-from stream_dp.noise.bits import BitStream, IntArray, Words
+from stream_dp.noise.bits import BitStream, IntArray
 from stream_dp.noise.samplers import (
     MAX_SCALE,
     MAX_VARIANCE,
+    GaussianSampler,
+    Sampler,
     gaussian_sampler,
     geometric_sampler,
     laplace_sampler,
@@ -28,33 +29,17 @@ from stream_dp.noise.samplers import (
 _FEW = 14  # up to so many samples are drawn one by one; an array pass takes as long as 14 of them
 _CHUNK = 1 << 13  # samples per array pass, so that they stay in the processor's cache
 
-
-class WordSampler(Protocol):
-    """Draws one distribution: `digits` words of the main lane a sample; further words come from the spare lane."""
-
-    digits: int
-
-    def one(self, words: Sequence[int], spare: Words) -> int:
-        """Return the sample that `digits` words give; the reference for `many`."""
-        ...
-
-    def many(self, words: NDArray[np.uint64], spare: Words) -> IntArray:
-        """Return the samples of words of shape (n, digits), equal to those of `one` called row by row."""
-        ...
+SamplerOf: TypeAlias = Callable[[int, int], Sampler | GaussianSampler]
 
 
 class NoiseStream:
-    """Exact integer noise (`stream_dp.core.mechanism.Noise`) under one seed; for one thread.
+    """Exact integer noise (`stream_dp.core.mechanism.Noise`) of one stream under a 32-byte seed; for one thread.
 
     For one distribution and scale, drawing 5 and then 7 samples gives the same 12 as drawing 12 at once, always.
     Other calls in between change the later samples.
 
-    Args:
-        seed: 32 secret bytes, from `fresh_seed` or a recorded commit.
-        stream: which of the independent streams of this seed, 0 <= stream < 2^64.
-
     Raises:
-        ValueError: the seed has another length, or the stream number is out of range.
+        ValueError: the seed has another length, or the stream number is not in [0, 2^64).
 
     Example:
         >>> noise = NoiseStream(bytes(32), stream=0)  # a known seed: for this example only
@@ -71,14 +56,7 @@ class NoiseStream:
         self._process = os.getpid()
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Draw discrete Laplace noise, P[X = x] proportional to exp(-|x| / scale), x any integer.
-
-        Args:
-            scale: b > 0, exact, at most 2^40 (L1 sensitivity over epsilon).
-            size: number of samples, 0 or more.
-
-        Returns:
-            int64 array of shape (size,).
+        """Draw discrete Laplace noise, P[X = x] proportional to exp(-|x| / scale), x any integer; shape (size,).
 
         Raises:
             ValueError: a scale that is not in (0, 2^40], or a negative size.
@@ -88,43 +66,32 @@ class NoiseStream:
         return self._draw(laplace_sampler, _checked(scale, "scale", MAX_SCALE), size)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
-        """Draw geometric noise, P[X = x] proportional to exp(-x / scale), x = 0, 1, 2, ...
-
-        Arguments, result and errors are those of `laplace`.
-        """
+        """Draw geometric noise, P[X = x] proportional to exp(-x / scale), x = 0, 1, 2, ...; errors as of `laplace`."""
         return self._draw(geometric_sampler, _checked(scale, "scale", MAX_SCALE), size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
         """Draw discrete Gaussian noise, P[X = x] proportional to exp(-x^2 / (2 * variance)), x any integer.
 
-        `variance`, of the Gaussian whose density is taken at the integers, is exact and in (0, 2^88]. Size, result
-        and errors are those of `laplace`.
+        `variance`, of the Gaussian whose density is taken at the integers, is in (0, 2^88]; errors as of `laplace`.
         """
-        checked = _checked(variance, "variance", MAX_VARIANCE)
-        return self._draw(gaussian_sampler, checked, size)
+        return self._draw(gaussian_sampler, _checked(variance, "variance", MAX_VARIANCE), size)
 
-    def _draw(
-        self, sampler_of: Callable[[int, int], WordSampler], parameter: tuple[int, int], size: int
-    ) -> IntArray:
+    def _draw(self, sampler_of: SamplerOf, parameter: tuple[int, int], size: int) -> IntArray:
         if os.getpid() != self._process:
             raise FailClosed(
                 "a noise stream was inherited by a forked process: open a new one there"
             )
         if size < 0:
             raise ValueError(f"the number of samples is 0 or more, not {size}")
-        sampler = sampler_of(*parameter)
-        if size > _FEW:
-            return self._many(sampler, size)
-        digits, spare = sampler.digits, self._spare
-        take, one = self._main.take, sampler.one
-        return np.array([one(take(digits), spare) for _ in range(size)], dtype=np.int64)
-
-    def _many(self, sampler: WordSampler, size: int) -> IntArray:
+        sampler, spare = sampler_of(*parameter), self._spare
+        digits, one, take = sampler.digits, sampler.one, self._main.take
+        if size <= _FEW:
+            return np.array([one(take(digits), spare) for _ in range(size)], dtype=np.int64)
         result: IntArray = np.empty(size, dtype=np.int64)
         for start in range(0, size, _CHUNK):
             part = result[start : start + _CHUNK]
-            words = self._main.array(len(part) * sampler.digits)
-            part[:] = sampler.many(words.reshape(len(part), sampler.digits), self._spare)
+            words = self._main.array(len(part) * digits).reshape(len(part), digits)
+            part[:] = sampler.many(words, spare)
         return result
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.row_relations import Arrivals
 from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
-from stream_dp.mechanisms.hss.hss import HSS, GaussianInner, Inner
+from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Sum
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
@@ -97,7 +97,7 @@ def composite(quantity: Any, relation: Neighbors, ones: int = 1, gaussian: bool 
             return GaussianHSS(width, quantity, *shares, relation, TICKS, *more, rho=TWO)
         return HSS(width, quantity, TWO, TWO, TWO, relation, TICKS, Fraction(2, 5), *more[1:])
 
-    kind = GaussianInner if gaussian else Inner
+    kind = GaussianCounter if gaussian else HandOverCounter
     name = f"{'Gaussian' * gaussian}HSS {quantity} {relation} {ones}"
     return over(name, make, SparseVector, kind)
 
@@ -111,7 +111,7 @@ def paper(quantity: Any, gaussian: bool = False) -> Case:
             return GaussianPaperHSS(*own, composition=composition, rho=Fraction(5))
         return PaperHSS(*own, composition=composition)
 
-    parts = PaperSparseVector, NoisyQuantity, GaussianInner if gaussian else Inner
+    parts = PaperSparseVector, NoisyQuantity, GaussianCounter if gaussian else HandOverCounter
     return over(f"{'Gaussian' * gaussian}PaperHSS {quantity}", make, *parts)
 
 

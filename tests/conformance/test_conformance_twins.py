@@ -12,9 +12,10 @@ from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import TaintError
-from stream_dp.mechanisms.hss.hss import HSS, Inner
+from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.linear.counter import HandOverCounter
 from stream_dp.testing import conformance as suite
 from stream_dp.testing.conformance import Case, Check, NotConforming, checks_of
 
@@ -82,7 +83,7 @@ def over(kind: type[HSS], relation: Neighbors = Neighbors.ADD_REMOVE, ones: int 
         name=kind.__name__,
         make=lambda: make(ConcurrentComposition()),
         composite=make,
-        touches=((SparseVector, 1), (Inner, 1)),
+        touches=((SparseVector, 1), (HandOverCounter, 1)),
     )
 
 

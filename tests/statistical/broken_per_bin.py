@@ -40,8 +40,8 @@ class FreshNodes(SeparateCounters):
 
     schedule = HandOverSchedule(1, 1)
 
-    def tree(self, number: int, width: int = 1) -> TreeNoise:
-        return OneNode(TreeShape(2, 1), 1 / self.unit_epsilon, width)
+    def tree(self, number: int, width: int | None = None) -> TreeNoise:
+        return OneNode(TreeShape(2, 1), 1 / self.unit_epsilon, width or self.width)
 
 
 class Small(PerBinHSS):

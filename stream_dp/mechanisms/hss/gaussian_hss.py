@@ -15,13 +15,9 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.checks import of_the_exact_class
-from stream_dp.mechanisms.hss.hss import (
-    HSS,
-    GaussianInner,
-    InnerCounter,
-    gaussian_inner_counter,
-)
+from stream_dp.mechanisms.hss.hss import HSS, InnerCounter
 from stream_dp.mechanisms.hss.sparse_vector import SelfTuned, SparseVector, ceil_root
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.papers.paper_hss import (
     RELATION,
     NoisyQuantity,
@@ -33,7 +29,7 @@ NONE = Fraction(0)
 FINE = 1000  # a node's deviation is rounded up to a multiple of 1 / FINE
 
 
-@wire("gaussian-hss", 1, rests_on=(GaussianInner, SparseVector))
+@wire("gaussian-hss", 1, rests_on=(GaussianCounter, SparseVector))
 @dataclass(frozen=True)
 class GaussianHSS(HSS):
     """HSS with a Gaussian counter at `rho` in zCDP for all columns together; no pure epsilon goes to the counter.
@@ -48,13 +44,12 @@ class GaussianHSS(HSS):
 
     @property
     def guarantee(self) -> Guarantee:
-        """zCDP: the sum of the pure part's rho and the counter's rho."""
         pure = pure_to_zcdp(PureDP(self.threshold_epsilon + self.query_epsilon))
         return Guarantee(ZCDP(pure.rho + self.rho), self.neighbors, fresh=True)
 
     @cached_property
     def counter(self) -> InnerCounter:
-        return gaussian_inner_counter(self.width, self.rho, self.neighbors, self.ones)
+        return GaussianCounter(self.width, self.rho, self.neighbors, None, self.ones)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
@@ -69,7 +64,7 @@ class GaussianHSS(HSS):
         return SelfTuned(node, self._query_scale, self.horizon, self._spread, steady=True)
 
 
-@wire("gaussian-paper-hss", 1, rests_on=(GaussianInner, PaperSparseVector, NoisyQuantity))
+@wire("gaussian-paper-hss", 1, rests_on=(GaussianCounter, PaperSparseVector, NoisyQuantity))
 @dataclass(frozen=True)
 class GaussianPaperHSS(PaperHSS):
     """Alg. 4 with Gaussian counters: `rho` for all counters together replaces their third of `epsilon`.
@@ -83,13 +78,12 @@ class GaussianPaperHSS(PaperHSS):
 
     @property
     def guarantee(self) -> Guarantee:
-        """zCDP: the sum of the rho of the two pure thirds and the counters' rho."""
         third = pure_to_zcdp(PureDP(self.epsilon / 3))
         return Guarantee(ZCDP(2 * third.rho + self.rho), RELATION, fresh=True)
 
     @cached_property
     def counter(self) -> InnerCounter:
-        return gaussian_inner_counter(self.width, self.rho, RELATION, self.width)
+        return GaussianCounter(self.width, self.rho, RELATION, None, self.width)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:

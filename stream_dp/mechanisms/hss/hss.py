@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from stream_dp.accounting.situations import Composite, Fixed, Parallel, Touched
 from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposition, Create, Halt
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Mechanism, Message, Noise, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.checks import of_the_exact_class
@@ -34,46 +34,16 @@ from stream_dp.mechanisms.hss.sparse_vector import (
     interval_share,
     moved_up,
 )
-from stream_dp.mechanisms.linear.counter import HandOverCounter
+from stream_dp.mechanisms.linear.counter import HandOverCounter, HybridCounter, Trees
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.noise_law import (
-    NoiseLaw,
-    geometric_tail,
-    index_probability,
-    laplace_sum_tail,
-)
+from stream_dp.mechanisms.noise_law import geometric_tail, index_probability, laplace_sum_tail
 from stream_dp.mechanisms.noise_quantiles import Term, lagging_quantile, laplace_quantile
 from stream_dp.mechanisms.serving import CountRows, Deciding
 
-# The counter inside an HSS: one function for each kind of budget chooses it.
-
-
-Inner = HandOverCounter  # the class that `inner_counter` makes, for mechanisms that rest on it
-GaussianInner = GaussianCounter  # the class that `gaussian_inner_counter` makes
-
-
-class Counts(Protocol):
-    """A counter whose noise law is known in advance."""
-
-    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in a column's answer after `public` updates."""
-        ...
-
-
-class InnerCounter(Mechanism[Any], Counts, Protocol):
-    """A counter for any number of updates."""
-
-    def derivation(self) -> Derivation:
-        """Derive the guarantee by the rules of the accounting."""
-        ...
-
-    def noise_terms(self, updates: int) -> list[Term]:
-        """Return the independent noises in a column's answer after `updates` updates, before rounding."""
-        ...
-
-    def most_noise_terms(self, updates: int) -> list[Term]:
-        """Return the noises of the answer with the largest variance in the tree or epoch that `updates` lies in."""
-        ...
+Counts: TypeAlias = Trees | GaussianCounter
+"""A counter whose noise law is known in advance."""
+InnerCounter: TypeAlias = HandOverCounter | HybridCounter | GaussianCounter
+"""A counter of interval sums: a pure one at epsilon / L0 for each column, or a Gaussian one at rho for all columns."""
 
 
 class Closing(NamedTuple):
@@ -85,18 +55,6 @@ class Closing(NamedTuple):
     scale: Fraction
     counter: Counts
     apart: bool
-
-
-def inner_counter(width: int, epsilon: Fraction, neighbors: Neighbors, ones: int) -> InnerCounter:
-    """Return the counter of interval sums: `width` columns, any number of intervals, epsilon / L0 per column."""
-    return Inner(width, epsilon, neighbors, ones)
-
-
-def gaussian_inner_counter(
-    width: int, rho: Fraction, neighbors: Neighbors, ones: int
-) -> InnerCounter:
-    """Return the counter of interval sums where a delta is granted: all columns together at rho in zCDP."""
-    return GaussianInner(width, rho, neighbors, None, ones)
 
 
 def error_bound(counter: InnerCounter, updates: int, law: ErrorLaw, failure: float) -> int:
@@ -123,6 +81,55 @@ FAILURE = 0.05
 SUITE = "tests/conformance"  # tests of taint, and of two copies on neighbouring inputs
 
 
+class Lagging(CountRows, Deciding):
+    """What the forms of HSS with one sparse vector share: a counter, and a release that lags behind the counts."""
+
+    horizon: int | None
+
+    @property
+    def counter(self) -> InnerCounter:
+        raise NotImplementedError
+
+    @property
+    def _law(self) -> ErrorLaw:
+        """How the noise of the columns changes what is released."""
+        raise NotImplementedError
+
+    @cached_property
+    def _bounds(self) -> dict[int, int]:
+        """Cache of bounds, one for each range of intervals from a power of 2 to the next."""
+        return {}
+
+    def _bound(self, intervals: int, law: ErrorLaw, failure: float) -> int:
+        epoch = intervals.bit_length()
+        if epoch not in self._bounds:
+            self._bounds[epoch] = error_bound(self.counter, intervals, law, failure)
+        return self._bounds[epoch]
+
+    def leader(self, state: Any) -> int | None:
+        """Return the column released as the largest, the first of equal ones; None while no column is above 0.
+
+        The leader is public, at no further cost: h is an answer of the counter, whose guarantee covers all columns.
+        Where the maximum is released, its band holds at once for the true count of this column too. The value is
+        too high by at most the noise of this column, because columns only grow; it is too low by no more than for
+        the truly largest column.
+        """
+        return MAXIMUM.holder(state.released)
+
+    def _survival(self, query: int, intervals: int) -> float:
+        """Return SURVIVAL times the share w_j of `intervals` among the possible numbers (`HSS.lag`)."""
+        known = self.horizon is not None and query <= self.horizon
+        possible = (self.horizon or 0) + 1 if known else 1 << query.bit_length()
+        return SURVIVAL * interval_share(intervals, possible)
+
+    def _lagging(self, behind: int, scale: Fraction, intervals: int, confidence: float) -> int:
+        """Return the half-width for growth of at most `behind` + a geometric of this scale, and the counter's noise."""
+        law, terms = self._law, self.counter.noise_terms(intervals)
+        return law.rest + lagging_quantile(
+            behind, law.terms(terms), scale, law.high, 1 - confidence, law.low * (1 + SURVIVAL)
+        )
+
+
 @wire("hss-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class HSSState:
@@ -139,9 +146,9 @@ class HSSState:
     parts: CompositionState
 
 
-@wire("hss", 2, rests_on=(Inner, SparseVector))
+@wire("hss", 2, rests_on=(HandOverCounter, SparseVector))
 @dataclass(frozen=True)
-class HSS(CountRows, Deciding):
+class HSS(Lagging):
     """Continual release of the `quantity` of `width` columns, or of all columns (None).
 
     `kappa` scales the public threshold gamma; None: gamma is self-tuned and needs no guess of the volume
@@ -182,12 +189,11 @@ class HSS(CountRows, Deciding):
 
     @property
     def closing(self) -> Closing:
-        """The noise scale that closes intervals, and the counter of interval sums."""
         return Closing(self._query_scale, self.counter, apart=False)
 
     @cached_property
     def counter(self) -> InnerCounter:
-        return inner_counter(self.width, self.counter_epsilon, self.neighbors, self.ones)
+        return HandOverCounter(self.width, self.counter_epsilon, self.neighbors, self.ones)
 
     @cached_property
     def _watched(self) -> Quantity | None:
@@ -229,13 +235,11 @@ class HSS(CountRows, Deciding):
         """
         if self.kappa is None:
             return self.tuned.gamma(query, intervals)
-        epoch = intervals.bit_length()
-        if epoch not in self._bounds:
-            law = self._each if self._watched is None else self._law
-            self._bounds[epoch] = error_bound(self.counter, intervals, law, FAILURE / 3)
+        law = self._each if self._watched is None else self._law
+        bound = self._bound(intervals, law, FAILURE / 3)
         share = index_probability(FAILURE / 3, query, self.horizon)
         slack = geometric_tail(self._query_scale, share)
-        return math.ceil(self.kappa * (slack + 2 * self._bounds[epoch] + 1))
+        return math.ceil(self.kappa * (slack + 2 * bound + 1))
 
     @cached_property
     def tuned(self) -> SelfTuned:
@@ -247,11 +251,6 @@ class HSS(CountRows, Deciding):
     def _spread(self) -> int:
         """Typical number of columns per column that grows as fast as the largest; in a histogram few columns do."""
         return math.isqrt(self.width) if self._watched is None else self._law.added
-
-    @cached_property
-    def _bounds(self) -> dict[int, int]:
-        """Cache of bounds, one for each range of intervals from a power of 2 to the next."""
-        return {}
 
     @cached_property
     def _query_scale(self) -> Fraction:
@@ -287,16 +286,6 @@ class HSS(CountRows, Deciding):
         read_off = self.quantity is not None and self._watched is None
         return query, state.intervals, state.released.tobytes() if read_off else b""
 
-    def leader(self, state: HSSState) -> int | None:
-        """Return the column released as the largest, the first of equal ones; None while no column is above 0.
-
-        The leader is public, at no further cost: h is an answer of the counter, whose guarantee covers all columns.
-        Where the maximum is released, its band holds at once for the true count of this column too. The value is
-        too high by at most the noise of this column, because columns only grow; it is too low by no more than for
-        the truly largest column.
-        """
-        return MAXIMUM.holder(state.released)
-
     def band(self, public: tuple[int, int, bytes], confidence: float) -> int:
         """Return a bound on |released - true|; for a quantity computed from h, from the bound of each column."""
         query, intervals, released = public
@@ -331,18 +320,9 @@ class HSS(CountRows, Deciding):
         """
         instance = self.instance()
         scales = (instance.lift_scale, instance.query_scale)
-        known = self.horizon is not None and query <= self.horizon
-        possible = (self.horizon or 0) + 1 if known else 1 << query.bit_length()
-        moved = moved_up(scales, SURVIVAL * interval_share(intervals, possible))
-        terms = self.counter.noise_terms(intervals)
-        return self._law.rest + lagging_quantile(
-            self.gamma(query, intervals) + moved,
-            self._law.terms(terms),
-            instance.lift_scale,
-            self._law.high,
-            1 - confidence,
-            self._law.low * (1 + SURVIVAL),
-        )
+        moved = moved_up(scales, self._survival(query, intervals))
+        behind = self.gamma(query, intervals) + moved
+        return self._lagging(behind, instance.lift_scale, intervals, confidence)
 
     def opening(self) -> tuple[int, int]:
         """Return gamma other events: then the event decides whether the interval closes and what is released.

@@ -9,7 +9,7 @@ values. This file knows no samplers and no ticks.
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -86,7 +86,6 @@ class PerBinHSS(CountRows, Deciding):
 
     @property
     def closing(self) -> Closing:
-        """The noise scale that closes the intervals of a column, and the counters of interval sums."""
         return Closing(self.watchers.scale, self.counters, apart=True)
 
     @cached_property
@@ -110,15 +109,14 @@ class PerBinHSS(CountRows, Deciding):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: the sparse vectors, the counters in parallel to them, both inside HSS."""
-        each = (self.watchers.derivation(), self.counters.derivation())
+        both = (self.watchers.derivation(), self.counters.derivation())
         composite = Composite(
             "HSS bin by bin",
             "rows are only forwarded, to both; crossings, released values and their numbers decide",
             "both parts get the very rows, so neighbours stay neighbours; a crossing names columns, not rows",
             SUITE,
         )
-        return derive((derive(each, Fixed("sub-mechanisms")),), composite)
+        return derive((derive(both, Fixed("sub-mechanisms")),), composite)
 
     def public(self, updates: int, state: PerBinState | None) -> tuple[int, Hashable] | None:
         """Return the number of queries, rounded up to a power of two, and the set of numbers of closed intervals.
@@ -154,7 +152,6 @@ class PerBinHSS(CountRows, Deciding):
         return self.horizon or 1 << query.bit_length()
 
     def _column_band(self, query: int, intervals: int, confidence: float) -> int:
-        """Return the bound of a column with `intervals` closed intervals."""
         key = query, intervals, confidence
         if key not in self._bands:
             if len(self._bands) >= KEPT:
@@ -197,8 +194,7 @@ class PerBinHSS(CountRows, Deciding):
             return after, after.released.copy()
         parts, _ = self.composition.step(state.parts, Ask(WATCHERS, message), noise)
         parts, _ = self.composition.step(parts, Ask(COUNTERS, message), noise)
-        queries, intervals, released = state.queries, state.intervals, state.released
-        return PerBinState(queries, intervals, released, state.levels, parts), None
+        return replace(state, parts=parts), None
 
     def _watch(self, state: PerBinState, noise: Noise) -> PerBinState:
         """Compare every column with its threshold, and close the intervals of the columns that crossed."""
@@ -207,7 +203,7 @@ class PerBinHSS(CountRows, Deciding):
             levels = self._levels(query, state.intervals)
         asked = Ask(WATCHERS, LevelsQuery(levels=levels))
         parts, crossed = self.composition.step(state.parts, asked, noise)
-        after = PerBinState(query, state.intervals, state.released, levels, parts)
+        after = replace(state, queries=query, levels=levels, parts=parts)
         if crossed is None or not crossed.any():
             return after
         return self._close(after, np.flatnonzero(crossed), noise)
@@ -218,9 +214,7 @@ class PerBinHSS(CountRows, Deciding):
         parts, counts = self.composition.step(state.parts, asked, noise)
         if counts is None:
             raise TypeError("counters answer every query")
-        released, intervals, levels = (
-            each.copy() for each in (state.released, state.intervals, state.levels)
-        )
+        released, intervals, levels = map(np.copy, (state.released, state.intervals, state.levels))
         released[columns] = np.maximum(counts, 0)
         intervals[columns] += 1
         levels[columns] = self._levels(state.queries, intervals[columns])

@@ -84,11 +84,7 @@ class Quantity(ABC):
         return width if law is None else law.factor * law.added
 
     def checked(self, relation: Neighbors, width: int, ones: int) -> "Quantity":
-        """Return this quantity after checking that it fits rows of this width and events of up to `ones` ones.
-
-        Raises:
-            UsageError: it does not fit.
-        """
+        """Return this quantity (UsageError: it does not fit rows of this width and events of up to `ones` ones)."""
         return self
 
     @property
@@ -105,21 +101,13 @@ class Quantity(ABC):
 @wire("quantity-maximum", 1)
 @dataclass(frozen=True, slots=True)
 class Maximum(Quantity):
-    """The largest column. An event moves each column by at most 1, so the largest by at most 1.
-
-    >>> Maximum().of(np.array([3, 7, 5]))
-    7
-    """
+    """The largest column. An event moves each column by at most 1, so the largest by at most 1."""
 
     def of(self, sums: IntArray) -> int:
         return int(sums.max())
 
     def holder(self, sums: IntArray) -> int | None:
-        """Return the index of the largest entry, the first of equal ones; None where no entry is above 0.
-
-        >>> Maximum().holder(np.array([3, 7, 7])), Maximum().holder(np.array([0, 0]))
-        (1, None)
-        """
+        """Return the index of the largest entry, the first of equal ones; None where no entry is above 0."""
         place = int(sums.argmax())
         return place if sums[place] > 0 else None
 
@@ -141,13 +129,7 @@ class Maximum(Quantity):
 @wire("quantity-largest", 1)
 @dataclass(frozen=True, slots=True)
 class Largest(Quantity):
-    """The rank-th largest column, ties counted; rank 1 is `Maximum`.
-
-    Where all entries move by at most 1, so does every order statistic.
-
-    >>> Largest(2).of(np.array([3, 7, 5]))
-    5
-    """
+    """The rank-th largest column, ties counted: where all entries move by at most 1, so does every order statistic."""
 
     rank: int
 
@@ -183,9 +165,6 @@ class Sum(Quantity):
 
     Its Lipschitz constant is the width. An event changes it by up to `ones`, by the same amount at all times, so in
     one direction under either relation.
-
-    >>> Sum().of(np.array([3, 7, 5]))
-    15
     """
 
     def of(self, sums: IntArray) -> int:
@@ -215,9 +194,6 @@ class ColumnsAbove(Quantity):
 
     An event moves at most `ones` columns up and as many down, so it changes the number by at most `ones`. Its only
     Lipschitz constant is the width: where all columns stand one below the level, an error of 1 changes all of it.
-
-    >>> ColumnsAbove(5).of(np.array([3, 7, 5]))
-    2
     """
 
     level: int
@@ -233,11 +209,7 @@ class ColumnsAbove(Quantity):
         """Return None: one error of 1 may move all columns across the level."""
 
     def checked(self, relation: Neighbors, width: int, ones: int) -> "ColumnsAbove":
-        """Return this quantity.
-
-        Raises:
-            UsageError: the level is below 1, so every column would be above it before the first event.
-        """
+        """Return this quantity (UsageError: every column would be above the level before the first event)."""
         if self.level < 1:
             raise UsageError(f"level: must be at least 1, got {self.level}")
         return self

@@ -42,7 +42,7 @@ def moved_up(scales: tuple[Fraction, Fraction], share: float) -> int:
 
 NODES = Fraction(
     7, 20
-)  # tuned by simulation: growth of 0.35 times the noise's standard deviation of j + 1 nodes
+)  # tuned by simulation: growth of 0.35 deviations of the noise of j + 1 nodes
 LEAST = Fraction(3, 4)  # of the scale of the query noise: smaller growth is not detected
 SHORTEST = 1 << 10  # queries: the horizon that is assumed at first where none is declared
 
@@ -68,12 +68,7 @@ class SelfTuned:
     steady: bool = False
 
     def growth(self, intervals: int) -> int:
-        """Return the growth that is worth another update after `intervals` updates; exact, rounded up.
-
-        Example:
-            >>> [SelfTuned(Fraction(4), Fraction(4), 100).growth(j) for j in (0, 9, 99)]
-            [3, 5, 14]
-        """
+        """Return the growth that is worth another update after `intervals` updates; exact, rounded up."""
         nodes = 1 if self.steady else intervals + 1
         square = (NODES * self.node) ** 2 * self.spread * nodes
         return max(ceil_root(square), math.ceil(LEAST * self.watch))
@@ -91,9 +86,8 @@ class SelfTuned:
 
 def ceil_root(square: Fraction) -> int:
     """Return the least integer whose square is at least `square` >= 0; exact."""
-    least = -(-square.numerator // square.denominator)
-    root = math.isqrt(least)
-    return root if root * root == least else root + 1
+    least = math.ceil(square)
+    return math.isqrt(least - 1) + 1 if least else 0
 
 
 SOURCE = "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)"
@@ -142,7 +136,6 @@ class SparseVector(CountRows):
 
     @property
     def sensitivity(self) -> int:
-        """D: the most by which one event changes the quantity."""
         return self.quantity.sensitivity(self.neighbors, self.width, self.ones)
 
     @property
@@ -164,23 +157,17 @@ class SparseVector(CountRows):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: the noise on the threshold and on each query has its scale."""
         most, signs = self.sensitivity, self._signs
-        changes = (
-            "all its changes have one sign" if signs == 1 else "its changes may have either sign"
+        sign = "all its changes have one sign" if signs == 1 else "its changes may have either sign"
+        why = f"an event changes it by at most {most}; {sign}: scale {signs * most}/e2"
+        drawn = self.query_scale * self.query_epsilon >= signs * most
+        lifted = self.lift_scale * self.threshold_epsilon >= most
+        conditions = (
+            Condition("quantity", True, f"{self.quantity.words}: {self.quantity.why}"),
+            Condition("query noise", drawn, why),
+            Condition("threshold noise", lifted, f"scale {most}/e1"),
         )
-        known = Condition("quantity", True, f"{self.quantity.words}: {self.quantity.why}")
-        drawn = self.query_scale * self.query_epsilon
-        scale = Condition(
-            "query noise",
-            drawn >= signs * most,
-            f"an event changes it by at most {most}; {changes}: scale {signs * most}/e2",
-        )
-        lifted = self.lift_scale * self.threshold_epsilon
-        lift = Condition("threshold noise", lifted >= most, f"scale {most}/e1")
-        return leaf(
-            "one sparse vector instance", self.guarantee, self._source, (known, scale, lift)
-        )
+        return leaf("one sparse vector instance", self.guarantee, self._source, conditions)
 
     def init(self, noise: Noise) -> SparseVectorState:
         """Return the first state: nothing counted, the noisy threshold drawn."""

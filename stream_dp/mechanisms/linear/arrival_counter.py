@@ -29,6 +29,7 @@ from stream_dp.mechanisms.linear.counter import (
     HybridCounter,
     HybridState,
     Linear,
+    counter_for,
 )
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.serving import Additive
@@ -56,16 +57,6 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
     Privacy claim: `epsilon`-DP for events under `neighbors`, or for the users of `arrivals`, adaptively, where an
     exact memory of each public window makes the rows from the events: a unit lies in one window's counter ([HSV]
     Cor 5.5, k = 1), which runs at epsilon / changes, and neighbours differ by so many units.
-
-    >>> from stream_dp.core.mechanism import Update
-    >>> from stream_dp.testing.noise import ZeroNoise
-    >>> import numpy as np
-    >>> distinct = ArrivalCounter(Fraction(1), Neighbors.ADD_REMOVE, 10, Arrivals(window=2))
-    >>> state = distinct.init(ZeroNoise())
-    >>> for row in (3, 4, 5):
-    ...     state, _ = distinct.step(state, Update(np.array([row])), ZeroNoise())
-    >>> distinct.step(state, Query(), ZeroNoise())[1], distinct.rows.changes
-    (array([5]), 2)
     """
 
     epsilon: Fraction
@@ -83,11 +74,9 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
 
     @cached_property
     def inner(self) -> Counter | HybridCounter:
-        share, window = self.epsilon / self.rows.changes, self.arrivals.window
-        lengths = [length for length in (window, self.horizon) if length is not None]
-        if not lengths:
-            return HybridCounter(1, share, self.neighbors)
-        return Counter(1, share, self.neighbors, min(lengths))
+        lengths = [each for each in (self.arrivals.window, self.horizon) if each is not None]
+        share = self.epsilon / self.rows.changes
+        return counter_for(1, share, self.neighbors, min(lengths, default=None))
 
     @property
     def rows(self) -> ArrivalLaw:
@@ -95,11 +84,7 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: a window's counter, windows in turn, then the units by which neighbours differ.
-
-        Raises:
-            NotDerivable: the noise is too small for `epsilon`, or an event may lie in two ticks.
-        """
+        """Derive the guarantee: a window's counter, windows in turn, then the units by which neighbours differ."""
         part = self.inner.derivation()
         if self.arrivals.window is not None:
             once = Touched.intervals(self.neighbors, "a unit lies in one window", TEST)
@@ -115,7 +100,6 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
         return self.inner.noise(public)
 
     def view_public(self, place: int, updates: int, state: Any) -> int:
-        """Return the value of `public`: there is only one view."""
         return self.public(updates, state)
 
     def init(self, noise: Noise) -> ArrivalCounterState:
@@ -127,8 +111,7 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
         """Add a row, after a new start where a window has ended, or answer."""
         counter: Any = self.inner
         if isinstance(message, Query):
-            _, answer = counter.step(state.counter, message, noise)
-            return state, answer
+            return state, counter.step(state.counter, message, noise)[1]
         if state.updates == self.arrivals.window:
             state = self.init(noise)
         after, _ = counter.step(state.counter, message, noise)
@@ -163,15 +146,6 @@ class CutOffCounter(Additive):
 
     Privacy claim: `epsilon`-DP for `users`, adaptively, where a guard that decides by a user's own events makes the
     rows: each counter is epsilon / 2-DP for them (`ArrivalCounter`), and both see the same stream ([HSV] Thm 4.10).
-
-    >>> from stream_dp.core.mechanism import Update
-    >>> from stream_dp.testing.noise import ZeroNoise
-    >>> each = CutOffCounter(Fraction(1), Neighbors.ADD_REMOVE, 10, Users(20, 2))
-    >>> state = each.init(ZeroNoise())
-    >>> for row in ((3, 0), (4, 1), (5, 2)):
-    ...     state, _ = each.step(state, Update(np.array(row)), ZeroNoise())
-    >>> each.step(state, Query(), ZeroNoise())[1]
-    array([5, 2, 7, 1])
     """
 
     epsilon: Fraction
@@ -200,7 +174,6 @@ class CutOffCounter(Additive):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: both counters together."""
         each = self.inner.derivation()
         return derive((each, each), Fixed("users active and users cut off"))
 
@@ -235,7 +208,6 @@ class CutOffCounter(Additive):
         return replace(state, active=active, cut=cut), None
 
     def _answer(self, state: CutOffState, noise: Noise) -> IntArray:
-        found: list[Any] = [
-            self.inner.step(each, Query(), noise)[1] for each in (state.active, state.cut)
-        ]
-        return np.concatenate(found)
+        counters = state.active, state.cut
+        answers: list[Any] = [self.inner.step(each, Query(), noise)[1] for each in counters]
+        return np.concatenate(answers)

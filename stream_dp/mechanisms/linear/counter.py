@@ -28,7 +28,14 @@ from stream_dp.core.wire import wire
 from stream_dp.core.wording import how_many
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.checks import of_the_exact_class, require_left
-from stream_dp.mechanisms.linear.tree import TreeNoise, TreeShape, TreeState, rounded, worst_prefix
+from stream_dp.mechanisms.linear.tree import (
+    TreeNoise,
+    TreeShape,
+    TreeState,
+    best_tree,
+    rounded,
+    worst_prefix,
+)
 from stream_dp.mechanisms.noise_law import NOTHING, NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.serving import Additive, CountRows
@@ -66,8 +73,13 @@ class PureShares:
         return self.epsilon / self.l1
 
 
-class TreeTerms:
-    """Mixin for noise of trees whose number and scales follow from the number of updates."""
+class Trees(PureShares):
+    """Noise of trees whose number and scales follow from the number of updates."""
+
+    @property
+    def trees(self) -> tuple[TreeNoise, ...]:
+        """The trees that one update lies in: one tree of each kind."""
+        raise NotImplementedError
 
     def noise_terms(self, updates: int) -> Sequence[Term]:
         """Return the independent noises in the answer after `updates` updates, before rounding."""
@@ -75,6 +87,25 @@ class TreeTerms:
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
         return NoiseLaw(tuple(self.noise_terms(public))) if public else NOTHING
+
+
+class CountedTrees(CountRows, Trees):
+    """Trees for rows of counts; every column has its share of the budget."""
+
+    def _by_columns(self, subject: str, source: str) -> Derivation:
+        """Derive the guarantee from the trees of one column; an event sets at most `ones` columns.
+
+        Raises:
+            NotDerivable: the noise is too small for a column's share, or no rule covers the columns.
+        """
+        share, width = self.unit_epsilon, self.trees[0].width
+        paid = sum((tree.shape.height / tree.scale for tree in self.trees), Fraction(0))
+        sums = " + ".join(f"{tree.shape.height} / {text(tree.scale)}" for tree in self.trees)
+        why = f"height / scale = {sums}, at most {text(share)}"
+        claim = Guarantee(PureDP(share), self.neighbors)
+        column = leaf(subject, claim, source, (Condition("noise", paid <= share, why),))
+        touched = Touched.columns(self.neighbors, width, ones=self.ones)
+        return derive((column,), Parallel(f"{width} column(s)", touched, (width,)))
 
 
 class Linear(Additive, Generic[S]):
@@ -109,7 +140,7 @@ class Linear(Additive, Generic[S]):
         return self.advanced(state, before + self.checked_row(message.row), noise), None
 
 
-class TreeCounter(TreeTerms, PureShares, Linear[S]):
+class TreeCounter(Trees, Linear[S]):
     """A linear mechanism with the noise of trees.
 
     Privacy claim: `epsilon`-DP for its rows under `neighbors`, at every prefix, adaptively: an event changes one
@@ -117,52 +148,12 @@ class TreeCounter(TreeTerms, PureShares, Linear[S]):
     5.5, k = L0).
     """
 
-    @property
-    def trees(self) -> tuple[TreeNoise, ...]:
-        """The trees that one update lies in: one tree of each kind."""
-        raise NotImplementedError
-
     def fine(self, state: S) -> IntArray:
         """Return the noise of an answer, in the fixed point of a tree's noise."""
         raise NotImplementedError
 
     def value(self, state: S) -> IntArray:
         return rounded(self.fine(state))
-
-
-class CountedRows(CountRows, TreeCounter[S]):
-    """Counters of rows of counts; every column has its share of the budget."""
-
-    def _by_columns(self, subject: str, source: str) -> Derivation:
-        """Derive the guarantee from the columns (NotDerivable: the noise is too small for `epsilon`)."""
-        return columns_derivation(
-            subject, source, self.trees, self.unit_epsilon, self.neighbors, self.ones
-        )
-
-
-def columns_derivation(
-    subject: str,
-    source: str,
-    trees: Sequence[TreeNoise],
-    column_epsilon: Fraction,
-    neighbors: Neighbors,
-    ones: int = 1,
-) -> Derivation:
-    """Derive the guarantee of a counter whose columns have the noise of `trees`, each column at `column_epsilon`.
-
-    The trees give the number of columns; an event sets at most `ones` of them.
-
-    Raises:
-        NotDerivable: the noise is too small for `column_epsilon`, or no rule covers the columns.
-    """
-    width = trees[0].width
-    each = Guarantee(PureDP(column_epsilon), neighbors)
-    paid = sum((tree.shape.height / tree.scale for tree in trees), Fraction(0))
-    sums = " + ".join(f"{tree.shape.height} / {text(tree.scale)}" for tree in trees)
-    why = f"height / scale = {sums}, at most {text(column_epsilon)}"
-    one = leaf(subject, each, source, (Condition("noise", paid <= column_epsilon, why),))
-    touched = Touched.columns(neighbors, width, ones=ones)
-    return derive((one,), Parallel(f"{width} column(s)", touched, (width,)))
 
 
 @wire("counter-state", 1)
@@ -176,7 +167,7 @@ class CounterState:
 
 @wire("counter", 1, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
-class Counter(CountedRows[CounterState]):
+class Counter(CountedTrees, TreeCounter[CounterState]):
     """`width` continual counters for at most `horizon` updates, with one tree per column.
 
     `ones`: the most entries of a row that one event sets (1: one-hot rows).
@@ -198,9 +189,7 @@ class Counter(CountedRows[CounterState]):
 
     @cached_property
     def tree(self) -> TreeNoise:
-        """The noise process; the scale of a node is height / column epsilon."""
-        shape = TreeShape.best(self.horizon)
-        return TreeNoise(shape, Fraction(shape.height) / self.unit_epsilon, self.width)
+        return best_tree(self.horizon, self.unit_epsilon, self.width)
 
     @property
     def trees(self) -> tuple[TreeNoise, ...]:
@@ -211,7 +200,6 @@ class Counter(CountedRows[CounterState]):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: the tree noise of each column, then the columns in parallel."""
         return self._by_columns(f"one counter, {how_many(self.horizon, 'update')}", SOURCE)
 
     def init(self, noise: Noise) -> CounterState:
@@ -238,7 +226,7 @@ class HybridState:
 
 @wire("hybrid-counter", 2, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
-class HybridCounter(CountedRows[HybridState]):
+class HybridCounter(CountedTrees, TreeCounter[HybridState]):
     """`width` continual counters for up to 2^40 updates, not declared in advance (Chan, Shi, Song 2011).
 
     Epoch e covers 2^e updates and runs its own tree at the share 1 - w of the budget. The totals of the finished
@@ -259,16 +247,12 @@ class HybridCounter(CountedRows[HybridState]):
         scale = TOTALS_SHAPE.height / (TOTALS_SHARE * self.unit_epsilon)
         return TreeNoise(TOTALS_SHAPE, scale, self.width)
 
-    def inner(self, epoch: int) -> TreeNoise:
-        while epoch >= len(self._inners):
-            shape = TreeShape.best(1 << len(self._inners))
-            scale = shape.height / ((1 - TOTALS_SHARE) * self.unit_epsilon)
-            self._inners.append(TreeNoise(shape, scale, self.width))
-        return self._inners[epoch]
-
     @cached_property
-    def _inners(self) -> list[TreeNoise]:
-        return []
+    def _inner_epsilon(self) -> Fraction:
+        return (1 - TOTALS_SHARE) * self.unit_epsilon
+
+    def inner(self, epoch: int) -> TreeNoise:
+        return best_tree(1 << epoch, self._inner_epsilon, self.width)
 
     @property
     def trees(self) -> tuple[TreeNoise, ...]:
@@ -281,7 +265,6 @@ class HybridCounter(CountedRows[HybridState]):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: an epoch's tree and the totals' tree, then the columns in parallel."""
         return self._by_columns("one counter, any number of updates", HYBRID_SOURCE)
 
     def most_noise_terms(self, updates: int) -> list[Term]:
@@ -307,6 +290,15 @@ class HybridCounter(CountedRows[HybridState]):
         return self.inner(state.epoch).fine(state.inner) + self.totals.fine(state.totals)
 
 
+def counter_for(
+    width: int, epsilon: Fraction, neighbors: Neighbors, horizon: int | None
+) -> Counter | HybridCounter:
+    """Return counters for at most `horizon` updates, or for any number (up to 2^40) where it is None."""
+    if horizon is None:
+        return HybridCounter(width, epsilon, neighbors)
+    return Counter(width, epsilon, neighbors, horizon)
+
+
 @dataclass(frozen=True, slots=True)
 class HandOverSchedule:
     """Schedule of hand-overs: tree n takes `first` * `growth`^n updates, including its last one.
@@ -329,6 +321,37 @@ class HandOverSchedule:
         return number, updates
 
 
+class HandsOver(CountedTrees):
+    """Trees one after the other, each at the whole budget: an update lies in one ([HSV] Cor 5.5, k = 1).
+
+    The noise in a finished tree's last answer stays in all answers after it.
+    """
+
+    schedule: ClassVar[HandOverSchedule]
+
+    def tree(self, number: int, width: int | None = None) -> TreeNoise:
+        return best_tree(self.schedule.size(number), self.unit_epsilon, width or self.width)
+
+    @property
+    def trees(self) -> tuple[TreeNoise, ...]:
+        """The tree that an update lies in; the first one stands for all."""
+        return (self.tree(0),)
+
+    def noise_terms(self, updates: int) -> list[Term]:
+        return self._terms(*self.schedule.place(updates))
+
+    def most_noise_terms(self, updates: int) -> list[Term]:
+        """Return the noises of the answer with the largest variance under the tree that `updates` lies in."""
+        number, _ = self.schedule.place(updates)
+        worst = worst_prefix(self.tree(number).shape, self.schedule.size(number))
+        return self._terms(number, worst)
+
+    def _terms(self, number: int, inside: int) -> list[Term]:
+        """Return the noises after `inside` updates of this tree: its own, and those that finished trees left."""
+        ends = [term for n in range(number) for term in self.tree(n).terms(self.schedule.size(n))]
+        return [*ends, *self.tree(number).terms(inside)]
+
+
 @wire("hand-over-counter-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class HandOverState:
@@ -345,12 +368,11 @@ class HandOverState:
 
 @wire("hand-over-counter", 1, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
-class HandOverCounter(CountedRows[HandOverState]):
+class HandOverCounter(HandsOver, TreeCounter[HandOverState]):
     """`width` continual counters for any number of updates (up to 2^40), best for the first thousand.
 
-    Each tree takes four times the updates of the tree before, at the whole budget. Its last answer is kept, and the
-    next tree adds to it. An update lies in one tree ([HSV] Cor 5.5, k = 1), so totals need no budget; the cost is
-    the noise of all finished trees.
+    Each tree takes four times the updates of the tree before. Totals need no budget; the cost is the noise of all
+    finished trees.
     """
 
     schedule: ClassVar[HandOverSchedule] = HandOverSchedule(64, 4)
@@ -360,40 +382,8 @@ class HandOverCounter(CountedRows[HandOverState]):
     neighbors: Neighbors
     ones: int = 1
 
-    def tree(self, number: int) -> TreeNoise:
-        while number >= len(self._trees):
-            shape = TreeShape.best(self.schedule.size(len(self._trees)))
-            scale = shape.height / self.unit_epsilon
-            self._trees.append(TreeNoise(shape, scale, self.width))
-        return self._trees[number]
-
-    @cached_property
-    def _trees(self) -> list[TreeNoise]:
-        return []
-
-    @property
-    def trees(self) -> tuple[TreeNoise, ...]:
-        """The tree that an update lies in; the first one stands for all."""
-        return (self.tree(0),)
-
-    def noise_terms(self, updates: int) -> list[Term]:
-        number, inside = self.schedule.place(updates)
-        return [*self._finished_terms(number), *self.tree(number).terms(inside)]
-
-    def most_noise_terms(self, updates: int) -> list[Term]:
-        """Return the noises of the answer with the largest variance under the tree that `updates` lies in."""
-        number, _ = self.schedule.place(updates)
-        tree = self.tree(number)
-        worst = worst_prefix(tree.shape, self.schedule.size(number))
-        return [*self._finished_terms(number), *tree.terms(worst)]
-
-    def _finished_terms(self, number: int) -> list[Term]:
-        """Return the noises in the last answers of the trees before this one."""
-        return [term for n in range(number) for term in self.tree(n).terms(self.schedule.size(n))]
-
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: the tree that an update lies in, then the columns in parallel."""
         return self._by_columns("one counter, any number of updates", HAND_OVER_SOURCE)
 
     def init(self, noise: Noise) -> HandOverState:

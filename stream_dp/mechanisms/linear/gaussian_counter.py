@@ -9,7 +9,6 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from math import ceil, isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,9 +89,8 @@ class Decays:
     coefficients c_0 = 1, c_k = sum_i omega_i theta_i^(k-1). Noise z is made into w = C^-1 z; an answer is the count
     plus the sum of all w. One event shifts z by c, so the sensitivity is the norm of c; the error is the norm of the
     coefficients of A C^-1. Here theta_i = 1 - 2^-k_i and omega_i = p_i / 2^(k_i + GUARD), k_i and p_i integers: no
-    parameter has to be rounded, and a decay needs no multiplication. Poles at these places lose almost no accuracy.
-
-    What privacy rests on (`squared_norm`, `rounding`) is exact or rounded up; `growth` is a float, for bands only.
+    parameter has to be rounded, and a decay needs no multiplication. What privacy rests on (`squared_norm`,
+    `rounding`) is exact or rounded up; `growth` is a float, for bands only.
     """
 
     halvings: tuple[int, ...]
@@ -149,23 +147,23 @@ class Decays:
         power[size, :size], power[size, size] = -1, 1
         gram = np.zeros_like(power)
         gram[size, size] = 1
-        found = []
+        doublings = []
         for _ in range(MOST_STEPS.bit_length()):
-            found.append((power, gram))
+            doublings.append((power, gram))
             gram = gram + power.T @ gram @ power
             power = power @ power
-        return found
+        return doublings
 
 
 def _power_below(base: Fraction, exponent: int) -> Fraction:
     """Return a lower bound of base^exponent, 0 <= base <= 1: each product is rounded down."""
-    square, found = base.numerator * (1 << PLACES) // base.denominator, 1 << PLACES
+    square, power = base.numerator * (1 << PLACES) // base.denominator, 1 << PLACES
     while exponent:
         if exponent & 1:
-            found = found * square >> PLACES
+            power = power * square >> PLACES
         square = square * square >> PLACES
         exponent >>= 1
-    return Fraction(found, 1 << PLACES)
+    return Fraction(power, 1 << PLACES)
 
 
 @lru_cache(maxsize=64)
@@ -239,7 +237,7 @@ class LatticeNoise:
         norm, bits = decays.squared_norm(steps), finest
         while bits > 0 and norm * 4**bits > LARGEST * unit:
             bits -= 1
-        variance = _up(covered(decays, bits, steps) / unit)
+        variance = math.ceil(covered(decays, bits, steps) / unit)
         if variance > 2 * LARGEST:
             raise NotDerivable(
                 "a Gaussian counter with so little privacy loss needs more noise than 64 bits hold: give it more"
@@ -295,16 +293,9 @@ def covered(decays: Decays, bits: int, steps: int) -> int:
     """Return (D |c| + eta sqrt(T))^2, rounded up: a bound on the sum of squared shifts of z in one column."""
     exact = decays.squared_norm(steps) * 4**bits
     rounded = decays.rounding**2 * max(0, steps - 1)
-    mixed = (
-        math.isqrt(max(0, _up(4 * exact * rounded * LATTICE_NOISE_FINE**2) - 1)) + 1
-        if rounded
-        else 0
-    )
-    return _up(exact + Fraction(mixed, LATTICE_NOISE_FINE) + rounded)
-
-
-def _up(amount: Fraction) -> int:
-    return -(-amount.numerator // amount.denominator)
+    square = math.ceil(4 * exact * rounded * LATTICE_NOISE_FINE**2)
+    mixed = math.isqrt(square - 1) + 1 if square else 0
+    return math.ceil(exact + Fraction(mixed, LATTICE_NOISE_FINE) + rounded)
 
 
 SOURCE = "discrete Gaussian (Canonne, Kamath, Steinke 2020) correlated by a BLT (arXiv 2404.16706)"
@@ -333,16 +324,8 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
     each update; rows and answers are 64-bit integers, and larger noise stops the engine.
 
     Privacy claim: `rho`-zCDP for such event streams under `neighbors`, at every prefix, adaptively: Gaussian noise
-    correlated over time (buffered linear Toeplitz, arXiv 2404.16706) on an integer lattice, all columns together;
-    the proof is in `LatticeNoise`. Every entry of a step may change by at most one.
-
-    >>> from stream_dp.testing.noise import ZeroNoise
-    >>> from stream_dp.core.mechanism import Query, Update
-    >>> counter = GaussianCounter(1, Fraction(1, 50), Neighbors.ADD_REMOVE, horizon=10)
-    >>> state = counter.init(ZeroNoise())
-    >>> state, _ = counter.step(state, Update(np.array([3])), ZeroNoise())
-    >>> counter.step(state, Query(), ZeroNoise())[1]
-    array([3])
+    correlated over time on an integer lattice, all columns together; the proof is in `LatticeNoise`. Every entry of a
+    step may change by at most one.
     """
 
     width: int
@@ -363,7 +346,7 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
     def mu(self) -> Fraction:
         """sqrt(2 rho), rounded up to 18 digits."""
         square = 2 * self.rho * FINE**2
-        root = isqrt(square.numerator // square.denominator)
+        root = math.isqrt(math.floor(square))
         return Fraction(root + (root * root < square), FINE)
 
     @property
@@ -381,19 +364,15 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         if not 0 < self.rho <= MOST_RHO or not 1 <= self.steps <= MOST_STEPS:
             raise NotDerivable("a Gaussian counter needs a rho in (0, 1000] and 1 to 2^40 updates")
         unit = 2 * self.rho / self.rows.l0
-        found = LatticeNoise.calibrated(decays_for(self.horizon), self.steps, unit, self.width)
-        return found.for_gdp if self.gdp else found
+        noise = LatticeNoise.calibrated(decays_for(self.horizon), self.steps, unit, self.width)
+        return noise.for_gdp if self.gdp else noise
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one leaf for all columns together.
-
-        Raises:
-            NotDerivable: the noise is too small for `rho`, or the event may lie in two rows.
-        """
+        """Derive the guarantee: one leaf for all columns together."""
         many = "any number of updates" if self.horizon is None else how_many(self.horizon, "update")
-        noise, subject = self._noise(), f"{self.width} Gaussian counter(s), {many}"
-        return leaf(subject, self.guarantee, SOURCE, (noise,))
+        subject = f"{self.width} Gaussian counter(s), {many}"
+        return leaf(subject, self.guarantee, SOURCE, (self._noise(),))
 
     def _noise(self) -> Condition:
         """Return the condition on the noise: squared shifts in all columns that an event touches, over the variance."""
@@ -401,10 +380,8 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         shifts = covered(lattice.decays, lattice.bits, self.steps)
         if self.gdp:
             mu = discrete_gaussian(lattice.variance, Fraction(touched * shifts)).mu
-            why = (
-                f"{touched} column(s), mu of the squared shift {text(mu)}, at most {text(self.mu)}"
-            )
-            return Condition("noise", mu <= self.mu, why)
+            why = f"mu of the squared shift {text(mu)}, at most {text(self.mu)}"
+            return Condition("noise", mu <= self.mu, f"{touched} column(s), {why}")
         paid = touched * shifts / (2 * lattice.variance)
         why = f"{touched} column(s), squared shift over twice the variance {text(paid)}, at most {text(self.rho)}"
         return Condition("noise", paid <= self.rho, why)
@@ -427,10 +404,8 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         if updates == 0:
             return []
         whole = self.lattice.deviation(updates) + self.lattice.drift(updates)
-        square = (
-            (whole + 0.5) ** 2 / PIECES + 1 / 6
-        ) / 2  # of the scale: a DLap has at least 2 b^2 - 1/6
-        return [Term(Fraction(ceil(square**0.5 * 2**20), 2**20), PIECES)]
+        square = ((whole + 0.5) ** 2 / PIECES + 1 / 6) / 2  # a DLap has at least 2 scale^2 - 1/6
+        return [Term(Fraction(math.ceil(square**0.5 * 2**20), 2**20), PIECES)]
 
     def most_noise_terms(self, updates: int) -> list[Term]:
         """Return terms at least as wide as those of any answer up to the next power of two of `updates`."""

@@ -14,24 +14,35 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from operator import mul
 from typing import ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.linear.tree import (
+    FRACTION_BITS,
+    GOLDEN,
+    UNIT,
+    Variances,
+    part,
+    rounded,
+)
 from stream_dp.mechanisms.serving import Additive
 
-Variances = NDArray[np.float64]
 FLAT_IS_BEST = 64  # ticks: a window up to this length is a sum of single ticks, whatever other windows are requested
 ARITIES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 PARTS = 32  # shares are multiples of 1 / PARTS
 HIGHEST = 4
 PHASES, ROUGH = 48, 12  # phases at which errors are compared: among the best, and first
 FINALISTS = 4
-GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def _spans(arities: Sequence[int]) -> tuple[int, ...]:
+    """Return the number of ticks that a node covers, by level."""
+    return tuple(itertools.accumulate(arities, mul, initial=1))
 
 
 @wire("forest-shape", 1)
@@ -40,7 +51,8 @@ class ForestShape:
     """`arities[l]` nodes of level l make one of level l + 1; level l has `shares[l]` of the budget.
 
     Node i of level l covers the ticks i K_l .. (i + 1) K_l - 1, K_l the product of the first l arities. There is
-    nothing above the highest level, so a forest runs without end. All numbers here are public.
+    nothing above the highest level, so a forest runs without end. All numbers here are public; the derivation checks
+    that the shares add up to 1.
 
     Raises:
         NotDerivable: the numbers of levels and shares do not match.
@@ -50,7 +62,6 @@ class ForestShape:
     shares: tuple[Fraction, ...]
 
     def __post_init__(self) -> None:
-        """Check levels and shares; the derivation checks that the shares add up to 1."""
         if len(self.shares) != len(self.arities) + 1 or min((2, *self.arities)) < 2:
             raise NotDerivable("a forest has one share for each level, and nodes of 2 or more")
         if min(self.shares) <= 0:
@@ -62,8 +73,7 @@ class ForestShape:
 
     @cached_property
     def spans(self) -> tuple[int, ...]:
-        """Number of ticks that a node covers, by level."""
-        return tuple(math.prod(self.arities[:level]) for level in range(self.height))
+        return _spans(self.arities)
 
 
 FLAT = ForestShape((), (Fraction(1),))
@@ -75,10 +85,8 @@ def best_forest(windows: tuple[int, ...], power: int = 2) -> ForestShape:
     """Return the shape with the least geometric mean of the errors of `windows` (ticks).
 
     So no window loses more, in proportion, than the others gain. Errors are those of `ForestDecoding` with exact gains,
-    at some phases.
-
-    A node's noise variance is that at the whole budget, divided by (the level's share)^`power`: 2 for Laplace
-    noise, 1 for Gaussian noise.
+    at some phases. A node's noise variance is that at the whole budget, divided by (the level's share)^`power`: 2 for
+    Laplace noise, 1 for Gaussian noise.
     """
     longest = max(windows)
     if longest <= FLAT_IS_BEST:
@@ -90,7 +98,7 @@ def best_forest(windows: tuple[int, ...], power: int = 2) -> ForestShape:
     tuned = [_tuned(arities, windows, power) for _, arities in sorted(equal)[:FINALISTS]]
     flat = (_score((), (PARTS,), windows, power, PHASES), (), (PARTS,))
     _, arities, parts = min([flat, *tuned])
-    return ForestShape(arities, tuple(Fraction(part, PARTS) for part in parts))
+    return ForestShape(arities, tuple(Fraction(share, PARTS) for share in parts))
 
 
 def _candidates(longest: int) -> Iterator[tuple[int, ...]]:
@@ -133,9 +141,9 @@ def _score(
     arities: tuple[int, ...], parts: Sequence[int], windows: Sequence[int], power: int, phases: int
 ) -> float:
     """Return the mean logarithm of the windows' variances, rounded so that every machine gets the same number."""
-    nodes = [(PARTS / part) ** power for part in parts]
-    found = [math.log(mean_variance(arities, nodes, window, phases)) for window in windows]
-    return round(sum(found) / len(found), 9)
+    nodes = [(PARTS / share) ** power for share in parts]
+    logs = [math.log(mean_variance(arities, nodes, window, phases)) for window in windows]
+    return round(sum(logs) / len(logs), 9)
 
 
 def mean_variance(
@@ -153,9 +161,9 @@ def window_variances(
 ) -> Variances:
     """Return the variances of the estimates (`ForestDecoding`) of windows with the first ticks `first`; its shape."""
     past = first + window
-    found: Variances = np.zeros(first.shape)
+    variances: Variances = np.zeros(first.shape)
     left = np.ones(first.shape, dtype=np.bool_)
-    done, edge = float(nodes[0]), _Edge(first - 1)
+    done, edge = float(nodes[0]), _EdgeVariance(first - 1)
     span = 1
     for level in range(len(nodes)):
         top = level == len(nodes) - 1
@@ -163,22 +171,18 @@ def window_variances(
         above = -1 if top else last // arities[level] * arities[level]
         ends = left & (first > above * span)
         begins = np.where(ends, -(-first // span), above)
-        found += np.where(left, (last - begins) * done, 0.0)
-        found += np.where(ends & (first % span > 0), edge.variance, 0.0)
+        variances += np.where(left, (last - begins) * done, 0.0)
+        variances += np.where(ends & (first % span > 0), edge.variance, 0.0)
         left &= ~ends
         if not top:
-            edge.climb(arities[level], done, float(nodes[level + 1]))
+            own = nodes[level + 1]
+            edge.climb(arities[level], done, float(own))
             span *= arities[level]
-            done = (
-                nodes[level + 1]
-                * arities[level]
-                * done
-                / (nodes[level + 1] + arities[level] * done)
-            )
-    return found
+            done = own * arities[level] * done / (own + arities[level] * done)
+    return variances
 
 
-class _Edge:
+class _EdgeVariance:
     """The part of a node behind tick `place`: its estimate's variance and covariance with the node's estimate."""
 
     def __init__(self, place: IntArray) -> None:
@@ -216,17 +220,12 @@ def pushed(ring: Ring, row: IntArray, keep: int) -> Ring:
 
 def row_back(ring: Ring, back: int) -> IntArray:
     """Return the row that came `back` rows before the last one."""
-    last = ring[-1]
-    if back < len(last):
-        found: IntArray = last[len(last) - 1 - back]
-        return found
-    block, place = divmod(back - len(last), BLOCK)
-    earlier: IntArray = ring[-2 - block][BLOCK - 1 - place]
-    return earlier
-
-
-GAIN_BITS = 16
-UNIT = 1 << GAIN_BITS
+    block, place, last = 0, back, len(ring[-1])
+    if back >= last:
+        block, place = divmod(back - last, BLOCK)
+        block, last = block + 1, BLOCK
+    row: IntArray = ring[-1 - block][last - 1 - place]
+    return row
 
 
 class Whole(NamedTuple):
@@ -263,16 +262,16 @@ class ForestDecoding:
 
     @cached_property
     def spans(self) -> tuple[int, ...]:
-        return tuple(math.prod(self.arities[:level]) for level in range(len(self.variances)))
+        return _spans(self.arities)
 
     @cached_property
     def finished(self) -> tuple[Fraction, ...]:
         """The variance of a complete node's estimate, by level."""
-        found = [self.variances[0]]
+        variances = [self.variances[0]]
         for arity, own in zip(self.arities, self.variances[1:], strict=True):
-            below = arity * found[-1]
-            found.append(own * below / (own + below))
-        return tuple(found)
+            below = arity * variances[-1]
+            variances.append(own * below / (own + below))
+        return tuple(variances)
 
     @cached_property
     def own_gains(self) -> tuple[int, ...]:
@@ -282,18 +281,17 @@ class ForestDecoding:
 
     def cover(self, updates: int, window: int) -> tuple[tuple[Whole, ...], Edge | None]:
         """Return the complete nodes, from the end, that cover the last `window` of `updates` ticks, and any edge."""
-        begin, found = max(0, updates - window), []
+        begin, nodes = max(0, updates - window), []
         for level, span in enumerate(self.spans):
             past = updates // span
             above = -1
             if level < len(self.arities):
                 above = past // self.arities[level] * self.arities[level]
-            if begin <= above * span:
-                found.append(Whole(level, above, past))
-                continue
-            found.append(Whole(level, -(-begin // span), past))
-            return tuple(found), Edge(level, begin - 1) if begin % span else None
-        return tuple(found), None
+            if begin > above * span:
+                nodes.append(Whole(level, -(-begin // span), past))
+                return tuple(nodes), Edge(level, begin - 1) if begin % span else None
+            nodes.append(Whole(level, above, past))
+        return tuple(nodes), None
 
     def gains(self, edge: Edge) -> tuple[int, ...]:
         """By level from 1 to the edge's: the gain of the surplus of the node above `before` for the edge's ticks."""
@@ -308,60 +306,59 @@ class ForestDecoding:
         return {}
 
     def _computed(self, edge: Edge) -> tuple[int, ...]:
-        cross, place, found = Fraction(0), edge.before, []
+        cross, place, gains = Fraction(0), edge.before, []
         for level in range(edge.level):
             arity, own = self.arities[level], self.variances[level + 1]
             place, digit = divmod(place, arity)
             surplus = own + arity * self.finished[level]
             gain = ((arity - 1 - digit) * self.finished[level] + cross) / surplus
-            found.append(round(gain * UNIT))
+            gains.append(round(gain * UNIT))
             cross = gain * own
-        return tuple(found)
+        return tuple(gains)
 
     def behind(self, edge: Edge) -> tuple[Whole, ...]:
         """Return the complete nodes, by level, from `before` to the end of the edge's node."""
-        found = []
+        nodes = []
         for level in range(edge.level):
             place = edge.before // self.spans[level]
             past = (place // self.arities[level] + 1) * self.arities[level]
-            found.append(Whole(level, place + 1, past))
-        return tuple(found)
+            nodes.append(Whole(level, place + 1, past))
+        return tuple(nodes)
 
     def weights(self, updates: int, window: int) -> list[tuple[int, int, float]]:
         """Return (number, level, weight) of the node noises in the window's estimate, with the gains as used."""
         whole, edge = self.cover(updates, window)
-        found = [part for each in whole for part in self._below(each.level, each.past - each.first)]
+        parts = [each for level, first, past in whole for each in self._below(level, past - first)]
         if edge is not None:
-            found += self._edge_weights(edge)
-        return [part for part in found if part[0] and part[2]]
+            parts += self._edge_weights(edge)
+        return [each for each in parts if each[0] and each[2]]
 
     def _edge_weights(self, edge: Edge) -> list[tuple[int, int, float]]:
-        carried, found = 0.0, []
+        carried, parts = 0.0, []
         for level in range(edge.level, 0, -1):
             place = edge.before // self.spans[level - 1] % self.arities[level - 1]
             own = self.own_gains[level] / UNIT
             taken = self.gains(edge)[level - 1] / UNIT + carried * own
             carried -= taken
-            found.append((1, level, taken))
-            found += self._below(level - 1, place, carried)
-            found += self._below(level - 1, self.arities[level - 1] - 1 - place, 1 + carried)
-        return [*found, (1, 0, carried)]
+            parts.append((1, level, taken))
+            parts += self._below(level - 1, place, carried)
+            parts += self._below(level - 1, self.arities[level - 1] - 1 - place, 1 + carried)
+        return [*parts, (1, 0, carried)]
 
     def _below(self, level: int, number: int, weight: float = 1.0) -> list[tuple[int, int, float]]:
         """Return (number, level, weight) of the noises in the estimates of `number` complete nodes of `level`."""
-        found = []
+        parts = []
         for upper in range(level, 0, -1):
             own = self.own_gains[upper] / UNIT
-            found.append((number, upper, weight * own))
+            parts.append((number, upper, weight * own))
             number, weight = number * self.arities[upper - 1], weight * (1 - own)
-        return [*found, (number, 0, weight)]
+        return [*parts, (number, 0, weight)]
 
 
 TEST = "tests/unit/mechanisms/test_forest_exact.py"
 ONCE = (
     "a node is given noise once, when its last tick has come, and an event lies in one of a level"
 )
-FRACTION_BITS = 14
 MARGIN = 4  # bound on a window's parts and their corrections, as a multiple of the sum itself
 MOST_HELD = 400_000  # numbers: a snapshot of them takes 3 MB
 
@@ -386,9 +383,9 @@ class WindowForestState:
 class NoisyForest(Additive):
     """Answers of shape (windows * width,): the sums over each of `windows` (in ticks), one window after the other.
 
-    This base class has no dataclass fields; mechanisms declare theirs. A window longer than the stream so far
-    counts what there is. A subclass states the law of the noise: `node_variances`, `_drawable`, `_reach`, `noise`,
-    and `_drawn`, which alone draws noise.
+    A window longer than the stream so far counts what there is. This base class has no dataclass fields; mechanisms
+    declare theirs. A subclass states the law of the noise: `node_variances`, `_drawable`, `_reach`, `noise`, and
+    `_drawn`, which alone draws noise.
     """
 
     width: int
@@ -418,6 +415,10 @@ class NoisyForest(Additive):
         """Draw the noise of one node of `level`, shape (width,)."""
         raise NotImplementedError
 
+    def checked_row(self, row: IntArray) -> IntArray:
+        """Return `row` if it is a row for this mechanism, else raise RejectedMessage."""
+        raise NotImplementedError
+
     @cached_property
     def decoding(self) -> ForestDecoding:
         return ForestDecoding(self.shape.arities, self.node_variances)
@@ -443,10 +444,6 @@ class NoisyForest(Additive):
                 "noise in these windows is too wide for 64 bits; give more epsilon, or of a sum a wider step"
             )
 
-    def checked_row(self, row: IntArray) -> IntArray:
-        """Return `row` if it is a row for this mechanism, else raise RejectedMessage."""
-        raise NotImplementedError
-
     def public(self, updates: int, state: WindowForestState | None) -> int:
         """Return the number of updates, reduced to a number of updates with the same noise: the law is periodic."""
         return self._repeating(updates, max(self.windows))
@@ -456,13 +453,12 @@ class NoisyForest(Additive):
         return max(self.view_band(place, now, confidence) for place, now in views)
 
     def view_public(self, place: int, updates: int, state: WindowForestState | None) -> int:
-        """Return the number of updates, reduced as by `public`, for the window at index `place`."""
         return self._repeating(updates, self.windows[place])
 
     def view_variance(self, place: int, public: int) -> float:
         """Return the variance of a value of the window at index `place`, before rounding."""
-        found, nodes = self.decoding.weights(public, self.windows[place]), self.node_variances
-        return sum(n * float(nodes[level]) * weight**2 for n, level, weight in found)
+        weights, nodes = self.decoding.weights(public, self.windows[place]), self.node_variances
+        return sum(n * float(nodes[level]) * weight**2 for n, level, weight in weights)
 
     def _repeating(self, updates: int, window: int) -> int:
         """Return `updates` up to the window's length; later the noise repeats with the span of the highest nodes."""
@@ -471,11 +467,9 @@ class NoisyForest(Additive):
 
     def init(self, noise: Noise) -> WindowForestState:
         zeros, higher = np.zeros(self.width, dtype=np.int64), self.shape.height - 1
-        begun = pushed((), zeros, 1)
-        none: Sequence[Ring] = [()] * higher
-        return WindowForestState(
-            0, np.zeros((higher, self.width), dtype=np.int64), (begun,) * (higher + 1), tuple(none)
-        )
+        none: tuple[Ring, ...] = ((),) * higher
+        sums = (pushed((), zeros, 1),) * (higher + 1)
+        return WindowForestState(0, np.zeros((higher, self.width), dtype=np.int64), sums, none)
 
     def step(
         self, state: WindowForestState, message: Message, noise: Noise
@@ -498,7 +492,7 @@ class NoisyForest(Additive):
             known = self._children(sums, level)
             of_ticks = ticks - row_back(sums[0], span)
             surplus = ((noisy - of_ticks) << FRACTION_BITS) - known
-            correction = known + _part(self.decoding.own_gains[level], surplus)
+            correction = known + part(self.decoding.own_gains[level], surplus)
             keep = max(self.windows) // span + 3
             sums[level] = pushed(sums[level], row_back(sums[level], 0) + correction, keep)
             surpluses[level - 1] = pushed(surpluses[level - 1], surplus, keep)
@@ -515,19 +509,19 @@ class NoisyForest(Additive):
     def _window(self, state: WindowForestState, window: int) -> IntArray:
         """Return the counts of the last `window` ticks, or of all ticks where there are fewer."""
         updates, ring = state.updates, state.sums[0]
-        found = row_back(ring, 0) - row_back(ring, min(window, updates))
+        ticks = row_back(ring, 0) - row_back(ring, min(window, updates))
         if self.shape.height == 1:
-            return found
+            return ticks
         whole, edge = self.decoding.cover(updates, window)
         fine = self._corrections(state, whole)
         if edge is not None:
             fine += self._corrections(state, self.decoding.behind(edge))
             fine += self._corrected(state, edge)
-        return found + ((fine + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS)
+        return ticks + rounded(fine)
 
-    def _corrections(self, state: WindowForestState, parts: Sequence[Whole]) -> IntArray:
+    def _corrections(self, state: WindowForestState, nodes: Sequence[Whole]) -> IntArray:
         fine = np.zeros(self.width, dtype=np.int64)
-        for level, first, past in parts:
+        for level, first, past in nodes:
             if level and past > first:
                 ring, last = state.sums[level], state.updates // self.shape.spans[level]
                 fine += row_back(ring, last - past) - row_back(ring, last - first)
@@ -539,11 +533,5 @@ class NoisyForest(Additive):
         for level, gain in enumerate(self.decoding.gains(edge), start=1):
             span = self.shape.spans[level]
             back = state.updates // span - 1 - edge.before // span
-            fine += _part(gain, row_back(state.surpluses[level - 1], back))
+            fine += part(gain, row_back(state.surpluses[level - 1], back))
         return fine
-
-
-def _part(gain: int, surplus: IntArray) -> IntArray:
-    """Return gain times surplus, rounded; computed in two parts because the product may exceed 64 bits."""
-    low = (surplus & (UNIT - 1)) * gain
-    return (surplus >> GAIN_BITS) * gain + ((low + UNIT // 2) >> GAIN_BITS)

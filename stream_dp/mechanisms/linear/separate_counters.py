@@ -10,7 +10,6 @@ knows no thresholds and no ticks.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -21,16 +20,8 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.checks import checked, of_the_exact_class
-from stream_dp.mechanisms.linear.counter import (
-    HAND_OVER_SOURCE,
-    HandOverSchedule,
-    PureShares,
-    TreeTerms,
-    columns_derivation,
-)
-from stream_dp.mechanisms.linear.tree import TreeNoise, TreeShape, TreeState, rounded
-from stream_dp.mechanisms.noise_quantiles import Term
-from stream_dp.mechanisms.serving import CountRows
+from stream_dp.mechanisms.linear.counter import HAND_OVER_SOURCE, HandOverSchedule, HandsOver
+from stream_dp.mechanisms.linear.tree import TreeNoise, TreeState, rounded
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +31,7 @@ class CloseQuery(Query):
     columns: IntArray = field(kw_only=True)
 
     def __eq__(self, other: object) -> bool:
-        """Say whether both close the same columns; the inherited comparison would look at the threshold alone."""
+        # the inherited comparison looks at the threshold alone
         return isinstance(other, CloseQuery) and np.array_equal(self.columns, other.columns)
 
     def __hash__(self) -> int:
@@ -64,7 +55,7 @@ class SeparateState:
 
 @wire("separate-counters", 2, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
-class SeparateCounters(TreeTerms, CountRows, PureShares):
+class SeparateCounters(HandsOver):
     """`width` counters for any number of updates; each column closes its updates at its own public times.
 
     Answers to a `CloseQuery` of shape (columns,). `ones`: the most entries of a row that one event sets.
@@ -81,33 +72,10 @@ class SeparateCounters(TreeTerms, CountRows, PureShares):
     neighbors: Neighbors
     ones: int = 1
 
-    def tree(self, number: int, width: int = 1) -> TreeNoise:
-        while number >= len(self._shapes):
-            shape = TreeShape.best(self.schedule.size(len(self._shapes)))
-            self._shapes.append((shape, shape.height / self.unit_epsilon))
-        shape, scale = self._shapes[number]
-        return TreeNoise(shape, scale, width)
-
-    @cached_property
-    def _shapes(self) -> list[tuple[TreeShape, Fraction]]:
-        return []
-
-    def noise_terms(self, updates: int) -> list[Term]:
-        number, inside = self.schedule.place(updates)
-        ends = [term for n in range(number) for term in self.tree(n).terms(self.schedule.size(n))]
-        return [*ends, *self.tree(number).terms(inside)]
-
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one tree of a column at the column's whole share, then the columns in parallel."""
-        return columns_derivation(
-            "one column's counter: trees one after the other, an update in one",
-            HAND_OVER_SOURCE,
-            (self.tree(0, self.width),),
-            self.unit_epsilon,
-            self.neighbors,
-            self.ones,
-        )
+        subject = "one column's counter: trees one after the other, an update in one"
+        return self._by_columns(subject, HAND_OVER_SOURCE)
 
     def init(self, noise: Noise) -> SeparateState:
         zeros = np.zeros(self.width, dtype=np.int64)

@@ -29,6 +29,7 @@ from stream_dp.mechanisms.linear.counter import (
     HybridCounter,
     HybridState,
     TreeCounter,
+    counter_for,
 )
 from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.mechanisms.noise_quantiles import Term
@@ -54,20 +55,13 @@ class EventAmounts:
 
     @property
     def weight(self) -> int:
-        """The largest absolute amount of an event: the most that one event more or less changes an entry."""
         return self.rows.weight
 
     @property
     def l1(self) -> int:
-        """What one event changes in a row under the relation: the l1 norm of the difference.
-
-        Raises:
-            NotDerivable: the event may lie in two rows.
-        """
         return self.rows.l1
 
     def checked_row(self, row: IntArray) -> IntArray:
-        """Return `row` if it is a row of amounts (RejectedMessage: it is not)."""
         return checked_amounts(row, self.width)
 
     def takes(self, message: object) -> bool:
@@ -97,14 +91,9 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
 
     An event adds one amount from `lowest` to `highest` (in units) to at most `ones` entries of its row, or nothing.
 
-    >>> from stream_dp.core.mechanism import Query, Update
-    >>> from stream_dp.testing.noise import ZeroNoise
     >>> sums = SumCounter(1, Fraction(1), Neighbors.ADD_REMOVE, 10, lowest=-5, highest=240)
     >>> sums.l1, sums.unit_epsilon
     (240, Fraction(1, 240))
-    >>> state, _ = sums.step(sums.init(ZeroNoise()), Update(np.array([-3])), ZeroNoise())
-    >>> sums.step(state, Query(), ZeroNoise())[1]
-    array([-3])
 
     Raises:
         NotDerivable: the amounts are invalid, or beyond `MOST_UNITS`.
@@ -124,9 +113,7 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
     @cached_property
     def counter(self) -> Counter | HybridCounter:
         """The counter whose noise is added; its noise is private for rows that differ by 1 in l1 norm."""
-        if self.horizon is None:
-            return HybridCounter(self.width, self.unit_epsilon, Neighbors.ADD_REMOVE)
-        return Counter(self.width, self.unit_epsilon, Neighbors.ADD_REMOVE, self.horizon)
+        return counter_for(self.width, self.unit_epsilon, Neighbors.ADD_REMOVE, self.horizon)
 
     @property
     def trees(self) -> tuple[TreeNoise, ...]:
@@ -134,7 +121,6 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one leaf for all columns together."""
         paid = sum((self.l1 * tree.shape.height / tree.scale for tree in self.trees), Fraction(0))
         sums = " + ".join(f"{self.l1} * {t.shape.height} / {text(t.scale)}" for t in self.trees)
         why = f"l1 of a row * height / scale = {sums}, at most {text(self.epsilon)}"

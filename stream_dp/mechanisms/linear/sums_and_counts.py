@@ -58,8 +58,6 @@ def sums_share(l1: int, touched: int, half: Fraction) -> Fraction:
 @wire("sums-and-counts-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class SumsAndCountsState:
-    """The states of `sums` and of `counts`."""
-
     sums: SumCounterState | WindowForestState | WindowsAndEverState
     counts: CounterState | HybridState | WindowForestState | WindowsAndEverState
 
@@ -91,6 +89,11 @@ class SumsAndCounts:
             raise NotDerivable("sums and counts differ in horizon")
 
     @property
+    def _both(self) -> tuple[Any, Any]:
+        """Sums and counts; the type checker cannot see that a state or public value is a mechanism's own."""
+        return self.sums, self.counts
+
+    @property
     def width(self) -> int:
         return 2 * self.sums.width
 
@@ -114,11 +117,11 @@ class SumsAndCounts:
 
     @property
     def guarantee(self) -> Guarantee:
-        return Guarantee(PureDP(_epsilon(self.sums) + _epsilon(self.counts)), self.neighbors)
+        shares = [differential_privacy(each.guarantee.measure).epsilon for each in self._both]
+        return Guarantee(PureDP(shares[0] + shares[1]), self.neighbors)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: both mechanisms together."""
         both = (self.sums.derivation(), self.counts.derivation())
         return derive(both, Fixed("sums and counts of the same events"))
 
@@ -132,23 +135,19 @@ class SumsAndCounts:
         return COUNTS.of_width(half).holds(row[half:])
 
     def public(self, updates: int, state: Any) -> Hashable:
-        return self.sums.public(updates, None), self.counts.public(updates, None)  # type: ignore[arg-type]
+        return tuple(each.public(updates, None) for each in self._both)
 
     def band(self, public: Any, confidence: float) -> int:
         """Return the larger of the two half-widths, in units of amounts or in events."""
-        sums, counts = public
-        return max(self.sums.band(sums, confidence), self.counts.band(counts, confidence))
+        pairs = zip(self._both, public, strict=True)
+        return int(max(each.band(known, confidence) for each, known in pairs))
 
     def view_public(self, place: int, updates: int, state: Any) -> Hashable:
-        windows: tuple[Any, ...] = (self.sums, self.counts)
-        return tuple(each.view_public(place, updates, None) for each in windows)
+        return tuple(each.view_public(place, updates, None) for each in self._both)
 
     def view_band(self, place: int, public: Any, confidence: float) -> int:
-        """Return the larger of the two half-widths for a value of the window at index `place`."""
-        windows: tuple[Any, ...] = (self.sums, self.counts)
-        pairs = zip(windows, public, strict=True)
-        bands: list[int] = [each.view_band(place, known, confidence) for each, known in pairs]
-        return max(bands)
+        pairs = zip(self._both, public, strict=True)
+        return int(max(each.view_band(place, known, confidence) for each, known in pairs))
 
     def noise(self, public: Any, view: int | None = None) -> None:
         """Return None: sums and counts have different laws."""
@@ -163,7 +162,7 @@ class SumsAndCounts:
         self, state: SumsAndCountsState, message: Message, noise: Noise
     ) -> tuple[SumsAndCountsState, IntArray | None]:
         """Pass each mechanism its half of a row, or answer both mechanisms' answers."""
-        sums, counts, half = _any(self.sums), _any(self.counts), self.sums.width
+        (sums, counts), half = self._both, self.sums.width
         if isinstance(message, Query):
             _, added = sums.step(state.sums, message, noise)
             _, counted = counts.step(state.counts, message, noise)
@@ -173,15 +172,6 @@ class SumsAndCounts:
         counting = Update(checked(row[half:], half))
         after, _ = sums.step(state.sums, Update(row[:half]), noise)
         return SumsAndCountsState(after, counts.step(state.counts, counting, noise)[0]), None
-
-
-def _any(mechanism: Any) -> Any:
-    """Return the mechanism typed as Any: the type checker cannot see that the state is its own."""
-    return mechanism
-
-
-def _epsilon(mechanism: Sums | Counts) -> Fraction:
-    return differential_privacy(mechanism.guarantee.measure).epsilon
 
 
 def _windows(mechanism: Sums | Counts) -> tuple[int, ...]:

@@ -32,6 +32,23 @@ Variances = NDArray[np.float64]
 SAMPLE = 1024  # prefixes that stand for all of a long horizon
 GOLDEN = (math.sqrt(5) - 1) / 2
 HIGHEST, WIDEST = 12, 40  # heights and arities that are tried
+GAIN_BITS = 16  # a gain is an integer over 2^GAIN_BITS
+UNIT = 1 << GAIN_BITS
+FRACTION_BITS = 14
+
+
+def rounded(fine: IntArray) -> IntArray:
+    """Return the nearest integers to values in units of 2^-FRACTION_BITS, halves up."""
+    return (fine + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS
+
+
+def part(gain: int | IntArray, difference: IntArray) -> IntArray:
+    """Return gain times difference, rounded; computed in two parts because the product may exceed 64 bits.
+
+    Where no count moves the difference, rounding is allowed.
+    """
+    low = (difference & (UNIT - 1)) * gain
+    return (difference >> GAIN_BITS) * gain + ((low + UNIT // 2) >> GAIN_BITS)
 
 
 @dataclass(frozen=True)
@@ -84,8 +101,8 @@ class TreeShape:
             prefix = prefix + left - moved**2 / surplus
             cross, total = moved / surplus, 1 - 1 / surplus
         here: Variances = (steps % k + 1).astype(np.float64)
-        found: Variances = prefix + here - (cross - here) ** 2 / (total + k)
-        return found
+        variances: Variances = prefix + here - (cross - here) ** 2 / (total + k)
+        return variances
 
 
 def sampled(horizon: int) -> IntArray:
@@ -113,8 +130,6 @@ def _candidates(horizon: int) -> Iterator[TreeShape]:
             yield from (TreeShape(k, height) for k in range(least, min(most, WIDEST) + 1))
 
 
-GAIN_BITS = 16  # a gain is an integer over 2^GAIN_BITS
-UNIT = 1 << GAIN_BITS
 KEPT = 1 << 11  # cached gains of nodes: enough for the paths of many trees at their last steps
 
 
@@ -155,27 +170,27 @@ def weights(shape: TreeShape, prefix: int) -> tuple[tuple[int, float], ...]:
     index, place = divmod(prefix - 1, shape.arity)
     at_first, each = window_gains(shape, index)
     passed = (at_first - each * (place + 1)) / UNIT
-    found = [(place + 1, 1 + passed), (shape.arity - place - 1, passed)]
+    parts = [(place + 1, 1 + passed), (shape.arity - place - 1, passed)]
     carried = -passed
     for level in range(1, shape.height - 1):
         upper, place = divmod(index, shape.arity)
         to_prefix, to_total = (gain / UNIT for gain in path_gains(shape, level, index))
         passed = carried * to_total - to_prefix
-        found += [(1, carried - passed), (shape.arity - place - 1, -passed)]
-        found += _below(shape, level, place, 1 - passed)
+        parts += [(1, carried - passed), (shape.arity - place - 1, -passed)]
+        parts += _below(shape, level, place, 1 - passed)
         index, carried = upper, passed
-    found += [(1, carried), *_below(shape, shape.height - 1, index, 1.0)]
-    return tuple((number, abs(weight)) for number, weight in found if number and weight)
+    parts += [(1, carried), *_below(shape, shape.height - 1, index, 1.0)]
+    return tuple((number, abs(weight)) for number, weight in parts if number and weight)
 
 
 def _below(shape: TreeShape, level: int, number: int, weight: float) -> list[tuple[int, float]]:
     """Return (number, weight) of the noises in the estimates of `number` finished nodes of a level."""
-    found = []
+    parts = []
     for lower in range(level, 0, -1):
         to_children = children_gain(shape, lower) / UNIT
-        found.append((number, weight * (1 - to_children)))
+        parts.append((number, weight * (1 - to_children)))
         number, weight = number * shape.arity, weight * to_children
-    return [*found, (number, weight)]
+    return [*parts, (number, weight)]
 
 
 @lru_cache(maxsize=KEPT)
@@ -198,7 +213,6 @@ def _surplus(shape: TreeShape, level: int, index: int) -> tuple[float, float]:
     return total + left + (shape.arity - place), cross - left
 
 
-FRACTION_BITS = 14
 LIKELY = 128  # scales: a noise is larger with a probability below e^-127
 
 
@@ -226,7 +240,7 @@ class TreeNoise:
     """Noise process of `width` independent trees; node noise is DLap(`scale`).
 
     Raises:
-        NotDerivable: the noise is so wide that its sums might not fit into 64 bits.
+        NotDerivable: sums of noises, in fixed point, might reach 2^62.
     """
 
     shape: TreeShape
@@ -234,7 +248,6 @@ class TreeNoise:
     width: int
 
     def __post_init__(self) -> None:
-        """Check that sums of noises stay below 2^62, in fixed point."""
         nodes = 2 * self.shape.arity * self.shape.height
         scale, most = self.scale, 1 << (62 - FRACTION_BITS)
         if scale.numerator * LIKELY * nodes >= most * scale.denominator:
@@ -261,10 +274,6 @@ class TreeNoise:
         """Return the noise at the current prefix, shape (width,), in units of 2^-FRACTION_BITS."""
         return state.here if state.prefix else np.zeros(self.width, dtype=np.int64)
 
-    def value(self, state: TreeState) -> IntArray:
-        """Return the noise at the current prefix as integers, shape (width,)."""
-        return rounded(self.fine(state))
-
     def terms(self, prefix: int) -> list[Term]:
         """Return the independent noises in the value after `prefix` steps, before rounding."""
         return [Term(self.scale, number, weight) for number, weight in weights(self.shape, prefix)]
@@ -287,7 +296,7 @@ class TreeNoise:
             window = state.windows[level]
             own = window[self.shape.digit(level, state.prefix - 1) % len(window)] << FRACTION_BITS
             gain = children_gain(self.shape, level)
-            children = left[level - 1] + own + _part(gain, children - own)
+            children = left[level - 1] + own + part(gain, children - own)
             left[level - 1] = children if level == changed or level == len(left) else children * 0
         return self._begun(state.prefix, windows, tuple(left), state.here)
 
@@ -304,12 +313,12 @@ class TreeNoise:
             rest = window[place + 1 :].sum(axis=0) << FRACTION_BITS
             surplus = total - left[level - 1] - own - rest
             to_prefix, to_total = path_gains(self.shape, level, step // self.shape.arity**level)
-            prefix = prefix + left[level - 1] - _part(to_prefix, surplus)
-            total = own + _part(to_total, surplus)
+            prefix = prefix + left[level - 1] - part(to_prefix, surplus)
+            total = own + part(to_total, surplus)
         surplus = total - (windows[0].sum(axis=0) << FRACTION_BITS)
         at_first, each = window_gains(self.shape, step // self.shape.arity)
-        slope = _part(each, surplus)
-        return TreeState(step, windows, left, prefix - _part(at_first, surplus), slope)
+        slope = part(each, surplus)
+        return TreeState(step, windows, left, prefix - part(at_first, surplus), slope)
 
     def _draw(self, levels: int, noise: Noise) -> tuple[IntArray, ...]:
         """Draw new windows of `levels` levels, from the lowest level, the nodes of a level from left to right."""
@@ -317,19 +326,11 @@ class TreeNoise:
         if levels == self.shape.height:
             sizes[-1] = 1
         drawn = noise.laplace(self.scale, sum(sizes) * self.width).reshape(-1, self.width)
-        ends = list(accumulate(sizes))
-        return tuple(drawn[at:end] for at, end in pairwise([0, *ends]))
+        return tuple(drawn[at:end] for at, end in pairwise([0, *accumulate(sizes)]))
 
 
-def rounded(fine: IntArray) -> IntArray:
-    """Return the nearest integers to values in units of 2^-FRACTION_BITS, halves up."""
-    return (fine + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS
-
-
-def _part(gain: int, difference: IntArray) -> IntArray:
-    """Return gain times difference, rounded; computed in two parts because the product may exceed 64 bits.
-
-    No count moves the difference, so rounding is allowed.
-    """
-    low = (difference & (UNIT - 1)) * gain
-    return (difference >> GAIN_BITS) * gain + ((low + UNIT // 2) >> GAIN_BITS)
+@lru_cache(maxsize=256)
+def best_tree(steps: int, epsilon: Fraction, width: int) -> TreeNoise:
+    """Return the tree with the least noise over `steps` steps; one unit of a change costs `epsilon`: height / scale."""
+    shape = TreeShape.best(steps)
+    return TreeNoise(shape, shape.height / epsilon, width)

@@ -69,7 +69,6 @@ class LaplaceForest(PureShares, NoisyForest):
 
     @cached_property
     def node_variances(self) -> tuple[Fraction, ...]:
-        """The variance of one node's noise, by level: twice its squared scale, up to about a twelfth."""
         return tuple(2 * scale**2 for scale in self.scales)
 
     @property
@@ -87,17 +86,16 @@ class LaplaceForest(PureShares, NoisyForest):
         return NoiseLaw(tuple(self.noise_terms(view or 0, public)))
 
     def noise_terms(self, place: int, updates: int) -> list[Term]:
-        found = self.decoding.weights(updates, self.windows[place])
-        return [Term(self.scales[level], number, abs(weight)) for number, level, weight in found]
+        weights = self.decoding.weights(updates, self.windows[place])
+        return [Term(self.scales[level], number, abs(weight)) for number, level, weight in weights]
 
 
 @wire("window-forest", 1)
 @dataclass(frozen=True)
 class WindowForest(CountRows, LaplaceForest):
-    """Answers of shape (windows * width,): the counts of each of `windows` (in ticks), one window after the other.
+    """Counts over windows (`NoisyForest`); `ones`: the most entries of a row that one event sets.
 
-    A window longer than the stream so far counts what there is. `ones`: the most entries of a row that one event
-    sets; a node's entries are composed in parallel ([HSV] Cor 5.5, k = L0).
+    A node's entries are composed in parallel ([HSV] Cor 5.5, k = L0).
 
     Raises:
         NotDerivable: no windows, windows that its nodes do not fit into, more of them than a state may hold, or
@@ -116,7 +114,6 @@ class WindowForest(CountRows, LaplaceForest):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: a node's entries in parallel, a level's nodes in turn, all levels together."""
         return self._levels("count")
 
     def _node(self, level: int) -> Derivation:
@@ -133,23 +130,14 @@ class WindowForest(CountRows, LaplaceForest):
 @wire("sum-forest", 1)
 @dataclass(frozen=True)
 class SumForest(EventAmounts, LaplaceForest):
-    """Answers of shape (windows * width,): the sums over each of `windows` (in ticks), one window after the other.
+    """Sums over windows (`NoisyForest`).
 
-    A window longer than the stream so far adds up what there is. An event adds one amount from `lowest` to
-    `highest` (in units) to at most `ones` entries of its row, or nothing.
+    An event adds one amount from `lowest` to `highest` (in units) to at most `ones` entries of its row, or nothing.
 
-    >>> from stream_dp.core.mechanism import Query, Update
     >>> from stream_dp.mechanisms.linear.noisy_forest import FLAT
-    >>> from stream_dp.testing.noise import ZeroNoise
-    >>> import numpy as np
     >>> sums = SumForest(1, Fraction(1), Neighbors.ADD_REMOVE, (1, 2), FLAT, lowest=-5, highest=240)
     >>> sums.l1, sums.scales
     (240, (Fraction(240, 1),))
-    >>> state, noise = sums.init(ZeroNoise()), ZeroNoise()
-    >>> for amount in (100, -3):
-    ...     state, _ = sums.step(state, Update(np.array([amount])), noise)
-    >>> sums.step(state, Query(), noise)[1]
-    array([-3, 97])
 
     Raises:
         NotDerivable: the amounts are invalid, or a `WindowForest` would be refused for the same reason.
@@ -170,7 +158,6 @@ class SumForest(EventAmounts, LaplaceForest):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: a node's entries together, a level's nodes in turn, all levels together."""
         return self._levels("sum")
 
     def _node(self, level: int) -> Derivation:
@@ -184,29 +171,19 @@ class SumForest(EventAmounts, LaplaceForest):
 
 GAUSSIAN_FOREST_SOURCE = "discrete Gaussian mechanism (Canonne, Kamath, Steinke 2020, Prop. 5)"
 MOST_RHO = 1000
-WIDEST_VARIANCE = (
-    1 << 88
-)  # the largest variance that is drawn: `stream_dp.noise.samplers.MAX_VARIANCE`, which loads the cipher
+WIDEST_VARIANCE = 1 << 88  # that is drawn: `noise.samplers.MAX_VARIANCE`, which loads the cipher
 
 
 @wire("gaussian-forest", 1)
 @dataclass(frozen=True)
 class GaussianForest(CountRows, NoisyForest):
-    """Answers of shape (windows * width,): the counts of each of `windows` (in ticks), one window after the other.
-
-    A window longer than the stream so far counts what there is. `ones`: the most entries of a row that one event
-    sets.
+    """Counts over windows (`NoisyForest`); `ones`: the most entries of a row that one event sets.
 
     Privacy claim: `rho`-zCDP for such event streams under `neighbors`, adaptively, by the proof at the top of this
     file. Answers are functions of the noisy counts.
 
-    >>> from stream_dp.mechanisms.linear.noisy_forest import FLAT
-    >>> GaussianForest(3, Fraction(1, 50), Neighbors.REPLACE, (1, 24), FLAT).node_variances
-    (Fraction(50, 1),)
-
     Raises:
-        NotDerivable: no rho from 0 to 1,000, no windows, windows that its nodes do not fit into, more of them than
-            a state may hold, or noise that is too wide for 64 bits.
+        NotDerivable: no rho from 0 to 1,000, or a `WindowForest` would be refused for the same reason.
     """
 
     width: int
@@ -241,13 +218,9 @@ class GaussianForest(CountRows, NoisyForest):
             f"an event is in {self.shape.height} node(s), in {touched} entries by 1: squared shifts over twice the "
             f"variances {text(paid)}, at most {text(self.rho)}"
         )
+        enough = Condition("noise", paid <= self.rho, why)
         subject = f"{self.width} Gaussian count(s) over {len(self.windows)} window(s)"
-        return leaf(
-            subject,
-            self.guarantee,
-            GAUSSIAN_FOREST_SOURCE,
-            (Condition("noise", paid <= self.rho, why),),
-        )
+        return leaf(subject, self.guarantee, GAUSSIAN_FOREST_SOURCE, (enough,))
 
     @property
     def _drawable(self) -> bool:
@@ -261,5 +234,4 @@ class GaussianForest(CountRows, NoisyForest):
         return noise.gaussian(self.node_variances[level], self.width)
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in the window at index `view`: normal, then rounded."""
         return NoiseLaw(variance=self.view_variance(view or 0, public))

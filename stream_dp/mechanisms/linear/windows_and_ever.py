@@ -18,7 +18,7 @@ import numpy as np
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import ZCDP, Guarantee, Measure, PureDP
+from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import AmountLaw, RowLaw
@@ -46,13 +46,11 @@ def ever_share(windows: int) -> Fraction:
 @wire("windows-and-ever-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class WindowsAndEverState:
-    """State of the forest and state of the counter."""
-
     forest: WindowForestState
     ever: CounterState | HybridState | SumCounterState | GaussianCounterState
 
 
-def _looked_at(last: int) -> Iterator[int]:
+def _compared(last: int) -> Iterator[int]:
     """Yield the ticks up to `last` to compare: the first `EACH` ones, then ticks spaced by a sixteenth."""
     tick = 1
     while tick < last:
@@ -92,12 +90,8 @@ class WithEver(Additive):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The sum of the forest's and the counter's shares."""
-        return Guarantee(self._measure, self.neighbors, fresh=True)  # both parts are
-
-    @property
-    def _measure(self) -> Measure:
-        raise NotImplementedError
+        epsilon = self.forest.epsilon + self.ever.epsilon  # type: ignore[union-attr]  # Gaussian ones override it
+        return Guarantee(PureDP(epsilon), self.neighbors)
 
     def _both(self, subject: str) -> Derivation:
         """Derive the guarantee of forest and counter together (NotDerivable: the noise of one is too small)."""
@@ -114,14 +108,12 @@ class WithEver(Additive):
         The result is a tick with less noise just before a tick without. For long windows not every tick is compared.
         """
         last, least = self.forest.windows[self.longest], 0
-        for most in _looked_at(last):
+        for most in _compared(last):
             if not self._less_noise(most):
-                return least + bisect_left(range(least + 1, most), True, key=self._more_noise)
+                ticks = range(least + 1, most)
+                return least + bisect_left(ticks, True, key=lambda t: not self._less_noise(t))
             least = most
         return last
-
-    def _more_noise(self, updates: int) -> bool:
-        return not self._less_noise(updates)
 
     def _less_noise(self, updates: int) -> bool:
         """Whether the longest window has less noise than the counter after `updates` updates, all in the window."""
@@ -129,13 +121,11 @@ class WithEver(Additive):
         return self.forest.view_variance(self.longest, updates) < ever
 
     def public(self, updates: int, state: WindowsAndEverState) -> int:
-        """Return the number of updates: the counter's noise depends on it."""
         return updates
 
     def band(self, public: int, confidence: float) -> int:
         views = range(len(self.forest.windows) + 1)
-        found = (self.view_band(v, self.view_public(v, public, None), confidence) for v in views)
-        return max(found)
+        return max(self.view_band(v, self.view_public(v, public, None), confidence) for v in views)
 
     def view_public(self, place: int, updates: int, state: Any) -> Hashable:
         if place < len(self.forest.windows):
@@ -177,11 +167,7 @@ class WithEver(Additive):
 @wire("windows-and-ever", 1)
 @dataclass(frozen=True)
 class WindowsAndEver(WithEver):
-    """Counts over windows, followed by the counts so far.
-
-    Raises:
-        NotDerivable: forest and counter are made for different rows.
-    """
+    """Counts over windows, then the counts so far (NotDerivable: forest and counter are made for different rows)."""
 
     forest: WindowForest
     ever: SoFar
@@ -190,20 +176,15 @@ class WindowsAndEver(WithEver):
         """Check that both are made for the same rows; `ones` may differ, and the smaller bound holds."""
         self._require_same("count", "width", "neighbors")
 
-    @property
-    def _measure(self) -> Measure:
-        return PureDP(self.forest.epsilon + self.ever.epsilon)
-
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: forest and counter together."""
         return self._both("windows and the count so far")
 
 
 @wire("gaussian-and-ever", 1)
 @dataclass(frozen=True)
 class GaussianAndEver(WithEver):
-    """Counts over windows, followed by the counts so far, with Gaussian noise and a claim in zCDP.
+    """Counts over windows, then the counts so far, with Gaussian noise and a claim in zCDP.
 
     Raises:
         NotDerivable: forest and counter are made for different rows, or the counter claims Gaussian DP.
@@ -218,30 +199,21 @@ class GaussianAndEver(WithEver):
             raise NotDerivable("windows are zCDP, and the count so far claims Gaussian DP")
 
     @property
-    def _measure(self) -> Measure:
-        return ZCDP(self.forest.rho + self.ever.rho)
+    def guarantee(self) -> Guarantee:
+        return Guarantee(ZCDP(self.forest.rho + self.ever.rho), self.neighbors, fresh=True)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: forest and counter together."""
         return self._both("windows and the count so far, Gaussian")
 
 
 @wire("sums-and-ever", 1)
 @dataclass(frozen=True)
 class SumsAndEver(WithEver):
-    """Sums over windows, followed by the sums so far, of the same amounts.
-
-    Raises:
-        NotDerivable: forest and counter are made for different rows or amounts.
-    """
+    """Sums over windows, then the sums so far, of the same amounts (NotDerivable: made for different ones)."""
 
     forest: SumForest
     ever: SumCounter
-
-    @property
-    def _measure(self) -> Measure:
-        return PureDP(self.forest.epsilon + self.ever.epsilon)
 
     def __post_init__(self) -> None:
         self._require_same("sum", "width", "neighbors", "lowest", "highest", "ones")
@@ -255,5 +227,4 @@ class SumsAndEver(WithEver):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: forest and counter together."""
         return self._both("windows and the sum so far")

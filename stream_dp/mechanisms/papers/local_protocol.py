@@ -77,7 +77,6 @@ class LocalProtocol:
     )
 
     def __post_init__(self) -> None:
-        """Check that rows can be split into the users' parts."""
         if not self.users or len(self.users) != len(self.views):
             raise UsageError(
                 f"each user holds one part: got {len(self.users)} user(s) and {len(self.views)} part(s)"
@@ -97,7 +96,6 @@ class LocalProtocol:
 
     @property
     def rows(self) -> RowLaw:
-        """What one event changes in its rows: a row is one-hot."""
         return RowLaw(self.width, self.guarantee.neighbors)
 
     @cached_property

@@ -98,11 +98,9 @@ class MultiSparseVector(CountRows):
         return table
 
     def init(self, noise: Noise) -> MultiSparseVectorState:
-        size = len(self.views)
-        lift = noise.geometric(self.lift_scale, size)
-        return MultiSparseVectorState(
-            np.zeros(self.width, dtype=np.int64), lift, np.zeros(size, dtype=np.int64)
-        )
+        lift = noise.geometric(self.lift_scale, len(self.views))
+        count = np.zeros(self.width, dtype=np.int64)
+        return MultiSparseVectorState(count, lift, np.zeros_like(lift))
 
     def step(
         self, state: MultiSparseVectorState, message: Message, noise: Noise

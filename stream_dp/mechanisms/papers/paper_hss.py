@@ -24,19 +24,12 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.checks import checked, of_the_exact_class
-from stream_dp.mechanisms.hss.hss import (
-    COUNTER,
-    SUITE,
-    Inner,
-    InnerCounter,
-    error_bound,
-    inner_counter,
-)
-from stream_dp.mechanisms.hss.quantities import MAXIMUM, ErrorLaw, Quantity
-from stream_dp.mechanisms.hss.sparse_vector import SURVIVAL, SparseVector, interval_share
+from stream_dp.mechanisms.hss.hss import COUNTER, SUITE, InnerCounter, Lagging
+from stream_dp.mechanisms.hss.quantities import ErrorLaw, Quantity
+from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.linear.counter import HandOverCounter
 from stream_dp.mechanisms.noise_law import index_probability
-from stream_dp.mechanisms.noise_quantiles import lagging_quantile
-from stream_dp.mechanisms.serving import CountRows, Deciding
+from stream_dp.mechanisms.serving import CountRows
 
 SOURCE = "[HSV] Lemma 7.4, discrete Laplace noise"
 
@@ -76,7 +69,7 @@ class PaperSparseVector(SparseVector):
 
     @property
     def _signs(self) -> int:
-        """Return 2: the paper uses only the sensitivity of q."""
+        """2: the paper uses only the sensitivity of q."""
         return 2
 
     def _drawn(self, noise: Noise, scale: Fraction) -> int:
@@ -124,13 +117,17 @@ class NoisyQuantity(CountRows):
         return Guarantee(PureDP(self.epsilon), self.neighbors)
 
     @property
+    def _most(self) -> int:
+        """D: the most by which one event changes the quantity."""
+        return self.quantity.sensitivity(self.neighbors, self.width, self.ones)
+
+    @property
     def scale(self) -> Fraction:
-        return self.quantity.sensitivity(self.neighbors, self.width, self.ones) / self.epsilon
+        return self._most / self.epsilon
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee from the noise on one answer."""
-        most = self.quantity.sensitivity(self.neighbors, self.width, self.ones)
+        most = self._most
         known = Condition("quantity", True, f"{self.quantity.words}: {self.quantity.why}")
         why = f"an event changes it by at most {most}, in one answer: scale {most}/e"
         drawn = Condition("noise", self.scale * self.epsilon >= most, why)
@@ -170,9 +167,9 @@ class PaperHSSState:
     parts: CompositionState
 
 
-@wire("paper-hss", 1, rests_on=(Inner, PaperSparseVector, NoisyQuantity))
+@wire("paper-hss", 1, rests_on=(HandOverCounter, PaperSparseVector, NoisyQuantity))
 @dataclass(frozen=True)
-class PaperHSS(CountRows, Deciding):
+class PaperHSS(Lagging):
     """The `quantity` of `width` columns by Alg. 4 with parameters `epsilon` and `beta`.
 
     Answers: shape (1,), never negative. `horizon` is the number of steps where it is known. The error bounds are
@@ -220,7 +217,7 @@ class PaperHSS(CountRows, Deciding):
     @cached_property
     def counter(self) -> InnerCounter:
         """The counter of all d columns: epsilon / 3 in total, a d-th of it for each column."""
-        return inner_counter(self.width, self.epsilon / 3, RELATION, self.width)
+        return HandOverCounter(self.width, self.epsilon / 3, RELATION, self.width)
 
     @cached_property
     def _law(self) -> ErrorLaw:
@@ -252,12 +249,7 @@ class PaperHSS(CountRows, Deciding):
 
     def alpha(self, updates: int) -> int:
         """Return a bound on q's error from the counters over the first `updates` updates; total failure beta / 3."""
-        epoch = updates.bit_length()
-        if epoch not in self._bounds:
-            self._bounds[epoch] = error_bound(
-                self.counter, updates, self._law, float(self.beta) / 3
-            )
-        return self._bounds[epoch]
+        return self._bound(updates, self._law, float(self.beta) / 3)
 
     def proven_error(self, step: int, interval: int) -> int:
         """Return 4 a_S + 5 alpha + L + 1; with probability 1 - beta no answer up to `step` has a larger error."""
@@ -274,11 +266,6 @@ class PaperHSS(CountRows, Deciding):
         """L: the most by which a row in {0, 1}^d raises the quantity."""
         return self.quantity.lipschitz(self.width)
 
-    @cached_property
-    def _bounds(self) -> dict[int, int]:
-        """Cache of the counters' bounds, one for each range of updates from a power of 2 to the next."""
-        return {}
-
     @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: instances and checks one after the other, and the counters, all inside Alg. 4."""
@@ -288,10 +275,9 @@ class PaperHSS(CountRows, Deciding):
             "intervals are disjoint and their ends are released: an event reaches one instance and one check",
             SUITE,
         )
-        watchers = derive(
-            (self.instance(zeros).derivation(),), Parallel("sparse vector instances", intervals)
-        )
-        checks = derive((self.check(zeros).derivation(),), Parallel("noisy checks", intervals))
+        instance, check = self.instance(zeros).derivation(), self.check(zeros).derivation()
+        watchers = derive((instance,), Parallel("sparse vector instances", intervals))
+        checks = derive((check,), Parallel("noisy checks", intervals))
         parts = derive((watchers, checks, self.counter.derivation()), Fixed("sub-mechanisms"))
         composite = Composite(
             "HSS of [HSV] Alg. 4",
@@ -311,14 +297,6 @@ class PaperHSS(CountRows, Deciding):
         behind = state.threshold - self.quantity.of(state.released)
         return self.horizon or max(1, state.steps), state.intervals, max(0, behind)
 
-    def leader(self, state: PaperHSSState) -> int | None:
-        """Return the column that is released as the largest, as `HSS.leader` does and for its reasons.
-
-        The price of the d counters covers all columns; the check of a crossing is a separate mechanism whose answer
-        is not released.
-        """
-        return MAXIMUM.holder(state.released)
-
     def band(self, public: tuple[int, int, int], confidence: float) -> int:
         """Return a bound on |released - true|.
 
@@ -327,18 +305,9 @@ class PaperHSS(CountRows, Deciding):
         12), divided among the possible numbers of intervals: a geometric of that scale, moved up.
         """
         step, intervals, behind = public
-        known = self.horizon is not None and step <= self.horizon
-        possible = (self.horizon or 0) + 1 if known else 1 << step.bit_length()
-        share = SURVIVAL * interval_share(intervals, possible)
-        scale, terms = 12 / self.epsilon, self.counter.noise_terms(intervals)
-        return self._law.rest + lagging_quantile(
-            behind + _moved_up(scale, share),
-            self._law.terms(terms),
-            scale,
-            self._law.high,
-            1 - confidence,
-            self._law.low * (1 + SURVIVAL),
-        )
+        scale = 12 / self.epsilon
+        moved = _moved_up(scale, self._survival(step, intervals))
+        return self._lagging(behind + moved, scale, intervals, confidence)
 
     def opening(self) -> tuple[int, int]:
         """Return event counts at which the event decides a crossing, or a lead where other columns would hide it."""
@@ -375,14 +344,14 @@ class PaperHSS(CountRows, Deciding):
         place = parts.created
         parts, _ = step(parts, Create(self.check(state.released)), noise)
         parts, _ = step(parts, Ask(place, Update(state.pending)), noise)
-        parts, found = step(parts, Ask(place, Query()), noise)
+        parts, noisy = step(parts, Ask(place, Query()), noise)
         parts, _ = step(parts, Halt(place), noise)
         parts, _ = step(parts, Ask(COUNTER, Update(state.pending)), noise)
         parts, counted = step(parts, Ask(COUNTER, Query()), noise)
-        if found is None or counted is None:
+        if noisy is None or counted is None:
             raise TypeError("a check and a counter answer every query")
         threshold = state.threshold
-        if int(found[0]) > threshold - self.xi(now, j):
+        if int(noisy[0]) > threshold - self.xi(now, j):
             threshold += self.gamma(now, j)
         threshold += self.gamma(now, j + 1) - self.gamma(now, j)
         released = np.maximum(counted, 0)

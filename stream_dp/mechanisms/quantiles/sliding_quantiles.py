@@ -33,8 +33,9 @@ from stream_dp.core.row_law import RowLaw
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
+from stream_dp.mechanisms.linear.tree import FRACTION_BITS
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
-from stream_dp.mechanisms.quantiles.value_tree import FRACTION_BITS, ValueTree, ValueTreeState
+from stream_dp.mechanisms.quantiles.value_tree import ValueTree, ValueTreeState
 from stream_dp.mechanisms.serving import Deciding
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -81,11 +82,11 @@ def _cumulants(terms: Iterable[Any]) -> tuple[float, float]:
 @lru_cache(maxsize=64)
 def _ratios(failure: float) -> tuple[Floats, Floats]:
     """(kurtosis, quantile in deviations) of sums of equal Laplace noises, the normal law first."""
-    found = [(0.0, NormalDist().inv_cdf(1 - failure / 2))]
+    pairs = [(0.0, NormalDist().inv_cdf(1 - failure / 2))]
     for number in reversed(EQUAL):
         edge = laplace_quantile(((Fraction(_SCALE), number),), failure)
-        found.append((3 / number, edge / (_SCALE * math.sqrt(2 * number))))
-    knots, ratios = np.array(found).T
+        pairs.append((3 / number, edge / (_SCALE * math.sqrt(2 * number))))
+    knots, ratios = np.array(pairs).T
     return knots, ratios
 
 
@@ -93,7 +94,6 @@ PARTS = 100
 """Places inside a bucket."""
 EACH = 3
 """Numbers told of a quantile: its place, in parts of buckets, and how many buckets below and above are ruled out."""
-Bools: TypeAlias = NDArray[np.bool_]
 RUNNING = 1.13
 _KEPT = 64  # number of (view, moment) pairs whose margins are cached
 
@@ -138,7 +138,6 @@ class SlidingQuantiles(Deciding):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: that of the tree, because only its answers are used."""
         return derive((self.tree.derivation(),), Fixed("quantiles read from noisy counts"))
 
     def public(self, updates: int, state: ValueTreeState) -> Hashable:
@@ -149,7 +148,6 @@ class SlidingQuantiles(Deciding):
         return max(self.view_band(v, self.tree.view_public(v, public), confidence) for v in views)
 
     def view_public(self, place: int, updates: int, state: ValueTreeState) -> int:
-        """Return the number of updates, as far as the noise of the view at index `place` depends on it."""
         return self.tree.view_public(place, updates)
 
     def view_band(self, place: int, public: int, confidence: float) -> int:
@@ -176,16 +174,16 @@ class SlidingQuantiles(Deciding):
         if counts is None or not isinstance(message, Query):
             return state, None
         views = counts.reshape(self.tree.views, self.tree.levels.nodes)
-        told = [self._told(place, state.updates, view) for place, view in enumerate(views)]
-        return state, np.concatenate(told)
+        numbers = [self._read(place, state.updates, view) for place, view in enumerate(views)]
+        return state, np.concatenate(numbers)
 
-    def _told(self, place: int, updates: int, nodes: IntArray) -> IntArray:
+    def _read(self, place: int, updates: int, nodes: IntArray) -> IntArray:
         """Return the `EACH` numbers of every quantile of a view, from its noisy counts."""
         margins = self._margins(place, self.tree.view_public(place, updates))
         own, more = self.tree.levels.estimates(nodes)
         fine = (own.astype(object) << FRACTION_BITS) + more
         through, last = np.cumsum(fine), len(fine) - 1
-        found, highest = [], 0
+        numbers, highest = [], 0
         for quantile, margin in zip(self.at, margins, strict=True):
             p, s = quantile.as_integer_ratio()
             ranks = s * through - p * through[-1]
@@ -194,11 +192,13 @@ class SlidingQuantiles(Deciding):
             highest = max(highest, bucket * PARTS + _inside(before, ranks[bucket]))
             room = margin.astype(object) * (s << FRACTION_BITS)
             bucket = highest // PARTS
-            low = min(int(np.argmax(_last_holds(ranks >= -room))), bucket)
-            begins = _first_holds(np.concatenate([[0], ranks[:-1] - room[:-1]]) <= 0)
+            # the last bucket ends all events, and the first begins all, whatever the noise
+            ends = np.append(ranks[:-1] >= -room[:-1], [True])
+            begins = np.append([True], ranks[:-1] <= room[:-1])
+            low = min(int(np.argmax(ends)), bucket)
             high = max(last - int(np.argmax(begins[::-1])), bucket)
-            found += [highest, low, last - high]
-        return np.array(found, dtype=np.int64)
+            numbers += [highest, low, last - high]
+        return np.array(numbers, dtype=np.int64)
 
     @cached_property
     def _spread(self) -> tuple[Floats, Floats]:
@@ -213,8 +213,7 @@ class SlidingQuantiles(Deciding):
         if (place, public) not in self._known:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            found = self._computed(place, public, float(self.confidence))
-            self._known[place, public] = found
+            self._known[place, public] = self._computed(place, public, float(self.confidence))
         return self._known[place, public]
 
     def _computed(self, place: int, public: int, confidence: float) -> IntArray:
@@ -233,13 +232,3 @@ def _inside(before: int, through: int) -> int:
     if not before < 0 < through:
         return PARTS // 2 if width else 0
     return int(min(-before * PARTS // width, PARTS - 1))
-
-
-def _last_holds(holds: Bools) -> Bools:
-    """Mark the buckets that end late enough; the last bucket always does, because it ends all events."""
-    return np.append(holds[:-1], [True])
-
-
-def _first_holds(holds: Bools) -> Bools:
-    """Mark the buckets that begin early enough; the first bucket always does, because it begins all events."""
-    return np.append([True], holds[1:])

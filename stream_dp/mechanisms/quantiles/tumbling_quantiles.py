@@ -22,6 +22,7 @@ one draw a bucket: no rejections, and so few draws that all of them can be enume
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -94,27 +95,17 @@ class TumblingQuantiles(CountRows, Deciding):
         return self.epsilon / (len(self.windows) * len(self.at))
 
     def sensitivity(self, quantile: Fraction) -> int:
-        """Return the most by which one event changes a bucket's loss.
-
-        Raises:
-            NotDerivable: the event may lie in two ticks.
-        """
+        """Return the most by which one event changes a bucket's loss (NotDerivable: it may lie in two ticks)."""
         if self.neighbors.l0(2) == 2:
             return quantile.denominator
         return max(quantile.numerator, quantile.denominator - quantile.numerator)
 
     def scale(self, quantile: Fraction) -> Fraction:
-        """Return the scale of the noise on each bucket's loss: 2 * sensitivity / (the epsilon of one choice)."""
         return 2 * self.sensitivity(quantile) / self.choice_epsilon
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one choice, all choices of a window, windows in turn, all lengths together.
-
-        Raises:
-            NotDerivable: the noise is too small for `epsilon`, or wider than can be drawn; or an event may lie in
-                two ticks.
-        """
+        """Derive the guarantee: one choice, all choices of a window, windows in turn, all lengths together."""
         if max(map(self.scale, self.at)) > WIDEST:
             raise NotDerivable(
                 "noise for these quantiles is too wide to be drawn: write them with fewer decimals, "
@@ -122,22 +113,16 @@ class TumblingQuantiles(CountRows, Deciding):
             )
         once = Touched.intervals(self.neighbors, "an event lies in one window of each length", TEST)
         window = derive(tuple(map(self._choice, self.at)), Fixed("the quantiles of one window"))
-        lengths = [
-            derive((window,), Parallel(f"windows of {length} tick(s)", once))
-            for length in self.windows
-        ]
-        return derive(tuple(lengths), Fixed("windows of each length"))
+        spans = [Parallel(f"windows of {length} tick(s)", once) for length in self.windows]
+        lengths = tuple(derive((window,), span) for span in spans)
+        return derive(lengths, Fixed("windows of each length"))
 
     def _choice(self, quantile: Fraction) -> Derivation:
-        """Derive the guarantee of one choice of one quantile's bucket."""
-        each = Guarantee(PureDP(self.choice_epsilon), self.neighbors)
+        claim = Guarantee(PureDP(self.choice_epsilon), self.neighbors)
         moves, scale = self.sensitivity(quantile), self.scale(quantile)
-        drawn = Condition(
-            "noise",
-            scale * self.choice_epsilon >= 2 * moves,
-            f"an event moves losses by at most {moves}, one's up and another's down: scale {text(scale)}",
-        )
-        return leaf(f"the bucket of the quantile {quantile}", each, SOURCE, (drawn,))
+        why = f"an event moves losses by at most {moves}, one's up and another's down: scale {text(scale)}"
+        drawn = Condition("noise", scale * self.choice_epsilon >= 2 * moves, why)
+        return leaf(f"the bucket of the quantile {quantile}", claim, SOURCE, (drawn,))
 
     def public(self, updates: int, state: TumblingQuantilesState) -> None:
         """Return None: the choices of every window have the same noise."""
@@ -149,13 +134,10 @@ class TumblingQuantiles(CountRows, Deciding):
         bucket has loss 0, and a bucket whose loss is at least L beats it with probability at most a^L / (1 + a), a =
         exp(-1 / scale).
         """
-        low, high = -1, 1
+        high = 1
         while self._missed(high) > 1 - confidence:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._missed(middle) > 1 - confidence else (low, middle)
-        return high
+            high *= 2
+        return bisect_left(range(high), True, key=lambda n: self._missed(n) <= 1 - confidence)
 
     def view_public(self, place: int, updates: int, state: TumblingQuantilesState) -> None:
         """Return None, as `public` does."""
@@ -166,10 +148,8 @@ class TumblingQuantiles(CountRows, Deciding):
     def _missed(self, events: int) -> float:
         """Return a bound on P[the rank of some quantile is off by more than `events` events]."""
         rates = [(q.denominator * events + 1, float(1 / self.scale(q))) for q in self.at]
-        return sum(
-            (self.buckets - 1) * math.exp(-loss * rate) / (1 + math.exp(-rate))
-            for loss, rate in rates
-        )
+        others = self.buckets - 1
+        return sum(others * math.exp(-loss * rate) / (1 + math.exp(-rate)) for loss, rate in rates)
 
     def opening(self) -> tuple[int, int]:
         """Return event counts that put the requested rank between the first two buckets; others are unlikely."""
@@ -178,11 +158,9 @@ class TumblingQuantiles(CountRows, Deciding):
         return p * times, (s - p) * times
 
     def init(self, noise: Noise) -> TumblingQuantilesState:
-        return TumblingQuantilesState(
-            0,
-            np.zeros((len(self.windows), self.buckets), dtype=np.int64),
-            np.full((len(self.windows), len(self.at)), UNTOLD, dtype=np.int64),
-        )
+        counts = np.zeros((len(self.windows), self.buckets), dtype=np.int64)
+        told = np.full((len(self.windows), len(self.at)), UNTOLD, dtype=np.int64)
+        return TumblingQuantilesState(0, counts, told)
 
     def step(
         self, state: TumblingQuantilesState, message: Message, noise: Noise

@@ -5,7 +5,7 @@ made for rows with one entry per node, adds the noise. Everything that is releas
 Rules: an event sets at most one node of each level. This file knows no quantiles and no times.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -26,14 +26,12 @@ from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import checked, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
+from stream_dp.mechanisms.linear.tree import FRACTION_BITS, UNIT, part
 from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver, WindowsAndEverState
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.serving import Additive
 
-GAIN_BITS = 16
-UNIT = 1 << GAIN_BITS
-FRACTION_BITS = 14
 ARITIES = (4, 6, 8, 10, 12, 16, 20, 24, 32, 48)
 MOST_LEVELS = 4
 _BIG = 1 << 30
@@ -67,10 +65,10 @@ class ValueLevels:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        found = [self.leaves]
-        while found[-1] > self.arity:
-            found.append(-(-found[-1] // self.arity))
-        return tuple(found)
+        sizes = [self.leaves]
+        while sizes[-1] > self.arity:
+            sizes.append(-(-sizes[-1] // self.arity))
+        return tuple(sizes)
 
     @property
     def height(self) -> int:
@@ -82,10 +80,10 @@ class ValueLevels:
 
     def counted(self, buckets: IntArray) -> IntArray:
         """Return the counts of all nodes, shape (nodes,), from the bucket counts, shape (leaves,)."""
-        found = [buckets]
+        levels = [buckets]
         for _ in self.sizes[1:]:
-            found.append(self._below(found[-1]))
-        return np.concatenate(found)
+            levels.append(self._below(levels[-1]))
+        return np.concatenate(levels)
 
     def estimates(self, nodes: IntArray) -> tuple[IntArray, IntArray]:
         """Return the noisy bucket counts and their corrections in units of 2^-FRACTION_BITS.
@@ -98,11 +96,11 @@ class ValueLevels:
             below, known = self._below(sums[-1]), self._below(corrections[-1])
             surplus = ((own - below) << FRACTION_BITS) - known
             sums.append(below)
-            corrections.append(known + _part(gains, surplus))
+            corrections.append(known + _parts(gains, surplus))
         final = corrections.pop()
         for known, shares in zip(reversed(corrections), reversed(self._shares), strict=True):
             gap = np.repeat(final - self._below(known), self.arity, axis=0)[: len(known)]
-            final = known + _part(shares, gap)
+            final = known + _parts(shares, gap)
         return levels[0], final
 
     @cached_property
@@ -127,10 +125,10 @@ class ValueLevels:
     @cached_property
     def _variances(self) -> tuple[tuple[Fraction, ...], ...]:
         """The variance of a node's estimate from its subtree, by level; a node's own noise has variance 1."""
-        found = [(Fraction(1),) * self.leaves]
+        levels = [(Fraction(1),) * self.leaves]
         for _ in self.sizes[1:]:
-            found.append(tuple(below / (1 + below) for below in self._totals(found[-1])))
-        return tuple(found)
+            levels.append(tuple(below / (1 + below) for below in self._totals(levels[-1])))
+        return tuple(levels)
 
     @cached_property
     def _gains(self) -> tuple[IntArray, ...]:
@@ -140,11 +138,11 @@ class ValueLevels:
     @cached_property
     def _shares(self) -> tuple[IntArray, ...]:
         """By level below the highest: the part of the parent's correction that a node receives."""
-        found = []
+        shares = []
         for level in self._variances[:-1]:
             totals = self._totals(level)
-            found.append(_units([v / totals[i // self.arity] for i, v in enumerate(level)]))
-        return tuple(found)
+            shares.append(_units([v / totals[i // self.arity] for i, v in enumerate(level)]))
+        return tuple(shares)
 
     def _totals(self, level: tuple[Fraction, ...]) -> list[Fraction]:
         """Return the sums over the children of each node of the next level; equal sums are computed once."""
@@ -173,15 +171,12 @@ def _worst(levels: ValueLevels, at: tuple[Fraction, ...]) -> float:
     return round(float(squares.max()) * levels.height**2, 6)
 
 
-def _units(fractions: "tuple[Fraction, ...] | list[Fraction]") -> IntArray:
+def _units(fractions: Sequence[Fraction]) -> IntArray:
     return np.array([round(each * UNIT) for each in fractions], dtype=np.int64)
 
 
-def _part(gains: IntArray, surplus: IntArray) -> IntArray:
-    """Return gains times surplus, rounded; computed in two parts because the product may exceed 64 bits."""
-    gains = gains.reshape(-1, *(1,) * (surplus.ndim - 1))
-    low = (surplus & (UNIT - 1)) * gains
-    return (surplus >> GAIN_BITS) * gains + ((low + UNIT // 2) >> GAIN_BITS)
+def _parts(gains: IntArray, surplus: IntArray) -> IntArray:
+    return part(gains.reshape(-1, *(1,) * (surplus.ndim - 1)), surplus)
 
 
 Over: TypeAlias = WindowForest | WindowsAndEver | Counter | HybridCounter
@@ -253,7 +248,6 @@ class ValueTree(Additive):
 
     @property
     def _windows(self) -> int:
-        """Number of windows, without the count so far."""
         forest = self.counts.forest
         return 0 if forest is None else len(forest.windows)
 
@@ -261,8 +255,8 @@ class ValueTree(Additive):
         return updates
 
     def band(self, public: int, confidence: float) -> int:
-        views = ((view, self.view_public(view, public)) for view in range(self.views))
-        return max(self.view_band(view, known, confidence) for view, known in views)
+        views = range(self.views)
+        return max(self.view_band(v, self.view_public(v, public), confidence) for v in views)
 
     def view_public(self, place: int, updates: int, state: Any = None) -> int:
         """Return the number of updates, as far as the noise of the view at index `place` depends on it."""

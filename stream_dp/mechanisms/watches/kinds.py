@@ -76,7 +76,7 @@ class WatchLaw(WatchNoise):
         return first, first if self.l0 > 1 else 0
 
     def _compared(self, state: MonitorState, noise: Noise) -> tuple[MonitorState, IntArray]:
-        """Return the state after the end of a tick, with every armed watch compared, and which places fired."""
+        """Compare every armed watch at the end of a tick; return the state after it, and the answer."""
         since, tick, window = state.since, state.ticks, state.windowed
         fired = np.zeros(self.width, dtype=np.int64)
         # same as `_crosses` in half the time: none of these watches fires below
@@ -240,9 +240,6 @@ class SinceBlock(WatchLaw):
 
     kept: ClassVar[type[AlertsState]] = AlertsState
 
-    def require_drawn(self) -> None:
-        require_drawable(self.scale)
-
     def levels(self, query: Query) -> IntArray:
         """Return the threshold of each place, shape (width,), or raise RejectedMessage for the query."""
         raise NotImplementedError
@@ -394,7 +391,7 @@ class Alerts(SinceBlock):
     ones: int = 1
 
     def __post_init__(self) -> None:
-        self.require_drawn()
+        require_drawable(self.scale)
 
     def opening(self) -> tuple[int, int]:
         return self.short_of(self.threshold)
@@ -430,7 +427,6 @@ class CountWatchers(SinceBlock):
         return _since(self, COLUMN, "column", many)
 
     def levels(self, query: Query) -> IntArray:
-        """Return the levels of the query, or raise RejectedMessage for a query without a level for every column."""
         if not isinstance(query, LevelsQuery) or query.levels.shape != (self.width,):
             raise RejectedMessage(f"this query needs {self.width} public levels, one per column")
         return query.levels
@@ -442,9 +438,8 @@ class Monitor(WatchBlock):
     """Answers of shape (width,): 1 where a watch fires in this tick, else 0; a free place answers 0.
 
     With a `value_epsilon` the shape is (2 * width,): the second half has the noisy count of each watch that fires,
-    else 0. `watches` are armed first, from place 0 on; others can be armed in free places later. `ones`: the most
-    armed places that one event counts in, once in each. An answer to a `ThresholdQuery` has the entry of that one
-    place, or its two entries.
+    else 0. `ones`: the most armed places that one event counts in, once in each. An answer to a `ThresholdQuery`
+    has the entry of that one place, or its two entries.
 
     Privacy claim: (epsilon + value_epsilon)-DP for such event streams under `neighbors`, for ever, adaptively,
     whatever thresholds are queried and whatever watches are armed and disarmed. One instance is a watch between two

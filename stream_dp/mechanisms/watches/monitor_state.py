@@ -55,7 +55,7 @@ class WatchTerms:
             )
 
 
-def is_threshold(value: object, *, negative: bool = False) -> bool:
+def is_threshold(value: object, *, negative: bool) -> bool:
     """Say whether a watch can be compared with `value`; `negative` allows thresholds below 1 too."""
     lowest = -LARGEST_THRESHOLD if negative else 1
     return type(value) is int and lowest <= value <= LARGEST_THRESHOLD

@@ -20,20 +20,15 @@ from stream_dp.mechanisms.watches.monitor_state import TICK, WINDOW, MonitorStat
 # A watch compares at each tick. It fires where a fresh geometric draw is at least the margin (the distance of its count
 # to the threshold) plus the geometric draw on the threshold.
 
-
 STEPS = 1 << 10  # steps into which a scale is divided for a draw on the threshold
 FAR = 40  # scales: beyond them lies less than e^-40
 WIDEST = (
     1 << 40
-)  # the largest scale that is drawn: `stream_dp.noise.samplers.MAX_SCALE`, which loads the cipher
+)  # the largest scale that is drawn: `noise.samplers.MAX_SCALE`, which loads the cipher
 
 
 def exceeding(margin: int, scale: Fraction) -> float:
-    """Return P[nu >= margin + tau] of two geometric draws; it equals P[nu >= margin] of one discrete Laplace draw.
-
-    >>> round(exceeding(0, Fraction(1)), 6)  # 1 / (1 + 1/e)
-    0.731059
-    """
+    """Return P[nu >= margin + tau] of two geometric draws; it equals P[nu >= margin] of one discrete Laplace draw."""
     decay = math.exp(-1 / float(scale))
     if margin < 0:
         return 1 - decay ** (1 - margin) / (1 + decay)
@@ -59,12 +54,7 @@ def crossing_chance(margin: int, scale: Fraction, comparisons: int) -> float:
 
 
 def enough_margin(scale: Fraction, comparisons: int, chance: float) -> int:
-    """Return a margin that one of `comparisons` draws exceeds with at most this chance, by a union bound.
-
-    >>> margin = enough_margin(Fraction(10), 24, 0.05)
-    >>> margin, round(crossing_chance(margin, Fraction(10), 24), 3)
-    (56, 0.045)
-    """
+    """Return a margin that one of `comparisons` draws exceeds with at most this chance, by a union bound."""
     decay = math.exp(-1 / float(scale))
     return max(0, math.ceil(float(scale) * math.log(comparisons / chance / (1 + decay))))
 

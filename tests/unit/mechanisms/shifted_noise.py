@@ -82,7 +82,7 @@ def check_tree(tree: TreeNoise, nodes: Iterable[Drawn], steps: int) -> Shifted:
 
     def values() -> Iterator[IntArray]:
         state = tree.init(noise)
-        assert not tree.value(state).any()
+        assert not tree.fine(state).any()
         for _ in range(steps):
             state = tree.advance(state, noise)
             yield tree.fine(state)

@@ -6,6 +6,7 @@ own mass, no coin, a tail without one) are caught by the same comparison.
 
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -24,9 +25,9 @@ from stream_dp.noise.samplers import (
     MAX_VARIANCE,
     TAIL_DEVIATIONS,
     Blocks,
-    GaussianCuts,
     GaussianSampler,
     below_exp_neg,
+    gaussian_cuts,
     gaussian_sampler,
 )
 
@@ -36,25 +37,23 @@ ONE_BLOCK = [Fraction(1, 10**6), Fraction(1, 3), Fraction(40)]
 SPLIT = [Fraction(BLOCKS**2 + 1), Fraction(3 * 10**20, 7), Fraction(MAX_VARIANCE)]
 
 
-def cell_mass(cuts: GaussianCuts, cell: int) -> Fraction:
-    """The length of one cell, to about 70 digits."""
-    every = cuts.all_cuts(WIDTH)
-    low = every[cell - 1][0] if cell else 0
-    high = every[cell][0] if cell < cuts.size else 1 << WIDTH
-    return Fraction(high - low, 1 << WIDTH)
+def cell_masses(blocks: Blocks) -> list[Fraction]:
+    """The lengths of all cells, to about 70 digits."""
+    cuts = [0, *(low for low, _ in gaussian_cuts(blocks, WIDTH)), 1 << WIDTH]
+    return [Fraction(high - low, 1 << WIDTH) for low, high in pairwise(cuts)]
 
 
 @pytest.mark.parametrize("variance", ONE_BLOCK)
 def test_every_integer_has_its_probability(variance: Fraction) -> None:
     """Up to a deviation of 256 a cell is an integer: its length is its mass, once the tails' coins are thrown."""
     sampler = GaussianSampler(variance)
-    reach, cuts = sampler._blocks.reach, GaussianCuts(sampler._blocks)
-    unit = cell_mass(cuts, reach + 1)  # of the integer 0, whose weight is 1
+    reach, lengths = sampler._blocks.reach, cell_masses(sampler._blocks)
+    unit = lengths[reach + 1]  # of the integer 0, whose weight is 1
     tails = weights(reach, variance)[0] + weights(reach + 1, variance)[0]
-    refused = cell_mass(cuts, 0) + cell_mass(cuts, cuts.size) - unit * tails
+    refused = lengths[0] + lengths[-1] - unit * tails
     assert 0 <= refused < Fraction(1, 10**12)
     for x in {0, 1, -1, reach - 1, -reach, reach // 2}:
-        length = cell_mass(cuts, x + reach + 1)
+        length = lengths[x + reach + 1]
         low, high = mass(x, variance)
         assert low - FINE <= length / (1 - refused) <= high + FINE
         if low > Fraction(1, 2**60):
@@ -65,10 +64,10 @@ def test_every_integer_has_its_probability(variance: Fraction) -> None:
 def test_a_block_and_its_coin_make_the_weight(variance: Fraction) -> None:
     """Length of the cell times exp(-y) is exp(-x^2 / 2v), up to one factor: at the blocks' ends and in between."""
     sampler = GaussianSampler(variance)
-    blocks, cuts = sampler._blocks, GaussianCuts(sampler._blocks)
-    unit = cell_mass(cuts, blocks.reach + 1)
+    blocks, lengths = sampler._blocks, cell_masses(sampler._blocks)
+    unit = lengths[blocks.reach + 1]
     for top in (0, -1, 1, -2, 200, -201, 900, -901):
-        length = cell_mass(cuts, top + blocks.reach + 1) / unit
+        length = lengths[top + blocks.reach + 1] / unit
         block, sign = (top, 0) if top >= 0 else (~top, 1)
         low, high = weight(blocks.least(block, sign), variance)
         assert low - FINE <= length <= high + FINE
@@ -134,11 +133,11 @@ def test_a_tail_is_its_envelope_and_a_coin(variance: Fraction, sign: int) -> Non
     sampler = GaussianSampler(variance)
     blocks = sampler._blocks
     reach, shift = blocks.reach, blocks.shift
-    cuts, least = GaussianCuts(blocks), blocks.least(reach, sign)
+    lengths, least = cell_masses(blocks), blocks.least(reach, sign)
     again = exp_enclosed(Fraction(least << shift) / variance)[0]
-    unit = cell_mass(cuts, reach + 1)
+    unit = lengths[reach + 1]
     expected = unit * weight(least, variance)[0] / (1 - again)
-    length = cell_mass(cuts, 0 if sign else cuts.size)
+    length = lengths[0 if sign else -1]
     assert abs(length / expected - 1) < Fraction(1, 10**30)
     word = 1 if sign else LAST - 1
     low = (1 << shift) // 5

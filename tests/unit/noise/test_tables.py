@@ -2,24 +2,25 @@
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.noise.words import LAST, Script
+from unit.noise.words import LAST, Script, floor_of
 
 from stream_dp.noise import samplers
 from stream_dp.noise.samplers import (
     Cuts,
-    DigitCuts,
-    GeometricCuts,
     Interval,
-    LaplaceCuts,
     Split,
     Table,
     decided_floor,
+    digit_cuts,
     exact_floor,
+    geometric_cuts,
+    laplace_cuts,
 )
 
 RATIONALS = st.fractions(min_value=0, max_value=60, max_denominator=10**12)
@@ -74,9 +75,9 @@ def test_a_divisor_that_may_be_zero_tells_nothing() -> None:
     assert samplers.divide((1, 2), (0, 3), 8) == (0, 256)
 
 
-def laplace_cuts(scale: Fraction) -> LaplaceCuts:
+def two_sided(scale: Fraction) -> Cuts:
     split = Split.of(scale)
-    return LaplaceCuts(split.rate, split.top_step, split.reach)
+    return partial(laplace_cuts, split.rate, split.top_step, split.reach)
 
 
 def laplace_cdf(scale: Fraction, x: int) -> Decimal:
@@ -88,25 +89,23 @@ def laplace_cdf(scale: Fraction, x: int) -> Decimal:
 
 
 def check(cuts: Cuts, expected: list[Decimal]) -> None:
-    """All three ways to a cut agree with the expected values, to 58 digits at least."""
-    together = cuts.all_cuts(WIDTH)
+    """The cuts are the expected values, to 58 digits at least, and a table keeps their floors."""
     floors = Table(cuts)._floors
-    assert cuts.size == len(together) == len(expected) == len(floors)
-    for index, value in enumerate(expected):
-        for low, high in (together[index], cuts.cut(index, WIDTH)):
-            assert low - 2**40 <= value * 2**WIDTH <= high + 2**40  # decimal: 75 digits of 77
-            assert high - low < 1 << 60
-        assert floors[index] == int(value * 2**64) == exact_floor(cuts, index, 64)
+    assert len(expected) == len(floors)
+    for (low, high), value, floor in zip(cuts(WIDTH), expected, floors, strict=True):
+        assert low - 2**40 <= value * 2**WIDTH <= high + 2**40  # decimal: 75 digits of 77
+        assert high - low < 1 << 60
+        assert floor == int(value * 2**64)
 
 
 @pytest.mark.parametrize("scale", SCALES[1:])
 def test_cuts_are_the_distribution_functions(scale: Fraction) -> None:
     with localcontext() as context:
         context.prec = 90
-        both = laplace_cuts(scale)
-        check(both, [laplace_cdf(scale, i - both.reach - 1) for i in range(both.size)])
-        side = GeometricCuts(1 / scale, Split.of(scale).reach)
-        check(side, [1 - decimal_exp((i + 1) / scale) for i in range(side.size)])
+        reach = Split.of(scale).reach
+        check(two_sided(scale), [laplace_cdf(scale, x) for x in range(-reach - 1, reach)])
+        side = partial(geometric_cuts, 1 / scale, reach)
+        check(side, [1 - decimal_exp((i + 1) / scale) for i in range(reach)])
 
 
 @pytest.mark.parametrize("step", [Fraction(1, 2), Fraction(1, 2**40)])
@@ -115,7 +114,7 @@ def test_digit_cuts_are_the_normalised_mass(step: Fraction) -> None:
         context.prec = 90
         mass = [decimal_exp(i * step) for i in range(64)]
         shares = [sum(mass[: i + 1], Decimal(0)) / sum(mass, Decimal(0)) for i in range(63)]
-        check(DigitCuts(step, 64), shares)
+        check(partial(digit_cuts, step, 64), shares)
 
 
 def test_floors_are_decided_or_not() -> None:
@@ -125,26 +124,25 @@ def test_floors_are_decided_or_not() -> None:
     assert decided_floor((250, 260), 8, 4) == 15  # and below 1
 
 
-class Vague(GeometricCuts):
-    """Cuts known only to within a quarter of [0, 1) until 1000 bits are asked for."""
+def test_a_floor_is_asked_for_until_it_is_decided() -> None:
+    """Of a number known only to within a quarter of [0, 1) until 1000 bits are asked for."""
+    right = partial(samplers.exp_neg, Fraction(1, 3))
 
-    def cut(self, index: int, width: int) -> Interval:
-        low, high = super().cut(index, width)
+    def vague(width: int) -> Interval:
+        low, high = right(width)
         return (low, high) if width > 1000 else (low - (1 << width - 3), high + (1 << width - 3))
 
-
-def test_a_floor_is_asked_for_until_it_is_decided() -> None:
-    right = GeometricCuts(Fraction(1, 3), 42)
-    assert exact_floor(Vague(Fraction(1, 3), 42), 5, 64) == exact_floor(right, 5, 64)
+    assert exact_floor(vague, 64) == exact_floor(right, 64)
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_a_word_that_equals_a_cut_is_decided_by_the_next_bits(scale: Fraction) -> None:
-    cuts = laplace_cuts(scale)
+    cuts = two_sided(scale)
     table = Table(cuts)
-    index = cuts.reach - 1 if scale >= 1 else 0  # in a narrow one several cuts share their bits
+    # in a narrow one several cuts share their bits
+    index = Split.of(scale).reach - 1 if scale >= 1 else 0
     depth = 64 * 50
-    number = exact_floor(cuts, index, depth)
+    number = floor_of(cuts, index, depth)
     word, *rest = [number >> (depth - 64 * (k + 1)) & LAST for k in range(50)]
     other = next(k for k, part in enumerate(rest) if 0 < part < LAST)
     for change, cell in ((-1, index), (1, index + 1)):
@@ -154,8 +152,8 @@ def test_a_word_that_equals_a_cut_is_decided_by_the_next_bits(scale: Fraction) -
 
 
 def test_other_words_decide_alone_and_equal_ones_three_words_deep() -> None:
-    cuts = laplace_cuts(Fraction(5, 2))
-    table, deep = Table(cuts), exact_floor(cuts, 7, 256)
+    cuts = two_sided(Fraction(5, 2))
+    table, deep = Table(cuts), floor_of(cuts, 7, 256)
     for index, floor in enumerate(table._floors):
         assert table.cell(floor - 1, Script()) == index
         assert table.cell(floor + 1, Script()) == index + 1
@@ -167,7 +165,7 @@ def test_other_words_decide_alone_and_equal_ones_three_words_deep() -> None:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_arrays_agree_with_single_words(scale: Fraction) -> None:
-    table = Table(laplace_cuts(scale))
+    table = Table(two_sided(scale))
     floors = table._sorted
     words = np.concatenate([
         floors, floors[floors < LAST] + np.uint64(1), floors[floors > 0] - np.uint64(1),
@@ -184,4 +182,4 @@ def test_arrays_agree_with_single_words(scale: Fraction) -> None:
 def test_tables_have_a_size() -> None:
     for count in (1, 1 << 15 | 1):
         with pytest.raises(ValueError, match="cuts"):
-            Table(DigitCuts(Fraction(1, 9), count))
+            Table(partial(digit_cuts, Fraction(1, 9), count))

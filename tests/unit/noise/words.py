@@ -1,6 +1,6 @@
 """Hand-made words for samplers and tables."""
 
-from stream_dp.noise.samplers import Table
+from stream_dp.noise.samplers import Cuts, Table, exact_floor
 
 SEED = bytes(range(32))
 LAST = (1 << 64) - 1
@@ -15,6 +15,11 @@ class Script:
     def word(self) -> int:
         self.used += 1
         return self.words[self.used - 1]
+
+
+def floor_of(cuts: Cuts, index: int, bits: int) -> int:
+    """The first bits of one cut."""
+    return exact_floor(lambda width: cuts(width)[index], bits)
 
 
 def middle_word(table: Table, cell: int) -> int:
