@@ -145,7 +145,8 @@ def counter_path(counter: Counter | GaussianCounter, noise: Noise) -> IntArray:
     path: IntArray = np.empty((counter.horizon or 0, counter.width), dtype=np.int64)
     for step in range(len(path)):
         state = process.advance(state, noise)
-        path[step] = process.value(state)
+        tree = isinstance(counter, Counter)
+        path[step] = rounded(process.fine(state)) if tree else process.value(state)
     return path
 
 

@@ -229,10 +229,7 @@ class LatticeNoise:
     ) -> "LatticeNoise":
         """Return noise for which a column's squared shifts in `steps` steps sum to at most `unit` * variance of z.
 
-        The lattice is as fine as 64 bits allow.
-
-        Raises:
-            NotDerivable: `unit` is so small that no lattice is fine enough.
+        The lattice is as fine as 64 bits allow (NotDerivable: no lattice is fine enough).
         """
         norm, bits = decays.squared_norm(steps), finest
         while bits > 0 and norm * 4**bits > LARGEST * unit:
@@ -367,7 +364,6 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one leaf for all columns together."""
         many = "any number of updates" if self.horizon is None else how_many(self.horizon, "update")
         subject = f"{self.width} Gaussian counter(s), {many}"
         return leaf(subject, self.guarantee, SOURCE, (self._noise(),))
@@ -385,7 +381,6 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         return Condition("noise", paid <= self.rho, why)
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in the answer after `public` updates: normal, plus roundings."""
         if not public:
             return NOTHING
         drift = self.lattice.drift(public)
@@ -395,9 +390,9 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
     def noise_terms(self, updates: int) -> list[Term]:
         """Return DLap terms whose sum has tails at least as heavy as the noise in the answer after `updates`.
 
-        The PIECES terms have together at least the noise's variance. No cumulant of a DLap is negative, so the
-        moment generating function of the sum is above that of the Gaussian, and a Chernoff bound for the sum also
-        bounds the noise.
+        The PIECES terms have together at least the noise's variance. No cumulant of a DLap is negative, so the moment
+        generating function of the sum is above that of the Gaussian, and a Chernoff bound for the sum also bounds the
+        noise.
         """
         if updates == 0:
             return []

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
@@ -81,9 +81,7 @@ class SeparateCounters(HandsOver):
         zeros = np.zeros(self.width, dtype=np.int64)
         return SeparateState(zeros, zeros, zeros, ())
 
-    def step(
-        self, state: SeparateState, message: Message, noise: Noise
-    ) -> tuple[SeparateState, IntArray | None]:
+    def step(self, state: SeparateState, message: Message, noise: Noise) -> Step[SeparateState]:
         """Add a row to the open updates, or close the updates of some columns and answer their counts.
 
         Raises:
@@ -119,7 +117,8 @@ class SeparateCounters(HandsOver):
                 base = _written(base, columns, base[columns] + left)
         now = tree.advance(begun, noise)
         if number == len(trees):
-            trees = (*trees, _blank(now, self.width))
+            blank = _mapped(0, lambda a: np.zeros((*a.shape[:-1], self.width), dtype=np.int64), now)
+            trees = (*trees, blank)
         trees = (*trees[:number], _put(trees[number], columns, now), *trees[number + 1 :])
         updates = _written(state.updates, columns, np.full(len(columns), age + 1))
         noisy = state.total[columns] + rounded(base[columns] + tree.fine(now))
@@ -154,8 +153,3 @@ def _part(tree: TreeState, columns: IntArray, prefix: int) -> TreeState:
 def _put(tree: TreeState, columns: IntArray, part: TreeState) -> TreeState:
     """Return the state with these columns replaced; its `prefix` is unused, because every column has its own."""
     return _mapped(0, lambda whole, new: _written(whole, columns, new), tree, part)
-
-
-def _blank(tree: TreeState, width: int) -> TreeState:
-    """Return a state of zeros for `width` columns, in the form of `tree`."""
-    return _mapped(0, lambda a: np.zeros((*a.shape[:-1], width), dtype=np.int64), tree)

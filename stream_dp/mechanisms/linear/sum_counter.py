@@ -1,10 +1,9 @@
 """Continual sums so far, per column, where an event adds an integer amount instead of 1.
 
-An event adds one amount, which lies between `lowest` and `highest`, to the entries it sets. The sensitivity is the
-l1 norm of a row's difference between neighbours (`AmountLaw`). A tree's noise is private for any integer stream: a
-shift of its nodes by R y explains a difference y at a step, and the norm of R y is the height times the norm of y
-(`tree` has the proof). So all columns together are one leaf. This file knows no ticks, no names and no grid:
-amounts are whole units.
+An event adds one amount, from `lowest` to `highest`, to the entries it sets. The sensitivity is the l1 norm of a row's
+difference between neighbours (`AmountLaw`). A tree's noise is private for any integer stream: a shift of its nodes by R
+y explains a difference y at a step, and the norm of R y is the height times the norm of y (`tree` has the proof). So
+all columns together are one leaf. This file knows no ticks, no names and no grid: amounts are whole units.
 """
 
 from dataclasses import dataclass

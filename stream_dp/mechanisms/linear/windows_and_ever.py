@@ -19,7 +19,7 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import AmountLaw, RowLaw
 from stream_dp.core.wire import wire
@@ -120,9 +120,6 @@ class WithEver(Additive):
         ever = self.ever.noise(updates).spread
         return self.forest.view_variance(self.longest, updates) < ever
 
-    def public(self, updates: int, state: WindowsAndEverState) -> int:
-        return updates
-
     def band(self, public: int, confidence: float) -> int:
         views = range(len(self.forest.windows) + 1)
         return max(self.view_band(v, self.view_public(v, public, None), confidence) for v in views)
@@ -151,7 +148,7 @@ class WithEver(Additive):
 
     def step(
         self, state: WindowsAndEverState, message: Message, noise: Noise
-    ) -> tuple[WindowsAndEverState, IntArray | None]:
+    ) -> Step[WindowsAndEverState]:
         """Pass a row to forest and counter, or answer a query with the answers of both."""
         ever: Any = self.ever
         counted, total = ever.step(state.ever, message, noise)

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage, UsageError
@@ -47,10 +47,10 @@ class MultiSparseVector(CountRows):
 
     Answers of shape (coordinates,): 1 below (and the coordinate halts), 0 not below or halted before.
 
-    Privacy claim: (threshold_epsilon + query_epsilon)-DP for one-hot event streams under `neighbors`, adaptively.
-    Each coordinate is an AboveThreshold instance on minus its count ([HSV] Alg. 3, one-sided geometric noise: Liu et
-    al., arXiv 2407.20068); one event changes all its answers in one direction, so its query noise needs no factor of 2.
-    The whole is their concurrent parallel composition, asked in rounds ([HSV] section 9, Cor 5.5 with k = D).
+    Privacy claim: (threshold_epsilon + query_epsilon)-DP for one-hot event streams under `neighbors`, adaptively. Each
+    coordinate is an AboveThreshold instance on minus its count ([HSV] Alg. 3, one-sided geometric noise: Liu et al.,
+    arXiv 2407.20068); one event changes all its answers in one direction, so its query noise needs no factor of 2. The
+    whole is their concurrent parallel composition, asked in rounds ([HSV] section 9, Cor 5.5 with k = D).
 
     Raises:
         UsageError: no coordinate, or a view with a column outside the row or twice.
@@ -104,7 +104,7 @@ class MultiSparseVector(CountRows):
 
     def step(
         self, state: MultiSparseVectorState, message: Message, noise: Noise
-    ) -> tuple[MultiSparseVectorState, IntArray | None]:
+    ) -> Step[MultiSparseVectorState]:
         """Add a row, or compare the count of every armed coordinate.
 
         Raises:
@@ -129,7 +129,6 @@ class MultiSparseVector(CountRows):
         return MultiSparseVectorState(state.count, state.lift, state.halted + below), below
 
     def _counts(self, count: IntArray, query: Query) -> IntArray:
-        """Return the count of each coordinate over the query's columns."""
         columns = query.columns if isinstance(query, SubsetQuery) else None
         if columns is None:
             return self._incidence @ count

@@ -34,7 +34,7 @@ from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Fixed, Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
@@ -51,9 +51,8 @@ UNTOLD = -1
 @wire("tumbling-quantiles-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class TumblingQuantilesState:
-    """Exact counts of each open window, shape (windows, buckets), private, and the last chosen buckets (public).
-
-    `told` has shape (windows, quantiles).
+    """Exact counts of each open window, shape (windows, buckets), private, and the last chosen buckets, `told`, public,
+    shape (windows, quantiles).
     """
 
     updates: int
@@ -164,7 +163,7 @@ class TumblingQuantiles(CountRows, Deciding):
 
     def step(
         self, state: TumblingQuantilesState, message: Message, noise: Noise
-    ) -> tuple[TumblingQuantilesState, IntArray | None]:
+    ) -> Step[TumblingQuantilesState]:
         """Add a row and choose the buckets of the windows that end with it, or answer the last choices."""
         if isinstance(message, Query):
             return state, state.told.flatten()

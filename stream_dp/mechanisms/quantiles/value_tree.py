@@ -5,7 +5,7 @@ made for rows with one entry per node, adds the noise. Everything that is releas
 Rules: an event sets at most one node of each level. This file knows no quantiles and no times.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -18,7 +18,7 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import RowLaw
 from stream_dp.core.wire import wire
@@ -238,7 +238,6 @@ class ValueTree(Additive):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: that of `counts`, on rows in which an event sets one entry per level."""
         return derive((self.counts.derivation(),), Fixed("counts of the nodes over the values"))
 
     @property
@@ -251,9 +250,6 @@ class ValueTree(Additive):
         forest = self.counts.forest
         return 0 if forest is None else len(forest.windows)
 
-    def public(self, updates: int, state: ValueTreeState) -> Hashable:
-        return updates
-
     def band(self, public: int, confidence: float) -> int:
         views = range(self.views)
         return max(self.view_band(v, self.view_public(v, public), confidence) for v in views)
@@ -261,13 +257,9 @@ class ValueTree(Additive):
     def view_public(self, place: int, updates: int, state: Any = None) -> int:
         """Return the number of updates, as far as the noise of the view at index `place` depends on it."""
         forest = self.counts.forest
-        if forest is None or self.view_ever(place):
+        if forest is None or place >= self._windows:
             return updates
         return forest.view_public(place, updates, None)
-
-    def view_ever(self, place: int) -> bool:
-        """Whether the view at index `place` shows counts so far."""
-        return place >= self._windows
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
         return self.counts.noise(public, view)
@@ -275,10 +267,7 @@ class ValueTree(Additive):
     def init(self, noise: Noise) -> ValueTreeState:
         return ValueTreeState(0, self.counts.init(noise))
 
-    def step(
-        self, state: ValueTreeState, message: Message, noise: Noise
-    ) -> tuple[ValueTreeState, IntArray | None]:
-        """Add a row to the counts of the nodes, or answer their noisy counts."""
+    def step(self, state: ValueTreeState, message: Message, noise: Noise) -> Step[ValueTreeState]:
         counts: Any = self.counts
         if isinstance(message, Query):
             return state, counts.step(state.counts, message, noise)[1]

@@ -28,7 +28,7 @@ from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Fixed, Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire, wire_of
 from stream_dp.core.wording import how_many
@@ -174,9 +174,7 @@ class WatchBlock(WatchLaw):
         state = MonitorState.begun(self.width, self.watches)
         return replace(state, lift=self._lifted(state, np.arange(self.width), noise))
 
-    def step(
-        self, state: MonitorState, message: Message, noise: Noise
-    ) -> tuple[MonitorState, IntArray | None]:
+    def step(self, state: MonitorState, message: Message, noise: Noise) -> Step[MonitorState]:
         """Add a row, or compare every watch, or compare, arm or disarm one watch.
 
         Raises:
@@ -251,9 +249,7 @@ class SinceBlock(WatchLaw):
         zeros = np.zeros(self.width, dtype=np.int64)
         return self.kept(zeros, noise.geometric(self.scale, self.width))
 
-    def step(
-        self, state: AlertsState, message: Message, noise: Noise
-    ) -> tuple[AlertsState, IntArray | None]:
+    def step(self, state: AlertsState, message: Message, noise: Noise) -> Step[AlertsState]:
         """Add a row, or compare every place with its level.
 
         Raises:
@@ -266,11 +262,7 @@ class SinceBlock(WatchLaw):
 
 
 def _crosses(
-    state: MonitorState,
-    places: IntArray,
-    threshold: IntArray | int,
-    scale: Fraction,
-    noise: Noise,
+    state: MonitorState, places: IntArray, threshold: IntArray | int, scale: Fraction, noise: Noise
 ) -> NDArray[np.bool_]:
     count, below = state.count[places], state.mode[places] & BELOW != 0
     over = np.where(below, threshold - 1 - count, count - threshold)
@@ -608,9 +600,7 @@ class WindowAlerts(WatchBlock):
         subject = f"watches over windows in {self.width} places, re-armed for ever"
         return leaf(subject, self.guarantee, SOURCE, (side, sides))
 
-    def step(
-        self, state: MonitorState, message: Message, noise: Noise
-    ) -> tuple[MonitorState, IntArray | None]:
+    def step(self, state: MonitorState, message: Message, noise: Noise) -> Step[MonitorState]:
         """Add a row, compare every watch, or compare one; arming and disarming is refused (RejectedMessage)."""
         if isinstance(message, ArmQuery | DisarmQuery):
             raise RejectedMessage("the watches of this block are those that it was made with")
@@ -633,11 +623,7 @@ def _enough(part: Part, epsilon: Fraction, *scales: Fraction) -> Condition:
 
 
 def _instance(
-    block: WatchNoise,
-    part: Part,
-    epsilon: Fraction,
-    scales: tuple[Fraction, ...],
-    *more: Condition,
+    block: WatchNoise, part: Part, epsilon: Fraction, scales: tuple[Fraction, ...], *more: Condition
 ) -> Derivation:
     claim = Guarantee(PureDP(epsilon), block.neighbors)
     return leaf(part.subject, claim, part.source, (_enough(part, epsilon, *scales), *more))
