@@ -59,7 +59,7 @@ class Errors:
 
 def joint_run(hss: HSS, truth: Truth, noise: Noise) -> list[Piece]:
     """What a histogram by the joint form releases."""
-    counts, counter = truth.counts, hss.counter
+    counts, counter = truth.counts, cast("Any", hss.counter)
     state, instance = counter.init(noise), hss.instance()
     queries = noise.geometric(instance.query_scale, truth.ticks)
     base = np.zeros(hss.width, dtype=np.int64)

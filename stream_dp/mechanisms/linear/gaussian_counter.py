@@ -288,7 +288,7 @@ class LatticeNoise:
 
 def covered(decays: Decays, bits: int, steps: int) -> int:
     """Return (D |c| + eta sqrt(T))^2, rounded up: a bound on the sum of squared shifts of z in one column."""
-    exact = decays.squared_norm(steps) * 4**bits
+    exact = decays.squared_norm(steps) * (1 << 2 * bits)
     rounded = decays.rounding**2 * max(0, steps - 1)
     square = math.ceil(4 * exact * rounded * LATTICE_NOISE_FINE**2)
     mixed = math.isqrt(square - 1) + 1 if square else 0
