@@ -83,7 +83,6 @@ class NoiseLaw(NamedTuple):
         return drawn + self.variance
 
     def band(self, confidence: float) -> int:
-        """Return the half-width that the noise stays within with probability `confidence`."""
         failure = 1 - confidence
         if not self.variance:
             return laplace_quantile(self.terms, failure)
@@ -212,7 +211,6 @@ class _Sum:
         return math.floor(math.log2(self.variance) / 2) - BITS
 
     def plus(self, other: "_Sum", times: Fraction) -> "_Sum":
-        """Return the sum of this noise and `times` * `other`."""
         factor = float(times)
         scales = np.concatenate([self.scales, other.scales * factor])
         numbers = np.concatenate([self.numbers, other.numbers])

@@ -191,7 +191,6 @@ class _Sum:
 
     @property
     def widest(self) -> float:
-        """The largest scale times its weight."""
         return float((self.scales * self.weights).max(initial=0.0))
 
     @property

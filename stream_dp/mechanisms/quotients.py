@@ -138,7 +138,6 @@ def _largest(quotients: Sequence[_Ratio]) -> _Ratio:
 
 
 def _between(ratio: _Ratio, least: _Ratio, most: _Ratio) -> _Ratio:
-    """Return the ratio, clamped to the two ends."""
     of, over = ratio
     if of * least[1] < least[0] * over:
         return least

@@ -73,7 +73,6 @@ def one_plus(a: Interval, width: int) -> Interval:
 
 
 def powers(a: Interval, count: int, width: int) -> list[Interval]:
-    """Enclose a^0, ..., a^count."""
     results: list[Interval] = [(1 << width, 1 << width)]
     for _ in range(count):
         results.append(multiply(results[-1], a, width))
@@ -214,7 +213,6 @@ class Split:
 
     @property
     def low_steps(self) -> list[Fraction]:
-        """The exponents of the low digits."""
         return [self.rate * (1 << sum(self.widths[i + 1 :])) for i in range(len(self.widths))]
 
 
@@ -330,7 +328,6 @@ def laplace_cuts(unit: Fraction, step: Fraction, reach: int, width: int) -> list
 
 @lru_cache(maxsize=256)
 def laplace_sampler(numerator: int, denominator: int) -> Sampler:
-    """Return the sampler of scale numerator / denominator, in (0, MAX_SCALE]."""
     split = Split.of(Fraction(numerator, denominator))
     cuts = partial(laplace_cuts, split.rate, split.top_step, split.reach)
     return Sampler(split, Table(cuts), origin=split.reach + 1)
@@ -446,7 +443,6 @@ class GaussianSampler:
         return sample
 
     def many(self, words: NDArray[np.uint64], spare: Words) -> IntArray:
-        """Return the samples of words of shape (n, digits), equal to those of `one` called row by row."""
         shift = self._blocks.shift
         cells, undecided = self._top.cells(words[:, 0])
         values = cells - self._origin
@@ -524,7 +520,6 @@ class GaussianSampler:
 
 @lru_cache(maxsize=256)
 def gaussian_sampler(numerator: int, denominator: int) -> GaussianSampler:
-    """Return the sampler of variance numerator / denominator, in (0, MAX_VARIANCE]."""
     return GaussianSampler(Fraction(numerator, denominator))
 
 

@@ -317,7 +317,6 @@ class HSS(Lagging):
         return HSSState(0, 0, zeros, zeros, COUNTER + 1, parts)
 
     def step(self, state: HSSState, message: Message, noise: Noise) -> Step[HSSState]:
-        """Add a row, or answer a query, which asks the live instance once."""
         if isinstance(message, Query):
             after = self._watch(state, noise)
             return after, self._answer(after.released)

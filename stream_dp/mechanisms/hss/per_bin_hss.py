@@ -168,7 +168,6 @@ class PerBinHSS(CountRows, Deciding):
         return PerBinState(0, zeros, zeros, self._levels(1, zeros), parts)
 
     def step(self, state: PerBinState, message: Message, noise: Noise) -> Step[PerBinState]:
-        """Add a row, or answer a query, which asks every column's sparse vector once."""
         if isinstance(message, Query):
             after = self._watch(state, noise)
             return after, after.released.copy()

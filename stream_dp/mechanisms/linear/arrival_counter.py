@@ -104,7 +104,6 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
     def step(
         self, state: ArrivalCounterState, message: Message, noise: Noise
     ) -> Step[ArrivalCounterState]:
-        """Add a row, after a new start where a window has ended, or answer."""
         counter: Any = self.inner
         if isinstance(message, Query):
             return state, counter.step(state.counter, message, noise)[1]

@@ -98,13 +98,11 @@ class Decays:
 
     @property
     def weights(self) -> tuple[Fraction, ...]:
-        """The omega_i."""
         pairs = zip(self.gains, self.halvings, strict=True)
         return tuple(Fraction(p, 1 << (k + GUARD)) for p, k in pairs)
 
     @cached_property
     def columns(self) -> tuple[IntArray, IntArray]:
-        """The halvings and the gains as columns, shape (buffers, 1)."""
         halvings = np.array(self.halvings, dtype=np.int64)
         return halvings[:, None], np.array(self.gains, dtype=np.int64)[:, None]
 
@@ -346,7 +344,6 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
 
     @property
     def steps(self) -> int:
-        """The most updates that it takes."""
         return MOST_STEPS if self.horizon is None else self.horizon
 
     @cached_property

@@ -103,7 +103,6 @@ def _candidates(longest: int) -> Iterator[tuple[int, ...]]:
 
 
 def _equal(height: int) -> tuple[int, ...]:
-    """Return shares that differ by at most one part."""
     return tuple(PARTS * (level + 1) // height - PARTS * level // height for level in range(height))
 
 
@@ -212,7 +211,6 @@ def pushed(ring: Ring, row: IntArray, keep: int) -> Ring:
 
 
 def row_back(ring: Ring, back: int) -> IntArray:
-    """Return the row that came `back` rows before the last one."""
     block, place, last = 0, back, len(ring[-1])
     if back >= last:
         block, place = divmod(back - last, BLOCK)
@@ -465,7 +463,6 @@ class NoisyForest(Additive):
     def step(
         self, state: WindowForestState, message: Message, noise: Noise
     ) -> Step[WindowForestState]:
-        """Add a row and add noise to the nodes that it completes, or answer all windows."""
         if isinstance(message, Query):
             return state, np.concatenate([self._window(state, each) for each in self.windows])
         return self._taken(state, self.checked_row(message.row), noise), None
@@ -494,7 +491,6 @@ class NoisyForest(Additive):
         return WindowForestState(updates, counted, tuple(sums), tuple(surpluses))
 
     def _window(self, state: WindowForestState, window: int) -> IntArray:
-        """Return the counts of the last `window` ticks, or of all ticks where there are fewer."""
         updates, ring = state.updates, state.sums[0]
         ticks = row_back(ring, 0) - row_back(ring, min(window, updates))
         if self.shape.height == 1:

@@ -126,7 +126,6 @@ class SeparateCounters(HandsOver):
 
 
 def _written(whole: IntArray, columns: IntArray, part: IntArray) -> IntArray:
-    """Return a copy of `whole` with these columns (the last axis) replaced."""
     after = whole.copy()
     after[..., columns] = part
     return after
@@ -146,7 +145,6 @@ def _mapped(prefix: int, change: Callable[..., IntArray], *trees: TreeState) -> 
 
 
 def _part(tree: TreeState, columns: IntArray, prefix: int) -> TreeState:
-    """Return the state of these columns alone, all at `prefix`."""
     return _mapped(prefix, lambda array: array[..., columns], tree)
 
 

@@ -49,7 +49,6 @@ class EventAmounts:
         return AmountLaw(self.width, self.neighbors, self.ones, self.lowest, self.highest)
 
     def _require_amounts(self) -> None:
-        """Raise NotDerivable where the amounts are invalid."""
         _ = self.rows
 
     @property

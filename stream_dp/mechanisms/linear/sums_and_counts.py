@@ -103,7 +103,6 @@ class SumsAndCounts:
 
     @property
     def ones(self) -> int:
-        """The most entries of one half that one event touches."""
         return self.sums.ones
 
     @property
@@ -112,7 +111,6 @@ class SumsAndCounts:
 
     @property
     def views(self) -> int:
-        """Number of windows in an answer, the value so far included."""
         return len(_windows(self.sums)) + (self.sums.ever is not None)
 
     @property
@@ -160,7 +158,6 @@ class SumsAndCounts:
     def step(
         self, state: SumsAndCountsState, message: Message, noise: Noise
     ) -> Step[SumsAndCountsState]:
-        """Pass each mechanism its half of a row, or answer both mechanisms' answers."""
         (sums, counts), half = self._both, self.sums.width
         if isinstance(message, Query):
             _, added = sums.step(state.sums, message, noise)

@@ -56,7 +56,6 @@ class LaplaceForest(PureShares, NoisyForest):
         return tuple(1 / (share * self.unit_epsilon) for share in self.shape.shares)
 
     def _levels(self, what: str) -> Derivation:
-        """Derive the guarantee: the nodes of a level one after the other, all levels together."""
         once = Touched.intervals(self.neighbors, ONCE, TEST)
         spans = [f"{what}s of {span} tick(s)" for span in self.shape.spans]
         levels = tuple(
@@ -209,7 +208,6 @@ class GaussianForest(CountRows, NoisyForest):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one leaf for all nodes that hold one event."""
         touched = self.rows.l0
         paid = touched * sum(1 / (2 * variance) for variance in self.node_variances)
         why = (

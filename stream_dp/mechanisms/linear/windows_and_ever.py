@@ -39,7 +39,6 @@ EACH = 256
 
 
 def ever_share(windows: int) -> Fraction:
-    """Return the counter's share of the budget beside `windows` windows."""
     return Fraction(1, windows + 1)
 
 
@@ -94,7 +93,6 @@ class WithEver(Additive):
         return Guarantee(PureDP(epsilon), self.neighbors)
 
     def _both(self, subject: str) -> Derivation:
-        """Derive the guarantee of forest and counter together (NotDerivable: the noise of one is too small)."""
         return derive((self.forest.derivation(), self.ever.derivation()), Fixed(subject))
 
     @cached_property
@@ -138,7 +136,6 @@ class WithEver(Additive):
         return self.ever.noise(public)
 
     def _require_same(self, what: str, *names: str) -> None:
-        """Raise NotDerivable where forest and counter differ in one of the attributes `names`."""
         for name in names:
             if getattr(self.forest, name) != getattr(self.ever, name):
                 raise NotDerivable(f"windows and the {what} so far differ in {name}")
@@ -149,7 +146,6 @@ class WithEver(Additive):
     def step(
         self, state: WindowsAndEverState, message: Message, noise: Noise
     ) -> Step[WindowsAndEverState]:
-        """Pass a row to forest and counter, or answer a query with the answers of both."""
         ever: Any = self.ever
         counted, total = ever.step(state.ever, message, noise)
         forest, windows = self.forest.step(state.forest, message, noise)

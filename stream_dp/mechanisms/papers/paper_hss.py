@@ -120,7 +120,6 @@ class NoisyQuantity(CountRows):
     def step(
         self, state: NoisyQuantityState, message: Message, noise: Noise
     ) -> Step[NoisyQuantityState]:
-        """Add a row, or answer and forget the rows."""
         if not isinstance(message, Query):
             return NoisyQuantityState(state.count + checked(message.row, self.width)), None
         value = self.quantity.of(state.count + np.array(self.offset, dtype=np.int64))

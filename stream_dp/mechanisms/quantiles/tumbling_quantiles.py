@@ -104,7 +104,6 @@ class TumblingQuantiles(CountRows, Deciding):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one choice, all choices of a window, windows in turn, all lengths together."""
         if max(map(self.scale, self.at)) > WIDEST:
             raise NotDerivable(
                 "noise for these quantiles is too wide to be drawn: write them with fewer decimals, "
@@ -164,7 +163,6 @@ class TumblingQuantiles(CountRows, Deciding):
     def step(
         self, state: TumblingQuantilesState, message: Message, noise: Noise
     ) -> Step[TumblingQuantilesState]:
-        """Add a row and choose the buckets of the windows that end with it, or answer the last choices."""
         if isinstance(message, Query):
             return state, state.told.flatten()
         updates = state.updates + 1

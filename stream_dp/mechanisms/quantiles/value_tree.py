@@ -242,7 +242,6 @@ class ValueTree(Additive):
 
     @property
     def views(self) -> int:
-        """Number of views in an answer: the windows and, if present, the count so far."""
         return self._windows + (self.counts.ever is not None)
 
     @property

@@ -564,7 +564,6 @@ class WindowAlerts(WatchBlock):
 
     @property
     def _one_side(self) -> bool:
-        """Whether all watches are over windows and fire on the same side."""
         sides = {watch.below for watch in self.watches}
         return all(watch.window for watch in self.watches) and len(sides) <= 1
 

@@ -56,13 +56,11 @@ class WatchTerms:
 
 
 def is_threshold(value: object, *, negative: bool) -> bool:
-    """Say whether a watch can be compared with `value`; `negative` allows thresholds below 1 too."""
     lowest = -LARGEST_THRESHOLD if negative else 1
     return type(value) is int and lowest <= value <= LARGEST_THRESHOLD
 
 
 def thresholds(*, negative: bool) -> str:
-    """Return the range of valid thresholds in words: `from 1 to 10^15`."""
     return f"from {'-10^15' if negative else '1'} to 10^15"
 
 

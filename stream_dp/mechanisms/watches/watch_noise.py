@@ -52,7 +52,6 @@ def crossing_chance(margin: int, scale: Fraction, comparisons: int) -> float:
 
 
 def require_drawable(*scales: Fraction) -> None:
-    """Check that noise of all these scales can be drawn (UsageError: some scale is too large)."""
     if (widest := max(scales)) > WIDEST:
         raise UsageError(
             f"noise of scale {float(widest):.3g} is too wide for 64 bits: give more epsilon, or let one event count in "
@@ -125,7 +124,6 @@ class WatchNoise(CountRows, Deciding):
         return _band(self.window_scale if windows else self.scale, comparisons, confidence)
 
     def band_of(self, watch: WatchTerms, comparisons: int, confidence: float) -> int:
-        """Return by how many events a watch may fire too early or too late after `comparisons` comparisons."""
         if watch.tick:
             return _tick_band(self.tick_scale, confidence)
         return _band(self.compared_at(watch), comparisons, confidence)
@@ -172,7 +170,6 @@ class WatchNoise(CountRows, Deciding):
         return max(0, math.ceil(scale * math.log(draws)))
 
     def compared_at(self, watch: WatchTerms) -> Fraction:
-        """Return the scale of the noise in a comparison of a watch of these terms."""
         if watch.tick:
             return self.tick_scale
         return self.window_scale if watch.window else self.scale
