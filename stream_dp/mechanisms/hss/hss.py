@@ -145,9 +145,6 @@ class HSS(Lagging):
     Privacy claim: (threshold_epsilon + query_epsilon + counter_epsilon)-DP for such event streams under
     `neighbors`, adaptively: [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; counters: Cor 5.5, k =
     L0}, joined by Thm 4.10. Boundaries are answers of sparse vectors, so equal in both runs.
-
-    Raises:
-        UsageError: the quantity does not fit such rows or events.
     """
 
     width: int

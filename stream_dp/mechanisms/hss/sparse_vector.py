@@ -110,9 +110,6 @@ class SparseVector(CountRows):
 
     Privacy claim: (threshold_epsilon + query_epsilon)-DP for such event streams under `neighbors`, adaptively
     ([HSV] Lemma 7.4; one-sided noise: Liu et al., arXiv 2407.20068).
-
-    Raises:
-        UsageError: q does not fit such rows or events.
     """
 
     width: int
@@ -172,11 +169,7 @@ class SparseVector(CountRows):
     def step(
         self, state: SparseVectorState, message: Message, noise: Noise
     ) -> Step[SparseVectorState]:
-        """Add a row, or answer whether q is above the query's threshold.
-
-        Raises:
-            RejectedMessage: the instance has halted, a bad row, or a query without a threshold.
-        """
+        """Add a row, or answer whether q is above the query's threshold."""
         if state.halted:
             raise RejectedMessage("this sparse vector instance has halted; create a new one")
         if not isinstance(message, Query):

@@ -46,9 +46,6 @@ class ForestShape:
     Node i of level l covers the ticks i K_l .. (i + 1) K_l - 1, K_l the product of the first l arities. There is
     nothing above the highest level, so a forest runs without end. All numbers here are public; the derivation checks
     that the shares add up to 1.
-
-    Raises:
-        NotDerivable: the numbers of levels and shares do not match.
     """
 
     arities: tuple[int, ...]

@@ -82,11 +82,7 @@ class SeparateCounters(HandsOver):
         return SeparateState(zeros, zeros, zeros, ())
 
     def step(self, state: SeparateState, message: Message, noise: Noise) -> Step[SeparateState]:
-        """Add a row to the open updates, or close the updates of some columns and answer their counts.
-
-        Raises:
-            RejectedMessage: a bad row, or a query that names no columns.
-        """
+        """Add a row to the open updates, or close the updates of some columns and answer their counts."""
         if not isinstance(message, Query):
             total = state.total + checked(message.row, self.width)
             return SeparateState(total, state.updates, state.base, state.trees), None

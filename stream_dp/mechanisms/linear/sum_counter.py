@@ -92,9 +92,6 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
     >>> sums = SumCounter(1, Fraction(1), Neighbors.ADD_REMOVE, 10, lowest=-5, highest=240)
     >>> sums.l1, sums.unit_epsilon
     (240, Fraction(1, 240))
-
-    Raises:
-        NotDerivable: the amounts are invalid, or beyond `MOST_UNITS`.
     """
 
     width: int

@@ -70,9 +70,6 @@ class SumsAndCounts:
     Answers have the sums, followed by the counts; with windows, both for one window after the other.
 
     Privacy claim: the sum of both epsilons, adaptively: both see functions of the same events ([HSV] Thm 4.10).
-
-    Raises:
-        NotDerivable: the two are not made for the same events, or do not answer the same windows.
     """
 
     sums: Sums

@@ -177,11 +177,7 @@ class WindowsAndEver(WithEver):
 @wire("gaussian-and-ever", 1)
 @dataclass(frozen=True)
 class GaussianAndEver(WithEver):
-    """Counts over windows, then the counts so far, with Gaussian noise and a claim in zCDP.
-
-    Raises:
-        NotDerivable: forest and counter are made for different rows, or the counter claims Gaussian DP.
-    """
+    """Counts over windows, then the counts so far, with Gaussian noise and a claim in zCDP."""
 
     forest: GaussianForest
     ever: GaussianCounter

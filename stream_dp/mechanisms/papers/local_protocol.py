@@ -62,9 +62,6 @@ class LocalProtocol:
     streams under `neighbors`, where an event lies in the parts of at most k users (Cor 5.5), as in Remark 8.10 also
     while their data grows. For (epsilon', delta')-DP users whose data comes whole in one first message, the rule of Cor
     8.8 in the accounting has the price; with growing data no price exists (Thm 5.2).
-
-    Raises:
-        UsageError: there is no user, the parts do not fit the users, or the users have different neighbours.
     """
 
     users: tuple[Mechanism[Any], ...]

@@ -51,9 +51,6 @@ class MultiSparseVector(CountRows):
     coordinate is an AboveThreshold instance on minus its count ([HSV] Alg. 3, one-sided geometric noise: Liu et al.,
     arXiv 2407.20068); one event changes all its answers in one direction, so its query noise needs no factor of 2. The
     whole is their concurrent parallel composition, asked in rounds ([HSV] section 9, Cor 5.5 with k = D).
-
-    Raises:
-        UsageError: no coordinate, or a view with a column outside the row or twice.
     """
 
     width: int
@@ -105,12 +102,7 @@ class MultiSparseVector(CountRows):
     def step(
         self, state: MultiSparseVectorState, message: Message, noise: Noise
     ) -> Step[MultiSparseVectorState]:
-        """Add a row, or compare the count of every armed coordinate.
-
-        Raises:
-            RejectedMessage: a bad row, a query without a threshold or with invalid columns, or a query after all
-                coordinates have halted.
-        """
+        """Add a row, or compare the count of every armed coordinate."""
         if not isinstance(message, Query):
             count = state.count + checked(message.row, self.width)
             return MultiSparseVectorState(count, state.lift, state.halted), None

@@ -158,9 +158,6 @@ class PaperHSS(Lagging):
     Privacy claim: `epsilon`-DP for ~_H, adaptively: one whole row is replaced (`replace` with as many ones as
     columns). [HSV] Thm 6.1 over {sparse vector instances at epsilon / 3: Cor 5.5, k = 1; noisy checks at epsilon /
     3: Cor 5.5, k = 1; d counters at epsilon / 3d each: Cor 5.5, k = d}, joined by Thm 4.10.
-
-    Raises:
-        UsageError: the quantity is not 1-sensitive under ~_H, or has no useful Lipschitz constant.
     """
 
     width: int

@@ -105,9 +105,6 @@ class SlidingQuantiles(Deciding):
     has its true bucket ruled out.
 
     Privacy claim: the claim of `tree`; everything is computed from its answers.
-
-    Raises:
-        NotDerivable: `at` or `confidence` is invalid.
     """
 
     tree: ValueTree

@@ -51,9 +51,6 @@ class ValueLevels:
     estimate by a part of its surplus over its children, and the pass down distributes that correction to the children
     in proportion to their variances. Gains are integers over 2^GAIN_BITS; no count moves a surplus, so a correction may
     be rounded.
-
-    Raises:
-        NotDerivable: `leaves` is below 1 or `arity` below 2.
     """
 
     leaves: int
@@ -200,9 +197,6 @@ class ValueTree(Additive):
     The first entries of a row are the buckets; the last `unranked` ones hold events without a value.
 
     Privacy claim: the claim of `counts`, which must be made for events that set one entry in each level.
-
-    Raises:
-        NotDerivable: `counts` is made for other rows, or for events that set fewer entries.
     """
 
     levels: ValueLevels

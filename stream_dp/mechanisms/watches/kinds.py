@@ -250,11 +250,7 @@ class SinceBlock(WatchLaw):
         return self.kept(zeros, noise.geometric(self.scale, self.width))
 
     def step(self, state: AlertsState, message: Message, noise: Noise) -> Step[AlertsState]:
-        """Add a row, or compare every place with its level.
-
-        Raises:
-            RejectedMessage: a bad row, or a query without the levels that the block needs.
-        """
+        """Add a row, or compare every place with its level."""
         if not isinstance(message, Query):
             return replace(state, count=state.count + self.checked_row(message.row)), None
         after, answer = self._compared(state.armed(self.levels(message)), noise)
@@ -371,9 +367,6 @@ class Alerts(SinceBlock):
     is paid once, by the noisy threshold (in one direction) or by the query noise of the crossing (in the other):
     cost max(e1, e2) an instance, so both are epsilon / L0. Instances of several keys add up, whichever way each
     moves (under `replace` two keys move in opposite directions: e1 + e2): [HSV] Cor 5.5, k = L0.
-
-    Raises:
-        UsageError: the noise is too wide to be drawn.
     """
 
     width: int
@@ -444,10 +437,6 @@ class Monitor(WatchBlock):
     threshold by 1 (e1), which pays for all comparisons that fail, and for a crossing while the event is in the
     window. There the count differs too (e3). A crossing after it has left costs e2 more, and the count is the same.
     Fewer events cost nothing where comparisons fail, and at a crossing e2 + e3 or nothing.
-
-    Raises:
-        UsageError: the watches do not fit into the places, or their windows into a state; the noise is too wide to
-            be drawn.
     """
 
     width: int
@@ -478,10 +467,6 @@ class SumMonitor(EventAmounts, WatchBlock):
     amount y shifts every comparison by y, or by nothing once it has left the window, and the noises pay for it unit
     by unit, whatever its sign; so does the noise on a released sum. One event changes its entries by `l1` in all,
     and lies in one instance of each place: so each unit pays a part of l1 of what an event pays in a `Monitor`.
-
-    Raises:
-        NotDerivable: the amounts are invalid.
-        UsageError: as for a `Monitor`.
     """
 
     width: int
@@ -544,9 +529,6 @@ class WindowAlerts(WatchBlock):
     places before and in at most s after, in at most L0 where just one copy has it. Either way round at most s of these
     pay e1 + e2, and the others e2. Under `add_remove` all pay e1 + e2, and s = L0. Watches on two sides would pay e1 +
     e2 in all places, as `Monitor` does. Both noises have one scale: the best two would have 2 % less between them.
-
-    Raises:
-        UsageError: as for a `Monitor`; or a watch is not over a window, or fires on the other side.
     """
 
     width: int

@@ -219,11 +219,7 @@ class MonitorState:
         return replace(self, count=count, windows=tuple(windows))
 
     def armed(self, watch: WatchTerms, first: int) -> "MonitorState":
-        """Return the state with a watch that begins at count 0, without noise on its threshold.
-
-        Raises:
-            RejectedMessage: a watch runs in one of its places, or its windows would hold too many rows.
-        """
+        """Return the state with a watch that begins at count 0, without noise on its threshold."""
         places = slice(first, first + watch.places)
         if self.mode[places].any():
             raise RejectedMessage("a watch runs in this place; disarm it first")
