@@ -136,15 +136,14 @@ class HSSState:
 class HSS(Lagging):
     """Continual release of the `quantity` of `width` columns, or of all columns (None).
 
-    `kappa` scales the public threshold gamma; None: gamma is self-tuned and needs no guess of the volume
-    (`SelfTuned`).
+    `kappa` scales the public threshold gamma; None: gamma is self-tuned and needs no guess of the volume (`SelfTuned`).
 
-    Answers: shape (width,) for the histogram, (1,) for a quantity, never negative. `horizon` is the number of
-    queries where it is known, `ones` the most entries of a row that one event sets.
+    Answers: shape (width,) for the histogram, (1,) for a quantity, never negative. `horizon` is the number of queries
+    where it is known, `ones` the most entries of a row that one event sets.
 
-    Privacy claim: (threshold_epsilon + query_epsilon + counter_epsilon)-DP for such event streams under
-    `neighbors`, adaptively: [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; counters: Cor 5.5, k =
-    L0}, joined by Thm 4.10. Boundaries are answers of sparse vectors, so equal in both runs.
+    Privacy claim: (threshold_epsilon + query_epsilon + counter_epsilon)-DP for such event streams under `neighbors`,
+    adaptively: [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; counters: Cor 5.5, k = L0}, joined by Thm
+    4.10. Boundaries are answers of sparse vectors, so equal in both runs.
     """
 
     width: int
@@ -279,10 +278,9 @@ class HSS(Lagging):
     def lag(self, query: int, intervals: int, confidence: float) -> int:
         """Return the half-width at the query-th query after so many closed intervals.
 
-        It bounds the growth since the crossing, which no release shows yet, and the effect of the counter's noise:
-        on a histogram's entry, on the quantity, or, where the quantity is computed from h, on all columns at once.
-        The growth is at most gamma + (threshold noise) - (query noise). A release is too high by the counter's
-        noise only.
+        It bounds the growth since the crossing, which no release shows yet, and the effect of the counter's noise: on a
+        histogram's entry, on the quantity, or, where the quantity is computed from h, on all columns at once. The
+        growth is at most gamma + (threshold noise) - (query noise). A release is too high by the counter's noise only.
 
         It holds at every query for all data chosen without looking at the noise. A threshold with large noise lives
         longest, so the noise of the instance alive now is not geometric any more: on quiet data it is almost uniform.

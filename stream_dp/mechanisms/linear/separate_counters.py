@@ -1,10 +1,9 @@
 """Continual counters whose columns close their updates separately: trees of different ages in one block of arrays.
 
-A column's update is the sum of its rows since it was last closed. A `CloseQuery` names the columns that close now;
-each answers its exact total plus the noise of its own trees. One tree hands over to the next as in
-`HandOverCounter`, but after 96, 768, 6,144, ... updates: best where columns close some tens to a thousand updates.
-Rules: which columns close, and when, is public; columns with equal numbers of updates advance together. This file
-knows no thresholds and no ticks.
+A column's update is the sum of its rows since it was last closed. A `CloseQuery` names the columns that close now; each
+answers its exact total plus the noise of its own trees. One tree hands over to the next as in `HandOverCounter`, but
+after 96, 768, 6,144, ... updates: best where columns close some tens to a thousand updates. Rules: which columns close,
+and when, is public; columns with equal numbers of updates advance together. This file knows no thresholds and no ticks.
 """
 
 from collections.abc import Callable

@@ -8,9 +8,8 @@
 | `sum-monitor`    | amounts | any, coming and going                   | the same                                      |
 | `window-alerts`  | counts  | windows on one side, for good           | e1 + e2 where an event leaves, else e2        |
 
-One law runs all of them (`WatchLaw`), with the noise of `watch_noise`. Blocks whose watches all count since a
-crossing, for ever, have their own kind of state, because journals hold it. This file knows no names, filters or
-keys.
+One law runs all of them (`WatchLaw`), with the noise of `watch_noise`. Blocks whose watches all count since a crossing,
+for ever, have their own kind of state, because journals hold it. This file knows no names, filters or keys.
 """
 
 from collections.abc import Hashable
@@ -505,13 +504,12 @@ class SumMonitor(EventAmounts, WatchBlock):
 class WindowAlerts(WatchBlock):
     """A fixed `Monitor` of windows that fire on one side: a replaced event costs three quarters of its price there.
 
-    `watches` are armed from place 0 on, all over windows, all above their thresholds or all `below`; none is armed
-    or disarmed later.
+    `watches` are armed from place 0 on, all over windows, all above their thresholds or all `below`; none is armed or
+    disarmed later.
 
-    Privacy claim: epsilon-DP for such event streams under `neighbors`, for ever, adaptively, whatever thresholds
-    are queried. With e1 for the noise on the thresholds and e2 for that of the comparisons, s = min(ones, width)
-    places that one content counts in and L0 places that an event changes: s e1 + L0 e2. It is met, so no less
-    holds.
+    Privacy claim: epsilon-DP for such event streams under `neighbors`, for ever, adaptively, whatever thresholds are
+    queried. With e1 for the noise on the thresholds and e2 for that of the comparisons, s = min(ones, width) places
+    that one content counts in and L0 places that an event changes: s e1 + L0 e2. It is met, so no less holds.
 
     Proof. The answers say where instances begin and end, and each place draws its own noise. So the odds of a
     transcript are the product of those of its instances, whatever an adversary chose by the answers, and an event is in
