@@ -33,6 +33,8 @@ class Query:
 Message: TypeAlias = Update | Query
 
 S = TypeVar("S")
+Step: TypeAlias = tuple[S, IntArray | None]
+"""The next state and, for a `Query`, the answer."""
 
 
 class Noise(Protocol):
@@ -66,7 +68,7 @@ class Mechanism(Protocol[S]):
         """Return the state before the first message."""
         ...
 
-    def step(self, state: S, message: Message, noise: Noise) -> tuple[S, IntArray | None]:
+    def step(self, state: S, message: Message, noise: Noise) -> Step[S]:
         """Take one message; return the next state and, for a `Query`, the answer.
 
         Raises:

@@ -62,10 +62,9 @@ _PLAIN = (int, bool, str, Fraction, type(None))
 
 
 def of_the_exact_class(derivation: Callable[[M], Derivation]) -> Callable[[M], Derivation]:
-    """Decorate the method `derivation` of a mechanism to refuse (NotDerivable) a class that only inherits it.
-
-    A subclass that overrides a step or a scale runs other code than the proven one. A subclass that runs the proven
-    code may define a derivation that calls its base's.
+    """Decorate the method `derivation` of a mechanism to refuse (NotDerivable) a class that only inherits it: it may
+    run other code than the proven one. A subclass that runs the proven code may define a derivation that calls its
+    base's.
     """
 
     @wraps(derivation)
@@ -77,13 +76,10 @@ def of_the_exact_class(derivation: Callable[[M], Derivation]) -> Callable[[M], D
 
 
 def require_exact_class(mechanism: object) -> None:
-    """Check that the mechanism's class defines its own derivation and that its parameters are of exact classes.
+    """Refuse (NotDerivable) a mechanism that only inherits its derivation, or has a parameter of an inexact class.
 
     A parameter that is an object (a quantity, a composition, a mechanism) must be of a class that has its own kind
     (`wire`) and no base class with one.
-
-    Raises:
-        NotDerivable: the mechanism, or one of its parameters, is an instance of a subclass of a proven class.
     """
     cls = type(mechanism)
     if "derivation" not in vars(cls):

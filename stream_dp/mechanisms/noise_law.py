@@ -65,10 +65,9 @@ def laplace_sum_tail(terms: Sequence[Term | tuple[Fraction, int]], probability: 
 
 
 class NoiseLaw(NamedTuple):
-    """The noise in one answer: DLap `terms`, a normal part of this `variance`, and a remainder of at most `rest`.
-
-    `rest` includes the rounding of the answer. `between`: the remainder in the difference of two answers, where it
-    is less than twice `rest`.
+    """The noise in one answer: DLap `terms`, a normal part of this `variance`, and a remainder of at most `rest`, which
+    includes the rounding of the answer. `between`: the remainder in the difference of two answers, where it is less
+    than twice `rest`.
     """
 
     terms: Terms = ()
@@ -84,7 +83,6 @@ class NoiseLaw(NamedTuple):
         return drawn + self.variance
 
     def band(self, confidence: float) -> int:
-        """Return the half-width that the noise stays within with probability `confidence`."""
         failure = 1 - confidence
         if not self.variance:
             return laplace_quantile(self.terms, failure)
@@ -93,8 +91,7 @@ class NoiseLaw(NamedTuple):
     def difference(self, failure: float) -> int:
         """Return the bound that the difference of two such noises exceeds with probability at most `failure`.
 
-        Every term counts twice, because all terms are symmetric. Where sums are rounded, two roundings may add 1
-        more than one.
+        Every term counts twice, because all terms are symmetric. Where sums are rounded, two roundings may add 1.
         """
         if not self.variance:
             twice = [Term(*term)._replace(number=2 * term[1]) for term in self.terms]
@@ -214,7 +211,6 @@ class _Sum:
         return math.floor(math.log2(self.variance) / 2) - BITS
 
     def plus(self, other: "_Sum", times: Fraction) -> "_Sum":
-        """Return the sum of this noise and `times` * `other`."""
         factor = float(times)
         scales = np.concatenate([self.scales, other.scales * factor])
         numbers = np.concatenate([self.numbers, other.numbers])
@@ -239,10 +235,8 @@ class _Sum:
         return _times_power(steps, self.bits)
 
     def _low_angles(self, spacing: float, points: int, least: float) -> "tuple[_Angles, float]":
-        """Return the first of `points` angles, and a bound on what the others add to a probability.
-
-        The bound is `least` where some angles are left out. The transform falls, and angle number k adds at most 2
-        / (pi k) times its value.
+        """Return the first of `points` angles, and a bound, up to `least`, on what the others add to a probability: the
+        transform falls, and angle number k adds at most 2 / (pi k) times its value.
         """
         few = FEW
         while few < points:
@@ -254,7 +248,6 @@ class _Sum:
         return self._angles(spacing, points), 0.0
 
     def _angles(self, spacing: float, points: int) -> "_Angles":
-        """Return `points` angles, for the sum in units of its deviation."""
         theta = spacing * np.arange(1, points + 1, dtype=np.float64)
         deviation = math.sqrt(self.variance)
         waves = np.log1p(np.multiply.outer(self.scales / deviation, theta) ** 2)

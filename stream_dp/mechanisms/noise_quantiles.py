@@ -130,9 +130,8 @@ def _low_tails(noise_sum: "_Sum", step: int, small: float, left_out: float) -> _
 
 
 def _single_tails(noise_sum: "_Sum", step: int, small: float) -> _Tails:
-    """Return both tails of a single noise; without noise the geometric's tail alone.
-
-    As for the geometric, half of the noise's tail falls by one factor per step.
+    """Return both tails of a single noise, half of which falls by one factor per step; without noise the geometric's
+    alone.
     """
     if not noise_sum.numbers.size:
         return lambda _: 0.0, lambda cells: math.exp(-(cells + 1) / small)
@@ -153,9 +152,8 @@ def _single_tails(noise_sum: "_Sum", step: int, small: float) -> _Tails:
 def laplace_quantile(terms: Terms, failure: float) -> int:
     """The least B with P(|sum of independent DLap terms| > B) <= failure.
 
-    With whole weights the result is exact, or a multiple of a step where the scales are large. Otherwise it is for
-    the rounded sum and at most one more than the least B: Gil-Pelaez, for the sum plus a little normal noise, whose
-    law is smooth.
+    With whole weights the result is exact, or a multiple of a step where the scales are large. Otherwise it is for the
+    rounded sum and at most one more than the least B: Gil-Pelaez, for the sum plus a little normal noise.
     """
     summed = _Sum.of(terms)
     quick, all_of_it = (
@@ -165,10 +163,6 @@ def laplace_quantile(terms: Terms, failure: float) -> int:
     )
     quantile = quick(summed, failure)
     return all_of_it(summed, failure) if quantile is None else quantile
-
-
-def sum_variance(terms: Terms) -> float:
-    return _Sum.of(terms).variance
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +191,6 @@ class _Sum:
 
     @property
     def widest(self) -> float:
-        """The largest scale times its weight."""
         return float((self.scales * self.weights).max(initial=0.0))
 
     @property
@@ -261,10 +254,7 @@ class _Sum:
         return added
 
     def _far(self, last: float) -> float:
-        """Return an angle from which the transform is `NOTHING` up to `last`; `last` where none is known.
-
-        It falls up to half a turn of the heaviest weight. A sum of many wide noises has few relevant angles.
-        """
+        """Return an angle from which the transform is `NOTHING` up to `last`; `last` where none is known."""
         if last * self.weights.max(initial=0.0) > np.pi:
             return last
         angles = last / 2 ** (np.arange(POINTS) / 4)
@@ -318,9 +308,8 @@ def _low_angles(summed: _Sum, step: int, size: int, left_out: float) -> int:
 
 
 def _single_law(summed: _Sum, step: int) -> Callable[[int], float]:
-    """Return the tail probability of a single noise beyond a number of steps, in closed form.
-
-    In steps, the law leaves out turns of the ring: it has only the first waves of the staircase.
+    """Return the tail probability of a single noise beyond a number of steps, in closed form; in steps, which leave out
+    turns of the ring, it has only the first waves of the staircase.
     """
     rate = 1 / float(summed.scales[0])
     waves = 2j * np.pi * np.arange(1, (2 * ALIASES + 1) // (2 * step) + 1)

@@ -7,26 +7,25 @@ rounded to the nearest decimal, halves to the even digit, a lower end down and a
 no interval. None means an open end, or a value that does not exist. This file knows no release, series or noise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
+from operator import floordiv
 from typing import TypeAlias
 
 _WIDE = Context(prec=60)
 _NOTHING = Fraction(0)
-_Ratio: TypeAlias = tuple[
-    int, int
-]  # over a positive number, not reduced: reducing takes most of the time
+_Ratio: TypeAlias = tuple[int, int]
+"""A number over a positive one, not reduced: reducing takes most of the time."""
 
 
 @dataclass(frozen=True)
 class Widths:
-    """Bound on |`of` - r `over`| for the true quotient r: the largest a + b |r| over the `pairs` (a, b).
-
-    One pair describes two intervals that hold together, of half-widths a and b.
+    """Bound on |`of` - r `over`| for the true quotient r: the largest a + b |r| over the `pairs` (a, b). One pair
+    describes two intervals that hold together, of half-widths a and b.
     """
 
     pairs: tuple[tuple[Fraction, Fraction], ...]
@@ -36,7 +35,6 @@ class Widths:
         return Widths(tuple((a * of, b * over) for a, b in self.pairs))
 
     def at(self, quotient: Fraction) -> Fraction:
-        """Return the largest a + b |quotient| over the pairs."""
         return max(a + b * abs(quotient) for a, b in self.pairs)
 
     @cached_property
@@ -92,7 +90,11 @@ def quotient(
         high = most if high is None else _between(high, least, most)
     if plus:
         value, low, high = (_plus(each, plus) for each in (value, low, high))
-    return Quotient(_nearest(value, digits), _down(low, digits), _up(high, digits))
+    return Quotient(
+        _decimal(value, digits, _half_even),
+        _decimal(low, digits, floordiv),
+        _decimal(high, digits, lambda of, by: -(-of // by)),
+    )
 
 
 def _ends(
@@ -136,7 +138,6 @@ def _largest(quotients: Sequence[_Ratio]) -> _Ratio:
 
 
 def _between(ratio: _Ratio, least: _Ratio, most: _Ratio) -> _Ratio:
-    """Return the ratio, clamped to the two ends."""
     of, over = ratio
     if of * least[1] < least[0] * over:
         return least
@@ -154,23 +155,13 @@ def _plus(ratio: _Ratio | None, number: Fraction) -> _Ratio | None:
     return of * number.denominator + number.numerator * over, over * number.denominator
 
 
-def _nearest(ratio: _Ratio | None, digits: int) -> Decimal | None:
+def _half_even(of: int, over: int) -> int:
+    units, rest = divmod(of, over)
+    return units + bool(2 * rest > over or (2 * rest == over and units % 2))
+
+
+def _decimal(ratio: _Ratio | None, digits: int, whole: Callable[[int, int], int]) -> Decimal | None:
+    """Return the ratio as a decimal with so many digits, in units of the last of which `whole` rounds it."""
     if ratio is None:
         return None
-    of, over = ratio
-    units, rest = divmod(of * 10**digits, over)
-    up = 2 * rest > over or (2 * rest == over and units % 2)
-    return _decimal(units + bool(up), digits)
-
-
-def _down(ratio: _Ratio | None, digits: int) -> Decimal | None:
-    return None if ratio is None else _decimal(ratio[0] * 10**digits // ratio[1], digits)
-
-
-def _up(ratio: _Ratio | None, digits: int) -> Decimal | None:
-    return None if ratio is None else _decimal(-(-ratio[0] * 10**digits // ratio[1]), digits)
-
-
-def _decimal(units: int, digits: int) -> Decimal:
-    """Return an integer number of units of the last digit as an exact decimal."""
-    return Decimal(units).scaleb(-digits, _WIDE)
+    return Decimal(whole(ratio[0] * 10**digits, ratio[1])).scaleb(-digits, _WIDE)

@@ -54,8 +54,7 @@ class Banded(Protocol):
     def public(self, updates: int, state: Any) -> Hashable:
         """Return the public values that the band of the answer after `updates` updates depends on.
 
-        Without a state (None) the values follow from the number of updates alone; the result is None where that is
-        not enough.
+        Without a state (None): from the number of updates alone, or None where that is not enough.
         """
         ...
 
@@ -65,7 +64,11 @@ class Banded(Protocol):
 
 
 class ServingMechanism(Mechanism[S], Derivable, Banded, Protocol[S]):
-    """A mechanism whose answers are published: one answer after each update, with a band."""
+    """A mechanism whose answers are published: one answer after each update, with a band.
+
+    Where an answer holds several views of the rows, `view_public(place, updates, state)` and `view_band(place, public,
+    confidence)` are `public` and `band` of the view at index `place`.
+    """
 
     @property
     def rows(self) -> RowLaw:
@@ -82,22 +85,9 @@ class ServingMechanism(Mechanism[S], Derivable, Banded, Protocol[S]):
     def opening(self) -> tuple[int, int]:
         """Return how many other events an audit's adversary puts into columns 0 and 1 beside its one event.
 
-        Where that event sets several entries, the first number is for each of these and the second for each entry
-        that the other content sets. Noise protects a decision least when the counts are just short of it; (0, 0)
-        where counts decide nothing.
+        Where that event sets several entries, the first number is for each of these and the second for each entry that
+        the other content sets. Noise protects a decision least when the counts are just short of it.
         """
-        ...
-
-
-class Viewed(ServingMechanism[S], Protocol[S]):
-    """A mechanism whose answers hold several views of the rows, one after the other, each with a band of its own."""
-
-    def view_public(self, place: int, updates: int, state: S) -> Hashable:
-        """Return the public values that determine the band of the view at index `place`."""
-        ...
-
-    def view_band(self, place: int, public: Any, confidence: float) -> int:
-        """Return the half-width for one value of the view at index `place`, at what `view_public` returned."""
         ...
 
 
@@ -121,7 +111,16 @@ class CountRows:
 
 
 class Additive:
-    """Mixin for mechanisms that add noise of a known law: the law gives the band, and counts decide nothing."""
+    """Mixin for mechanisms that add noise of a known law: the law gives the band, and counts decide nothing.
+
+    Here the law follows from the number of updates, and an answer is its one view.
+    """
+
+    def public(self, updates: int, state: Any) -> Any:
+        return updates
+
+    def view_public(self, place: int, updates: int, state: Any) -> Any:
+        return self.public(updates, state)
 
     def noise(self, public: Any, view: int | None = None) -> NoiseLaw:
         raise NotImplementedError
@@ -172,12 +171,10 @@ class Answer:
 class Differences(Answer):
     """The least difference of two released counts that shows their order: a band for all differences at once.
 
-    With the stated confidence every order that is reported is right, among all pairs of entries and for all data.
-    An order is wrong only where the errors of its two entries differ by more than the band, and the failure
-    probability is divided among the pairs. Where noise is added, the law of the difference of two noises is known,
-    and its band is narrower than two bands. An HSS lags behind: an entry is too high by its noise alone (`excess`),
-    but too low by up to its whole band. Clipping a release at 0 makes differences smaller and reports no other
-    order.
+    An order is wrong only where the errors of its two entries differ by more than the band, and the failure probability
+    is divided among the pairs. Where noise is added, the law of the difference of two noises is known, and its band is
+    narrower than two bands. An HSS lags behind: an entry is too high by its noise alone (`excess`), but too low by up
+    to its whole band. Clipping at 0 makes differences smaller and reports no other order.
     """
 
     def band(self, public: Any, confidence: float) -> int:
@@ -228,8 +225,8 @@ def _size(key: Any) -> int:
 class Contrasts:
     """Widths of the quotient of two answers with independent noise, cached: `contrasts(tick)`.
 
-    `farthest`: a bound on the absolute value of the true quotient, in units of answers. `units`: the number that 1
-    in either answer stands for.
+    `farthest`: a bound on the absolute value of the true quotient, in units of answers. `units`: the number that 1 in
+    either answer stands for.
     """
 
     def __init__(
@@ -262,8 +259,7 @@ class Contrasts:
 def changes_of(mechanism: Any, events: int) -> int:
     """Return the most units by which `events` events of one user change an entry of the rows, over all ticks.
 
-    Where rows count identifiers at their first tick, each event changes `changes` units; where they count the users
-    themselves, all events of a user together do.
+    Where rows count the users themselves, all events of a user together change `changes` units.
     """
     changes: int = mechanism.rows.changes
     return changes if mechanism.guarantee.users is not None else changes * events
@@ -272,8 +268,8 @@ def changes_of(mechanism: Any, events: int) -> int:
 def clipped(answer: IntArray) -> IntArray:
     """Return an answer of counts as it is published: never below 0, because no true count is negative.
 
-    Clipping is post-processing: it costs nothing, and moves a value only nearer to the true count, so bands still
-    hold. Mechanisms themselves answer unclipped values: the exact checks and `audit` look at these.
+    Clipping is post-processing and moves a value only nearer to the true count, so bands still hold. Mechanisms answer
+    unclipped values: the exact checks and `audit` look at these.
     """
     return np.maximum(answer, 0)
 

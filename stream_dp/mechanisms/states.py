@@ -1,9 +1,8 @@
 """The list of types that a snapshot may hold; it is the only one.
 
-Rules: each type is written under the kind and version that stand above it (`wire`). Where the fields of a state
-change and old journals must still start, `UPGRADES[kind][version]` converts the fields of that version to those of
-the next one. A version without an upgrade is refused, also where the last commit holds a snapshot and nothing is
-replayed.
+Rules: each type is written under the kind and version that stand above it (`wire`). Where the fields of a state change
+and old journals must still start, `UPGRADES[kind][version]` converts the fields of that version to those of the next
+one; a version without an upgrade is refused.
 """
 
 import hashlib

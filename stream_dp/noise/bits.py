@@ -1,11 +1,10 @@
 """The key stream of ChaCha20 under a 32-byte seed, as 64-bit words.
 
 Rules: word i of (seed, stream, lane) is bytes 8i..8i+7 of the key stream, little-endian, whatever block sizes were
-asked for: a recorded seed gives the same words for ever. The key is the seed; of the 16 bytes the cipher takes as
-its nonce, 0..3 are the block counter (from 0), 4..7 the lane and 8..15 the stream number, both little-endian; so
-streams and lanes under one seed never share a block. A stream ends before the counter can wrap. This file knows no
-distribution; the seed appears in no `repr`.
-Reference: RFC 8439, section 2.4.
+asked for: a recorded seed gives the same words for ever. The key is the seed; of the 16 bytes the cipher takes as its
+nonce, 0..3 are the block counter (from 0), 4..7 the lane and 8..15 the stream number, both little-endian; so streams
+and lanes under one seed never share a block. A stream ends before the counter can wrap. This file knows no
+distribution; the seed appears in no `repr`. Reference: RFC 8439, section 2.4.
 """
 
 import struct

@@ -73,7 +73,6 @@ def one_plus(a: Interval, width: int) -> Interval:
 
 
 def powers(a: Interval, count: int, width: int) -> list[Interval]:
-    """Enclose a^0, ..., a^count."""
     results: list[Interval] = [(1 << width, 1 << width)]
     for _ in range(count):
         results.append(multiply(results[-1], a, width))
@@ -114,8 +113,6 @@ class Table:
     Comparing ends: a cut is a non-constant rational function of exp(rational), hence transcendental and never dyadic.
     """
 
-    __slots__ = ("_cuts", "_floors", "_guide", "_shift", "_sorted")
-
     def __init__(self, cuts: Cuts) -> None:
         width = WORD_BITS + _TABLE_GUARD
         enclosed = cuts(width)
@@ -128,7 +125,6 @@ class Table:
             self._floors.append(self._floor(index, WORD_BITS) if floor is None else floor)
         self._sorted: NDArray[np.uint64] = np.frombuffer(self._floors, dtype=np.uint64)
         self._shift = np.uint64(WORD_BITS - len(enclosed).bit_length() - _SPREAD)
-        self._guide: NDArray[np.int16] | None = None
 
     def cell(self, word: int, more: Words) -> int:
         """Return the number of cuts at or below a uniform number that begins with `word`; `more` has further bits."""
@@ -142,7 +138,7 @@ class Table:
 
         The first result is meaningless at such a position: use `cell` there.
         """
-        cells = self._guide_table()[(words >> self._shift).view(np.int64)].astype(np.int64)
+        cells = self._guide[(words >> self._shift).view(np.int64)].astype(np.int64)
         shared = np.flatnonzero(cells < 0)
         if not shared.size:
             return cells, shared
@@ -164,15 +160,14 @@ class Table:
             low, high = low + bisect_left(floors, number), low + bisect_right(floors, number)
         return low
 
-    def _guide_table(self) -> NDArray[np.int16]:
-        """Return the cell for each value of the word's leading bits; -1 where a bucket contains a cut."""
-        if self._guide is None:
-            buckets = 1 << (WORD_BITS - int(self._shift))
-            own = np.bincount((self._sorted >> self._shift).view(np.int64), minlength=buckets)
-            guide = (np.cumsum(own) - own).astype(np.int16)
-            guide[own > 0] = -1
-            self._guide = guide
-        return self._guide
+    @cached_property
+    def _guide(self) -> NDArray[np.int16]:
+        """The cell for each value of the word's leading bits; -1 where a bucket contains a cut."""
+        buckets = 1 << (WORD_BITS - int(self._shift))
+        own = np.bincount((self._sorted >> self._shift).view(np.int64), minlength=buckets)
+        guide = (np.cumsum(own) - own).astype(np.int16)
+        guide[own > 0] = -1
+        return guide
 
 
 MAX_SCALE = 1 << 40  # leaves 2^23 scales below the end of int64
@@ -218,7 +213,6 @@ class Split:
 
     @property
     def low_steps(self) -> list[Fraction]:
-        """The exponents of the low digits."""
         return [self.rate * (1 << sum(self.widths[i + 1 :])) for i in range(len(self.widths))]
 
 
@@ -334,7 +328,6 @@ def laplace_cuts(unit: Fraction, step: Fraction, reach: int, width: int) -> list
 
 @lru_cache(maxsize=256)
 def laplace_sampler(numerator: int, denominator: int) -> Sampler:
-    """Return the sampler of scale numerator / denominator, in (0, MAX_SCALE]."""
     split = Split.of(Fraction(numerator, denominator))
     cuts = partial(laplace_cuts, split.rate, split.top_step, split.reach)
     return Sampler(split, Table(cuts), origin=split.reach + 1)
@@ -450,7 +443,6 @@ class GaussianSampler:
         return sample
 
     def many(self, words: NDArray[np.uint64], spare: Words) -> IntArray:
-        """Return the samples of words of shape (n, digits), equal to those of `one` called row by row."""
         shift = self._blocks.shift
         cells, undecided = self._top.cells(words[:, 0])
         values = cells - self._origin
@@ -528,7 +520,6 @@ class GaussianSampler:
 
 @lru_cache(maxsize=256)
 def gaussian_sampler(numerator: int, denominator: int) -> GaussianSampler:
-    """Return the sampler of variance numerator / denominator, in (0, MAX_VARIANCE]."""
     return GaussianSampler(Fraction(numerator, denominator))
 
 

@@ -59,7 +59,7 @@ class Errors:
 
 def joint_run(hss: HSS, truth: Truth, noise: Noise) -> list[Piece]:
     """What a histogram by the joint form releases."""
-    counts, counter = truth.counts, hss.counter
+    counts, counter = truth.counts, cast("Any", hss.counter)
     state, instance = counter.init(noise), hss.instance()
     queries = noise.geometric(instance.query_scale, truth.ticks)
     base = np.zeros(hss.width, dtype=np.int64)
@@ -145,7 +145,8 @@ def counter_path(counter: Counter | GaussianCounter, noise: Noise) -> IntArray:
     path: IntArray = np.empty((counter.horizon or 0, counter.width), dtype=np.int64)
     for step in range(len(path)):
         state = process.advance(state, noise)
-        path[step] = process.value(state)
+        tree = isinstance(counter, Counter)
+        path[step] = rounded(process.fine(state)) if tree else process.value(state)
     return path
 
 

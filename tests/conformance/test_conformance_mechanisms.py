@@ -258,7 +258,7 @@ CASES = [
     sparse((0, 0, 0), 2, ADD, ColumnsAbove(60)),
     Case(
         name="PaperSparseVector",
-        make=lambda: PaperSparseVector.at(2, ONE, REPLACE, (3, 0), MAXIMUM, 2),
+        make=lambda: PaperSparseVector(2, ONE, ONE, REPLACE, (3, 0), MAXIMUM, 2),
         threshold=200,
     ),
     case(NoisyQuantity, 2, ONE, REPLACE, (0, 0), Sum(), 2),

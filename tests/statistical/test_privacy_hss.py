@@ -7,6 +7,7 @@ the mechanism really asked for, is at most the claim. Each broken twin fails one
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,7 +60,8 @@ def expected(mechanism: HSS, rows: IntArray, noise: Recorded) -> list[list[int]]
     """What the naive oracle answers from the same noise values."""
     right = made(HSS, mechanism.quantity, mechanism.neighbors)
     laplaces = [value for kind, _, values in noise.taken if kind == "laplace" for value in values]
-    counter, script = right.counter, ScriptedNoise(laplaces)
+    counter: Any = right.counter
+    script = ScriptedNoise(laplaces)
     state = counter.init(script)
     counter_noise: list[list[int]] = []
     while len(counter_noise) < len(rows) and script.used <= len(laplaces):

@@ -25,8 +25,8 @@ from unit.verify.one_node_hss import OneNodeCounter
 from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.hss.hss import inner_counter
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
+from stream_dp.mechanisms.linear.counter import HandOverCounter
 from stream_dp.mechanisms.papers.paper_hss import (
     PaperHSS,
     PaperHSSState,
@@ -68,7 +68,7 @@ def expected(mechanism: PaperHSS, rows: IntArray, noise: Recorded) -> list[tuple
     """What the paper's lines give with the same noise values; the columns' noise by a counter without events."""
     width = mechanism.width
     script = ScriptedNoise([v for _, _, vs in noise.taken if len(vs) > 1 for v in vs])
-    counter = inner_counter(width, EPSILON / 3, Neighbors.REPLACE, width)
+    counter = HandOverCounter(width, EPSILON / 3, Neighbors.REPLACE, width)
     state = counter.init(script)
     counted: list[Any] = []
     while len(counted) < TICKS:

@@ -34,9 +34,9 @@ FINE = 1000  # a node's deviation is rounded up to a multiple of 1 / FINE
 class GaussianHSS(HSS):
     """HSS with a Gaussian counter at `rho` in zCDP for all columns together; no pure epsilon goes to the counter.
 
-    Privacy claim: (e tanh(e/2) + rho)-zCDP, e = threshold_epsilon + query_epsilon, for the events of `HSS`,
-    adaptively: [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; the counter: an event changes one
-    interval's sum, by one in at most L0 entries}, joined in zCDP by Cor 13.4 at every order.
+    Privacy claim: (e tanh(e/2) + rho)-zCDP, e = threshold_epsilon + query_epsilon, for the events of `HSS`, adaptively:
+    [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; the counter: an event changes one interval's sum, by
+    one in at most L0 entries}, joined in zCDP by Cor 13.4 at every order.
     """
 
     counter_epsilon: Fraction = field(default=NONE, init=False, repr=False)

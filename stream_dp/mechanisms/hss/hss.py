@@ -12,7 +12,7 @@ answers of sub-mechanisms (answers, h) and on public values (indices). This file
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,7 +22,7 @@ from stream_dp.accounting.situations import Composite, Fixed, Parallel, Touched
 from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposition, Create, Halt
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.checks import of_the_exact_class
@@ -37,7 +37,7 @@ from stream_dp.mechanisms.hss.sparse_vector import (
 from stream_dp.mechanisms.linear.counter import HandOverCounter, HybridCounter, Trees
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.noise_law import geometric_tail, index_probability, laplace_sum_tail
-from stream_dp.mechanisms.noise_quantiles import Term, lagging_quantile, laplace_quantile
+from stream_dp.mechanisms.noise_quantiles import lagging_quantile, laplace_quantile
 from stream_dp.mechanisms.serving import CountRows, Deciding
 
 Counts: TypeAlias = Trees | GaussianCounter
@@ -57,23 +57,20 @@ class Closing(NamedTuple):
     apart: bool
 
 
-def error_bound(counter: InnerCounter, updates: int, law: ErrorLaw, failure: float) -> int:
-    """Return a bound on q's error, all first `updates` updates together, exceeded with probability <= `failure`.
+@lru_cache(maxsize=256)
+def error_bound(counter: InnerCounter, epoch: int, law: ErrorLaw, failure: float) -> int:
+    """Return a bound on q's error, all updates of at most `epoch` bits together, exceeded with chance <= `failure`.
 
     The bound is two-sided; `law` describes the effect of the columns' noise on q. All updates from 2^k to 2^(k+1) - 1
     have one bound: that of the answer with the largest variance among them, at the failure probability of the last.
     """
-    if updates == 0:
+    if epoch == 0:
         return 0
-    first = 1 << (updates.bit_length() - 1)
-    last = 2 * first - 1
+    first, last = 1 << (epoch - 1), (1 << epoch) - 1
     share = index_probability(failure, last, None) / max(law.high, law.low)
-    here = max(_tail(counter.most_noise_terms(at), law, share) for at in {first, last})
-    return max(here, error_bound(counter, first - 1, law, failure))
-
-
-def _tail(terms: list[Term], law: ErrorLaw, share: float) -> int:
-    return laplace_sum_tail(law.terms(terms), share) + law.rest
+    terms = [law.terms(counter.most_noise_terms(at)) for at in (first, last)]
+    here = max(laplace_sum_tail(each, share) for each in terms) + law.rest
+    return max(here, error_bound(counter, epoch - 1, law, failure))
 
 
 COUNTER = 0
@@ -95,24 +92,13 @@ class Lagging(CountRows, Deciding):
         """How the noise of the columns changes what is released."""
         raise NotImplementedError
 
-    @cached_property
-    def _bounds(self) -> dict[int, int]:
-        """Cache of bounds, one for each range of intervals from a power of 2 to the next."""
-        return {}
-
-    def _bound(self, intervals: int, law: ErrorLaw, failure: float) -> int:
-        epoch = intervals.bit_length()
-        if epoch not in self._bounds:
-            self._bounds[epoch] = error_bound(self.counter, intervals, law, failure)
-        return self._bounds[epoch]
-
     def leader(self, state: Any) -> int | None:
         """Return the column released as the largest, the first of equal ones; None while no column is above 0.
 
         The leader is public, at no further cost: h is an answer of the counter, whose guarantee covers all columns.
-        Where the maximum is released, its band holds at once for the true count of this column too. The value is
-        too high by at most the noise of this column, because columns only grow; it is too low by no more than for
-        the truly largest column.
+        Where the maximum is released, its band holds at once for the true count of this column: the value is too high
+        by at most the noise of this column, because columns only grow, and too low by no more than for the truly
+        largest one.
         """
         return MAXIMUM.holder(state.released)
 
@@ -133,9 +119,8 @@ class Lagging(CountRows, Deciding):
 @wire("hss-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class HSSState:
-    """`queries` asked, `intervals` closed and `released` (shape (width,)) are public; `pending` is private.
-
-    `pending` is the sum of the rows since the last crossing; `watcher` is the index of the live instance.
+    """`queries` asked, `intervals` closed, `released` (shape (width,)) and `watcher`, the index of the live instance,
+    are public; `pending`, the sum of the rows since the last crossing, is private.
     """
 
     queries: int
@@ -151,18 +136,14 @@ class HSSState:
 class HSS(Lagging):
     """Continual release of the `quantity` of `width` columns, or of all columns (None).
 
-    `kappa` scales the public threshold gamma; None: gamma is self-tuned and needs no guess of the volume
-    (`SelfTuned`).
+    `kappa` scales the public threshold gamma; None: gamma is self-tuned and needs no guess of the volume (`SelfTuned`).
 
-    Answers: shape (width,) for the histogram, (1,) for a quantity, never negative. `horizon` is the number of
-    queries where it is known, `ones` the most entries of a row that one event sets.
+    Answers: shape (width,) for the histogram, (1,) for a quantity, never negative. `horizon` is the number of queries
+    where it is known, `ones` the most entries of a row that one event sets.
 
-    Privacy claim: (threshold_epsilon + query_epsilon + counter_epsilon)-DP for such event streams under
-    `neighbors`, adaptively: [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; counters: Cor 5.5, k =
-    L0}, joined by Thm 4.10. Boundaries are answers of sparse vectors, so equal in both runs.
-
-    Raises:
-        UsageError: the quantity does not fit such rows or events.
+    Privacy claim: (threshold_epsilon + query_epsilon + counter_epsilon)-DP for such event streams under `neighbors`,
+    adaptively: [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; counters: Cor 5.5, k = L0}, joined by Thm
+    4.10. Boundaries are answers of sparse vectors, so equal in both runs.
     """
 
     width: int
@@ -227,16 +208,15 @@ class HSS(Lagging):
         )
 
     def gamma(self, query: int, intervals: int) -> int:
-        """The public threshold at the query-th query after `intervals` closed intervals.
+        """The public threshold at the query-th query after `intervals` closed intervals; self-tuned without a kappa.
 
-        kappa * (tail of the query noise + 2 * bound on the error that the counter's noise makes + 1), rounded up;
-        it depends on `query` only where the horizon is not known, and grows with the counter's epoch. Without a
-        kappa the self-tuned threshold is returned.
+        kappa * (tail of the query noise + 2 * bound on the error that the counter's noise makes + 1), rounded up; it
+        depends on `query` only where the horizon is not known, and grows with the counter's epoch.
         """
         if self.kappa is None:
             return self.tuned.gamma(query, intervals)
         law = self._each if self._watched is None else self._law
-        bound = self._bound(intervals, law, FAILURE / 3)
+        bound = error_bound(self.counter, intervals.bit_length(), law, FAILURE / 3)
         share = index_probability(FAILURE / 3, query, self.horizon)
         slack = geometric_tail(self._query_scale, share)
         return math.ceil(self.kappa * (slack + 2 * bound + 1))
@@ -276,10 +256,7 @@ class HSS(Lagging):
         return derive((parts,), composite)
 
     def public(self, updates: int, state: HSSState | None) -> tuple[int, int, bytes] | None:
-        """Return the numbers of queries and of closed intervals, and the bytes of h where the band depends on h.
-
-        With a known horizon gamma is the same at every query. Without a state the result is None.
-        """
+        """Return the numbers of queries and of closed intervals, and the bytes of h where the band depends on h."""
         if state is None:
             return None
         query = self.horizon or max(1, state.queries)
@@ -301,10 +278,9 @@ class HSS(Lagging):
     def lag(self, query: int, intervals: int, confidence: float) -> int:
         """Return the half-width at the query-th query after so many closed intervals.
 
-        It bounds the growth since the crossing, which no release shows yet, and the effect of the counter's noise:
-        on a histogram's entry, on the quantity, or, where the quantity is computed from h, on all columns at once.
-        The growth is at most gamma + (threshold noise) - (query noise). A release is too high by the counter's
-        noise only.
+        It bounds the growth since the crossing, which no release shows yet, and the effect of the counter's noise: on a
+        histogram's entry, on the quantity, or, where the quantity is computed from h, on all columns at once. The
+        growth is at most gamma + (threshold noise) - (query noise). A release is too high by the counter's noise only.
 
         It holds at every query for all data chosen without looking at the noise. A threshold with large noise lives
         longest, so the noise of the instance alive now is not geometric any more: on quiet data it is almost uniform.
@@ -325,24 +301,17 @@ class HSS(Lagging):
         return self._lagging(behind, instance.lift_scale, intervals, confidence)
 
     def opening(self) -> tuple[int, int]:
-        """Return gamma other events: then the event decides whether the interval closes and what is released.
-
-        A quantity may return more, where other columns would hide the event.
-        """
+        """Return gamma other events: then the event decides whether the interval closes; a quantity may return more."""
         gamma = self.gamma(1, 0)
         return (gamma, 0) if self.quantity is None else self.quantity.opening(gamma)
 
     def init(self, noise: Noise) -> HSSState:
-        """Return the first state: the counter and the first instance are created, and zeros are released."""
         zeros = np.zeros(self.width, dtype=np.int64)
         parts, _ = self.composition.step(self.composition.init(), Create(self.counter), noise)
         parts, _ = self.composition.step(parts, Create(self.instance()), noise)
         return HSSState(0, 0, zeros, zeros, COUNTER + 1, parts)
 
-    def step(
-        self, state: HSSState, message: Message, noise: Noise
-    ) -> tuple[HSSState, IntArray | None]:
-        """Add a row, or answer a query, which asks the live instance once."""
+    def step(self, state: HSSState, message: Message, noise: Noise) -> Step[HSSState]:
         if isinstance(message, Query):
             after = self._watch(state, noise)
             return after, self._answer(after.released)

@@ -8,10 +8,10 @@ tainted and only passed on; which columns cross, and what is released and how of
 values. This file knows no samplers and no ticks.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from stream_dp.accounting.situations import Composite, Fixed
 from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposition, Create
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.checks import of_the_exact_class
@@ -41,9 +41,8 @@ KEPT = 1024  # cached bounds of columns
 @wire("per-bin-hss-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class PerBinState:
-    """All public but `parts`: the number of `queries`; by column, closed `intervals`, `released` and `levels`.
-
-    These three have shape (width,). `levels` are the thresholds of the live sparse vectors.
+    """All public but `parts`: the number of `queries`; by column, shape (width,), closed `intervals`, what is
+    `released`, and `levels`, the thresholds of the live sparse vectors.
     """
 
     queries: int
@@ -119,10 +118,7 @@ class PerBinHSS(CountRows, Deciding):
         return derive((derive(both, Fixed("sub-mechanisms")),), composite)
 
     def public(self, updates: int, state: PerBinState | None) -> tuple[int, Hashable] | None:
-        """Return the number of queries, rounded up to a power of two, and the set of numbers of closed intervals.
-
-        Without a state the result is None.
-        """
+        """Return the number of queries, rounded up to a power of two, and the set of numbers of closed intervals."""
         if state is None:
             return None
         return self._rounded(max(1, state.queries)), frozenset(state.intervals.tolist())
@@ -130,10 +126,9 @@ class PerBinHSS(CountRows, Deciding):
     def band(self, public: tuple[int, frozenset[int]], confidence: float) -> int:
         """Return a bound on any column's |released - true|: its growth since the crossing, and its counter's noise.
 
-        The growth is less than gamma + (threshold noise) - (query noise). The result is the largest of the columns'
-        bounds, each computed as in `hss.HSS.band` for a histogram: crossings and thresholds never look at a
-        counter's noise, which is therefore independent of the number of intervals J; the threshold alive now was
-        drawn once but has survived, and moving its law up, by the public J, pays for that (`HSS.lag`).
+        The growth is less than gamma + (threshold noise) - (query noise). Each column's bound is computed as in
+        `HSS.lag`: crossings never look at a counter's noise, which is therefore independent of the number of intervals
+        J, and moving the law of the threshold's noise up, by the public J, pays for its survival.
         """
         query, intervals = public
         return max(self._column_band(query, each, confidence) for each in intervals)
@@ -144,33 +139,21 @@ class PerBinHSS(CountRows, Deciding):
         return max(laplace_quantile(tuple(terms), 2 * failure) for terms in laws)
 
     def lag(self, query: int, intervals: int, confidence: float) -> int:
-        """Return the half-width at the query-th query of a column with `intervals` closed intervals."""
         return self._column_band(self._rounded(query), intervals, confidence)
+
+    @cached_property
+    def _column_band(self) -> Callable[[int, int, float], int]:
+        return lru_cache(maxsize=KEPT)(self._computed_band)
+
+    def _computed_band(self, query: int, intervals: int, confidence: float) -> int:
+        scale, terms = self.watchers.scale, tuple(self.counters.noise_terms(intervals))
+        moved = moved_up((scale, scale), SURVIVAL * interval_share(intervals, query + 1))
+        behind = max(0, self.gamma(query, intervals) - 1) + moved
+        return lagging_quantile(behind, terms, scale, 1, 1 - confidence, 1 + SURVIVAL)
 
     def _rounded(self, query: int) -> int:
         """Return the number of queries that a bound is computed for: the horizon, or the next power of two."""
         return self.horizon or 1 << query.bit_length()
-
-    def _column_band(self, query: int, intervals: int, confidence: float) -> int:
-        key = query, intervals, confidence
-        if key not in self._bands:
-            if len(self._bands) >= KEPT:
-                self._bands.clear()
-            scale = self.watchers.scale
-            moved = moved_up((scale, scale), SURVIVAL * interval_share(intervals, query + 1))
-            self._bands[key] = lagging_quantile(
-                max(0, self.gamma(query, intervals) - 1) + moved,
-                tuple(self.counters.noise_terms(intervals)),
-                scale,
-                1,
-                1 - confidence,
-                1 + SURVIVAL,
-            )
-        return self._bands[key]
-
-    @cached_property
-    def _bands(self) -> dict[tuple[int, int, float], int]:
-        return {}
 
     def opening(self) -> tuple[int, int]:
         """Return counts one event short of the threshold, in the second column too where an event may reach both."""
@@ -178,17 +161,13 @@ class PerBinHSS(CountRows, Deciding):
         return first, first if self.neighbors.l0(self.width, self.ones) > 1 else 0
 
     def init(self, noise: Noise) -> PerBinState:
-        """Return the first state: sparse vectors and counters are created, and zeros are released."""
         zeros = np.zeros(self.width, dtype=np.int64)
         step = self.composition.step
         parts, _ = step(self.composition.init(), Create(self.watchers), noise)
         parts, _ = step(parts, Create(self.counters), noise)
         return PerBinState(0, zeros, zeros, self._levels(1, zeros), parts)
 
-    def step(
-        self, state: PerBinState, message: Message, noise: Noise
-    ) -> tuple[PerBinState, IntArray | None]:
-        """Add a row, or answer a query, which asks every column's sparse vector once."""
+    def step(self, state: PerBinState, message: Message, noise: Noise) -> Step[PerBinState]:
         if isinstance(message, Query):
             after = self._watch(state, noise)
             return after, after.released.copy()
@@ -197,7 +176,6 @@ class PerBinHSS(CountRows, Deciding):
         return replace(state, parts=parts), None
 
     def _watch(self, state: PerBinState, noise: Noise) -> PerBinState:
-        """Compare every column with its threshold, and close the intervals of the columns that crossed."""
         query, levels = state.queries + 1, state.levels
         if self.horizon is None and query & (query - 1) == 0:
             levels = self._levels(query, state.intervals)
@@ -209,7 +187,6 @@ class PerBinHSS(CountRows, Deciding):
         return self._close(after, np.flatnonzero(crossed), noise)
 
     def _close(self, state: PerBinState, columns: IntArray, noise: Noise) -> PerBinState:
-        """Close the updates of these columns and release their counts, clipped at 0."""
         asked = Ask(COUNTERS, CloseQuery(columns=columns))
         parts, counts = self.composition.step(state.parts, asked, noise)
         if counts is None:
@@ -221,5 +198,4 @@ class PerBinHSS(CountRows, Deciding):
         return PerBinState(state.queries, intervals, released, levels, parts)
 
     def _levels(self, query: int, intervals: IntArray) -> IntArray:
-        """Return the thresholds of columns with these numbers of closed intervals."""
         return np.array([self.gamma(query, j) for j in intervals.tolist()], dtype=np.int64)

@@ -1,14 +1,15 @@
 """Monotone quantities q of the columns' sums ([HSV] Def 7.2), which a sparse vector watches and an HSS releases.
 
-Rules: a quantity is a frozen value. It states what one event can change (`sensitivity`, `one_signed`) and how an
-error of the columns changes its value (`error`); scales and thresholds follow from these, and nobody types them in.
-The family is closed, and every property is proven here. An event sets at most `ones` entries of its row, each to 1.
-This file knows no noise and no privacy parameter.
+Rules: a quantity is a frozen value. It states what one event can change (`sensitivity`, `one_signed`) and how an error
+of the columns changes its value (`error`); scales and thresholds follow from these. The family is closed, and every
+property is proven here. An event sets at most `ones` entries of its row, each to 1. This file knows no noise and no
+privacy parameter.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -50,6 +51,8 @@ class ErrorLaw:
 class Quantity(ABC):
     """A function of the sums, shape (width,), that does not fall when an entry grows; an integer >= 0."""
 
+    why: ClassVar[str] = "monotone; proven in mechanisms/hss/quantities.py"
+
     @abstractmethod
     def of(self, sums: IntArray) -> int:
         """Return the value; `sums` is not changed."""
@@ -71,10 +74,8 @@ class Quantity(ABC):
         return half
 
     def opening(self, gamma: int) -> tuple[int, int]:
-        """Return how many other events an audit puts into columns 0 and 1 so that its one event is most visible.
-
-        By default as many as make the event decide a crossing. Where other columns would hide the event: a lead
-        beyond all noise.
+        """Return how many other events an audit puts into columns 0 and 1 so that its one event is most visible: as
+        many as make it decide a crossing, or a lead beyond all noise where other columns would hide it.
         """
         return gamma, 0
 
@@ -88,11 +89,6 @@ class Quantity(ABC):
         return self
 
     @property
-    def why(self) -> str:
-        """The reason why its properties hold, in a few words."""
-        return "monotone; proven in mechanisms/hss/quantities.py"
-
-    @property
     @abstractmethod
     def words(self) -> str:
         """The quantity in a few words."""
@@ -102,6 +98,8 @@ class Quantity(ABC):
 @dataclass(frozen=True, slots=True)
 class Maximum(Quantity):
     """The largest column. An event moves each column by at most 1, so the largest by at most 1."""
+
+    words = "the largest column"
 
     def of(self, sums: IntArray) -> int:
         return int(sums.max())
@@ -120,10 +118,6 @@ class Maximum(Quantity):
 
     def opening(self, gamma: int) -> tuple[int, int]:
         return LEAD, 0
-
-    @property
-    def words(self) -> str:
-        return "the largest column"
 
 
 @wire("quantity-largest", 1)
@@ -167,12 +161,13 @@ class Sum(Quantity):
     one direction under either relation.
     """
 
+    words = "the sum of the columns"
+
     def of(self, sums: IntArray) -> int:
         """Return the sum, exact beyond 64 bits too."""
         return sum(sums.tolist())
 
     def sensitivity(self, relation: Neighbors, width: int, ones: int) -> int:
-        """Return the most ones that an event adds or removes; a replacement may keep some."""
         return min(width, ones)
 
     def one_signed(self, relation: Neighbors, width: int) -> bool:
@@ -181,10 +176,6 @@ class Sum(Quantity):
 
     def error(self, width: int) -> ErrorLaw:
         return ErrorLaw(added=width, high=1, low=1)
-
-    @property
-    def words(self) -> str:
-        return "the sum of the columns"
 
 
 @wire("quantity-columns-above", 1)

@@ -1,10 +1,9 @@
 """The sparse vector technique over a running histogram ([HSV] Alg. 3, one-sided geometric noise).
 
-An instance adds up the rows since its creation and answers, at each query, whether a quantity q of offset + sum
-lies above a public threshold; with the first "above" it halts. Rules: both scales follow from q's properties under
-the relation; the noisy threshold is drawn once, the query noise afresh for each query, and neither is ever
-released. `offset` is a public, released value and is copied, never aliased. This file knows no keys, alerts or
-intervals.
+An instance adds up the rows since its creation and answers, at each query, whether a quantity q of offset + sum lies
+above a public threshold; with the first "above" it halts. Rules: both scales follow from q's properties under the
+relation; the noisy threshold is drawn once, the query noise afresh for each query, and neither is ever released.
+`offset` is a released value and is copied. This file knows no keys, alerts or intervals.
 """
 
 import math
@@ -16,7 +15,7 @@ import numpy as np
 from stream_dp.accounting.rules.rule import leaf
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
@@ -40,25 +39,23 @@ def moved_up(scales: tuple[Fraction, Fraction], share: float) -> int:
     return max(0, math.ceil(float(scales[0]) * math.log((1 - b) / (1 - a * b) / share)))
 
 
-NODES = Fraction(
-    7, 20
-)  # tuned by simulation: growth of 0.35 deviations of the noise of j + 1 nodes
+# tuned by simulation: growth of 0.35 deviations of the noise of j + 1 nodes
+NODES = Fraction(7, 20)
 LEAST = Fraction(3, 4)  # of the scale of the query noise: smaller growth is not detected
 SHORTEST = 1 << 10  # queries: the horizon that is assumed at first where none is declared
 
 
 @dataclass(frozen=True, slots=True)
 class SelfTuned:
-    """Thresholds for a counter with node scale `node`, behind sparse vectors with noise scale `watch`.
+    """Thresholds for a counter with node scale `node`, behind sparse vectors with noise scale `watch`, without a guess
+    of the volume.
 
-    They need no guess of the volume. An update adds the noise of one more node to the counter and removes the error of
-    the growth not yet released. After j updates the noise is about sqrt(j) nodes, so growth of about that size is worth
-    the next update. The noise of a Gaussian counter (`steady`) grows with the logarithm of j, so the same growth is
-    worth every update. A term for the query noise keeps false crossings rare: about one for each interval that has
-    closed, over the whole horizon. Thresholds follow from public numbers alone: nothing here looks at a count.
+    An update adds the noise of one more node to the counter and removes the error of the growth not yet released. After
+    j updates the noise is about sqrt(j) nodes, so growth of about that size is worth the next update. The noise of a
+    Gaussian counter (`steady`) grows with the logarithm of j, so the same growth is worth every update. A term for the
+    query noise keeps false crossings rare: about one for each interval that has closed, over the whole horizon.
 
-    `spread` is the inverse of the mean squared growth over all columns while one column grows by 1; it is 1 for columns
-    with their own thresholds.
+    `spread` is the inverse of the mean squared growth over all columns while one column grows by 1.
     """
 
     node: Fraction
@@ -76,8 +73,7 @@ class SelfTuned:
     def gamma(self, query: int, intervals: int) -> int:
         """Return the threshold at the query-th query after `intervals` closed intervals, never negative.
 
-        It depends on `query` only where the horizon is not known: the horizon is then the least power of two above
-        `query`.
+        Without a horizon, the least power of two above `query` stands for it.
         """
         horizon = self.horizon or max(SHORTEST, 1 << query.bit_length())
         rare = max(0.0, math.log(horizon / (intervals + 1)))
@@ -114,9 +110,6 @@ class SparseVector(CountRows):
 
     Privacy claim: (threshold_epsilon + query_epsilon)-DP for such event streams under `neighbors`, adaptively
     ([HSV] Lemma 7.4; one-sided noise: Liu et al., arXiv 2407.20068).
-
-    Raises:
-        UsageError: q does not fit such rows or events.
     """
 
     width: int
@@ -170,18 +163,13 @@ class SparseVector(CountRows):
         return leaf("one sparse vector instance", self.guarantee, self._source, conditions)
 
     def init(self, noise: Noise) -> SparseVectorState:
-        """Return the first state: nothing counted, the noisy threshold drawn."""
         lift = self._drawn(noise, self.lift_scale)
         return SparseVectorState(np.zeros(self.width, dtype=np.int64), lift, halted=False)
 
     def step(
         self, state: SparseVectorState, message: Message, noise: Noise
-    ) -> tuple[SparseVectorState, IntArray | None]:
-        """Add a row, or answer whether q is above the query's threshold.
-
-        Raises:
-            RejectedMessage: the instance has halted, a bad row, or a query without a threshold.
-        """
+    ) -> Step[SparseVectorState]:
+        """Add a row, or answer whether q is above the query's threshold."""
         if state.halted:
             raise RejectedMessage("this sparse vector instance has halted; create a new one")
         if not isinstance(message, Query):

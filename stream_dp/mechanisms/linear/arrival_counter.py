@@ -17,7 +17,7 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import FirstArrivals, Fixed, Parallel, Touched
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step, Update
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.row_law import ArrivalLaw
 from stream_dp.core.row_relations import Arrivals
@@ -51,12 +51,11 @@ class ArrivalCounterState:
 class ArrivalCounter(Linear[ArrivalCounterState]):
     """Answers of shape (1,): identifiers since the window of `arrivals` began, for any number of windows.
 
-    Without windows: identifiers so far, for at most `horizon` updates, or for any number (up to 2^40) where it is
-    None.
+    Without windows: identifiers so far, for at most `horizon` updates, or for any number (up to 2^40) where it is None.
 
-    Privacy claim: `epsilon`-DP for events under `neighbors`, or for the users of `arrivals`, adaptively, where an
-    exact memory of each public window makes the rows from the events: a unit lies in one window's counter ([HSV]
-    Cor 5.5, k = 1), which runs at epsilon / changes, and neighbours differ by so many units.
+    Privacy claim: `epsilon`-DP for events under `neighbors`, or for the users of `arrivals`, adaptively, where an exact
+    memory of each public window makes the rows from the events: a unit lies in one window's counter ([HSV] Cor 5.5, k =
+    1), which runs at epsilon / changes, and neighbours differ by so many units.
     """
 
     epsilon: Fraction
@@ -99,16 +98,12 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
         return self.inner.noise(public)
 
-    def view_public(self, place: int, updates: int, state: Any) -> int:
-        return self.public(updates, state)
-
     def init(self, noise: Noise) -> ArrivalCounterState:
         return ArrivalCounterState(0, self.inner.init(noise))
 
     def step(
         self, state: ArrivalCounterState, message: Message, noise: Noise
-    ) -> tuple[ArrivalCounterState, IntArray | None]:
-        """Add a row, after a new start where a window has ended, or answer."""
+    ) -> Step[ArrivalCounterState]:
         counter: Any = self.inner
         if isinstance(message, Query):
             return state, counter.step(state.counter, message, noise)[1]
@@ -193,10 +188,7 @@ class CutOffCounter(Additive):
         nobody = np.zeros(ENTRIES, np.int64)
         return CutOffState(self.inner.init(noise), self.inner.init(noise), nobody)
 
-    def step(
-        self, state: CutOffState, message: Message, noise: Noise
-    ) -> tuple[CutOffState, IntArray | None]:
-        """Pass each counter its entry of the row, or answer both counters' answers and those of the window before."""
+    def step(self, state: CutOffState, message: Message, noise: Noise) -> Step[CutOffState]:
         if isinstance(message, Query):
             now = self._answer(state, noise)
             return state, now if self.users.window is None else np.concatenate([now, state.last])

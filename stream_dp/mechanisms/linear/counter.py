@@ -1,18 +1,17 @@
 """Continual counters and sums: totals of the rows so far, per column, with tree noise at every step.
 
-A linear mechanism is a law of its rows, a structure of trees over time and the noise of their nodes. The l1 norm of
-an event's change of a row (`l1`) determines what one unit of it may spend (`unit_epsilon`). The trees that an
-update lies in share that amount, and the noise of a tree is private for any integer stream (`tree` has the proof).
-There are three structures: one tree over a declared horizon; a hybrid for any number of updates; and trees that
-hand over, also for any number. The answer is the exact integer total plus integer noise. A new kind states its
-rows, its trees and how they advance; it inherits `step`. This file knows no ticks and no names.
+A linear mechanism is a law of its rows, a structure of trees over time and the noise of their nodes. The l1 norm of an
+event's change of a row (`l1`) determines what one unit of it may spend (`unit_epsilon`). The trees that an update lies
+in share that amount, and the noise of a tree is private for any integer stream (`tree` has the proof): one tree over a
+declared horizon, a hybrid, or trees that hand over, for any number of updates. The answer is the exact integer total
+plus integer noise. This file knows no ticks and no names.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.core.wording import how_many
@@ -117,9 +116,6 @@ class Linear(Additive, Generic[S]):
     def ever(self) -> Self:
         return self
 
-    def public(self, updates: int, state: Any) -> int:
-        return updates
-
     def checked_row(self, row: IntArray) -> IntArray:
         """Return `row` if it is a row for this mechanism, else raise RejectedMessage."""
         raise NotImplementedError
@@ -132,7 +128,7 @@ class Linear(Additive, Generic[S]):
         """Return the noise of an answer, as integers."""
         raise NotImplementedError
 
-    def step(self, state: S, message: Message, noise: Noise) -> tuple[S, IntArray | None]:
+    def step(self, state: S, message: Message, noise: Noise) -> Step[S]:
         """Add a row, or answer the noisy totals of shape (width,)."""
         before: IntArray = state.total  # type: ignore[attr-defined]  # every state of a kind has one
         if isinstance(message, Query):
@@ -371,8 +367,7 @@ class HandOverState:
 class HandOverCounter(HandsOver, TreeCounter[HandOverState]):
     """`width` continual counters for any number of updates (up to 2^40), best for the first thousand.
 
-    Each tree takes four times the updates of the tree before. Totals need no budget; the cost is the noise of all
-    finished trees.
+    Each tree takes four times the updates of the tree before. The cost is the noise of all finished trees.
     """
 
     schedule: ClassVar[HandOverSchedule] = HandOverSchedule(64, 4)

@@ -98,13 +98,11 @@ class Decays:
 
     @property
     def weights(self) -> tuple[Fraction, ...]:
-        """The omega_i."""
         pairs = zip(self.gains, self.halvings, strict=True)
         return tuple(Fraction(p, 1 << (k + GUARD)) for p, k in pairs)
 
     @cached_property
     def columns(self) -> tuple[IntArray, IntArray]:
-        """The halvings and the gains as columns, shape (buffers, 1)."""
         halvings = np.array(self.halvings, dtype=np.int64)
         return halvings[:, None], np.array(self.gains, dtype=np.int64)[:, None]
 
@@ -229,10 +227,7 @@ class LatticeNoise:
     ) -> "LatticeNoise":
         """Return noise for which a column's squared shifts in `steps` steps sum to at most `unit` * variance of z.
 
-        The lattice is as fine as 64 bits allow.
-
-        Raises:
-            NotDerivable: `unit` is so small that no lattice is fine enough.
+        The lattice is as fine as 64 bits allow (NotDerivable: no lattice is fine enough).
         """
         norm, bits = decays.squared_norm(steps), finest
         while bits > 0 and norm * 4**bits > LARGEST * unit:
@@ -291,7 +286,7 @@ class LatticeNoise:
 
 def covered(decays: Decays, bits: int, steps: int) -> int:
     """Return (D |c| + eta sqrt(T))^2, rounded up: a bound on the sum of squared shifts of z in one column."""
-    exact = decays.squared_norm(steps) * 4**bits
+    exact = decays.squared_norm(steps) * (1 << 2 * bits)
     rounded = decays.rounding**2 * max(0, steps - 1)
     square = math.ceil(4 * exact * rounded * LATTICE_NOISE_FINE**2)
     mixed = math.isqrt(square - 1) + 1 if square else 0
@@ -351,7 +346,6 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
 
     @property
     def steps(self) -> int:
-        """The most updates that it takes."""
         return MOST_STEPS if self.horizon is None else self.horizon
 
     @cached_property
@@ -369,7 +363,6 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one leaf for all columns together."""
         many = "any number of updates" if self.horizon is None else how_many(self.horizon, "update")
         subject = f"{self.width} Gaussian counter(s), {many}"
         return leaf(subject, self.guarantee, SOURCE, (self._noise(),))
@@ -387,7 +380,6 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         return Condition("noise", paid <= self.rho, why)
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
-        """Return the law of the noise in the answer after `public` updates: normal, plus roundings."""
         if not public:
             return NOTHING
         drift = self.lattice.drift(public)
@@ -397,9 +389,9 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
     def noise_terms(self, updates: int) -> list[Term]:
         """Return DLap terms whose sum has tails at least as heavy as the noise in the answer after `updates`.
 
-        The PIECES terms have together at least the noise's variance. No cumulant of a DLap is negative, so the
-        moment generating function of the sum is above that of the Gaussian, and a Chernoff bound for the sum also
-        bounds the noise.
+        The PIECES terms have together at least the noise's variance. No cumulant of a DLap is negative, so the moment
+        generating function of the sum is above that of the Gaussian, and a Chernoff bound for the sum also bounds the
+        noise.
         """
         if updates == 0:
             return []

@@ -19,17 +19,10 @@ from typing import ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.linear.tree import (
-    FRACTION_BITS,
-    GOLDEN,
-    UNIT,
-    Variances,
-    part,
-    rounded,
-)
+from stream_dp.mechanisms.linear.tree import FRACTION_BITS, GOLDEN, UNIT, Variances, part, rounded
 from stream_dp.mechanisms.serving import Additive
 
 FLAT_IS_BEST = 64  # ticks: a window up to this length is a sum of single ticks, whatever other windows are requested
@@ -53,9 +46,6 @@ class ForestShape:
     Node i of level l covers the ticks i K_l .. (i + 1) K_l - 1, K_l the product of the first l arities. There is
     nothing above the highest level, so a forest runs without end. All numbers here are public; the derivation checks
     that the shares add up to 1.
-
-    Raises:
-        NotDerivable: the numbers of levels and shares do not match.
     """
 
     arities: tuple[int, ...]
@@ -85,8 +75,8 @@ def best_forest(windows: tuple[int, ...], power: int = 2) -> ForestShape:
     """Return the shape with the least geometric mean of the errors of `windows` (ticks).
 
     So no window loses more, in proportion, than the others gain. Errors are those of `ForestDecoding` with exact gains,
-    at some phases. A node's noise variance is that at the whole budget, divided by (the level's share)^`power`: 2 for
-    Laplace noise, 1 for Gaussian noise.
+    at some phases. A node's noise variance is divided by (the level's share)^`power`: 2 for Laplace noise, 1 for
+    Gaussian.
     """
     longest = max(windows)
     if longest <= FLAT_IS_BEST:
@@ -110,7 +100,6 @@ def _candidates(longest: int) -> Iterator[tuple[int, ...]]:
 
 
 def _equal(height: int) -> tuple[int, ...]:
-    """Return shares that differ by at most one part."""
     return tuple(PARTS * (level + 1) // height - PARTS * level // height for level in range(height))
 
 
@@ -219,7 +208,6 @@ def pushed(ring: Ring, row: IntArray, keep: int) -> Ring:
 
 
 def row_back(ring: Ring, back: int) -> IntArray:
-    """Return the row that came `back` rows before the last one."""
     block, place, last = 0, back, len(ring[-1])
     if back >= last:
         block, place = divmod(back - last, BLOCK)
@@ -302,7 +290,7 @@ class ForestDecoding:
 
     @cached_property
     def _gains(self) -> dict[tuple[int, int], tuple[int, ...]]:
-        """Cache of gains; it has at most one entry for each tick position in a highest node and each level."""
+        """Cache of gains: at most one entry for each tick position in a highest node and each level."""
         return {}
 
     def _computed(self, edge: Edge) -> tuple[int, ...]:
@@ -368,10 +356,9 @@ MOST_HELD = 400_000  # numbers: a snapshot of them takes 3 MB
 class WindowForestState:
     """State after `updates` ticks (public). `open`: exact counts of open nodes, (levels - 1, width), private.
 
-    `sums[l]` is a ring of rows of shape (width,) with running totals: level 0 adds up the noisy ticks, higher
-    levels add up the corrections of complete nodes. The total between two places is the difference of two rows.
-    `surpluses[l - 1]` has the surpluses of the complete nodes of level l. Values of the higher levels are in units
-    of 2^-FRACTION_BITS.
+    `sums[l]` is a ring of rows of shape (width,) with running totals: level 0 adds up the noisy ticks, higher levels
+    the corrections of complete nodes. `surpluses[l - 1]` has the surpluses of the complete nodes of level l. Values of
+    the higher levels are in units of 2^-FRACTION_BITS.
     """
 
     updates: int
@@ -383,9 +370,8 @@ class WindowForestState:
 class NoisyForest(Additive):
     """Answers of shape (windows * width,): the sums over each of `windows` (in ticks), one window after the other.
 
-    A window longer than the stream so far counts what there is. This base class has no dataclass fields; mechanisms
-    declare theirs. A subclass states the law of the noise: `node_variances`, `_drawable`, `_reach`, `noise`, and
-    `_drawn`, which alone draws noise.
+    A window longer than the stream so far counts what there is. Mechanisms declare the fields, and state the law of the
+    noise: `node_variances`, `_drawable`, `_reach`, `noise`, and `_drawn`, which alone draws noise.
     """
 
     width: int
@@ -473,8 +459,7 @@ class NoisyForest(Additive):
 
     def step(
         self, state: WindowForestState, message: Message, noise: Noise
-    ) -> tuple[WindowForestState, IntArray | None]:
-        """Add a row and add noise to the nodes that it completes, or answer all windows."""
+    ) -> Step[WindowForestState]:
         if isinstance(message, Query):
             return state, np.concatenate([self._window(state, each) for each in self.windows])
         return self._taken(state, self.checked_row(message.row), noise), None
@@ -489,7 +474,10 @@ class NoisyForest(Additive):
             if updates % span:
                 break
             noisy = counted[level - 1] + self._drawn(level, noise)
-            known = self._children(sums, level)
+            known = np.zeros_like(row)  # the corrections of its children
+            if level > 1:
+                ring = sums[level - 1]
+                known = row_back(ring, 0) - row_back(ring, self.shape.arities[level - 1])
             of_ticks = ticks - row_back(sums[0], span)
             surplus = ((noisy - of_ticks) << FRACTION_BITS) - known
             correction = known + part(self.decoding.own_gains[level], surplus)
@@ -499,15 +487,7 @@ class NoisyForest(Additive):
             counted[level - 1] = 0
         return WindowForestState(updates, counted, tuple(sums), tuple(surpluses))
 
-    def _children(self, sums: Sequence[Ring], level: int) -> IntArray:
-        """Return the sum of the corrections of the children of the node of `level` that is complete now."""
-        if level == 1:
-            return np.zeros(self.width, dtype=np.int64)
-        ring = sums[level - 1]
-        return row_back(ring, 0) - row_back(ring, self.shape.arities[level - 1])
-
     def _window(self, state: WindowForestState, window: int) -> IntArray:
-        """Return the counts of the last `window` ticks, or of all ticks where there are fewer."""
         updates, ring = state.updates, state.sums[0]
         ticks = row_back(ring, 0) - row_back(ring, min(window, updates))
         if self.shape.height == 1:

@@ -1,10 +1,9 @@
 """Continual counters whose columns close their updates separately: trees of different ages in one block of arrays.
 
-A column's update is the sum of its rows since it was last closed. A `CloseQuery` names the columns that close now;
-each answers its exact total plus the noise of its own trees. One tree hands over to the next as in
-`HandOverCounter`, but after 96, 768, 6,144, ... updates: best where columns close some tens to a thousand updates.
-Rules: which columns close, and when, is public; columns with equal numbers of updates advance together. This file
-knows no thresholds and no ticks.
+A column's update is the sum of its rows since it was last closed. A `CloseQuery` names the columns that close now; each
+answers its exact total plus the noise of its own trees. One tree hands over to the next as in `HandOverCounter`, but
+after 96, 768, 6,144, ... updates: best where columns close some tens to a thousand updates. Rules: which columns close,
+and when, is public; columns with equal numbers of updates advance together. This file knows no thresholds and no ticks.
 """
 
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
@@ -81,14 +80,8 @@ class SeparateCounters(HandsOver):
         zeros = np.zeros(self.width, dtype=np.int64)
         return SeparateState(zeros, zeros, zeros, ())
 
-    def step(
-        self, state: SeparateState, message: Message, noise: Noise
-    ) -> tuple[SeparateState, IntArray | None]:
-        """Add a row to the open updates, or close the updates of some columns and answer their counts.
-
-        Raises:
-            RejectedMessage: a bad row, or a query that names no columns.
-        """
+    def step(self, state: SeparateState, message: Message, noise: Noise) -> Step[SeparateState]:
+        """Add a row to the open updates, or close the updates of some columns and answer their counts."""
         if not isinstance(message, Query):
             total = state.total + checked(message.row, self.width)
             return SeparateState(total, state.updates, state.base, state.trees), None
@@ -119,7 +112,8 @@ class SeparateCounters(HandsOver):
                 base = _written(base, columns, base[columns] + left)
         now = tree.advance(begun, noise)
         if number == len(trees):
-            trees = (*trees, _blank(now, self.width))
+            blank = _mapped(0, lambda a: np.zeros((*a.shape[:-1], self.width), dtype=np.int64), now)
+            trees = (*trees, blank)
         trees = (*trees[:number], _put(trees[number], columns, now), *trees[number + 1 :])
         updates = _written(state.updates, columns, np.full(len(columns), age + 1))
         noisy = state.total[columns] + rounded(base[columns] + tree.fine(now))
@@ -127,7 +121,6 @@ class SeparateCounters(HandsOver):
 
 
 def _written(whole: IntArray, columns: IntArray, part: IntArray) -> IntArray:
-    """Return a copy of `whole` with these columns (the last axis) replaced."""
     after = whole.copy()
     after[..., columns] = part
     return after
@@ -147,15 +140,9 @@ def _mapped(prefix: int, change: Callable[..., IntArray], *trees: TreeState) -> 
 
 
 def _part(tree: TreeState, columns: IntArray, prefix: int) -> TreeState:
-    """Return the state of these columns alone, all at `prefix`."""
     return _mapped(prefix, lambda array: array[..., columns], tree)
 
 
 def _put(tree: TreeState, columns: IntArray, part: TreeState) -> TreeState:
     """Return the state with these columns replaced; its `prefix` is unused, because every column has its own."""
     return _mapped(0, lambda whole, new: _written(whole, columns, new), tree, part)
-
-
-def _blank(tree: TreeState, width: int) -> TreeState:
-    """Return a state of zeros for `width` columns, in the form of `tree`."""
-    return _mapped(0, lambda a: np.zeros((*a.shape[:-1], width), dtype=np.int64), tree)

@@ -1,10 +1,9 @@
 """Continual sums so far, per column, where an event adds an integer amount instead of 1.
 
-An event adds one amount, which lies between `lowest` and `highest`, to the entries it sets. The sensitivity is the
-l1 norm of a row's difference between neighbours (`AmountLaw`). A tree's noise is private for any integer stream: a
-shift of its nodes by R y explains a difference y at a step, and the norm of R y is the height times the norm of y
-(`tree` has the proof). So all columns together are one leaf. This file knows no ticks, no names and no grid:
-amounts are whole units.
+An event adds one amount, from `lowest` to `highest`, to the entries it sets. The sensitivity is the l1 norm of a row's
+difference between neighbours (`AmountLaw`). A tree's noise is private for any integer stream: a shift of its nodes by R
+y explains a difference y at a step, and the norm of R y is the height times the norm of y (`tree` has the proof). So
+all columns together are one leaf. This file knows no ticks, no names and no grid: amounts are whole units.
 """
 
 from dataclasses import dataclass
@@ -50,7 +49,6 @@ class EventAmounts:
         return AmountLaw(self.width, self.neighbors, self.ones, self.lowest, self.highest)
 
     def _require_amounts(self) -> None:
-        """Raise NotDerivable where the amounts are invalid."""
         _ = self.rows
 
     @property
@@ -94,9 +92,6 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
     >>> sums = SumCounter(1, Fraction(1), Neighbors.ADD_REMOVE, 10, lowest=-5, highest=240)
     >>> sums.l1, sums.unit_epsilon
     (240, Fraction(1, 240))
-
-    Raises:
-        NotDerivable: the amounts are invalid, or beyond `MOST_UNITS`.
     """
 
     width: int

@@ -1,10 +1,10 @@
 """Sums of amounts together with the numbers of amounts: the two parts of a mean.
 
-A row has two halves, each with an entry for each key: an event adds its amount, less the middle of the clamp, to
-the first half, and 1 to the second half. Two mechanisms, each at its share of the epsilon, see one half each. Both
-halves are functions of the same events, so the shares add up ([HSV] Thm 4.10). The noises of the two are
-independent, whatever the events are: each mechanism has a state of its own, and no draw goes into both (`step`).
-The division is not made here: it is post-processing. This file knows no noise, no ticks and no grid.
+A row has two halves, each with an entry for each key: an event adds its amount, less the middle of the clamp, to the
+first half, and 1 to the second half. Two mechanisms, each at its share of the epsilon, see one half each. Both halves
+are functions of the same events, so the shares add up ([HSV] Thm 4.10). The noises of the two are independent, whatever
+the events are: each mechanism has a state of its own, and no draw goes into both (`step`). The division is
+post-processing, and not made here. This file knows no noise, no ticks and no grid.
 """
 
 from collections.abc import Hashable
@@ -18,7 +18,7 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
+from stream_dp.core.mechanism import Message, Noise, Query, Step, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import HalvedLaw
 from stream_dp.core.row_relations import AMOUNTS, COUNTS
@@ -70,9 +70,6 @@ class SumsAndCounts:
     Answers have the sums, followed by the counts; with windows, both for one window after the other.
 
     Privacy claim: the sum of both epsilons, adaptively: both see functions of the same events ([HSV] Thm 4.10).
-
-    Raises:
-        NotDerivable: the two are not made for the same events, or do not answer the same windows.
     """
 
     sums: Sums
@@ -103,7 +100,6 @@ class SumsAndCounts:
 
     @property
     def ones(self) -> int:
-        """The most entries of one half that one event touches."""
         return self.sums.ones
 
     @property
@@ -112,7 +108,6 @@ class SumsAndCounts:
 
     @property
     def views(self) -> int:
-        """Number of windows in an answer, the value so far included."""
         return len(_windows(self.sums)) + (self.sums.ever is not None)
 
     @property
@@ -126,7 +121,6 @@ class SumsAndCounts:
         return derive(both, Fixed("sums and counts of the same events"))
 
     def takes(self, message: object) -> bool:
-        """Whether the message is a query or a row of amounts and counts."""
         if not isinstance(message, Update):
             return isinstance(message, Query)
         row, half = message.row, self.sums.width
@@ -160,8 +154,7 @@ class SumsAndCounts:
 
     def step(
         self, state: SumsAndCountsState, message: Message, noise: Noise
-    ) -> tuple[SumsAndCountsState, IntArray | None]:
-        """Pass each mechanism its half of a row, or answer both mechanisms' answers."""
+    ) -> Step[SumsAndCountsState]:
         (sums, counts), half = self._both, self.sums.width
         if isinstance(message, Query):
             _, added = sums.step(state.sums, message, noise)

@@ -237,11 +237,7 @@ class TreeState:
 @wire("tree-noise", 2)
 @dataclass(frozen=True, slots=True)
 class TreeNoise:
-    """Noise process of `width` independent trees; node noise is DLap(`scale`).
-
-    Raises:
-        NotDerivable: sums of noises, in fixed point, might reach 2^62.
-    """
+    """Noise process of `width` independent trees; node noise is DLap(`scale`)."""
 
     shape: TreeShape
     scale: Fraction

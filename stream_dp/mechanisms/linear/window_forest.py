@@ -56,7 +56,6 @@ class LaplaceForest(PureShares, NoisyForest):
         return tuple(1 / (share * self.unit_epsilon) for share in self.shape.shares)
 
     def _levels(self, what: str) -> Derivation:
-        """Derive the guarantee: the nodes of a level one after the other, all levels together."""
         once = Touched.intervals(self.neighbors, ONCE, TEST)
         spans = [f"{what}s of {span} tick(s)" for span in self.shape.spans]
         levels = tuple(
@@ -96,10 +95,6 @@ class WindowForest(CountRows, LaplaceForest):
     """Counts over windows (`NoisyForest`); `ones`: the most entries of a row that one event sets.
 
     A node's entries are composed in parallel ([HSV] Cor 5.5, k = L0).
-
-    Raises:
-        NotDerivable: no windows, windows that its nodes do not fit into, more of them than a state may hold, or
-            noise that is too wide for 64 bits.
     """
 
     width: int
@@ -138,9 +133,6 @@ class SumForest(EventAmounts, LaplaceForest):
     >>> sums = SumForest(1, Fraction(1), Neighbors.ADD_REMOVE, (1, 2), FLAT, lowest=-5, highest=240)
     >>> sums.l1, sums.scales
     (240, (Fraction(240, 1),))
-
-    Raises:
-        NotDerivable: the amounts are invalid, or a `WindowForest` would be refused for the same reason.
     """
 
     width: int
@@ -181,9 +173,6 @@ class GaussianForest(CountRows, NoisyForest):
 
     Privacy claim: `rho`-zCDP for such event streams under `neighbors`, adaptively, by the proof at the top of this
     file. Answers are functions of the noisy counts.
-
-    Raises:
-        NotDerivable: no rho from 0 to 1,000, or a `WindowForest` would be refused for the same reason.
     """
 
     width: int
@@ -211,7 +200,6 @@ class GaussianForest(CountRows, NoisyForest):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one leaf for all nodes that hold one event."""
         touched = self.rows.l0
         paid = touched * sum(1 / (2 * variance) for variance in self.node_variances)
         why = (

@@ -19,7 +19,7 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import AmountLaw, RowLaw
 from stream_dp.core.wire import wire
@@ -39,7 +39,6 @@ EACH = 256
 
 
 def ever_share(windows: int) -> Fraction:
-    """Return the counter's share of the budget beside `windows` windows."""
     return Fraction(1, windows + 1)
 
 
@@ -94,7 +93,6 @@ class WithEver(Additive):
         return Guarantee(PureDP(epsilon), self.neighbors)
 
     def _both(self, subject: str) -> Derivation:
-        """Derive the guarantee of forest and counter together (NotDerivable: the noise of one is too small)."""
         return derive((self.forest.derivation(), self.ever.derivation()), Fixed(subject))
 
     @cached_property
@@ -120,9 +118,6 @@ class WithEver(Additive):
         ever = self.ever.noise(updates).spread
         return self.forest.view_variance(self.longest, updates) < ever
 
-    def public(self, updates: int, state: WindowsAndEverState) -> int:
-        return updates
-
     def band(self, public: int, confidence: float) -> int:
         views = range(len(self.forest.windows) + 1)
         return max(self.view_band(v, self.view_public(v, public, None), confidence) for v in views)
@@ -141,7 +136,6 @@ class WithEver(Additive):
         return self.ever.noise(public)
 
     def _require_same(self, what: str, *names: str) -> None:
-        """Raise NotDerivable where forest and counter differ in one of the attributes `names`."""
         for name in names:
             if getattr(self.forest, name) != getattr(self.ever, name):
                 raise NotDerivable(f"windows and the {what} so far differ in {name}")
@@ -151,8 +145,7 @@ class WithEver(Additive):
 
     def step(
         self, state: WindowsAndEverState, message: Message, noise: Noise
-    ) -> tuple[WindowsAndEverState, IntArray | None]:
-        """Pass a row to forest and counter, or answer a query with the answers of both."""
+    ) -> Step[WindowsAndEverState]:
         ever: Any = self.ever
         counted, total = ever.step(state.ever, message, noise)
         forest, windows = self.forest.step(state.forest, message, noise)
@@ -184,11 +177,7 @@ class WindowsAndEver(WithEver):
 @wire("gaussian-and-ever", 1)
 @dataclass(frozen=True)
 class GaussianAndEver(WithEver):
-    """Counts over windows, then the counts so far, with Gaussian noise and a claim in zCDP.
-
-    Raises:
-        NotDerivable: forest and counter are made for different rows, or the counter claims Gaussian DP.
-    """
+    """Counts over windows, then the counts so far, with Gaussian noise and a claim in zCDP."""
 
     forest: GaussianForest
     ever: GaussianCounter

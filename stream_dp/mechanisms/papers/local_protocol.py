@@ -1,11 +1,10 @@
 """Local protocols: users who each hold a part of the data, and a server that receives only their private answers.
 
-M_P = S_P o* ExtConComp of [HSV] section 8 as one continual mechanism. A row of event counts is split among the
-users: user i gets the columns views[i]. A query lets the server play one round: it asks some users and receives
-their answers. Rules: at each tick every user gets its part, even if all entries are 0, so that no destination
-depends on data (Claim 8.4). The server is deterministic and sees nothing but answers (Remark 8.3: its coins would
-be a separate mechanism). This mechanism is for programs, not for pipelines: the users of a pipeline send events.
-This file knows no user mechanism by name and no graph.
+M_P = S_P o* ExtConComp of [HSV] section 8 as one continual mechanism. A row of event counts is split among the users:
+user i gets the columns views[i]. A query lets the server play one round: it asks some users and receives their answers.
+Rules: at each tick every user gets its part, even if all entries are 0, so that no destination depends on data (Claim
+8.4). The server is deterministic and sees nothing but answers (Remark 8.3: its coins would be a separate mechanism).
+For programs, not for pipelines: the users of a pipeline send events.
 """
 
 from collections import Counter
@@ -17,7 +16,7 @@ import numpy as np
 
 from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposition, Create
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Mechanism, Message, Noise, Query, Update
+from stream_dp.core.mechanism import IntArray, Mechanism, Message, Noise, Query, Step, Update
 from stream_dp.core.row_law import RowLaw
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable, UsageError
@@ -60,13 +59,9 @@ class LocalProtocol:
     server is deterministic, the answers so far determine its whole view ([HSV] Def 8.1) and contain nothing more.
 
     Privacy claim ([HSV] Thm 8.7, Cor 8.8): with users that are pure epsilon'-DP, k * epsilon'-DP for one-hot event
-    streams under `neighbors`, where an event lies in the parts of at most k users: the k-sparse parallel
-    composition of the users (Cor 5.5), as in Remark 8.10 also while their data grows. For (epsilon', delta')-DP
-    users whose data comes whole in one first message, the rule of Cor 8.8 in the accounting has the price; with
-    growing data no price exists (Thm 5.2).
-
-    Raises:
-        UsageError: there is no user, the parts do not fit the users, or the users have different neighbours.
+    streams under `neighbors`, where an event lies in the parts of at most k users (Cor 5.5), as in Remark 8.10 also
+    while their data grows. For (epsilon', delta')-DP users whose data comes whole in one first message, the rule of Cor
+    8.8 in the accounting has the price; with growing data no price exists (Thm 5.2).
     """
 
     users: tuple[Mechanism[Any], ...]
@@ -118,7 +113,6 @@ class LocalProtocol:
         return Guarantee(PureDP(self.sparsity * max(pure)), self.users[0].guarantee.neighbors)
 
     def init(self, noise: Noise) -> LocalProtocolState:
-        """Return the first state: all users created ([HSV] Def 8.5 (a)), the server before its first round."""
         parts = self.composition.init()
         for user in self.users:
             parts, _ = self.composition.step(parts, Create(user), noise)
@@ -126,7 +120,7 @@ class LocalProtocol:
 
     def step(
         self, state: LocalProtocolState, message: Message, noise: Noise
-    ) -> tuple[LocalProtocolState, IntArray | None]:
+    ) -> Step[LocalProtocolState]:
         """Pass every user its part of a row, or play one round (RejectedMessage: a user refuses the query)."""
         if isinstance(message, Query):
             return self._round(state, noise)

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage, UsageError
@@ -47,13 +47,10 @@ class MultiSparseVector(CountRows):
 
     Answers of shape (coordinates,): 1 below (and the coordinate halts), 0 not below or halted before.
 
-    Privacy claim: (threshold_epsilon + query_epsilon)-DP for one-hot event streams under `neighbors`, adaptively.
-    Each coordinate is an AboveThreshold instance on minus its count ([HSV] Alg. 3, one-sided geometric noise: Liu et
-    al., arXiv 2407.20068); one event changes all its answers in one direction, so its query noise needs no factor of 2.
-    The whole is their concurrent parallel composition, asked in rounds ([HSV] section 9, Cor 5.5 with k = D).
-
-    Raises:
-        UsageError: no coordinate, or a view with a column outside the row or twice.
+    Privacy claim: (threshold_epsilon + query_epsilon)-DP for one-hot event streams under `neighbors`, adaptively. Each
+    coordinate is an AboveThreshold instance on minus its count ([HSV] Alg. 3, one-sided geometric noise: Liu et al.,
+    arXiv 2407.20068); one event changes all its answers in one direction, so its query noise needs no factor of 2. The
+    whole is their concurrent parallel composition, asked in rounds ([HSV] section 9, Cor 5.5 with k = D).
     """
 
     width: int
@@ -104,13 +101,8 @@ class MultiSparseVector(CountRows):
 
     def step(
         self, state: MultiSparseVectorState, message: Message, noise: Noise
-    ) -> tuple[MultiSparseVectorState, IntArray | None]:
-        """Add a row, or compare the count of every armed coordinate.
-
-        Raises:
-            RejectedMessage: a bad row, a query without a threshold or with invalid columns, or a query after all
-                coordinates have halted.
-        """
+    ) -> Step[MultiSparseVectorState]:
+        """Add a row, or compare the count of every armed coordinate."""
         if not isinstance(message, Query):
             count = state.count + checked(message.row, self.width)
             return MultiSparseVectorState(count, state.lift, state.halted), None
@@ -129,7 +121,6 @@ class MultiSparseVector(CountRows):
         return MultiSparseVectorState(state.count, state.lift, state.halted + below), below
 
     def _counts(self, count: IntArray, query: Query) -> IntArray:
-        """Return the count of each coordinate over the query's columns."""
         columns = query.columns if isinstance(query, SubsetQuery) else None
         if columns is None:
             return self._incidence @ count

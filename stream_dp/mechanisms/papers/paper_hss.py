@@ -1,9 +1,8 @@
 """HSS as [HSV] prints it (Alg. 4): a running threshold, a noisy check at each crossing, counters at epsilon / d.
 
 docs/hss.md compares it with the variants in `hss`, which have smaller errors. The paper leaves some choices open: here
-gamma and xi are such that the bound of `proven_error` holds, h is clipped at 0 where q is applied (q is defined on
-N^d), SVT-init copies h, and all noise is discrete. A query is a step. Rules: as in `hss`: rows and `pending` are
-tainted and only passed on; decisions follow from answers and public values.
+with probability 1 - beta no answer errs by more than 4 a_S + 5 alpha + L + 1, h is clipped at 0 where q is applied (q
+is defined on N^d), SVT-init copies h, and all noise is discrete. A query is a step. Rules are those of `hss`.
 """
 
 import math
@@ -19,12 +18,12 @@ from stream_dp.accounting.situations import Composite, Fixed, Parallel, Touched
 from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposition, Create, Halt
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.checks import checked, of_the_exact_class
-from stream_dp.mechanisms.hss.hss import COUNTER, SUITE, InnerCounter, Lagging
+from stream_dp.mechanisms.hss.hss import COUNTER, SUITE, InnerCounter, Lagging, error_bound
 from stream_dp.mechanisms.hss.quantities import ErrorLaw, Quantity
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.counter import HandOverCounter
@@ -39,25 +38,11 @@ SOURCE = "[HSV] Lemma 7.4, discrete Laplace noise"
 class PaperSparseVector(SparseVector):
     """Alg. 3 at its parameter e = threshold_epsilon = query_epsilon: Lap(D / e) once, Lap(2 D / e) at each query.
 
-    The noise is two-sided and discrete, as all values are integers. The product's `SparseVector` draws one-sided noise,
-    half as wide for the same epsilon.
+    Answers as `SparseVector` does, with noise that is two-sided and twice as wide.
 
-    Answers as `SparseVector` does. Privacy claim: 2e-DP for such event streams under `neighbors`, adaptively
-    ([HSV] Lemma 7.4, where e is epsilon / 6 and the claim epsilon / 3).
+    Privacy claim: 2e-DP for such event streams under `neighbors`, adaptively ([HSV] Lemma 7.4, where e is epsilon / 6
+    and the claim epsilon / 3).
     """
-
-    @classmethod
-    def at(
-        cls,
-        width: int,
-        epsilon: Fraction,
-        neighbors: Neighbors,
-        offset: tuple[int, ...],
-        quantity: Quantity,
-        ones: int,
-    ) -> "PaperSparseVector":
-        """Return the instance SVT-init(epsilon, quantity, offset) of the paper."""
-        return cls(width, epsilon, epsilon, neighbors, offset, quantity, ones)
 
     def derivation(self) -> Derivation:
         """Derive the guarantee as `SparseVector` does; the overrides below only exchange the noise and its scales."""
@@ -92,14 +77,10 @@ class NoisyQuantityState:
 class NoisyQuantity(CountRows):
     """q(offset + sum of rows) plus discrete Laplace noise of scale D / epsilon; answers of shape (1,).
 
-    Alg. 4 checks a crossing with it. Rows are forgotten once they were in an answer. `offset` is public, a released
-    value.
+    Alg. 4 checks a crossing with it. Rows are forgotten once they were in an answer. `offset` is a released value.
 
     Privacy claim: `epsilon`-DP under `neighbors`, adaptively, for events of at most `ones` ones: an event is in one
     answer, and changes q by at most D there.
-
-    Raises:
-        UsageError: the quantity does not fit such rows or events.
     """
 
     width: int
@@ -138,8 +119,7 @@ class NoisyQuantity(CountRows):
 
     def step(
         self, state: NoisyQuantityState, message: Message, noise: Noise
-    ) -> tuple[NoisyQuantityState, IntArray | None]:
-        """Add a row, or answer and forget the rows."""
+    ) -> Step[NoisyQuantityState]:
         if not isinstance(message, Query):
             return NoisyQuantityState(state.count + checked(message.row, self.width)), None
         value = self.quantity.of(state.count + np.array(self.offset, dtype=np.int64))
@@ -153,9 +133,8 @@ RELATION = Neighbors.REPLACE  # with `ones` = width: ~_H, one whole row is anoth
 @wire("paper-hss-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class PaperHSSState:
-    """`steps`, `intervals` (closed), `threshold` (Thresh) and `released` (h) are public; `pending` (c) is private.
-
-    `watcher` is the index of the live sparse vector instance, public too.
+    """`steps`, `intervals` (closed), `threshold` (Thresh), `released` (h) and `watcher`, the index of the live
+    instance, are public; `pending` (c) is private.
     """
 
     steps: int
@@ -179,9 +158,6 @@ class PaperHSS(Lagging):
     Privacy claim: `epsilon`-DP for ~_H, adaptively: one whole row is replaced (`replace` with as many ones as
     columns). [HSV] Thm 6.1 over {sparse vector instances at epsilon / 3: Cor 5.5, k = 1; noisy checks at epsilon /
     3: Cor 5.5, k = 1; d counters at epsilon / 3d each: Cor 5.5, k = d}, joined by Thm 4.10.
-
-    Raises:
-        UsageError: the quantity is not 1-sensitive under ~_H, or has no useful Lipschitz constant.
     """
 
     width: int
@@ -228,10 +204,8 @@ class PaperHSS(Lagging):
 
     def instance(self, released: IntArray) -> PaperSparseVector:
         """Return SVT-init(epsilon / 6, q, h); h is copied."""
-        h = tuple(released.tolist())
-        return PaperSparseVector.at(
-            self.width, self.epsilon / 6, RELATION, h, self.quantity, self.width
-        )
+        h, sixth = tuple(released.tolist()), self.epsilon / 6
+        return PaperSparseVector(self.width, sixth, sixth, RELATION, h, self.quantity, self.width)
 
     def check(self, released: IntArray) -> NoisyQuantity:
         """Return the check of a crossing, with noise Lap(3 / epsilon)."""
@@ -249,11 +223,7 @@ class PaperHSS(Lagging):
 
     def alpha(self, updates: int) -> int:
         """Return a bound on q's error from the counters over the first `updates` updates; total failure beta / 3."""
-        return self._bound(updates, self._law, float(self.beta) / 3)
-
-    def proven_error(self, step: int, interval: int) -> int:
-        """Return 4 a_S + 5 alpha + L + 1; with probability 1 - beta no answer up to `step` has a larger error."""
-        return 4 * self._slack(step, interval) + 5 * self.alpha(interval) + self._most + 1
+        return error_bound(self.counter, updates.bit_length(), self._law, float(self.beta) / 3)
 
     def _slack(self, step: int, interval: int) -> int:
         """Return a_S(t, j), which |nu_t - tau_j| exceeds with total probability beta / 3 + beta / 6."""
@@ -288,10 +258,7 @@ class PaperHSS(Lagging):
         return derive((parts,), composite)
 
     def public(self, updates: int, state: PaperHSSState | None) -> tuple[int, int, int] | None:
-        """Return the numbers of steps and of closed intervals, and how far Thresh lies above the released value.
-
-        Without a state the result is None.
-        """
+        """Return the numbers of steps and of closed intervals, and how far Thresh lies above the released value."""
         if state is None:
             return None
         behind = state.threshold - self.quantity.of(state.released)
@@ -319,9 +286,7 @@ class PaperHSS(Lagging):
         parts, _ = self.composition.step(parts, Create(self.instance(zeros)), noise)
         return PaperHSSState(0, 0, self.gamma(1, 1), zeros, zeros, COUNTER + 1, parts)
 
-    def step(
-        self, state: PaperHSSState, message: Message, noise: Noise
-    ) -> tuple[PaperHSSState, IntArray | None]:
+    def step(self, state: PaperHSSState, message: Message, noise: Noise) -> Step[PaperHSSState]:
         """Add a row, or do the rest of Hist-update and answer `out`."""
         if not isinstance(message, Query):
             parts, _ = self.composition.step(state.parts, Ask(state.watcher, message), noise)

@@ -27,7 +27,7 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import RowLaw
 from stream_dp.core.wire import wire
@@ -51,13 +51,11 @@ def rank_margins(
     """Return the margin that each rank's absolute noise exceeds with probability at most `failure`; shape of `squares`.
 
     `terms` are the noises in one node's count; `squares` and `fourths` are the sums of the second and fourth powers of
-    the nodes' weights in each rank.
-
-    A rank is a weighted sum of node counts, and every node count has noise of the same law, independent of the others.
-    The law of such a sum lies between that of one Laplace noise and the normal one, and its quantile in standard
-    deviations is interpolated at the same excess kurtosis from sums of 1, 2, 3, ... equal noises, whose laws are exact.
-    One hundredth and one event are added, because two sums of equal kurtosis may differ, and for rounding
-    (test_sliding_quantiles compares with exact laws).
+    the nodes' weights in each rank: a weighted sum of independent node counts with noise of one law. The law of such a
+    sum lies between that of one Laplace noise and the normal one, and its quantile in standard deviations is
+    interpolated at the same excess kurtosis from sums of 1, 2, 3, ... equal noises, whose laws are exact. One hundredth
+    and one event are added, because two sums of equal kurtosis may differ, and for rounding (test_sliding_quantiles
+    compares with exact laws).
     """
     second, fourth = _cumulants(terms)
     variances = squares * (second + ROUNDED)
@@ -107,9 +105,6 @@ class SlidingQuantiles(Deciding):
     has its true bucket ruled out.
 
     Privacy claim: the claim of `tree`; everything is computed from its answers.
-
-    Raises:
-        NotDerivable: `at` or `confidence` is invalid.
     """
 
     tree: ValueTree
@@ -153,9 +148,9 @@ class SlidingQuantiles(Deciding):
     def view_band(self, place: int, public: int, confidence: float) -> int:
         """Return by how many events the reported buckets of a view may miss the requested ranks.
 
-        A reported bucket is too high by L events only if, from a bucket that the data determine, some running
-        average of the noise of the ranks is below -L; likewise too low. In simulations of the worst possible data,
-        running averages reach at most `RUNNING` times the largest margin (test_running_ranks).
+        A reported bucket is too high by L events only if, from a bucket that the data determine, some running average
+        of the noise of the ranks is below -L; likewise too low. In simulations of the worst possible data, running
+        averages reach at most `RUNNING` times the largest margin (test_running_ranks).
         """
         return math.ceil(RUNNING * int(self._computed(place, public, confidence).max()))
 
@@ -166,10 +161,7 @@ class SlidingQuantiles(Deciding):
     def init(self, noise: Noise) -> ValueTreeState:
         return self.tree.init(noise)
 
-    def step(
-        self, state: ValueTreeState, message: Message, noise: Noise
-    ) -> tuple[ValueTreeState, IntArray | None]:
-        """Count a row, or answer the quantiles."""
+    def step(self, state: ValueTreeState, message: Message, noise: Noise) -> Step[ValueTreeState]:
         state, counts = self.tree.step(state, message, noise)
         if counts is None or not isinstance(message, Query):
             return state, None
@@ -217,10 +209,9 @@ class SlidingQuantiles(Deciding):
         return self._known[place, public]
 
     def _computed(self, place: int, public: int, confidence: float) -> IntArray:
-        """Return margins of shape (len(at), leaves).
+        """Return margins of shape (len(at), leaves): each quantile gets a share 1 / len(at) of the failure probability.
 
-        Each quantile gets a share 1 / len(at) of the failure probability. Two ranks may fail, each on one side, so
-        a two-sided margin at that share is enough.
+        Two ranks may fail, each on one side, so a two-sided margin at that share is enough.
         """
         terms = self.tree.noise(public, place).terms
         return rank_margins(terms, *self._spread, (1 - confidence) / len(self.at))

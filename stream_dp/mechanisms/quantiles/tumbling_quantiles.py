@@ -34,7 +34,7 @@ from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Fixed, Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
@@ -51,9 +51,8 @@ UNTOLD = -1
 @wire("tumbling-quantiles-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class TumblingQuantilesState:
-    """Exact counts of each open window, shape (windows, buckets), private, and the last chosen buckets (public).
-
-    `told` has shape (windows, quantiles).
+    """Exact counts of each open window, shape (windows, buckets), private, and the last chosen buckets, `told`, public,
+    shape (windows, quantiles).
     """
 
     updates: int
@@ -105,7 +104,6 @@ class TumblingQuantiles(CountRows, Deciding):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: one choice, all choices of a window, windows in turn, all lengths together."""
         if max(map(self.scale, self.at)) > WIDEST:
             raise NotDerivable(
                 "noise for these quantiles is too wide to be drawn: write them with fewer decimals, "
@@ -164,8 +162,7 @@ class TumblingQuantiles(CountRows, Deciding):
 
     def step(
         self, state: TumblingQuantilesState, message: Message, noise: Noise
-    ) -> tuple[TumblingQuantilesState, IntArray | None]:
-        """Add a row and choose the buckets of the windows that end with it, or answer the last choices."""
+    ) -> Step[TumblingQuantilesState]:
         if isinstance(message, Query):
             return state, state.told.flatten()
         updates = state.updates + 1

@@ -5,7 +5,7 @@ made for rows with one entry per node, adds the noise. Everything that is releas
 Rules: an event sets at most one node of each level. This file knows no quantiles and no times.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -18,7 +18,7 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import RowLaw
 from stream_dp.core.wire import wire
@@ -51,9 +51,6 @@ class ValueLevels:
     estimate by a part of its surplus over its children, and the pass down distributes that correction to the children
     in proportion to their variances. Gains are integers over 2^GAIN_BITS; no count moves a surplus, so a correction may
     be rounded.
-
-    Raises:
-        NotDerivable: `leaves` is below 1 or `arity` below 2.
     """
 
     leaves: int
@@ -200,9 +197,6 @@ class ValueTree(Additive):
     The first entries of a row are the buckets; the last `unranked` ones hold events without a value.
 
     Privacy claim: the claim of `counts`, which must be made for events that set one entry in each level.
-
-    Raises:
-        NotDerivable: `counts` is made for other rows, or for events that set fewer entries.
     """
 
     levels: ValueLevels
@@ -238,21 +232,16 @@ class ValueTree(Additive):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        """Derive the guarantee: that of `counts`, on rows in which an event sets one entry per level."""
         return derive((self.counts.derivation(),), Fixed("counts of the nodes over the values"))
 
     @property
     def views(self) -> int:
-        """Number of views in an answer: the windows and, if present, the count so far."""
         return self._windows + (self.counts.ever is not None)
 
     @property
     def _windows(self) -> int:
         forest = self.counts.forest
         return 0 if forest is None else len(forest.windows)
-
-    def public(self, updates: int, state: ValueTreeState) -> Hashable:
-        return updates
 
     def band(self, public: int, confidence: float) -> int:
         views = range(self.views)
@@ -261,13 +250,9 @@ class ValueTree(Additive):
     def view_public(self, place: int, updates: int, state: Any = None) -> int:
         """Return the number of updates, as far as the noise of the view at index `place` depends on it."""
         forest = self.counts.forest
-        if forest is None or self.view_ever(place):
+        if forest is None or place >= self._windows:
             return updates
         return forest.view_public(place, updates, None)
-
-    def view_ever(self, place: int) -> bool:
-        """Whether the view at index `place` shows counts so far."""
-        return place >= self._windows
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
         return self.counts.noise(public, view)
@@ -275,10 +260,7 @@ class ValueTree(Additive):
     def init(self, noise: Noise) -> ValueTreeState:
         return ValueTreeState(0, self.counts.init(noise))
 
-    def step(
-        self, state: ValueTreeState, message: Message, noise: Noise
-    ) -> tuple[ValueTreeState, IntArray | None]:
-        """Add a row to the counts of the nodes, or answer their noisy counts."""
+    def step(self, state: ValueTreeState, message: Message, noise: Noise) -> Step[ValueTreeState]:
         counts: Any = self.counts
         if isinstance(message, Query):
             return state, counts.step(state.counts, message, noise)[1]

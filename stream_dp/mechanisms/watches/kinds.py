@@ -8,9 +8,8 @@
 | `sum-monitor`    | amounts | any, coming and going                   | the same                                      |
 | `window-alerts`  | counts  | windows on one side, for good           | e1 + e2 where an event leaves, else e2        |
 
-One law runs all of them (`WatchLaw`), with the noise of `watch_noise`. Blocks whose watches all count since a
-crossing, for ever, have their own kind of state, because journals hold it. This file knows no names, filters or
-keys.
+One law runs all of them (`WatchLaw`), with the noise of `watch_noise`. Blocks whose watches all count since a crossing,
+for ever, have their own kind of state, because journals hold it. This file knows no names, filters or keys.
 """
 
 from collections.abc import Hashable
@@ -28,7 +27,7 @@ from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Fixed, Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire, wire_of
 from stream_dp.core.wording import how_many
@@ -174,9 +173,7 @@ class WatchBlock(WatchLaw):
         state = MonitorState.begun(self.width, self.watches)
         return replace(state, lift=self._lifted(state, np.arange(self.width), noise))
 
-    def step(
-        self, state: MonitorState, message: Message, noise: Noise
-    ) -> tuple[MonitorState, IntArray | None]:
+    def step(self, state: MonitorState, message: Message, noise: Noise) -> Step[MonitorState]:
         """Add a row, or compare every watch, or compare, arm or disarm one watch.
 
         Raises:
@@ -251,14 +248,8 @@ class SinceBlock(WatchLaw):
         zeros = np.zeros(self.width, dtype=np.int64)
         return self.kept(zeros, noise.geometric(self.scale, self.width))
 
-    def step(
-        self, state: AlertsState, message: Message, noise: Noise
-    ) -> tuple[AlertsState, IntArray | None]:
-        """Add a row, or compare every place with its level.
-
-        Raises:
-            RejectedMessage: a bad row, or a query without the levels that the block needs.
-        """
+    def step(self, state: AlertsState, message: Message, noise: Noise) -> Step[AlertsState]:
+        """Add a row, or compare every place with its level."""
         if not isinstance(message, Query):
             return replace(state, count=state.count + self.checked_row(message.row)), None
         after, answer = self._compared(state.armed(self.levels(message)), noise)
@@ -266,11 +257,7 @@ class SinceBlock(WatchLaw):
 
 
 def _crosses(
-    state: MonitorState,
-    places: IntArray,
-    threshold: IntArray | int,
-    scale: Fraction,
-    noise: Noise,
+    state: MonitorState, places: IntArray, threshold: IntArray | int, scale: Fraction, noise: Noise
 ) -> NDArray[np.bool_]:
     count, below = state.count[places], state.mode[places] & BELOW != 0
     over = np.where(below, threshold - 1 - count, count - threshold)
@@ -379,9 +366,6 @@ class Alerts(SinceBlock):
     is paid once, by the noisy threshold (in one direction) or by the query noise of the crossing (in the other):
     cost max(e1, e2) an instance, so both are epsilon / L0. Instances of several keys add up, whichever way each
     moves (under `replace` two keys move in opposite directions: e1 + e2): [HSV] Cor 5.5, k = L0.
-
-    Raises:
-        UsageError: the noise is too wide to be drawn.
     """
 
     width: int
@@ -452,10 +436,6 @@ class Monitor(WatchBlock):
     threshold by 1 (e1), which pays for all comparisons that fail, and for a crossing while the event is in the
     window. There the count differs too (e3). A crossing after it has left costs e2 more, and the count is the same.
     Fewer events cost nothing where comparisons fail, and at a crossing e2 + e3 or nothing.
-
-    Raises:
-        UsageError: the watches do not fit into the places, or their windows into a state; the noise is too wide to
-            be drawn.
     """
 
     width: int
@@ -486,10 +466,6 @@ class SumMonitor(EventAmounts, WatchBlock):
     amount y shifts every comparison by y, or by nothing once it has left the window, and the noises pay for it unit
     by unit, whatever its sign; so does the noise on a released sum. One event changes its entries by `l1` in all,
     and lies in one instance of each place: so each unit pays a part of l1 of what an event pays in a `Monitor`.
-
-    Raises:
-        NotDerivable: the amounts are invalid.
-        UsageError: as for a `Monitor`.
     """
 
     width: int
@@ -528,13 +504,12 @@ class SumMonitor(EventAmounts, WatchBlock):
 class WindowAlerts(WatchBlock):
     """A fixed `Monitor` of windows that fire on one side: a replaced event costs three quarters of its price there.
 
-    `watches` are armed from place 0 on, all over windows, all above their thresholds or all `below`; none is armed
-    or disarmed later.
+    `watches` are armed from place 0 on, all over windows, all above their thresholds or all `below`; none is armed or
+    disarmed later.
 
-    Privacy claim: epsilon-DP for such event streams under `neighbors`, for ever, adaptively, whatever thresholds
-    are queried. With e1 for the noise on the thresholds and e2 for that of the comparisons, s = min(ones, width)
-    places that one content counts in and L0 places that an event changes: s e1 + L0 e2. It is met, so no less
-    holds.
+    Privacy claim: epsilon-DP for such event streams under `neighbors`, for ever, adaptively, whatever thresholds are
+    queried. With e1 for the noise on the thresholds and e2 for that of the comparisons, s = min(ones, width) places
+    that one content counts in and L0 places that an event changes: s e1 + L0 e2. It is met, so no less holds.
 
     Proof. The answers say where instances begin and end, and each place draws its own noise. So the odds of a
     transcript are the product of those of its instances, whatever an adversary chose by the answers, and an event is in
@@ -552,9 +527,6 @@ class WindowAlerts(WatchBlock):
     places before and in at most s after, in at most L0 where just one copy has it. Either way round at most s of these
     pay e1 + e2, and the others e2. Under `add_remove` all pay e1 + e2, and s = L0. Watches on two sides would pay e1 +
     e2 in all places, as `Monitor` does. Both noises have one scale: the best two would have 2 % less between them.
-
-    Raises:
-        UsageError: as for a `Monitor`; or a watch is not over a window, or fires on the other side.
     """
 
     width: int
@@ -572,7 +544,6 @@ class WindowAlerts(WatchBlock):
 
     @property
     def _one_side(self) -> bool:
-        """Whether all watches are over windows and fire on the same side."""
         sides = {watch.below for watch in self.watches}
         return all(watch.window for watch in self.watches) and len(sides) <= 1
 
@@ -608,9 +579,7 @@ class WindowAlerts(WatchBlock):
         subject = f"watches over windows in {self.width} places, re-armed for ever"
         return leaf(subject, self.guarantee, SOURCE, (side, sides))
 
-    def step(
-        self, state: MonitorState, message: Message, noise: Noise
-    ) -> tuple[MonitorState, IntArray | None]:
+    def step(self, state: MonitorState, message: Message, noise: Noise) -> Step[MonitorState]:
         """Add a row, compare every watch, or compare one; arming and disarming is refused (RejectedMessage)."""
         if isinstance(message, ArmQuery | DisarmQuery):
             raise RejectedMessage("the watches of this block are those that it was made with")
@@ -633,11 +602,7 @@ def _enough(part: Part, epsilon: Fraction, *scales: Fraction) -> Condition:
 
 
 def _instance(
-    block: WatchNoise,
-    part: Part,
-    epsilon: Fraction,
-    scales: tuple[Fraction, ...],
-    *more: Condition,
+    block: WatchNoise, part: Part, epsilon: Fraction, scales: tuple[Fraction, ...], *more: Condition
 ) -> Derivation:
     claim = Guarantee(PureDP(epsilon), block.neighbors)
     return leaf(part.subject, claim, part.source, (_enough(part, epsilon, *scales), *more))

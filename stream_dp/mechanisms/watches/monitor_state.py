@@ -1,8 +1,8 @@
 """State of a block of watches, by place: which watch runs there, its count, its window and its noise.
 
-Rules: states are values. A place's mode and threshold are public, because they follow from the definition, messages
-and answers. A window holds no row from before its instance began, so an event is in the count of one instance only.
-The number of its rows is public, because the instance began with a released answer. This file draws nothing.
+Rules: states are values. A place's mode and threshold are public, because they follow from the definition, messages and
+answers. A window holds no row from before its instance began, so an event is in the count of one instance only. The
+number of its rows is public, because the instance began with a released answer. This file draws nothing.
 """
 
 from collections.abc import Sequence
@@ -56,13 +56,11 @@ class WatchTerms:
 
 
 def is_threshold(value: object, *, negative: bool) -> bool:
-    """Say whether a watch can be compared with `value`; `negative` allows thresholds below 1 too."""
     lowest = -LARGEST_THRESHOLD if negative else 1
     return type(value) is int and lowest <= value <= LARGEST_THRESHOLD
 
 
 def thresholds(*, negative: bool) -> str:
-    """Return the range of valid thresholds in words: `from 1 to 10^15`."""
     return f"from {'-10^15' if negative else '1'} to 10^15"
 
 
@@ -110,10 +108,9 @@ MOST_HELD = 400_000  # numbers in windows: a snapshot of them takes 3 MB
 @wire("watch-window", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class WatchWindow:
-    """The places from `place` on whose watches count the last `window` rows.
+    """The places from `place` on whose watches count the last `window` rows, which are private.
 
-    `age`: the number of rows that each live instance has seen, at most window + 1; public, shape (places,). `rows`:
-    these rows, private.
+    `age`: the number of rows that each live instance has seen, at most window + 1; public, shape (places,).
     """
 
     place: int
@@ -133,10 +130,6 @@ class WatchWindow:
         left = np.where(gone, row_back(rows, self.window), 0) if gone.any() else np.zeros_like(row)
         return replace(self, age=age, rows=rows), left
 
-    def begun_again(self, fired: IntArray) -> "WatchWindow":
-        """Return the window with new instances in the places where `fired` (over all places of the block) is not 0."""
-        return replace(self, age=np.where(fired[self.places], 0, self.age))
-
     def without(self, first: int, past: int) -> tuple["WatchWindow", ...]:
         """Return the windows that remain when the places from `first` to `past` - 1 are freed."""
         begin, end = self.places.start, self.places.stop
@@ -155,12 +148,12 @@ Windows: TypeAlias = tuple[WatchWindow, ...]
 @wire("monitor-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class MonitorState:
-    """Arrays of shape (width,), one entry per place; `threshold` and `mode` are public, the others private.
+    """Arrays of shape (width,), one entry per place; `threshold`, `mode` and `asked` are public, the others private.
 
-    `count`: exact events since the last crossing; for a watch over a window only those of its last rows, for a
-    watch of single ticks only those of the open tick. `lift`: noise on the threshold. `heard`: for watches of
-    single ticks, the noisy count of the last tick. `asked`: number of thresholds queried so far, public. `windows`:
-    the rows of watches over windows.
+    `count`: exact events since the last crossing; for a watch over a window only those of its last rows, for a watch of
+    single ticks only those of the open tick. `lift`: noise on the threshold. `heard`: for watches of single ticks, the
+    noisy count of the last tick. `asked`: number of thresholds queried so far. `windows`: the rows of watches over
+    windows.
     """
 
     count: IntArray
@@ -173,10 +166,8 @@ class MonitorState:
 
     @classmethod
     def begun(cls, width: int, watches: Sequence[WatchTerms]) -> "MonitorState":
-        """Return the state of watches side by side, without noise.
-
-        Raises:
-            RejectedMessage: their windows would hold too many rows.
+        """Return the state of watches side by side, without noise (RejectedMessage: their windows would hold too many
+        rows).
         """
         zeros, at = np.zeros(width, dtype=np.int64), 0
         threshold, mode, windows = zeros.copy(), zeros.copy(), list[WatchWindow]()
@@ -228,11 +219,7 @@ class MonitorState:
         return replace(self, count=count, windows=tuple(windows))
 
     def armed(self, watch: WatchTerms, first: int) -> "MonitorState":
-        """Return the state with a watch that begins at count 0, without noise on its threshold.
-
-        Raises:
-            RejectedMessage: a watch runs in one of its places, or its windows would hold too many rows.
-        """
+        """Return the state with a watch that begins at count 0, without noise on its threshold."""
         places = slice(first, first + watch.places)
         if self.mode[places].any():
             raise RejectedMessage("a watch runs in this place; disarm it first")
@@ -254,8 +241,8 @@ class MonitorState:
         count, mode = self.count.copy(), self.mode.copy()
         count[(fired != 0) & (mode & TICK == 0)] = 0
         mode[(fired != 0) & (mode & ONCE != 0)] = 0
-        windows = tuple(window.begun_again(fired) for window in self.windows)
-        return replace(self, count=count, mode=mode, windows=windows)
+        windows = [replace(w, age=np.where(fired[w.places], 0, w.age)) for w in self.windows]
+        return replace(self, count=count, mode=mode, windows=tuple(windows))
 
 
 @wire("alerts-state", 1)

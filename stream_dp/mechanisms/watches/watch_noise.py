@@ -22,9 +22,7 @@ from stream_dp.mechanisms.watches.monitor_state import TICK, WINDOW, MonitorStat
 
 STEPS = 1 << 10  # steps into which a scale is divided for a draw on the threshold
 FAR = 40  # scales: beyond them lies less than e^-40
-WIDEST = (
-    1 << 40
-)  # the largest scale that is drawn: `noise.samplers.MAX_SCALE`, which loads the cipher
+WIDEST = 1 << 40  # the largest scale drawn: `noise.samplers.MAX_SCALE`, which loads the cipher
 
 
 def exceeding(margin: int, scale: Fraction) -> float:
@@ -39,8 +37,8 @@ def exceeding(margin: int, scale: Fraction) -> float:
 def crossing_chance(margin: int, scale: Fraction, comparisons: int) -> float:
     """Return P[one of `comparisons` fresh draws is >= margin + tau], tau drawn once; all geometric of this scale.
 
-    It is the sum over tau of P[tau] * (1 - (1 - a^(margin + tau))^n), a = exp(-1/scale), n = `comparisons`, in
-    steps of a thousandth of the scale, each evaluated at its near end.
+    It is the sum over tau of P[tau] * (1 - (1 - a^(margin + tau))^n), a = exp(-1/scale), n = `comparisons`, in steps of
+    a thousandth of the scale, each evaluated at its near end.
     """
     rate = 1 / float(scale)
     step = max(1, math.ceil(float(scale) / STEPS))
@@ -53,14 +51,7 @@ def crossing_chance(margin: int, scale: Fraction, comparisons: int) -> float:
     return min(1.0, float(chance @ fires) + beyond * float(fires[-1]))
 
 
-def enough_margin(scale: Fraction, comparisons: int, chance: float) -> int:
-    """Return a margin that one of `comparisons` draws exceeds with at most this chance, by a union bound."""
-    decay = math.exp(-1 / float(scale))
-    return max(0, math.ceil(float(scale) * math.log(comparisons / chance / (1 + decay))))
-
-
 def require_drawable(*scales: Fraction) -> None:
-    """Check that noise of all these scales can be drawn (UsageError: some scale is too large)."""
     if (widest := max(scales)) > WIDEST:
         raise UsageError(
             f"noise of scale {float(widest):.3g} is too wide for 64 bits: give more epsilon, or let one event count in "
@@ -107,7 +98,7 @@ class WatchNoise(CountRows, Deciding):
 
     @cached_property
     def value_scale(self) -> Fraction:
-        """Scale of the discrete Laplace noise on a count that is released at a crossing."""
+        """The same on a count that is released at a crossing; a watch over a window has `window_value_scale`."""
         return self.changed / self.value_epsilon
 
     @cached_property
@@ -121,20 +112,18 @@ class WatchNoise(CountRows, Deciding):
 
     @cached_property
     def window_value_scale(self) -> Fraction:
-        """Scale of the discrete Laplace noise on the count that a watch over a window releases."""
         return self.changed / (self.epsilon + self.value_epsilon - self.window_epsilon)
 
     def band(self, public: tuple[int, bool], confidence: float) -> int:
         """Return by how many events one watch may fire too early or too late, after the comparisons in `public`.
 
-        A watch fires too early only if one of at most that many draws is large, and too late only if the draw on
-        its threshold is large. The noise of a single tick's count is smaller.
+        A watch fires too early only if one of at most that many draws is large, and too late only if the draw on its
+        threshold is. The noise of a single tick's count is smaller.
         """
         comparisons, windows = public
         return _band(self.window_scale if windows else self.scale, comparisons, confidence)
 
     def band_of(self, watch: WatchTerms, comparisons: int, confidence: float) -> int:
-        """Return by how many events a watch may fire too early or too late after `comparisons` comparisons."""
         if watch.tick:
             return _tick_band(self.tick_scale, confidence)
         return _band(self.compared_at(watch), comparisons, confidence)
@@ -163,7 +152,7 @@ class WatchNoise(CountRows, Deciding):
         """Return a bound on the chance that a watch with count `usual` fires in one place in `comparisons` ticks.
 
         It holds for any such ticks in the watch's life: it is computed for an instance that begins with them, whose
-        noisy threshold is then smallest. An instance that has not fired so far has a larger one.
+        noisy threshold is then smallest.
         """
         margin = usual - (watch.threshold - 1) if watch.below else watch.threshold - usual
         if watch.tick:
@@ -172,11 +161,15 @@ class WatchNoise(CountRows, Deciding):
         return crossing_chance(margin, self.compared_at(watch), comparisons)
 
     def enough_margin(self, watch: WatchTerms, comparisons: int, chance: float) -> int:
-        """Return how far from its threshold a count must be so that a false alarm has at most this chance."""
-        return enough_margin(self.compared_at(watch), comparisons, chance)
+        """Return how far from its threshold a count must be so that a false alarm has at most this chance.
+
+        By a union bound over the draws of `comparisons` comparisons.
+        """
+        scale = float(self.compared_at(watch))
+        draws = comparisons / chance / (1 + math.exp(-1 / scale))
+        return max(0, math.ceil(scale * math.log(draws)))
 
     def compared_at(self, watch: WatchTerms) -> Fraction:
-        """Return the scale of the noise in a comparison of a watch of these terms."""
         if watch.tick:
             return self.tick_scale
         return self.window_scale if watch.window else self.scale

@@ -56,12 +56,10 @@ def worst(mechanism: Any, pairs: Pairs) -> float:
 
 
 def column(numbers: Iterable[int]) -> Rows:
-    """Rows of one entry."""
     return tuple((number,) for number in numbers)
 
 
 def check_relation(mechanism: Any, relation: Neighbors, pairs: Pairs) -> None:
-    """The relation that the mechanism states takes every pair."""
     for left, right in pairs:
         after: Any = mechanism.rows.relation(relation)
         for ours, theirs in zip(left, right, strict=True):
@@ -73,13 +71,11 @@ def check_relation(mechanism: Any, relation: Neighbors, pairs: Pairs) -> None:
 
 
 def streams() -> Iterator[Ticks]:
-    """Every stream of two identifiers."""
     kinds = [tuple(some) for n in range(3) for some in itertools.combinations(NAMES, n)]
     yield from itertools.product(kinds, repeat=TICKS)
 
 
 def with_event(ticks: Ticks, tick: int, name: str) -> Ticks:
-    """The stream with one event more."""
     return (*ticks[:tick], (*ticks[tick], name), *ticks[tick + 1 :])
 
 

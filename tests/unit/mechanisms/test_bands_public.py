@@ -109,7 +109,6 @@ def published(mechanism: Any) -> Band:
 
 
 def rows(burst: int, width: int = WIDTH) -> list[IntArray]:
-    """Quiet ticks and a burst now and then."""
     return [
         np.array([(burst if t % 4 == 2 else 1) * (i + t) % (burst + 2) for i in range(width)])
         for t in range(TICKS)
@@ -158,7 +157,6 @@ def test_two_streams_with_the_same_answers_have_the_same_bands(quantity: Quantit
 
 
 def seen_in(state: Any) -> Any:
-    """The counter's state inside an HSS."""
     return inside_of(state.parts.live[0].state)
 
 

@@ -8,7 +8,6 @@ answers from the very noise that was drawn for it, so its law is that of columns
 Quality: the linear map of the streaming code is that of least squares (`oracles.decoded_tree`).
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -54,7 +53,6 @@ from stream_dp.mechanisms.linear.tree import (
     sampled,
     worst_prefix,
 )
-from stream_dp.mechanisms.noise_quantiles import sum_variance
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
@@ -72,7 +70,6 @@ def steps_of(shape: tuple[int, int]) -> int:
 
 
 def nodes(shape: tuple[int, int], steps: int, scale: Fraction = SCALE) -> Iterator[Drawn]:
-    """What the tree must draw, in order."""
     for node in oracle.drawn(*shape, steps):
         yield Drawn(scale, *oracle.first_and_last(node, shape[0]))
 
@@ -137,18 +134,6 @@ def test_the_decoding_is_least_squares_and_has_the_stated_terms(shape: tuple[int
         np.testing.assert_allclose(used, wanted, atol=1e-5)
 
 
-@pytest.mark.parametrize(("horizon", "error", "most"), [(2**10, 10.9, 13.8), (2**16, 20.5, 25.9)])
-def test_the_errors_of_a_tree_at_epsilon_one(horizon: int, error: float, most: float) -> None:
-    """RMSE and largest standard deviation; a tree with subtraction of one shape has RMSE 13.1 and 24.8."""
-    counter = Counter(1, ONE, ADD, horizon)
-    shape, prefixes = counter.tree.shape, np.arange(1, horizon + 1)
-    variances = shape.variances(prefixes) * 2 * shape.height**2
-    assert math.sqrt(variances.mean()) == pytest.approx(error, abs=0.1)
-    assert math.sqrt(variances.max()) == pytest.approx(most, abs=0.1)
-    stated = sum_variance(tuple(counter.noise_terms(horizon)))
-    assert stated == pytest.approx(variances[-1], rel=0.01)
-
-
 def test_the_sample_stands_for_the_whole() -> None:
     for horizon in (3_000, 2**16):
         shape = TreeShape.best(horizon)
@@ -203,7 +188,6 @@ def totals_drawn(epoch: int) -> Iterator[Drawn]:
 
 
 def inner_drawn(epoch: int, item: int) -> Iterator[Drawn]:
-    """What an epoch's tree draws with its item (from 0)."""
     shape, before = TreeShape.best(1 << epoch), (1 << epoch) - 1
     scale = shape.height / ((1 - TOTALS_SHARE) * EPSILON)
     for node in oracle.drawn_with(shape.arity, shape.height, item):
@@ -212,7 +196,6 @@ def inner_drawn(epoch: int, item: int) -> Iterator[Drawn]:
 
 
 def hybrid_nodes(updates: Sequence[int]) -> Iterator[Drawn]:
-    """All that is drawn with these updates, in order."""
     yield from inner_drawn(0, 0)
     yield from totals_drawn(0)
     for update in updates:
@@ -413,24 +396,6 @@ def test_the_last_tree_refuses_more_than_it_takes() -> None:
     full = replace(tree.init(ZeroNoise()), prefix=schedule.size(LAST_TREE))
     with pytest.raises(RejectedMessage, match="create a new one"):
         counter.step(HandOverState(zero, LAST_TREE, zero, full), Update(zero), ZeroNoise())
-
-
-def deviation(counter: HandOverCounter | HybridCounter, updates: int) -> float:
-    """Standard deviation of the answer, from its exact terms."""
-    return math.sqrt(sum_variance(tuple(counter.noise_terms(updates))))
-
-
-def test_hand_overs_beat_the_hybrid_for_long_but_not_for_ever() -> None:
-    """Why an endless tree counter is the hybrid, and the counter inside of HSS is this one."""
-    hand_over, hybrid = HandOverCounter(1, ONE, ADD), HybridCounter(1, ONE, ADD)
-    errors = [deviation(hand_over, t) for t in (3, 8, 20, 50, 100, 300, 1_000, 4_000)]
-    assert errors == pytest.approx([4.25, 4.91, 5.60, 6.50, 10.53, 13.17, 17.97, 24.10], abs=0.02)
-    worse = [t for t in range(2, 1_200) if deviation(hand_over, t) >= deviation(hybrid, t)]
-    assert min(worse) == 256
-    for far in (2**13, 2**30):
-        assert deviation(hand_over, far) > deviation(hybrid, far)
-    early = [deviation(hand_over, t) / deviation(hybrid, t) for t in range(2, 65)]
-    assert np.mean(early) < 0.5
 
 
 @pytest.mark.parametrize("kind", [HybridCounter, HandOverCounter])

@@ -155,7 +155,6 @@ def monitor(tick: bool) -> Any:
 
 
 def yes(watches: Any, state: Any, at: int, noise: Given) -> bool:
-    """Whether the watch in a place answers yes."""
     return bool(watches.step(state, ThresholdQuery(THRESHOLD, place=at), noise)[1][0])
 
 

@@ -129,7 +129,6 @@ def test_a_forest_that_is_broken_is_caught_by_the_shift(twin: type[Any]) -> None
 
 
 def check_sums(forest: Any, lowest: int, ticks: int = 70) -> None:
-    """Large random rows, against sums over each window."""
     rows = np.random.default_rng(4).integers(lowest, 1 << 54, (ticks, 3))
     told = answers(forest, ZeroNoise(), rows)
     for tick in range(1, ticks + 1):
@@ -374,7 +373,6 @@ def moment(forest: GaussianForest, sides: tuple[Any, Any], order: int, radius: i
 
 
 def gaussian(rho: Fraction, kind: type[GaussianForest] = GaussianForest) -> GaussianForest:
-    """Windows of single ticks."""
     return kind(1, rho, ADD, (1, 2), FLAT)
 
 

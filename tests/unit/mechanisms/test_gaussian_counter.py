@@ -100,7 +100,6 @@ Rows: TypeAlias = Sequence[Sequence[int]]
 
 
 def released(counter: GaussianCounter, rows: Rows, z: tuple[int, ...]) -> tuple[int, ...]:
-    """What lies on the lattice after each step."""
     noise, state, values = ScriptedNoise(z), counter.init(ScriptedNoise([])), list[int]()
     for row in rows:
         state, _ = counter.step(state, Update(np.array(row)), noise)
@@ -301,13 +300,6 @@ def test_what_is_claimed_is_derived() -> None:
                 assert derivation.conditions[0].name == "noise"
 
 
-def test_columns_add_up_in_squares() -> None:
-    """Four ones an event: twice the deviation, where a counter of its own for each would have four times."""
-    one = GaussianCounter(9, Fraction(1, 50), ADD, 1000).lattice
-    four = GaussianCounter(9, Fraction(1, 50), ADD, 1000, ones=4).lattice
-    assert four.deviation(1000) / one.deviation(1000) == pytest.approx(2, rel=1e-6)
-
-
 @pytest.mark.parametrize("gdp", [False, True])
 def test_noise_too_small_is_not_derived(gdp: bool) -> None:
     counter = GaussianCounter(2, Fraction(1, 50), REPLACE, 100, gdp=gdp)
@@ -315,23 +307,6 @@ def test_noise_too_small_is_not_derived(gdp: bool) -> None:
     counter.__dict__["lattice"] = replace(counter.lattice, variance=less)
     with pytest.raises(BrokenCondition, match="noise"):
         counter.derivation()
-
-
-def rmse(counter: GaussianCounter, steps: int) -> float:
-    """The root of the mean square error over all steps, with its roundings."""
-    every = {max(1, round(steps * k / 256)) for k in range(1, 257)} | set(range(1, 65))
-    points = sorted(point for point in every if point <= steps)
-    squares = [counter.lattice.deviation(t) ** 2 + 1 / 12 for t in points]
-    return float(np.interp(np.arange(1, steps + 1), points, squares).mean() ** 0.5)
-
-
-def test_error_at_epsilon_1_and_delta_1e_6() -> None:
-    """By GDP mu = 0.2367 (deviation 4.225 an event), by zCDP rho = 0.024356 (4.531)."""
-    mu = Fraction(2367, 10**4)
-    by_gdp = GaussianCounter(1, mu**2 / 2, ADD, 1 << 10, gdp=True)
-    assert by_gdp.mu == mu
-    assert rmse(by_gdp, 1 << 10) < 13.2
-    assert rmse(GaussianCounter(1, Fraction(24356, 10**6), ADD, 1 << 10), 1 << 10) < 14.2
 
 
 @pytest.mark.parametrize("horizon", [40, None])
@@ -402,7 +377,6 @@ SHAPES = [Decays((2, 1), (150, 11)), Decays(*TUNED[6]), Decays(*TUNED[16]), Deca
 
 
 def noise_of(process: LatticeNoise, drawn: list[int]) -> list[int]:
-    """The noise of a column after each step."""
     state, noise = process.init(), []
     for z in drawn:
         state = process.advance(state, ScriptedNoise([z]))
@@ -509,25 +483,6 @@ def test_the_noise_is_a_c_inverse_z() -> None:
             assert abs(noise - exact) <= Fraction(process.drift(t + 1)) * (1 << 24) + 1
 
 
-def check_variance(process: LatticeNoise) -> None:
-    """2,000 columns, 500 steps: within 6 deviations of a chi-square (2e-9 a look, 3 looks)."""
-    noise, state = NoiseStream(SEED, 10), process.init()
-    for step in range(1, 501):
-        state = process.advance(state, noise)
-        if step in (1, 60, 500):
-            found = float((process.value(state).astype(float) ** 2).mean())
-            expected = process.deviation(step) ** 2 + 1 / 12
-            assert abs(found / expected - 1) < 6 * (2 / 2000) ** 0.5
-
-
-def test_a_long_run_has_the_variance_that_the_bands_use() -> None:
-    """Noise used again has half of what was paid for after 60 steps; to pass it has probability below 1e-9."""
-    process = SHAPES[2], 20, Fraction(4**23), 2000
-    check_variance(LatticeNoise(*process))
-    with pytest.raises(AssertionError):
-        check_variance(Repeated(*process))
-
-
 @pytest.mark.parametrize("steps", [1, 1000, 1 << 40])
 @pytest.mark.parametrize("unit", [Fraction(1, 3), Fraction(1, 10**7), Fraction(8)])
 def test_calibration_pays_for_every_shift(steps: int, unit: Fraction) -> None:
@@ -537,11 +492,6 @@ def test_calibration_pays_for_every_shift(steps: int, unit: Fraction) -> None:
         least = decays.squared_norm(steps) / unit  # of a mechanism on the reals
         if unit > Fraction(1, 100) or steps <= 1 << 20:
             assert process.variance <= 1.02 * float(least) * 4**process.bits + 1
-
-
-def test_too_little_loss_for_64_bits_is_refused() -> None:
-    with pytest.raises(NotDerivable, match="more noise than 64 bits hold"):
-        LatticeNoise.calibrated(SHAPES[3], 1 << 40, Fraction(1, 10**16), 1)
 
 
 def test_a_sample_too_large_for_its_lattice_stops() -> None:
@@ -556,5 +506,7 @@ def test_a_sample_too_large_for_its_lattice_stops() -> None:
 def test_largest_products_stay_inside_64_bits() -> None:
     """The worst input: |w| at its limit for ever. A buffer is at most its gain times that, a product no more."""
     for halvings, gains in (*TUNED.values(), ENDLESS):
+        assert list(halvings) == sorted(set(halvings), reverse=True)
+        assert min(*halvings, *gains) >= 1
         assert 2 * (LIMIT - 1) * gains[0] + (1 << halvings[0]) < 1 << 63
         assert (LIMIT - 1) * sum(gains) + len(gains) < 1 << 63

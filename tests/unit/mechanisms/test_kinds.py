@@ -53,7 +53,6 @@ def _default(each: "Field[Any]") -> str:
 
 
 def labelled() -> list[type]:
-    """Every class of the two floors that has a label."""
     found = []
     for package in (stream_dp.core, stream_dp.mechanisms):
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):

@@ -39,7 +39,6 @@ def require_same(left: Any, right: Any) -> None:
 
 
 def pairs_of(relation: Neighbors, width: int, ones: int) -> dict[str, tuple[Any, Any]]:
-    """Pairs of mechanisms of one law."""
     own, amounts = (width, EPSILON, relation), (-3, 9)
     unit = (width, EPSILON / SumCounter(*own, TICKS, *amounts, ones).l1, ADD)
     return {

@@ -49,7 +49,6 @@ def row(*entries: int) -> Update:
 def play(
     mechanism: Mechanism[Any], noise: Noise, *messages: Message
 ) -> tuple[Any, list[list[int]]]:
-    """The last state and all answers."""
     state, answers = mechanism.init(noise), []
     for message in messages:
         state, answer = mechanism.step(state, message, noise)
@@ -71,7 +70,6 @@ def bracket(mechanism: Any, units: int, *queries: Query) -> Bracket:
 def vector(
     *views: tuple[int, ...], width: int = 3, epsilon: int = 1, relation: Neighbors = ADD
 ) -> MultiSparseVector:
-    """With two equal shares of epsilon each."""
     return MultiSparseVector(width, views, Fraction(epsilon), Fraction(epsilon), relation)
 
 
@@ -194,7 +192,6 @@ class Rounds:
 
 
 def user(width: int, epsilon: int = 1, relation: Neighbors = ADD) -> MultiSparseVector:
-    """One who watches all he holds."""
     return vector(tuple(range(width)), width=width, epsilon=epsilon, relation=relation)
 
 

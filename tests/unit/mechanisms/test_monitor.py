@@ -36,12 +36,10 @@ PLAIN = Monitor(7, FIFTH, ADD, (LARGE, ONCE, QUIET, BUSY), ones=3)
 
 
 def row(*counts: int) -> Update:
-    """A row with zeros behind these counts."""
     return Update(np.array([*counts, *[0] * (7 - len(counts))], dtype=np.int64))
 
 
 def said(monitor: Monitor, *messages: Message) -> list[Any]:
-    """All answers to queries, without noise."""
     state, found = monitor.init(ZeroNoise()), []
     for message in messages:
         state, answer = monitor.step(state, message, ZeroNoise())

@@ -20,9 +20,9 @@ from stream_dp.mechanisms.noise_law import BITS, NOTHING, SMOOTH, NoiseLaw, cont
 from stream_dp.mechanisms.noise_quantiles import (
     Term,
     Terms,
+    _Sum,
     lagging_quantile,
     laplace_quantile,
-    sum_variance,
 )
 from stream_dp.mechanisms.quotients import Widths
 
@@ -30,7 +30,6 @@ FINE = 256
 
 
 def terms(shape: tuple[int, int], epsilon: Fraction, prefix: int) -> Terms:
-    """The terms of a tree's answer."""
     return tuple(TreeNoise(TreeShape(*shape), shape[1] / epsilon, 1).terms(prefix))
 
 
@@ -38,7 +37,7 @@ def law(noises: Terms) -> NDArray[np.float64]:
     """P(rounded sum = n) for n = -m .. m."""
     named = [Term(*term) for term in noises]
     widest = max(float(t.scale) * t.weight for t in named)
-    reach = int(8 * math.sqrt(sum_variance(noises)) + 40 * widest) + 2
+    reach = int(8 * math.sqrt(_Sum.of(noises).variance) + 40 * widest) + 2
     size = 2 * reach * FINE
     theta = 2 * np.pi * np.arange(size // 2 + 1) / size
     log = np.zeros_like(theta)
@@ -95,7 +94,7 @@ def test_the_lagging_quantile_is_that_of_the_rounded_sum(noises: Terms) -> None:
 def test_a_weight_is_not_a_smaller_scale() -> None:
     """Why terms have weights: many small multiples of a wide noise vary more than as many narrow ones."""
     weighted, narrow = (Term(Fraction(4), 60, 0.05),), (Term(Fraction(1, 5), 60),)
-    assert sum_variance(weighted) > 4 * sum_variance(narrow)
+    assert _Sum.of(weighted).variance > 4 * _Sum.of(narrow).variance
     assert beyond(law(weighted), laplace_quantile(narrow, 0.05)) > 0.05
 
 
@@ -282,9 +281,7 @@ def test_a_discrete_noise_with_a_uniform_one_is_within_the_law_that_is_computed(
     """Step 1 of the proof, in closed form; a Laplace of the same scale is exceeded more often near the integers."""
     for place in (0.05, 1.1, 3.05):
         a, k = math.exp(-1 / scale), round(place)
-        tail = (
-            2 * a**k / (1 + a) * (a + (1 - a) * (0.5 - place + k))
-        )  # P(|noise + uniform| > place)
+        tail = 2 * a**k / (1 + a) * (a + (1 - a) * (0.5 - place + k))  # of |noise + uniform|
         widths = contrast_widths(NoiseLaw(((scale, 1),), rest=0.0), NOTHING, tail)
         assert float(widths.at(Fraction(0))) >= place
         assert scale * math.log(1 / tail) < place

@@ -44,12 +44,10 @@ OTHERWISE: dict[Quantity, Callable[[Sequence[int]], int]] = {
 
 
 def rows(width: int, ones: int) -> list[Point]:
-    """Every content of an event, the zero row first."""
     return [r for r in itertools.product((0, 1), repeat=width) if sum(r) <= ones]
 
 
 def plus(a: Point, b: Point) -> Point:
-    """The sums after an event."""
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
 

@@ -34,12 +34,7 @@ from stream_dp.mechanisms.quantiles.sliding_quantiles import (
     SlidingQuantiles,
     rank_margins,
 )
-from stream_dp.mechanisms.quantiles.value_tree import (
-    Over,
-    ValueLevels,
-    ValueTree,
-    best_levels,
-)
+from stream_dp.mechanisms.quantiles.value_tree import Over, ValueLevels, ValueTree, best_levels
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
@@ -174,7 +169,6 @@ def forest(
     shape: ForestShape = FLAT,
     levels: ValueLevels = LEVELS,
 ) -> WindowForest:
-    """Counts of the nodes over windows."""
     return WindowForest(levels.nodes, epsilon, ADD, windows, shape, levels.height)
 
 
@@ -278,7 +272,6 @@ def test_the_claim_is_derived(relation: Neighbors) -> None:
 
 
 def quantiles(counts: Over, at: Sequence[Fraction] = AT) -> SlidingQuantiles:
-    """Quantiles with an entry that has no value."""
     return SlidingQuantiles(ValueTree(LEVELS, counts, 1), tuple(at), SURE)
 
 
@@ -368,7 +361,6 @@ COUNTER = Counter(LEVELS.nodes, EPSILON / 5, ADD, TICKS, LEVELS.height)
 
 
 def terms_of(counts: Over, updates: int) -> list[list[Any]]:
-    """The noises of a node's count, by view."""
     windows = [[(LEVELS.height / EPSILON, min(updates, each))] for each in NOISY.windows]
     if isinstance(counts, WindowForest):
         return list(windows)
@@ -411,7 +403,6 @@ def single(
     noise: Any = None,
     epsilon: Fraction = EPSILON,
 ) -> list[tuple[int, int, int]]:
-    """What is told of a single tick of five buckets."""
     counts = WindowForest(5, epsilon, ADD, (1,), FLAT)
     mechanism = SlidingQuantiles(ValueTree(ValueLevels(5, 5), counts), tuple(at), SURE)
     told = answers(mechanism, noise or ZeroNoise(), [row]).reshape(len(at), EACH)

@@ -46,7 +46,6 @@ SMALL: list[Setting] = [
 
 
 def sums(kind: Any, relation: Neighbors, setting: Setting) -> Any:
-    """A sum counter for five ticks, or a forest of two levels."""
     width, ones, *amounts = setting
     shape = (5,) if kind is SumCounter else ((1, 4), PAIRS)
     return kind(width, EPSILON, relation, *shape, *amounts, ones)
@@ -139,7 +138,6 @@ def test_answers_are_exact_sums_with_noise_that_no_row_changes() -> None:
 
 
 def with_ever(horizon: int | None, ones: int = 1) -> SumsAndEver:
-    """Windows at two thirds, the sum so far at a third."""
     windows = SumForest(2, EPSILON * 2 / 3, REPLACE, (1, 4), PAIRS, -7, 5, ones)
     return SumsAndEver(windows, SumCounter(2, EPSILON / 3, REPLACE, horizon, -7, 5, ones))
 
@@ -232,7 +230,6 @@ def mean(relation: Neighbors, setting: Setting, kind: type[SumForest] = SumFores
 
 
 def loss(both: Any, pair: tuple[Row, Row]) -> Fraction:
-    """What this difference in one tick costs."""
     gap = np.abs(np.array(pair[0]) - np.array(pair[1]))
     added, counted = (int(half.sum()) for half in np.split(gap, 2))
     costs = [unit_cost(h.forest) + unit_cost(h.ever) for h in (both.sums, both.counts)]

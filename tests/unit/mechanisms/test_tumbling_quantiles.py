@@ -27,7 +27,6 @@ ONE, HALF, HIGH = Fraction(1), Fraction(1, 2), Fraction(9, 10)
 def told(
     mechanism: TumblingQuantiles, *rows: Sequence[int], seed: int | None = None
 ) -> list[list[int]]:
-    """The answer after each row."""
     noise = ZeroNoise() if seed is None else SeededNoise(seed)
     return [list(answer) for answer in answers(mechanism, noise, rows).tolist()]
 

@@ -15,7 +15,6 @@ Seed = Callable[[str, int], bytes]
 
 @pytest.fixture
 def expected(request: pytest.FixtureRequest) -> Seed:
-    """The seed that draw `number` under a name gives."""
     if request.config.getoption("--fresh-noise"):
         pytest.skip("noise is fresh")
     return lambda name, number: bytes_of(name, number, 32)
@@ -23,13 +22,11 @@ def expected(request: pytest.FixtureRequest) -> Seed:
 
 @pytest.fixture(scope="module")
 def shared() -> bytes:
-    """A seed that the whole file has."""
     return fresh_seed()
 
 
 @pytest.fixture
 def own() -> bytes:
-    """A seed of the test."""
     return fresh_seed()
 
 

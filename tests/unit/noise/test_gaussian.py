@@ -38,7 +38,6 @@ SPLIT = [Fraction(BLOCKS**2 + 1), Fraction(3 * 10**20, 7), Fraction(MAX_VARIANCE
 
 
 def cell_masses(blocks: Blocks) -> list[Fraction]:
-    """The lengths of all cells, to about 70 digits."""
     cuts = [0, *(low for low, _ in gaussian_cuts(blocks, WIDTH)), 1 << WIDTH]
     return [Fraction(high - low, 1 << WIDTH) for low, high in pairwise(cuts)]
 

@@ -18,7 +18,6 @@ class Script:
 
 
 def floor_of(cuts: Cuts, index: int, bits: int) -> int:
-    """The first bits of one cut."""
     return exact_floor(lambda width: cuts(width)[index], bits)
 
 
