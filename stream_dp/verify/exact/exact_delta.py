@@ -107,7 +107,8 @@ def exact_moment(machine: FiniteMachine[Any, Any], pairs: Pairs, order: int, rou
         return p**order / q ** (order - 1)
 
     worst = Worst(machine, lambda mass: (moment(*mass), moment(*mass[::-1])))
-    return max(worst.value(beginning(machine), pairs, rounds))
+    moments: tuple[Amount, ...] = worst.value(beginning(machine), pairs, rounds)
+    return max(moments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,5 +172,6 @@ def worst_ratio(machine: FiniteMachine[Any, Any], pairs: Pairs, rounds: int) -> 
         p, q = mass
         return (math.inf if ZERO in mass else max(p / q, q / p),)
 
-    (ratio,) = Worst(machine, end, additive=False).value(beginning(machine), pairs, rounds)
-    return ratio  # type: ignore[no-any-return]
+    worst = Worst(machine, end, additive=False)
+    ratios: tuple[Amount, ...] = worst.value(beginning(machine), pairs, rounds)
+    return max(ratios)

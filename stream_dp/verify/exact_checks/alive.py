@@ -2,9 +2,9 @@
 
 The rule (docs/time.md): for pure event-level guarantees the composition costs the largest sum of epsilons alive at
 one tick. `TickComposition` is the machine, `OneTick` the verification function that the ledger's accounting implies.
-A replacement that may move is an event removed at one tick and added at another. Rules: prices are e^eps, rationals,
-so that sums of epsilons are products of prices. This file knows no budget in units, no real ledger and no time but
-ticks.
+A replacement that may move is an event removed at one tick and added at another. Identifiers may count at their first
+tick only (`FirstBits`). Rules: prices are e^eps, rationals, so that sums of epsilons are products of prices. This file
+knows no budget in units, no real ledger and no time but ticks.
 """
 
 import math
@@ -16,10 +16,11 @@ from typing import Any, TypeAlias
 from stream_dp.accounting.conversions import pure_to_zcdp
 from stream_dp.accounting.rules.groups import moved, of_users
 from stream_dp.accounting.rules.rule import Premises
-from stream_dp.accounting.situations import Alive, Group, Moved, OfUsers, Ticks
+from stream_dp.accounting.situations import Alive, FirstArrivals, Group, Moved, OfUsers, Ticks
 from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.guarantee import Measure, PureDP
 from stream_dp.core.neighbors import Users
+from stream_dp.core.row_relations import Arrivals
 from stream_dp.verify.exact.exact_sparse_vector import AboveThreshold, RearmedAlerts
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
@@ -30,7 +31,7 @@ from stream_dp.verify.exact.finite import (
     OnceEach,
     Pairs,
 )
-from stream_dp.verify.exact.randomized_response import Ladder, NoisyBits
+from stream_dp.verify.exact.randomized_response import Ladder, NoisyBits, noisy_bit
 from stream_dp.verify.exact_checks.fixed_parts import ADDED, SMALL, gaussian_claim
 from stream_dp.verify.exact_checks.instance import (
     Instance,
@@ -303,6 +304,82 @@ def moved_events() -> tuple[Instance, ...]:
         _moved("bits of ln 3", THREE, NoisyBits(THREE), OnceEach((0,), DIFFERENT)),
         _moved("re-armed alerts of ln 2", TWO, RearmedAlerts(HALF, HALF), alerts),
         _moved(hss, EIGHT, replace(SMALL, high=6), columns),
+    )
+
+
+FirstState: TypeAlias = tuple[int, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBits:
+    """Takes at each tick whether an identifier is there; answers by a noisy bit whether it is there for the first time.
+
+    First in the window of `window` ticks (None: ever). One identifier is enough: every other identifier is the same
+    in both streams, and its units are added independently.
+    """
+
+    odds: Fraction
+    window: int | None
+
+    def initial(self) -> Mapping[FirstState, Fraction]:
+        return {(0, False): ONE}
+
+    def step(self, state: FirstState, query: int) -> Law[FirstState]:
+        tick, seen = state
+        if self.window is not None and tick % self.window == 0:
+            seen = False
+        after = (tick + 1, seen or bool(query))
+        first = int(bool(query) and not seen)
+        return {(bit, after): chance for bit, chance in noisy_bit(first, self.odds).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class OneUserWindow:
+    """One user's events, at most `cap` in each window of `window` ticks; the streams may differ in one window.
+
+    In that window (`differs`) one stream has events and the other has none. `used` counts the events of the current
+    window; `kept` says that both streams have events in it.
+    """
+
+    window: int
+    cap: int
+    tick: int = 0
+    differs: int | None = None
+    used: int = 0
+    kept: bool = False
+
+    def moves(self) -> Iterator[tuple[tuple[Any, Any], "OneUserWindow"]]:
+        now, begins = self.tick // self.window, self.tick % self.window == 0
+        used, kept = (0, False) if begins else (self.used, self.kept)
+        after = replace(self, tick=self.tick + 1, used=used, kept=kept)
+        yield (0, 0), after
+        if used == self.cap:
+            return
+        if not kept and self.differs in (None, now):
+            yield (0, 1), replace(after, differs=now, used=used + 1)
+        if self.differs != now:
+            yield (1, 1), replace(after, used=used + 1, kept=True)
+
+
+def _arrivals(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Instance:
+    premise = claimed("bits", private(THREE))
+    machine = FirstBits(THREE, arrivals.window)
+    situation = FirstArrivals("arrivals", arrivals)
+    return Instance(f"bits of ln 3; {words}", (premise,), situation, machine, pairs, ticks)
+
+
+def arrived() -> tuple[Instance, ...]:
+    event, thrice = DifferAtMost((0, 1), DIFFERENT), DifferAtMost((0,), DIFFERENT[:1], 3)
+    day, overall, window = Users(2, 2), Users(3), OneUserWindow(2, 2)
+    return (
+        _arrivals("one event moves an identifier's first tick", Arrivals(), event, 3),
+        _arrivals("the same in windows of two ticks", Arrivals(2), event, 4),
+        _arrivals("single ticks", Arrivals(1), event, 3),
+        _arrivals(f"{overall}", Arrivals(None, overall), thrice, 4),
+        _arrivals(f"{overall}, in each tick", Arrivals(1, overall), thrice, 4),
+        _arrivals(f"{day}, so far", Arrivals(None, day), window, 4),
+        _arrivals(f"{day}, in windows of as much", Arrivals(2, day), window, 4),
+        _arrivals(f"{day}, in each tick", Arrivals(1, day), window, 4),
     )
 
 

@@ -5,7 +5,7 @@ instances is listed as not certified, never left out.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -24,10 +24,7 @@ from stream_dp.accounting.rules.parallel import (
 from stream_dp.accounting.rules.renyi import renyi, truncated, zcdp
 from stream_dp.accounting.rules.rule import composite
 from stream_dp.accounting.rules.time import ticks
-from stream_dp.accounting.situations import FirstArrivals
 from stream_dp.core.guarantee import Measure
-from stream_dp.core.neighbors import Users
-from stream_dp.core.row_relations import Arrivals
 from stream_dp.verify.exact.decomposition import Answered, Decomposition, ResponsePostProcessor
 from stream_dp.verify.exact.exact_delta import ZERO, by_answer
 from stream_dp.verify.exact.finite import (
@@ -35,7 +32,6 @@ from stream_dp.verify.exact.finite import (
     DifferAtMost,
     FiniteMachine,
     FirstPair,
-    Law,
     Pairs,
 )
 from stream_dp.verify.exact.randomized_response import (
@@ -46,96 +42,16 @@ from stream_dp.verify.exact.randomized_response import (
     NoisyBits,
     RandomizedResponse,
     TornLeak,
-    noisy_bit,
 )
 from stream_dp.verify.exact_checks import alive, fixed_parts, parallel, protocols
 from stream_dp.verify.exact_checks.instance import (
     Comparison,
     Instance,
     Verdict,
-    claimed,
     compare,
-    private,
 )
 
 TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
-GONE, COME = (1, 0), (0, 1)
-FirstState = tuple[int, bool]
-
-
-@dataclass(frozen=True, slots=True)
-class FirstBits:
-    """Takes at each tick whether an identifier is there; answers by a noisy bit whether it is there for the first time.
-
-    First in the window of `window` ticks (None: ever). One identifier is enough: every other identifier is the same
-    in both streams, and its units are added independently.
-    """
-
-    odds: Fraction
-    window: int | None
-
-    def initial(self) -> Mapping[FirstState, Fraction]:
-        return {(0, False): Fraction(1)}
-
-    def step(self, state: FirstState, query: int) -> Law[FirstState]:
-        tick, seen = state
-        if self.window is not None and tick % self.window == 0:
-            seen = False
-        after = (tick + 1, seen or bool(query))
-        first = int(bool(query) and not seen)
-        return {(bit, after): chance for bit, chance in noisy_bit(first, self.odds).items()}
-
-
-@dataclass(frozen=True, slots=True)
-class OneUserWindow:
-    """One user's events, at most `cap` in each window of `window` ticks; the streams may differ in one window.
-
-    In that window (`differs`) one stream has events and the other has none. `used` counts the events of the current
-    window; `kept` says that both streams have events in it.
-    """
-
-    window: int
-    cap: int
-    tick: int = 0
-    differs: int | None = None
-    used: int = 0
-    kept: bool = False
-
-    def moves(self) -> Iterator[tuple[tuple[Any, Any], "OneUserWindow"]]:
-        now, begins = self.tick // self.window, self.tick % self.window == 0
-        used, kept = (0, False) if begins else (self.used, self.kept)
-        after = replace(self, tick=self.tick + 1, used=used, kept=kept)
-        yield (0, 0), after
-        if used == self.cap:
-            return
-        if not kept and self.differs in (None, now):
-            yield COME, replace(after, differs=now, used=used + 1)
-        if self.differs != now:
-            yield (1, 1), replace(after, used=used + 1, kept=True)
-
-
-def _arrivals(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Instance:
-    premise = claimed("bits", private(THREE))
-    machine = FirstBits(THREE, arrivals.window)
-    situation = FirstArrivals("arrivals", arrivals)
-    return Instance(f"bits of ln 3; {words}", (premise,), situation, machine, pairs, ticks)
-
-
-def arrived() -> tuple[Instance, ...]:
-    event, thrice = DifferAtMost((0, 1), (GONE, COME)), DifferAtMost((0,), (COME,), 3)
-    day, overall, window = Users(2, 2), Users(3), OneUserWindow(2, 2)
-    return (
-        _arrivals("one event moves an identifier's first tick", Arrivals(), event, 3),
-        _arrivals("the same in windows of two ticks", Arrivals(2), event, 4),
-        _arrivals("single ticks", Arrivals(1), event, 3),
-        _arrivals(f"{overall}", Arrivals(None, overall), thrice, 4),
-        _arrivals(f"{overall}, in each tick", Arrivals(1, overall), thrice, 4),
-        _arrivals(f"{day}, so far", Arrivals(None, day), window, 4),
-        _arrivals(f"{day}, in windows of as much", Arrivals(2, day), window, 4),
-        _arrivals(f"{day}, in each tick", Arrivals(1, day), window, 4),
-    )
-
-
 ONE_BIT = DifferAtMost((0,), BIT_PAIRS[1:3])
 ONE_WAY = DifferAtMost((0,), BIT_PAIRS[1:2])
 
@@ -243,7 +159,7 @@ INSTANCES: Mapping[str, Callable[[], tuple[Instance, ...]]] = {
     group.name: alive.events,
     moved.name: alive.moved_events,
     of_users.name: alive.users,
-    first_arrivals.name: arrived,
+    first_arrivals.name: alive.arrived,
     ticks.name: alive.ticks,
 }
 

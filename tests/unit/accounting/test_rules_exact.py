@@ -234,10 +234,8 @@ def test_what_is_not_first_pair_consistent_is_not_created() -> None:
     """A stream of rows may differ later; f_(inf, FPC) refuses its creation, and the accounting refuses the rule."""
     relation = k_sparse_first_pair([(ONE, ZERO)], approximate, lambda _: True)
     machine: Any = Lawful(RandomizedResponse(TWO))
-    data, stream = (
-        Create(machine, Claim(PureDP(ONE), of))
-        for of in (StaticDataSet(related), Stream(event(ADD, 1)))
-    )
+    data = Create(machine, Claim(PureDP(ONE), StaticDataSet(related)))
+    stream = Create(machine, Claim(PureDP(ONE), Stream(event(ADD, 1))))
     assert relation.accept(data, data) is not None
     assert relation.accept(stream, stream) is None
     for measure in (RenyiDP(Fraction(2), Fraction(1)), ZCDP(Fraction(1)), GaussianDP(Fraction(1))):
