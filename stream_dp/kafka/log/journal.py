@@ -256,8 +256,8 @@ async def _committed(settings: KafkaSettings, group: str) -> dict[tuple[str, int
     request = library(".protocol.commit").OffsetFetchRequest(group, None)
 
     def code(answer: Any) -> int:
-        codes: list[int] = [entry[3] for _, many in answer.topics for entry in many]
-        return max([answer.error_code, *codes])
+        codes = [entry[3] for _, many in answer.topics for entry in many]
+        return int(max([answer.error_code, *codes]))
 
     with speaking(settings, f"group {group!r}"):
         try:
