@@ -133,7 +133,8 @@ class UserMemory:
         return written_by_window(Counted.together(parts).since(self._open))
 
     def replay(self, commit: Commit) -> None:
-        self.recall(part_in(commit, self.kind, _BY_WINDOW, _OTHERS) or {}, commit)
+        recorded = part_in(commit, self.kind, _BY_WINDOW, _OTHERS)
+        self.recall(recorded or {}, commit)
 
     def recall(self, recorded: Mapping[int, bytes], commit: Commit) -> None:
         """Add the entries that a commit recorded for this memory, by window; `FailClosed` if it did not write them."""
@@ -240,7 +241,8 @@ class OpenIdentifiers:
         """Add the identifiers of the next commit, and drop those of ticks that are over with it."""
         if commit.ticks:
             self._next_tick = commit.ticks[-1] + 1
-        arriving = read_identifiers(part_in(commit, self.kind, _BY_TWO, _OTHERS) or {})
+        recorded = part_in(commit, self.kind, _BY_TWO, _OTHERS)
+        arriving = read_identifiers(recorded or {})
         if any(tick < self._next_tick for tick in arriving):
             raise _foreign(
                 commit,

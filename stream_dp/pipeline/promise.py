@@ -6,7 +6,7 @@ or for a person's window.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -94,44 +94,38 @@ def _early(spec: PipelineSpec, columns: int) -> str:
     return f", {16 * columns} more in an earlier one for each tick before whose turn it is read"
 
 
-def _of_people(spec: PipelineSpec) -> list[str]:
+def _of_people(spec: PipelineSpec) -> Iterator[str]:
     privacy, people = spec.privacy, looks_like_people(spec.fields)
-    if privacy.unit == "event":
-        note = (
+    if privacy.unit == "user":
+        yield from _of_users(spec)
+    elif people:
+        yield (
             f"the unit is one event, but the schema has {', '.join(people)}: a person with many events is "
             "protected for each of them, not for all together; privacy.unit: user protects all of them (docs/people.md)"
         )
-        return [note] if people else []
-    notes = _of_memory(spec)
-    who = f"a user is whoever has the same {privacy.user}, to the letter; a record without one is a dead letter"
-    if privacy.per is None:
-        return [*notes, who]
-    length = duration_text(privacy.per)
-    return [
-        *notes,
-        who,
-        f"windows of {length} count from the first tick on. A user who is there in several of them loses as much in "
-        "each: what is protected is a user's part in one window, not that they were ever there (overall does that)",
-    ]
 
 
-def _of_memory(spec: PipelineSpec) -> list[str]:
+def _of_users(spec: PipelineSpec) -> Iterator[str]:
     privacy, source = spec.privacy, spec.source
     until = "for ever" if privacy.per is None else "until the window is over"
-    notes = [
+    yield (
         f"the guard remembers every user who counts {until}: at most 64 bytes of memory each, and 20 bytes in the "
         "private commit of each tick in which the user counts. It grows with the users and forgets nobody earlier"
-    ]
+    )
     if privacy.share is not None:
-        notes.append(
-            f"only {privacy.share} of all users count, chosen by a keyed hash: counts are of these users alone"
-        )
+        yield f"only {privacy.share} of all users count, chosen by a keyed hash: counts are of these users alone"
     if isinstance(source, KafkaSourceSpec) and source.keyed_by is not None:
-        notes.append(
+        yield (
             f"a user's records count in one partition, that of {source.partitioner} over the partitions of the first "
             "start: others are dead letters. Added partitions count nowhere, and users who move with them no more"
         )
-    return notes
+    yield f"a user is whoever has the same {privacy.user}, to the letter; a record without one is a dead letter"
+    if privacy.per is not None:
+        yield (
+            f"windows of {duration_text(privacy.per)} count from the first tick on. A user who is there in several of "
+            "them loses as much in each: what is protected is a user's part in one window, not that they were ever "
+            "there (overall does that)"
+        )
 
 
 TELLING = 100  # from this factor on, the text no longer says that nothing can be told

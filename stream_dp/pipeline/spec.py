@@ -5,7 +5,7 @@ problems of the single parts; if there are none, all conflicts between the parts
 is checked by the ledger. This file opens no file.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -150,18 +150,17 @@ class PipelineSpec(Frozen):
         refuse(problems)
         return self
 
-    def _source_problems(self) -> list[InitErrorDetails]:
-        source, problems = self.source, []
+    def _source_problems(self) -> Iterator[InitErrorDetails]:
+        source, user = self.source, self.privacy.user
         if not source.stamped and self.clock.kind == "wall":
-            why = f"a {source.kind} has no append stamps: use replay"
-            problems.append(problem(("clock", "kind"), why))
-        if self.journal.kind == "kafka" and "kafka" not in source.journals:
-            why = f"needs a kafka source: use {source.journals[0]}"
-            problems.append(problem(("journal", "kind"), why))
-        if self.journal.kind == "kafka" and self.releases is not None:
-            why = "a kafka journal releases to its topic: remove this"
-            problems.append(problem(("releases",), why))
-        user = self.privacy.user
+            yield problem(("clock", "kind"), f"a {source.kind} has no append stamps: use replay")
+        if self.journal.kind == "kafka":
+            if "kafka" not in source.journals:
+                why = f"needs a kafka source: use {source.journals[0]}"
+                yield problem(("journal", "kind"), why)
+            if self.releases is not None:
+                why = "a kafka journal releases to its topic: remove this"
+                yield problem(("releases",), why)
         keyed_by = source.keyed_by if isinstance(source, KafkaSourceSpec) else None
         if keyed_by is not None and keyed_by != user:
             why = (
@@ -169,41 +168,36 @@ class PipelineSpec(Frozen):
                 if user is None
                 else f"must be the field of privacy.user, which is '{user}'"
             )
-            problems.append(problem(("source", "keyed_by"), why))
-        return problems
+            yield problem(("source", "keyed_by"), why)
 
-    def _clock_problems(self) -> list[InitErrorDetails]:
-        if isinstance(self.clock, WallClock):
-            return []
-        at, name = ("clock", "field"), self.clock.field
-        return field_problems(at, name, self.fields, ("time",), ", not a time")
+    def _clock_problems(self) -> Iterator[InitErrorDetails]:
+        if not isinstance(self.clock, WallClock):
+            at, name = ("clock", "field"), self.clock.field
+            yield from field_problems(at, name, self.fields, ("time",), ", not a time")
 
-    def _user_problems(self) -> list[InitErrorDetails]:
+    def _user_problems(self) -> Iterator[InitErrorDetails]:
         privacy, step, horizon = self.privacy, self.clock.step, self.clock.horizon
         if privacy.user is None:
-            return []
+            return
         nobody = f", which names nobody: a {' or '.join(_IDENTIFYING)}"
-        at = ("privacy", "user")
-        problems = field_problems(at, privacy.user, self.fields, _IDENTIFYING, nobody)
-        if privacy.per is not None and privacy.per % step:
+        at, per = ("privacy", "user"), privacy.per
+        yield from field_problems(at, privacy.user, self.fields, _IDENTIFYING, nobody)
+        if per is not None and per % step:
             why = "must be a whole number of ticks: a multiple of clock.step"
-            problems.append(problem(("privacy", "per"), why))
-        elif privacy.per is not None and horizon is not None and privacy.per > step * horizon:
+            yield problem(("privacy", "per"), why)
+        elif per is not None and horizon is not None and per > step * horizon:
             why = "is longer than all ticks together: shorten it, or write overall in place of max_events and per"
-            problems.append(problem(("privacy", "per"), why))
-        return problems
+            yield problem(("privacy", "per"), why)
 
-    def _moves_problems(self) -> list[InitErrorDetails]:
+    def _moves_problems(self) -> Iterator[InitErrorDetails]:
         if self.privacy.moves == "any_tick":
-            return []
-        why = (
-            f"neighbors {self.privacy.neighbors} has no replacement that moves"
-            if self.privacy.neighbors is not Neighbors.REPLACE
-            else "on a wall clock the broker's stamp says the tick, so no replacement moves"
-            if isinstance(self.clock, WallClock)
-            else ""
-        )
-        return [problem(("privacy", "moves"), f"{why}: leave it out")] if why else []
+            return
+        if self.privacy.neighbors is not Neighbors.REPLACE:
+            why = f"neighbors {self.privacy.neighbors} has no replacement that moves: leave it out"
+            yield problem(("privacy", "moves"), why)
+        elif isinstance(self.clock, WallClock):
+            why = "on a wall clock the broker's stamp says the tick, so no replacement moves: leave it out"
+            yield problem(("privacy", "moves"), why)
 
     @property
     def counted(self) -> tuple[Series, ...]:
@@ -284,15 +278,15 @@ def series_problems(series: Series, spec: PipelineSpec) -> list[InitErrorDetails
     for place, name in enumerate(series.askers or ()):
         if name not in known:
             problems.append(problem(("ask", place), f"'{name}' is none of privacy.analysts", known))
-    return problems + _delta_problems(series, privacy)
+    return [*problems, *_delta_problems(series, privacy)]
 
 
-def _delta_problems(series: Series, privacy: Privacy) -> list[InitErrorDetails]:
-    """Return problems of a series whose method or inner counter needs a delta that it is not granted."""
+def _delta_problems(series: Series, privacy: Privacy) -> Iterator[InitErrorDetails]:
+    """Yield the problem of a series whose method or inner counter needs a delta that it is not granted."""
     # keys that some statistics have
     key = next((k for k in ("method", "counter") if getattr(series, k, None) == "gaussian"), None)
     if key is None:
-        return []
+        return
     if not privacy.stated_delta:
         wanted = (
             "set privacy.first_block_delta"
@@ -300,11 +294,10 @@ def _delta_problems(series: Series, privacy: Privacy) -> list[InitErrorDetails]:
             else "name another filter (zcdp, renyi, gdp) and a delta"
         )
         why = f"{key} gaussian needs a delta, and filter {privacy.filter} grants none: {wanted}, or another {key}"
+        yield problem((key,), why)
     elif key == "counter" and privacy.filter == "gdp":
         why = (
             "counter gaussian makes a composite, which has no finite communication ([HSV] Def 14.4), so filter gdp "
             "cannot admit it: name filter zcdp or renyi, or counter tree"
         )
-    else:
-        return []
-    return [problem((key,), why)]
+        yield problem((key,), why)

@@ -82,13 +82,9 @@ def murmur2(keys: Sequence[bytes]) -> IntArray:
     return hashed
 
 
-def crc32(keys: Sequence[bytes]) -> IntArray:
-    return np.fromiter(map(zlib.crc32, keys), np.int64, len(keys))
-
-
-PARTITIONERS: Mapping[str, Callable[[Sequence[bytes], int], IntArray]] = {
-    "murmur2": lambda keys, partitions: (murmur2(keys) & _POSITIVE) % partitions,
-    "crc32": lambda keys, partitions: crc32(keys) % partitions,
+PARTITIONERS: Mapping[str, Callable[[Sequence[bytes]], IntArray]] = {
+    "murmur2": lambda keys: murmur2(keys) & _POSITIVE,
+    "crc32": lambda keys: np.fromiter(map(zlib.crc32, keys), np.int64, len(keys)),
 }
 
 
@@ -104,7 +100,7 @@ class Homes:
     def of(self, users: Sequence[bytes]) -> IntArray:
         if self._place is None or len(self._partitions) == 1:
             return np.full(len(users), self._partitions[0])
-        return self._partitions[self._place(users, len(self._partitions))]
+        return self._partitions[self._place(users) % len(self._partitions)]
 
 
 def homes_of(spec: PipelineSpec, partitions: Sequence[int]) -> Homes:

@@ -143,7 +143,7 @@ def asks_before_it_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     """A twin of the engine: the question comes before the tick's row."""
 
     def step(
-        series: Series, grid: Any, state: Any, tick: int, sequence: int, row: Any, noise: Any
+        series: Any, grid: Any, state: Any, tick: int, sequence: int, row: Any, noise: Any
     ) -> Any:
         mechanism = series.mechanism
         state, answer = mechanism.step(state, Query(), noise)
