@@ -21,12 +21,7 @@ KEY_VARIABLE = "STREAM_DP_KEY_FILE"
 
 
 def key_at(path: Path) -> bool:
-    """Make a key at `path` unless one is there already; return whether a key was made.
-
-    Raises:
-        UsageError: the file at `path` is not a key.
-        WorldError: the key cannot be written.
-    """
+    """Make a key at `path` unless one is there already; return whether a key was made."""
     if path.exists():
         read_key(path)
         return False
@@ -37,10 +32,7 @@ def key_at(path: Path) -> bool:
 def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
     """Return the sealer with the operator's key: from `key_file`, else from the file that STREAM_DP_KEY_FILE names.
 
-    For public data a key is made if neither is given.
-
-    Raises:
-        UsageError: there is no key, or other users can read it.
+    For public data a key is made if neither is given. Raises UsageError if there is no key, or others can read it.
     """
     named = key_file or (Path(os.environ[KEY_VARIABLE]) if os.environ.get(KEY_VARIABLE) else None)
     if named is not None:
@@ -59,15 +51,11 @@ TOKEN_VARIABLE = "STREAM_DP_TOKEN_FILE"  # noqa: S105 - the name of a file
 
 
 def token_for(spec: PipelineSpec | None, key_file: Path | None, token_file: Path | None) -> str:
-    """Return the token in a file, or else the operator's token for the pipeline of `spec`.
-
-    Raises:
-        UsageError: there is neither token nor key, or others can read it.
-    """
+    """Return the token in a file, or else the operator's token for the pipeline of `spec`."""
     if key_file is not None and token_file is not None:
         raise UsageError("--key-file and --token-file: name one of them")
-    told = None if key_file is not None else os.environ.get(TOKEN_VARIABLE)
-    named = token_file or (Path(told) if told else None)
+    variable = None if key_file is not None else os.environ.get(TOKEN_VARIABLE)
+    named = token_file or (Path(variable) if variable else None)
     if named is not None:
         return read_token(named)
     if spec is None:
@@ -83,8 +71,8 @@ def token_for(spec: PipelineSpec | None, key_file: Path | None, token_file: Path
 
 
 def token_of(spec: PipelineSpec, key_file: Path | None, analyst: str) -> str:
-    """Return an analyst's token ("": the operator's) made from the key; raise UsageError if either is missing."""
-    known = [one.name for one in spec.privacy.analysts]
+    """Return an analyst's token ("": the operator's) made from the key."""
+    known = [person.name for person in spec.privacy.analysts]
     if analyst and analyst not in known:
         raise UsageError(
             f"--analyst: {spec.name} has no analyst of this name; `privacy.analysts` of its file names "
@@ -106,7 +94,7 @@ def issued_for(spec: PipelineSpec, sealer: Sealer) -> IssuedTokens:
         path = spec.journal.path.with_name(f"{spec.journal.path.name}.tokens")
     else:
         path = state_dir() / "tokens" / f"{spec.name}.tokens"
-    return IssuedTokens(path, sealer, [one.name for one in spec.privacy.analysts])
+    return IssuedTokens(path, sealer, [analyst.name for analyst in spec.privacy.analysts])
 
 
 class HandedToken(NamedTuple):
@@ -122,44 +110,31 @@ class HandedToken(NamedTuple):
 
 
 def hand_out(pipeline: Path, key_file: Path | None, analyst: str, days: int) -> HandedToken:
-    """Make a token for an analyst; on return its entry in the list is durable.
-
-    Raises:
-        UsageError: the analyst is unknown, or the number of days is not allowed.
-        FailClosed, WorldError: the list is damaged, or cannot be written.
-    """
-    tokens, now = _tokens(pipeline, key_file), _now()
+    """Make a token for an analyst; on return its entry in the list is durable."""
+    tokens, now = _tokens(pipeline, key_file)
     made, secret = tokens.make(analyst, days, now)
     return _handed(tokens, made, now, secret)
 
 
 def take_back(pipeline: Path, key_file: Path | None, id_: str) -> HandedToken:
-    """Revoke a token; durable on return.
-
-    Raises:
-        UsageError: no token has this id, or it was revoked before.
-        FailClosed, WorldError: see `hand_out`.
-    """
-    tokens, now = _tokens(pipeline, key_file), _now()
+    """Revoke a token; durable on return."""
+    tokens, now = _tokens(pipeline, key_file)
     return _handed(tokens, tokens.revoke(id_, now), now)
 
 
 def handed_out(pipeline: Path, key_file: Path | None) -> list[HandedToken]:
-    """Return all issued tokens in order of issue, without their secrets; raises as `hand_out`."""
-    tokens, now = _tokens(pipeline, key_file), _now()
-    return [_handed(tokens, one, now) for one in tokens.all().values()]
+    """Return all issued tokens in order of issue, without their secrets."""
+    tokens, now = _tokens(pipeline, key_file)
+    return [_handed(tokens, token, now) for token in tokens.all().values()]
 
 
-def _handed(tokens: IssuedTokens, one: IssuedToken, now: int, secret: str = "") -> HandedToken:
+def _handed(tokens: IssuedTokens, token: IssuedToken, now: int, secret: str = "") -> HandedToken:
     return HandedToken(
-        one.id, one.analyst, one.made, one.expires, one.state(now), tokens.path, secret
+        token.id, token.analyst, token.made, token.expires, token.state(now), tokens.path, secret
     )
 
 
-def _tokens(pipeline: Path, key_file: Path | None) -> IssuedTokens:
+def _tokens(pipeline: Path, key_file: Path | None) -> tuple[IssuedTokens, int]:
+    """Return the list of tokens, and the time now (ms)."""
     spec = load(pipeline)
-    return issued_for(spec, sealer_for(spec, key_file))
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
+    return issued_for(spec, sealer_for(spec, key_file)), time.time_ns() // 1_000_000

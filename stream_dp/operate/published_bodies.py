@@ -1,7 +1,7 @@
 """The published releases of a pipeline, read from outside the engine: from its topic or its file.
 
-Rules: this module only reads, needs no key and takes no lease. Records of open or aborted transactions are not
-returned. Bodies are returned as they were written; the caller checks that their sequence numbers grow.
+Rules: no key is needed and no lease is taken. Records of open or aborted transactions are not returned. Bodies are
+returned as they were written; the caller checks that their sequence numbers grow.
 """
 
 import asyncio
@@ -36,15 +36,12 @@ class TickTimes:
     def __call__(self, tick: int) -> str | None:
         """Return when `tick` begins, in UTC; None if a wall clock declares no start and there is no release yet."""
         if self._grid is None:
-            self._grid = self._published()
-        return None if self._grid is None else self._grid.start_text(tick)
-
-    def _published(self) -> TickGrid | None:
-        """Return the grid that follows from any published release, or None."""
-        release = next(iter(self._log.latest().values()), None)
-        if release is None:
-            return None
-        return TickGrid.ending(release.tick, read_head(release.body).end_ms, self._step)
+            release = next(iter(self._log.latest().values()), None)
+            if release is None:
+                return None
+            end_ms = read_head(release.body).end_ms
+            self._grid = TickGrid.ending(release.tick, end_ms, self._step)
+        return self._grid.start_text(tick)
 
 
 _CHUNK = 1 << 20
@@ -64,10 +61,8 @@ def published(
     no more releases for now. `bootstrap` replaces the brokers that the file names. With `ticks`, start at the first
     of the newest `ticks` ticks, or a little before.
 
-    Raises:
-        UsageError: there are no releases yet, and `every` is None.
-        FailClosed: this version cannot read the releases, or the topic or file was replaced.
-        WorldError: the brokers do not answer, or the file cannot be read.
+    Raises UsageError (there are no releases yet, and `every` is None), FailClosed (this version cannot read the
+    releases, or the topic or file was replaced), or WorldError.
     """
     if isinstance(spec.journal, SqliteJournalSpec):
         return _of_file(settled(spec.releases, ReleasesFile).path, every, ticks)
@@ -76,18 +71,11 @@ def published(
 
 
 async def of_topic(
-    settings: KafkaSettings,
-    topic: str,
-    beyond: int,
-    every: float | None,
-    ticks: int | None = None,
+    settings: KafkaSettings, topic: str, beyond: int, every: float | None, ticks: int | None = None
 ) -> AsyncIterator[list[bytes]]:
     """Return the bodies in a topic of releases, from a little before the first one after `beyond`.
 
     If `beyond` is negative and `ticks` is given, start a little before the first of the newest `ticks` ticks.
-
-    Raises:
-        FailClosed: the topic ends earlier than before, so it was deleted and made again.
     """
     async with reading(settings, topic) as log:
         begin, (end, _) = await log.begin(), await log.ends()

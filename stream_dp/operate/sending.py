@@ -9,7 +9,6 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -56,9 +55,6 @@ async def make_topic(
     With `stamped`, the brokers stamp records on arrival, which a wall clock needs. They store records uncompressed:
     they unpack each batch themselves, so readers can unpack every stored batch. With `tell`, wait for brokers that
     do not answer yet.
-
-    Raises:
-        WorldError: the brokers do not answer, or deny access.
     """
     if tell is not None:
         await brokers_there(settings, tell)
@@ -67,7 +63,6 @@ async def make_topic(
 
 
 STDIN = "-"
-_CSV, _PARQUET = ".csv", ".parquet"
 _AT_ONCE = 1000
 _UNSTAMPED = (
     "Warning: the brokers of topic {0} do not stamp records on arrival, which a wall clock needs (LogAppendTime); "
@@ -86,15 +81,6 @@ class SentRecords(NamedTuple):
     skipped: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Where:
-    """The topic, its brokers, and the pipeline file whose schema gives the types of a CSV's cells, if any."""
-
-    topic: str
-    settings: KafkaSettings
-    spec: PipelineSpec | None
-
-
 async def send_file(
     file: str,
     topic: str,
@@ -110,64 +96,55 @@ async def send_file(
     With a `pipeline` file, its source names topic and brokers, and its schema gives the types of a CSV's cells.
     `skip_bad` leaves out incomplete rows and lines that are not JSON objects. `progress` receives the number of
     records sent. NOT PRIVATE.
-
-    Raises:
-        UsageError: the file does not exist, or has lines that are not records.
-        WorldError: brokers do not answer or do not take the records.
     """
-    where = _where(topic, bootstrap, pipeline)
+    topic, settings, spec = _where(topic, bootstrap, pipeline)
     if file != STDIN and not skip_bad:
         progress(f"Reading {file}")
         await asyncio.to_thread(_read_through, file)
-    await brokers_there(where.settings, tell)
-    place = by_content if where.spec is None else placement_of(where.spec)
-    async with TryOutProducer(where.settings, where.topic, place) as producer:
+    await brokers_there(settings, tell)
+    place = by_content if spec is None else placement_of(spec)
+    async with TryOutProducer(settings, topic, place) as producer:
         if not producer.stamped:
-            tell(_UNSTAMPED.format(where.topic))
-        if where.spec is not None and not await has_begun(where.spec, where.settings):
-            tell(_TOO_EARLY.format(where.spec.name))
-        return await _send(producer, file, where, progress, skip_bad=skip_bad)
+            tell(_UNSTAMPED.format(topic))
+        if spec is not None and not await has_begun(spec, settings):
+            tell(_TOO_EARLY.format(spec.name))
+        sent = skipped = 0
+        with _rows(file) as (rows, cells):
+            payload = plain_reader(None if spec is None else spec.fields, cells=cells)
+            async for row in _read_ahead(rows, 1 if file == STDIN else _AT_ONCE):
+                if row.value is not None:
+                    await producer.send(payload(row.value))
+                    sent += 1
+                    progress(f"NOT PRIVATE: sending into {topic}", sent, 0, "record")
+                elif skip_bad:
+                    skipped += 1
+                else:
+                    await producer.acknowledged()
+                    raise UsageError(
+                        f"{_no_record(file, row.line)}; sent before it: {how_many(sent, 'record')}"
+                    )
+        await producer.acknowledged()
+        return SentRecords(sent, skipped)
 
 
-def _where(topic: str, bootstrap: str, pipeline: Path | None) -> _Where:
+def _where(
+    topic: str, bootstrap: str, pipeline: Path | None
+) -> tuple[str, KafkaSettings, PipelineSpec | None]:
+    """Return the topic, its brokers, and the pipeline whose schema gives the types of a CSV's cells, if any."""
     if pipeline is None:
         if not topic:
             raise UsageError("into which topic? Name it with --topic, or a pipeline file")
-        return _Where(topic, settings_at(bootstrap, None), None)
+        return topic, settings_at(bootstrap, None), None
     spec = load(pipeline)
     source = settled(spec.source, KafkaSourceSpec)
     if isinstance(spec.clock, ReplayClock):
         raise UsageError(
             f"{spec.name} has a replay clock, which needs tick marks: feed its topic with `stream-dp replay`"
         )
-    return _Where(topic or source.topic, settings_for(source, bootstrap), spec)
+    return topic or source.topic, settings_for(source, bootstrap), spec
 
 
-async def _send(
-    producer: TryOutProducer, file: str, where: _Where, progress: Progress, *, skip_bad: bool
-) -> SentRecords:
-    sent = skipped = 0
-    sending = f"NOT PRIVATE: sending into {where.topic}"
-    with _rows(file) as (rows, cells):
-        fields = None if where.spec is None else where.spec.fields
-        payload = plain_reader(fields, cells=cells)
-        async for row in _each(rows, 1 if file == STDIN else _AT_ONCE):
-            if row.value is not None:
-                await producer.send(payload(row.value))
-                sent += 1
-                progress(sending, sent, 0, "record")
-            elif skip_bad:
-                skipped += 1
-            else:
-                await producer.acknowledged()
-                raise UsageError(
-                    f"{_no_record(file, row.line)}; sent before it: {how_many(sent, 'record')}"
-                )
-    await producer.acknowledged()
-    return SentRecords(sent, skipped)
-
-
-async def _each(rows: Iterator[PlainRow], at_once: int) -> AsyncIterator[PlainRow]:
+async def _read_ahead(rows: Iterator[PlainRow], at_once: int) -> AsyncIterator[PlainRow]:
     """Yield the rows, reading `at_once` at a time on a thread: acknowledgements arrive meanwhile."""
     while some := await asyncio.to_thread(lambda: list(islice(rows, at_once))):
         for row in some:
@@ -188,11 +165,11 @@ def _rows(file: str) -> Iterator[tuple[Iterator[PlainRow], bool]]:
         yield plain_rows(chain(first, lines), cells=cells), cells
         return
     with opened_data(Path(file)) as (opened, ending):
-        if ending == _PARQUET:
+        if ending == ".parquet":
             raise UsageError(
                 f"{file}: a CSV or JSON lines can be sent; `stream-dp replay` feeds Parquet"
             )
-        cells = ending == _CSV
+        cells = ending == ".csv"
         yield plain_rows(lines_of(opened), cells=cells), cells
 
 

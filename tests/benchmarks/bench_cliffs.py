@@ -148,7 +148,9 @@ def write(file: Path, text: str) -> None:
 async def plan(place: str) -> float:
     import yaml
 
-    from stream_dp.operate.budget_view import PlanView
+    from stream_dp.operate.budget_view import plan_shown
+    from stream_dp.pipeline.builder import build
+    from stream_dp.pipeline.yaml import load
 
     took = 0.0
     kinds = ({"statistic": "count"}, {"statistic": "count", "windows": ["1h"]},
@@ -168,7 +170,7 @@ async def plan(place: str) -> float:
         whole = PIPELINE | {"source": source, "schema": fields, "series": series}
         write(file, yaml.safe_dump(whole, default_flow_style=None))
         began = time.process_time()
-        PlanView(file).shown()
+        plan_shown(build(load(file)))
         took += time.process_time() - began
     return took
 

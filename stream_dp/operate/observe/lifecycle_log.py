@@ -44,8 +44,7 @@ class TellEvent(Protocol):
     def __call__(self, event: str, /, **fields: str | int) -> None: ...
 
 
-def silent(_event: str, /, **_fields: str | int) -> None:
-    """Ignore the event."""
+def silent(_event: str, /, **_fields: str | int) -> None: ...
 
 
 class UnlistedEvent(StreamDPError):

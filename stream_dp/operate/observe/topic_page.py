@@ -67,7 +67,8 @@ class TopicPage:
         waits = backing_off(_LONGEST_WAIT_S)
         while True:
             try:
-                spec, beyond = self._built.spec, self.log.last_sequence
+                beyond = self.log.last_sequence
+                spec = self._built.spec
                 async for bodies in published(spec, beyond, _LOOK_S, bootstrap, self._keep):
                     for body in bodies:
                         self._take(body)
@@ -93,8 +94,8 @@ class TopicPage:
         self.log.append(release)
 
     def _pipeline(self) -> Mapping[str, Any]:
-        said = pipeline_json(self._built, self._built.spec.series, self.log.ticks)
-        return {**said, "series": [*said["series"], *self._others.values()]}
+        configured = pipeline_json(self._built, self._built.spec.series, self.log.ticks)
+        return {**configured, "series": [*configured["series"], *self._others.values()]}
 
 
 async def serve_page(
@@ -111,10 +112,6 @@ async def serve_page(
 
     `hosts` are further host names that clients may use. `bootstrap` replaces the file's brokers. `tell` receives
     phases only; `progress` receives the number of releases read until the newest is reached.
-
-    Raises:
-        UsageError: the pipeline cannot run with this file.
-        FailClosed, WorldError: as `TopicPage.follow`.
     """
     page = TopicPage(build(load(pipeline)))
     tell("starting", pipeline=page.name, version=__version__)
@@ -128,19 +125,19 @@ async def serve_page(
             await server.stop()
 
 
-def _described(said: Released) -> Mapping[str, Any]:
+def _described(release: Released) -> Mapping[str, Any]:
     """Return what a release reveals about its series, in the form of `GET /api/pipeline`."""
-    first = next(iter(said.windows.values())) if said.windows else said
-    keys = tuple(first.values or ())
+    first = next(iter(release.windows.values())) if release.windows else release
+    keys = list(first.values or ())
     return {
-        "name": said.series,
+        "name": release.series,
         "statistic": "live",
-        "by": "key" if keys or said.shape is Shape.FLAGS else None,
-        "shape": str(said.shape),
-        **({"windows": list(said.windows)} if said.windows else {}),
+        "by": "key" if keys or release.shape is Shape.FLAGS else None,
+        "shape": str(release.shape),
+        **({"windows": list(release.windows)} if release.windows else {}),
         "about": LIVE,
         "description": UNKNOWN,
         "meaning": None,
         "parameters": {},
-        **({"domain": list(keys)} if keys else {}),
+        **({"domain": keys} if keys else {}),
     }

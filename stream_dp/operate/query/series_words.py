@@ -48,30 +48,29 @@ class FiredWatches:
         if not isinstance(roster, WatchRoster) or not roster.once:
             return
         for key in read(release.body).fired or ():
-            for one in roster.lives(key):
-                if one.saw(release.tick):
+            for watch in roster.lives(key):
+                if watch.saw(release.tick):
                     if release.series not in self._ends:
                         self._forget_halted(registry)
-                    self._lives(release.series, roster).setdefault(_life(one), {})[key] = (
-                        release.tick + 1
-                    )
+                    lives = self._lives(release.series, roster)
+                    lives.setdefault(_life(watch), {})[key] = release.tick + 1
 
     @staticmethod
     def since(registry: Registry) -> int | None:
         """Return the first tick that any fire-once watch sees; None if there is no such watch."""
         return min(
             (
-                live.start if one.start is None else one.start
+                live.start if watch.start is None else watch.start
                 for live in registry.live
                 if isinstance(live.series.asking, WatchRoster)
-                for one in chain.from_iterable(live.series.asking.once.values())
+                for watch in chain.from_iterable(live.series.asking.once.values())
             ),
             default=None,
         )
 
-    def ends(self, series: str, one: Placed) -> Mapping[str, int]:
+    def ends(self, series: str, watch: Placed) -> Mapping[str, int]:
         """Return the end tick of each key of a watch that has fired, in a release or in an answer to a query."""
-        return {**self._ends.get(series, {}).get(_life(one), {}), **one.asked}
+        return {**self._ends.get(series, {}).get(_life(watch), {}), **watch.asked}
 
     def _forget_halted(self, registry: Registry) -> None:
         for name in [name for name in self._ends if registry.named(name) is None]:
@@ -81,14 +80,14 @@ class FiredWatches:
         """Return the lives of a series' watches; once most are no longer on the roster, forget those."""
         lives = self._ends.setdefault(series, {})
         if len(lives) > 2 * len(roster.once) + _FEW:
-            there = {_life(one) for those in roster.once.values() for one in those}
-            for life in lives.keys() - there:
+            kept = set(map(_life, chain.from_iterable(roster.once.values())))
+            for life in lives.keys() - kept:
                 del lives[life]
         return lives
 
 
-def _life(one: Placed) -> _Life:
-    return one.watch.name, one.start
+def _life(watch: Placed) -> _Life:
+    return watch.watch.name, watch.start
 
 
 LISTED = 100
@@ -127,27 +126,25 @@ class SeriesWords:
         return {"name": name, **self._end(halted.end), "left": _left(admission, analyst)}
 
     def previewed(
-        self, admission: Admission, proposal: Proposal, found: Preview, analyst: str
+        self, admission: Admission, proposal: Proposal, preview: Preview, analyst: str
     ) -> Mapping[str, Any]:
         """Return the answer about a series that might be created, with its earliest start."""
-        ledger = admission.subledgers.ledgers[analyst]
-        windows = proposal.windows()
-        each = {"windows": dict(windows)} if windows else {}
-        after = {"after": text(fits(ledger, found.asked))} if found.fits else {}
+        ledger, left = admission.subledgers.ledgers[analyst], _left(admission, analyst)
+        windows, alarms = proposal.windows(), proposal.alarms
         return {
             "name": proposal.name,
-            "fits": found.fits,
+            "fits": preview.fits,
             "asked": text(dp_at(proposal.derivation, self.built.spec.privacy.delta).epsilon),
             "spent": spent(ledger),
             "unit": ledger.filter.unit,
-            "left": _left(admission, analyst),
-            "largest": _left(admission, analyst),
-            **after,
+            "left": left,
+            "largest": left,
+            **({"after": text(fits(ledger, preview.asked))} if preview.fits else {}),
             **self._start(proposal.start),
             **self._expected(proposal),
             "error_unit": proposal.error_unit,
-            **each,
-            **({"false_alarms": [*alarms]} if (alarms := proposal.alarms) else {}),
+            **({"windows": dict(windows)} if windows else {}),
+            **({"false_alarms": [*alarms]} if alarms else {}),
             **({"noise": noise} if (noise := proposal.noise) else {}),
             "derivation": derivation_json(proposal.derivation),
         }
@@ -166,22 +163,16 @@ class SeriesWords:
             planned = self.planner.running.get(live.number)
             series = specs[live.series.name] if planned is None else planned.series
             analyst, _ = admission.subledgers.running.get(series.name, (MAIN, None))
-            row = self._row(
-                series.name, analyst, listed(series), live.start, None, created=live.created
-            )
+            row = self._row(series.name, analyst, listed(series), live.start, None, live.created)
             if isinstance(live.series.asking, WatchRoster):
                 filters = payers is None or analyst in payers
                 most = LISTED_BYTES // monitors
                 row |= self._watches(live, live.series.asking, filters, most)
             rows.append(row)
+        made = [series for series in self.built.spec.series if series.inputs]
+        rows += [self._row(m.name, MAIN, listed(m), 0, None, False) for m in made]
         rows += [
-            self._row(series.name, MAIN, listed(series), 0, None, created=False)
-            for series in self.built.spec.series
-            if series.inputs
-        ]
-        rows += [
-            self._row(e.name, e.analyst, e.told, e.start, e.end, created=True)
-            for e in admission.ended
+            self._row(e.name, e.analyst, e.told, e.start, e.end, True) for e in admission.ended
         ]
         return rows
 
@@ -189,45 +180,38 @@ class SeriesWords:
         self, live: LiveSeries, roster: WatchRoster, filters: bool, most: int
     ) -> dict[str, Any]:
         """Return a monitor's watches in at most `most` bytes: the newest present ones, then the last ended ones."""
-        told, left = list[list[dict[str, Any]]](), most
-        for each in (roster.placed[-LISTED:], roster.gone):
+        kept, left = list[list[dict[str, Any]]](), most
+        for watches in (roster.placed[-LISTED:], roster.gone):
             newest = deque[dict[str, Any]]()
-            for one in reversed(each):
-                row = self._watch(one, live, filters)
+            for watch in reversed(watches):
+                row = self._watch(watch, live, filters)
                 left -= len(msgspec.json.encode(row))
                 if left < 0:
                     break
                 newest.appendleft(row)
-            told.append([*newest])
-        there, gone = told
-        more = len(roster.placed) - len(there)
-        return {"watches": [*there, *gone], **({"more_watches": more} if more > 0 else {})}
+            kept.append([*newest])
+        present, gone = kept
+        more = len(roster.placed) - len(present)
+        return {"watches": [*present, *gone], **({"more_watches": more} if more > 0 else {})}
 
-    def _watch(self, one: Placed, live: LiveSeries, filters: bool) -> dict[str, Any]:
-        where = {"where": one.watch.filter} if filters else {}
-        start = live.start if one.start is None else one.start
-        end, fired = one.end, dict[str, int]()
-        if not one.watch.rearm:
-            ends = self.fired.ends(live.series.name, one)
-            end = max(ends.values()) if len(ends) == one.places else end
+    def _watch(self, watch: Placed, live: LiveSeries, filters: bool) -> dict[str, Any]:
+        where = {"where": watch.watch.filter} if filters else {}
+        start = live.start if watch.start is None else watch.start
+        end, fired = watch.end, dict[str, int]()
+        if not watch.watch.rearm:
+            ends = self.fired.ends(live.series.name, watch)
+            end = max(ends.values()) if len(ends) == watch.places else end
             fired = {"fired": len(ends)}
         return {
-            "name": one.watch.name, **where, **one.watch.when, "analyst": one.analyst,
-            **self._start(start), **self._end(end), **fired, "created": one.added,
+            "name": watch.watch.name, **where, **watch.watch.when, "analyst": watch.analyst,
+            **self._start(start), **self._end(end), **fired, "created": watch.added,
         }  # fmt: skip
 
     def _row(
-        self,
-        name: str,
-        analyst: str,
-        told: Mapping[str, Any],
-        start: int,
-        end: int | None,
-        *,
-        created: bool,
-    ) -> dict[str, Any]:
+        self, name: str, analyst: str, about: Mapping[str, Any], start: int, end: int | None, created: bool
+    ) -> dict[str, Any]:  # fmt: skip
         times = {**self._start(start), **self._end(end)}
-        return {"name": name, "analyst": analyst, **told, **times, "created": created}
+        return {"name": name, "analyst": analyst, **about, **times, "created": created}
 
     def _start(self, tick: int) -> dict[str, Any]:
         return {"start": tick, "start_time": self.begins(tick)}

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from stream_dp.core.wording import near_names
 from stream_dp.errors import Outage, UsageError
@@ -41,76 +40,62 @@ def settled(part: object, kind: type[_T]) -> _T:
 
 
 def settings_for(source: endpoints.KafkaSourceSpec, bootstrap: str = "") -> KafkaSettings:
-    """Return how to reach the source's brokers; `bootstrap` from a flag overrides the environment and the source.
-
-    Raises:
-        UsageError: the environment holds invalid values; each problem names its variable.
-    """
-    said = {} if source.security is None else source.security.model_dump(exclude_none=True)
-    return _settings(bootstrap, source.bootstrap, said)
+    """Return how to reach the source's brokers; `bootstrap` from a flag overrides the environment and the source."""
+    security = {} if source.security is None else source.security.model_dump(exclude_none=True)
+    return _settings(bootstrap, source.bootstrap, security)
 
 
 def settings_at(bootstrap: str, pipeline: Path | None) -> KafkaSettings:
-    """Return how to reach the brokers at `bootstrap` from a flag, of a pipeline file, or of the environment.
-
-    Raises:
-        UsageError: no source names the brokers, or the file is invalid or reads no topic.
-    """
+    """Return how to reach the brokers at `bootstrap` from a flag, of a pipeline file, or of the environment."""
     if pipeline is None:
         return _settings(bootstrap, "", {})
     return settings_for(settled(load(pipeline).source, endpoints.KafkaSourceSpec), bootstrap)
 
 
-def _settings(flag: str, declared: str, said: Mapping[str, Any]) -> KafkaSettings:
-    found = _from_environment()
-    named = found.pop("bootstrap", "")
-    variable, address = f"{_VARIABLE}BOOTSTRAP", flag or named or declared
+def _settings(flag: str, declared: str, security: Mapping[str, Any]) -> KafkaSettings:
+    variables = _from_environment()
+    variable, named = f"{_VARIABLE}BOOTSTRAP", variables.pop("bootstrap", "")
+    address = flag or named or declared
     if not address:
         raise UsageError(f"where is Kafka? Name it with --bootstrap, --pipeline or {variable}")
     try:
         endpoints.addresses(address)
     except ValueError as error:
         raise UsageError(f"{'--bootstrap' if flag else variable}: {error}") from None
-    return KafkaSettings(address, _secured(said, found))
+    return KafkaSettings(address, _secured(security, variables))
 
 
 def _from_environment() -> dict[str, str]:
     """Return the settings in the environment, by key; raise UsageError if a variable names no known key."""
-    found = {
+    values = {
         name.removeprefix(_VARIABLE).lower(): value
         for name, value in os.environ.items()
         if name.startswith(_VARIABLE) and value
     }
     known = ("bootstrap", *Security.model_fields)
-    if unknown := sorted(set(found) - set(known)):
+    if unknown := sorted(set(values) - set(known)):
         names = ", ".join(f"{_VARIABLE}{key.upper()}" for key in known)
         near = near_names(unknown[0], known)
         there = f"did you mean {_VARIABLE}{near[0].upper()}?" if near else f"known are {names}"
         raise UsageError(f"{_VARIABLE}{unknown[0].upper()} is not known; {there}")
-    return found
+    return values
 
 
-def _secured(said: Mapping[str, Any], found: Mapping[str, str]) -> Security:
-    """Return `security`; the environment overrides the file."""
-    both = {**said, **found}
+def _secured(declared: Mapping[str, Any], variables: Mapping[str, str]) -> Security:
+    """Return `security`; the environment overrides the file. Each problem names its variable or key."""
+    both = {**declared, **variables}
     if not both:
         return OPEN
     try:
         return Security.model_validate({"protocol": "PLAINTEXT", **both})
     except ValidationError as error:
-        lines = [
-            f"{_named(str(one['loc'][0]), found)}: {message(one)}{_meant(one, both)}"
-            for one in error.errors(include_url=False, include_input=False)
-        ]
+        lines = []
+        for problem in error.errors(include_url=False, include_input=False):
+            key = str(problem["loc"][0])
+            name = f"{_VARIABLE}{key.upper()}" if key in variables else f"source.security.{key}"
+            hint = suggestion(problem, Written(str(both.get(key, ""))))
+            lines.append(f"{name}: {message(problem)}{hint}")
         raise UsageError("\n".join(lines)) from None
-
-
-def _meant(error: ErrorDetails, said: Mapping[str, Any]) -> str:
-    return suggestion(error, Written(str(said.get(str(error["loc"][0]), ""))))
-
-
-def _named(key: str, found: Mapping[str, str]) -> str:
-    return f"{_VARIABLE}{key.upper()}" if key in found else f"source.security.{key}"
 
 
 def patience_of(spec: PipelineSpec) -> float:
@@ -134,28 +119,25 @@ async def brokers_there(settings: KafkaSettings, tell: Callable[[str], None]) ->
     """Return when a broker answers; try for `WAIT_S` seconds and `tell` once that the program waits.
 
     Lines for starting brokers and for using them can therefore be pasted at once. Only errors that can pass by
-    themselves are waited for, not a wrong login or certificate. No content of a topic is read.
-
-    Raises:
-        Outage: no broker answered in that time.
-        WorldError: at once, if waiting would not help.
+    themselves are waited for, not a wrong login or certificate. No content of a topic is read. Raises Outage if no
+    broker answered in that time.
     """
-    deadline, told = time.monotonic() + WAIT_S, False
+    deadline, waiting = time.monotonic() + WAIT_S, False
     while True:
         try:
             return await _looked(settings)
         except Outage:
             if time.monotonic() >= deadline:
                 raise
-        if not told:
+        if not waiting:
             tell(f"Waiting for Kafka at {settings.bootstrap}, for {WAIT_S:.0f} s at most")
-            told = True
+            waiting = True
         await asyncio.sleep(_AGAIN_S)
 
 
 async def _looked(settings: KafkaSettings) -> None:
     """Return if a broker answers and names a usable broker: a starting broker may name none for a moment."""
     async with administering(settings, "no connection") as admin:
-        found = (await admin.describe_cluster())["brokers"]
-    if not found:
+        brokers = (await admin.describe_cluster())["brokers"]
+    if not brokers:
         raise Outage(f"Kafka at {settings.bootstrap} has begun, and names no broker yet")

@@ -54,10 +54,12 @@ def open_ports(
     clock = SystemClock()
     source = OPENERS[type(spec.source)](spec, clock, sealer)
     journal, sink, questions, answers = _durable(spec, holder)
-    folder = marks or state_dir() / "high-water"
+    # a topic is identified by its cluster, a file by its place
+    place = str(spec.source.path.resolve()) if isinstance(spec.source, FileSourceSpec) else ""
     marked = HighWater(
-        journal, folder, spec.name, source.name, accepted, lambda: _cluster_of(journal),
-        _place(spec), "" if spec.public_data else sealer.key_id,
+        journal, marks or state_dir() / "high-water", spec.name, source.name, accepted,
+        lambda: journal.cluster if isinstance(journal, KafkaJournal) else "",
+        place, "" if spec.public_data else sealer.key_id,
     )  # fmt: skip
     return Ports(source, marked, sink, clock, sealer, questions=questions, answers=answers)
 
@@ -90,15 +92,6 @@ OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Sourc
 def known_ends(source: Source) -> Positions:
     """Return the ends of a source's partitions that it knows without a request; private. Empty if unknown."""
     return source.known_ends() if isinstance(source, KafkaSource) else {}
-
-
-def _place(spec: PipelineSpec) -> str:
-    """Return the place of a file's data; empty for a topic, which is identified by its cluster."""
-    return str(spec.source.path.resolve()) if isinstance(spec.source, FileSourceSpec) else ""
-
-
-def _cluster_of(journal: Journal) -> str:
-    return journal.cluster if isinstance(journal, KafkaJournal) else ""
 
 
 def _durable(spec: PipelineSpec, holder: Holder | None) -> tuple[Journal, Sink, Questions, Answers]:

@@ -312,4 +312,6 @@ def test_the_promise_covers_what_has_a_delta_and_what_is_alive_at_one_tick() -> 
     assert found.premises == (block, *(part for part, _ in later))
     together = [(part, Alive(0, None)) for part, _ in later]
     with pytest.raises(NotDerivable, match="exceed the filter's capacity"):
-        whole("shop", filter_, [(block, Alive(0, None)), *together], ApproxDP(Fraction(3), MILLIONTH))
+        whole(
+            "shop", filter_, [(block, Alive(0, None)), *together], ApproxDP(Fraction(3), MILLIONTH)
+        )

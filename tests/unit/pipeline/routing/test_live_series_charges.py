@@ -133,7 +133,12 @@ async def test_an_analyst_spends_from_a_ledger_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     ("name", "method"),
-    [("tight_approximate", "tree"), ("zcdp", "gaussian"), ("renyi", "gaussian"), ("gdp", "gaussian")],
+    [
+        ("tight_approximate", "tree"),
+        ("zcdp", "gaussian"),
+        ("renyi", "gaussian"),
+        ("gdp", "gaussian"),
+    ],
 )
 async def test_under_every_filter_series_come_and_go(name: str, method: str) -> None:
     privacy = {"epsilon": "2", "delta": "1e-6", "filter": name}
