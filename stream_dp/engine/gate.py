@@ -10,7 +10,6 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -66,7 +65,15 @@ class Gate:
         self._waiting += durable
         while due(self._waiting, self.block, self.grid.horizon):
             last = end_of_block(self._waiting[0].tick, self.block, self.grid.horizon)
-            block = [*takewhile(lambda release, last=last: release.tick <= last, self._waiting)]
+            block: list[Release] = []
+            for release in self._waiting:
+                if release.tick > last:
+                    break
+                block.append(release)
+            if not block:
+                raise ValueError(
+                    "releases must come in the order of their ticks, within the horizon"
+                )
             if self.hold is not None:
                 await self.ports.clock.sleep_until(self.grid.end(last) + self.hold)
             with self.ports.spans("publish", tick=last):

@@ -108,11 +108,9 @@ class TickComposition:
 
     def _begun(self, kind: int, past: tuple[Hashable, ...]) -> Law[Any]:
         """Return the law of a new machine's answers to the rows of the past, and of its state after them."""
-        law: dict[tuple[tuple[Hashable, ...], Any], Fraction] = {
-            ((), s): p for s, p in self.kinds[kind].initial().items()
-        }
+        law: dict[Any, Fraction] = {((), s): p for s, p in self.kinds[kind].initial().items()}
         for row in past:
-            longer: dict[tuple[tuple[Hashable, ...], Any], Fraction] = {}
+            longer: dict[Any, Fraction] = {}
             for (answers, inner), p in law.items():
                 for (answer, after), q in self.kinds[kind].step(inner, row).items():
                     key = ((*answers, answer), after)
@@ -259,7 +257,7 @@ def coming_and_going() -> Instance:
     return _at_will("ln 3 and ln 2 alive at a tick", tuple(part.leaf for part in KINDS), pairs)
 
 
-def _twice(creations: int, **more: bool) -> OneTick:
+def _twice(creations: int, **more: Any) -> OneTick:
     """Return the books for two differing rows, where each may cost half of ln 9 and ln 4."""
     prices, budget = (THREE**2, TWO**2), Fraction(36)
     return OneTick(prices, budget, (0,), DIFFERENT, ticks=2, creations=creations, times=2, **more)

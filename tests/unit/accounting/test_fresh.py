@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from oracles.compositions import FiniteComposition, SparsePairs
 
 from stream_dp.accounting.filters.filter import Filter, Spend
 from stream_dp.accounting.filters.linear import BasicFilter, PureFilter, RenyiFilter
@@ -29,10 +30,9 @@ from stream_dp.core.guarantee import (
 )
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.errors import BudgetRefused
-from stream_dp.verify.counterexamples.renyi_parallel import NoisyLeak
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment
-from stream_dp.verify.exact.finite import BIT_PAIRS, DifferAtMost, FiniteComposition, SparsePairs
-from stream_dp.verify.exact.randomized_response import LeakyBit, NoisyBits
+from stream_dp.verify.exact.finite import BIT_PAIRS, DifferAtMost
+from stream_dp.verify.exact.randomized_response import LeakyBit, NoisyBits, NoisyLeak
 
 ADD, REPLACE, ANY_TICK = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK
 ONE, HALF, SMALL = Fraction(1), Fraction(1, 2), Fraction(1, 10**6)

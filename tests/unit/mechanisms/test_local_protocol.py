@@ -36,6 +36,7 @@ from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
 from stream_dp.verify.exact.finite import DifferAtMost, Sampled
 from stream_dp.verify.exact.randomized_response import LeakyBit
 from stream_dp.verify.exact_checks.protocols import LocalMessages, SparseDataSets
+from stream_dp.verify.relations.pair_conditions import Suitable
 from stream_dp.verify.relations.streams import StaticDataSet
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
@@ -374,7 +375,9 @@ def test_what_is_sent_to_the_users_is_valid_for_the_relation_of_local_protocols(
     assert len(left) == 3 + 3 + 3 + 3
     pairs = [*((made, made) for made in users), *list(zip(left, right, strict=True))[len(users) :]]
     for k, valid in ((2, True), (1, False)):
-        check: Any = LocalMessages.of(users, SparseDataSets(k, one_more), truth=lambda create: True)
+        check: Any = LocalMessages(
+            users, SparseDataSets(k, one_more), suitable=Suitable(lambda create: True)
+        )
         for pair in pairs:
             check = check and check.accept(*pair)
         assert (check is not None) == valid
