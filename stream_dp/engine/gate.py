@@ -66,7 +66,7 @@ class Gate:
         self._waiting += durable
         while due(self._waiting, self.block, self.grid.horizon):
             last = end_of_block(self._waiting[0].tick, self.block, self.grid.horizon)
-            block = [*takewhile(lambda release, last=last: release.tick <= last, self._waiting)]
+            block = self._up_to(last)
             if self.hold is not None:
                 await self.ports.clock.sleep_until(self.grid.end(last) + self.hold)
             with self.ports.spans("publish", tick=last):
@@ -74,6 +74,9 @@ class Gate:
             for release in block:
                 self._waiting.popleft()
                 self.published(release)
+
+    def _up_to(self, tick: int) -> list[Release]:
+        return [*takewhile(lambda release: release.tick <= tick, self._waiting)]
 
 
 class CommitChain:
