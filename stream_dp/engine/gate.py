@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -65,15 +66,7 @@ class Gate:
         self._waiting += durable
         while due(self._waiting, self.block, self.grid.horizon):
             last = end_of_block(self._waiting[0].tick, self.block, self.grid.horizon)
-            block: list[Release] = []
-            for release in self._waiting:
-                if release.tick > last:
-                    break
-                block.append(release)
-            if not block:
-                raise ValueError(
-                    "releases must come in the order of their ticks, within the horizon"
-                )
+            block = self._up_to(last)
             if self.hold is not None:
                 await self.ports.clock.sleep_until(self.grid.end(last) + self.hold)
             with self.ports.spans("publish", tick=last):
@@ -81,6 +74,12 @@ class Gate:
             for release in block:
                 self._waiting.popleft()
                 self.published(release)
+
+    def _up_to(self, tick: int) -> list[Release]:
+        block = [*takewhile(lambda release: release.tick <= tick, self._waiting)]
+        if not block:  # else the loop would publish nothing for ever
+            raise ValueError("releases must come in the order of their ticks, within the horizon")
+        return block
 
 
 class CommitChain:
