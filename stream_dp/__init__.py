@@ -29,21 +29,11 @@ def _places() -> dict[str, tuple[str, str]]:
 
     stub = ast.parse(get_data(__name__, "__init__.pyi") or b"")
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
-    return {
-        each.asname or each.name: (str(node.module), each.name)
-        for node in imports
-        for each in node.names
-    }
+    return {alias.name: (str(node.module), alias.name) for node in imports for alias in node.names}
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name when it is first used (PEP 562).
-
-    Raises
-    ------
-    AttributeError
-        It is neither a public name nor that of a statistic.
-    """
+    """Load a public name, or that of a statistic, when it is first used (PEP 562)."""
     if name == "__all__":
         return sorted(_places())
     value: object

@@ -33,7 +33,7 @@ from stream_dp.pipeline.yaml import load_live, load_series
 from stream_dp.records.conditions import tests_of
 from stream_dp.records.groupings import grouping_text
 from stream_dp.statistics import Series as SeriesSpec
-from stream_dp.statistics.parts.alarms import Looking, daily
+from stream_dp.statistics.parts.alarms import Looking
 from stream_dp.statistics.parts.choice import ENDLESS, FalseAlarm, noise_of
 from stream_dp.statistics.parts.series_spec import entries_of
 from stream_dp.statistics.parts.watch_roster import WatchRoster
@@ -121,8 +121,8 @@ class LiveSeriesPlanner:
 
         def alarm() -> FalseAlarm | None:
             clock = spec.clock
-            looking = Looking(daily(clock.step), clock.horizon or ENDLESS, float(spec.confidence))
-            return entry.alarm(watch, live.series.mechanism, clock.step, looking)
+            looking = Looking(clock.step, clock.horizon or ENDLESS, float(spec.confidence))
+            return entry.alarm(watch, live.series.mechanism, looking)
 
         watch = load_live(definition, checked, "watch")
         block = self._block(entry, watch)

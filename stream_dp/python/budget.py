@@ -81,22 +81,31 @@ class Running(TypedDict, total=False):
     name: str | None
 
 
-class Adding(Running, total=False):
+class Listed(Running, total=False):
+    """What the short names with keys take beside these; `alerts` no more."""
+
+    most: int
+
+
+class Adding(Listed, total=False):
     """What `sum` takes beside its keys."""
 
     clamp: Required[tuple[Amount, Amount]]
     step: Amount
     windows: Iterable[Window]
-    most: int
 
 
-class Counted(Running, total=False):
+class Guessed(Listed, total=False):
+    """What `maximum` takes beside its keys."""
+
+    expected_events: int | None
+
+
+class Counted(Guessed, total=False):
     """What `histogram` and `top` take beside their keys."""
 
     windows: Iterable[Window]
     method: Literal["tree", "hss", "auto", "gaussian"]
-    most: int
-    expected_events: int | None
     expected_shape: Literal["even", "zipf", "bursts"] | None
 
 
@@ -222,10 +231,7 @@ class Budget(Single):
     def derivation(self) -> Derivation:
         """Why the promise holds for what was created so far: a tree of theorems; `print` shows it.
 
-        Raises
-        ------
-        NotDerivable
-            Nothing has been created yet, so there is nothing to derive from.
+        Raises NotDerivable where nothing has been created yet, so that there is nothing to derive from.
         """
         parts, filter_ = tuple(self._derivations.values()), self._ledger.filter
         if by_ticks(filter_):  # no clock is shared: when a part was alive derives nothing
@@ -245,34 +251,15 @@ class Budget(Single):
     ) -> ContinualSeries:
         """Charge for a statistic of events and create it.
 
-        Parameters
-        ----------
-        statistic : Statistic
-            What is asked: ``Count()``, ``Mean(of="amount", clamp=(0, 240))``, by the keys of pipeline files.
-        epsilon : int, str, Fraction or Decimal
-            What it costs, for all its releases together; nothing where it is made of other series.
-        name : str, optional
-            Its name in the ledger and in releases; a name is used once.
-        schema : mapping, optional
-            Fields of its events beside those of the budget, or in their place.
-        horizon : int, optional
-            How many ticks there will be at most; without it there is no limit, and most errors are larger.
-        confidence : float, int, str, Fraction or Decimal
-            With which the band of each release holds.
+        The `statistic` says what is asked, by the keys of pipeline files: ``Mean(of="amount", clamp=(0, 240))``. All
+        its releases together cost `epsilon`; what is made of the releases of other series, as a ratio is, costs nothing
+        and takes no events. A `name` in the ledger and in releases is used once. `schema` has fields of its events
+        beside those of the budget, or in their place. At most `horizon` ticks will be released; without it there is no
+        limit, and most errors are larger. The band of each release holds with `confidence`.
 
-        Returns
-        -------
-        ContinualSeries
-            It has been paid for. What is made of the releases of other series, as a ratio is, takes no events.
-
-        Raises
-        ------
-        UsageError
-            What is asked is wrong: every problem of the statistic, the schema and these arguments, with its key.
-        BudgetRefused
-            It does not fit; nothing was created, charged or drawn.
-        NotDerivable
-            No rule covers it.
+        Raises UsageError with every problem of the statistic, the schema and these arguments, each with its key;
+        BudgetRefused where it does not fit and NotDerivable where no rule covers it: nothing was created, charged or
+        drawn.
         """
         running: Running = {"horizon": horizon, "confidence": confidence, "name": name}
         with self._alone():
@@ -297,16 +284,11 @@ class Budget(Single):
     ) -> ContinualCounter:
         """Charge for a count of events and create it; errors are those of `series`, here and below.
 
-        Parameters
-        ----------
-        windows : iterable of int or "ever", optional
-            Release sliding windows of so many ticks, and the single tick first, in place of all ticks so far (which is
-            the window ``"ever"``); all at the one price.
-        method : {"auto", "tree", "gaussian"}
-            Gaussian noise is for a budget whose filter is ``zcdp``, ``renyi`` or ``gdp``: `epsilon` is what it would be
-            alone, at the budget's delta, and squares add up. ``auto`` compares the errors predicted.
-        epsilon, **running
-            As of `series`: ``horizon``, ``confidence`` and ``name``.
+        With `windows`, sliding ones of so many ticks are released, and the single tick first, in place of all ticks so
+        far (which is the window ``"ever"``); all at the one price. The `method` ``"gaussian"`` is for a budget whose
+        filter is ``zcdp``, ``renyi`` or ``gdp``: `epsilon` is then what it would be alone, at the budget's delta, and
+        squares add up; ``"auto"`` compares the errors predicted. The keys of `running` are those of `series`:
+        ``horizon``, ``confidence`` and ``name``.
         """
         given = {**_only(running, Running), "windows": windows}
         return ContinualCounter(*self._short(Count(method=method), epsilon, given))
@@ -316,13 +298,9 @@ class Budget(Single):
     ) -> ContinualHistogram:
         """Charge for a count of events by key and create it; HSS takes a second to be chosen.
 
-        Parameters
-        ----------
-        keys : iterable of str
-            The keys, public; they are not to be taken from the events.
-        epsilon, **counted
-            What `counter` takes; ``method`` may be ``"hss"``, with public guesses ``expected_events`` and
-            ``expected_shape``. ``most``: at how many of the keys one event counts at most, as `add_list` adds them.
+        The `keys` are public, and not to be taken from the events. `epsilon` and `counted` are what `counter` takes;
+        ``method`` may be ``"hss"``, with public guesses ``expected_events`` and ``expected_shape``. ``most``: at how
+        many of the keys one event counts at most, as `add_list` adds them.
         """
         asked = Histogram(by="key", **_own(counted, Counted))
         return ContinualHistogram(*self._short(asked, epsilon, counted, keys))
@@ -330,14 +308,10 @@ class Budget(Single):
     def top(
         self, *, epsilon: Amount, keys: Iterable[str], k: int, **counted: Unpack[Counted]
     ) -> ContinualTop:
-        """Charge for a top list (the keys with most events, and which are not told apart) and create it.
+        """Charge for a top list (the `k` keys with most events, and which are not told apart) and create it.
 
-        Parameters
-        ----------
-        k : int
-            How many are told; at most 100, and no more than there are keys.
-        epsilon, keys, **counted
-            As of `histogram`; ``auto`` takes the method whose bands are narrower in the end.
+        `k` is at most 100, and no more than there are keys. `epsilon`, `keys` and `counted` are as in `histogram`;
+        ``auto`` takes the method whose bands are narrower in the end.
         """
         asked = Top(by="key", k=k, **_own(counted, Counted))
         return ContinualTop(*self._short(asked, epsilon, counted, keys))
@@ -353,15 +327,10 @@ class Budget(Single):
     def sum(
         self, *, epsilon: Amount, keys: Iterable[str] | None = None, **adding: Unpack[Adding]
     ) -> ContinualSum | ContinualSums:
-        """Charge for a sum of a clamped number, or one for each key, and create it.
+        """Charge for a sum of a clamped number, or one for each of the `keys`, and create it.
 
-        Parameters
-        ----------
-        keys : iterable of str, optional
-            The keys, public; without, there is one sum over all events.
-        epsilon, **adding
-            As of `histogram`, and ``clamp``: the least and the largest amount of an event, exact, public, and not taken
-            from the events; ``step``: the grid that amounts are rounded to, 1 if not given.
+        `epsilon` and `adding` are as in `histogram`, and ``clamp``: the least and the largest amount of an event,
+        exact, public, and not taken from the events; ``step``: the grid that amounts are rounded to, 1 if not given.
         """
         by = {} if keys is None else {"by": "key"}
         asked = Sum(of="amount", **by, **_own(adding, Adding))
@@ -369,46 +338,25 @@ class Budget(Single):
         return ContinualSum(*given) if keys is None else ContinualSums(*given)
 
     def maximum(
-        self,
-        *,
-        epsilon: Amount,
-        keys: Iterable[str],
-        most: int = 1,
-        expected_events: int | None = None,
-        **running: Unpack[Running],
+        self, *, epsilon: Amount, keys: Iterable[str], **guessed: Unpack[Guessed]
     ) -> ContinualMaximum:
         """Charge for a maximum (how many events at the key that has most, and which) and create it.
 
-        Parameters
-        ----------
-        epsilon, keys, most, expected_events, **running
-            As of `histogram`.
+        `epsilon`, `keys` and `guessed` are as in `histogram`.
         """
-        asked = Maximum(by="key", **present({"expected_events": expected_events}))
-        given = {**_only(running, Running), "most": most}
-        return ContinualMaximum(*self._short(asked, epsilon, given, keys))
+        asked = Maximum(by="key", **_own(guessed, Guessed))
+        return ContinualMaximum(*self._short(asked, epsilon, guessed, keys))
 
     def alerts(
-        self,
-        *,
-        epsilon: Amount,
-        keys: Iterable[str],
-        threshold: int,
-        most: int = 1,
-        **running: Unpack[Running],
+        self, *, epsilon: Amount, keys: Iterable[str], threshold: int, **listed: Unpack[Listed]
     ) -> ContinualAlerts:
         """Charge for alerts per key, re-armed for ever, and create them.
 
-        Parameters
-        ----------
-        threshold : int
-            A key fires when it has had about so many events since it fired last.
-        epsilon, keys, most, **running
-            As of `histogram`.
+        A key fires when it has had about `threshold` events since it fired last; `epsilon`, `keys` and `listed` are as
+        in `histogram`.
         """
-        asked = Alerts(by="key", threshold=threshold)
-        given = {**_only(running, Running), "most": most}
-        return ContinualAlerts(*self._short(asked, epsilon, given, keys))
+        asked = Alerts(by="key", threshold=threshold, **_own(listed, Listed))
+        return ContinualAlerts(*self._short(asked, epsilon, listed, keys))
 
     def _short(
         self,
@@ -439,25 +387,21 @@ class Budget(Single):
     ) -> Request:
         """Return what is asked for, with the series that it names, which it may be made of."""
         name, confidence = running.get("name"), running.get("confidence", "0.95")
-        named = self._free(statistic.word) if name is None else name
+        if name is None:
+            numbers = (f"{statistic.word}-{n}" for n in count(len(self._names) + 1))
+            name = next(free for free in numbers if free not in self._names)
         values = [value for value in statistic.keys.values() if isinstance(value, str)]
         inputs = [self._series[value].request for value in values if value in self._series]
         clock = {**self._file["clock"], **present({"horizon": running.get("horizon")})}
         sure = repr(float(confidence)) if isinstance(confidence, float) else confidence
         parts = {**self._file, "clock": clock, "schema": schema, "confidence": sure}
-        return Request(statistic.entry(named, epsilon), parts, inputs, named in self._names)
-
-    def _free(self, word: str) -> str:
-        numbers = count(len(self._names) + 1)
-        return next(name for n in numbers if (name := f"{word}-{n}") not in self._names)
+        return Request(statistic.entry(name, epsilon), parts, inputs, name in self._names)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let one request at a time change the ledger.
+        """Let one request at a time change the ledger; raise FailClosed in a forked process.
 
-        Raises:
-            FailClosed: in a forked process; or a signal handler, or a finalizer, asks in the midst of another request,
-                whose charge would then be lost.
+        And where a signal handler or a finalizer asks in the midst of another request: its charge would be lost.
         """
         self._require_own_process()
         with self._lock:
@@ -473,12 +417,8 @@ class Budget(Single):
                 self._busy = False
 
     def _paid(self, prepared: Prepared) -> Prepared:
-        """Charge the ledger for what is prepared, and return it: only then a series may be made of it.
-
-        Raises:
-            UsageError: a second series where a user is protected in each of many windows. Each series counts its own
-                ticks, so events in one window of the one might lie in two windows of the other, at twice the price.
-        """
+        """Charge the ledger for what is prepared, and return it: only then a series may be made of it."""
+        # each series counts its own ticks: a window of the one may lie across two of the other, at twice the price
         if self._privacy.per is not None and self._derivations:
             raise UsageError(
                 "per: a budget with windows pays for one series, for windows of another one could lie across them: use "

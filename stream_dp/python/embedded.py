@@ -32,14 +32,8 @@ from stream_dp.python.tick_release import PublicRelease
 class Plan:
     """What a pipeline guarantees and what errors to expect; `print` shows it.
 
-    Parameters
-    ----------
-    values : mapping
-        Plain values, as `stream-dp plan --json` prints them.
-    derivation : Derivation
-        Why the series of the file guarantee what they do.
-    promise : Derivation
-        Why that holds, by one filter, for all that is asked later too.
+    `values` are plain, as `stream-dp plan --json` prints them. `derivation` says why the series of the file guarantee
+    what they do, `promise` why that holds, by one filter, for all that is asked later too.
     """
 
     values: Mapping[str, Any]
@@ -53,21 +47,15 @@ class Plan:
 
 
 def _price(series: Mapping[str, Any]) -> str:
-    about = f"{series['name']}: {series['mechanism']}, epsilon {series['epsilon']}"
-    if not series["predicted_error"]:
-        return f"{about} ({series['why']})"
-    last = series["predicted_error"][-1]
-    return (
-        f"{about}, error {_errors(series)} at tick {last['tick']} with confidence {last['confidence']} "
-        f"({series['why']})"
-    )
-
-
-def _errors(series: Mapping[str, Any]) -> str:
-    if "windows" not in series:
-        return str(series["predicted_error"][-1]["error"])
-    errors = [(w["window"], w["predicted_error"][-1]["error"]) for w in series["windows"]]
-    return ", ".join(f"{error} ({window})" for window, error in errors)
+    about, error = f"{series['name']}: {series['mechanism']}, epsilon {series['epsilon']}", ""
+    if series["predicted_error"]:
+        last = series["predicted_error"][-1]
+        windows = [
+            (w["window"], w["predicted_error"][-1]["error"]) for w in series.get("windows", [])
+        ]
+        half = ", ".join(f"{error} ({window})" for window, error in windows) or last["error"]
+        error = f", error {half} at tick {last['tick']} with confidence {last['confidence']}"
+    return f"{about}{error} ({series['why']})"
 
 
 class Pipeline:
@@ -92,28 +80,11 @@ class Pipeline:
 
     @classmethod
     def load(cls, path: str | Path, *, key_file: str | Path | None = None) -> "Pipeline":
-        """Read a pipeline file, derive its guarantee and check that its series fit its budget.
+        """Read the YAML file at `path`, derive its guarantee and check that its series fit its budget; open nothing.
 
-        Parameters
-        ----------
-        path : str or Path
-            The YAML file; paths in it are relative to its folder.
-        key_file : str or Path, optional
-            The operator's 32-byte key (mode 0600); without it, the one that `STREAM_DP_KEY_FILE` names.
-
-        Returns
-        -------
-        Pipeline
-            Nothing has been opened or connected.
-
-        Raises
-        ------
-        UsageError
-            The file is not a valid pipeline; the message lists every problem with its line and column.
-        BudgetRefused
-            Its series need more than its budget.
-        NotDerivable
-            No rule covers its series.
+        Paths in it are relative to its folder. `key_file` holds the operator's 32-byte key (mode 0600); without it,
+        the one that `STREAM_DP_KEY_FILE` names. Raises UsageError with every problem of the file, its line and column;
+        BudgetRefused where its series need more than its budget, and NotDerivable where no rule covers them.
         """
         return cls(build(load(path)), None if key_file is None else Path(key_file))
 
@@ -122,13 +93,7 @@ class Pipeline:
         return self._built.spec.name
 
     def plan(self) -> Plan:
-        """Return the guarantee, its derivation, prices and predicted errors; reads no data.
-
-        Returns
-        -------
-        Plan
-            Plain values, two trees, and a readable form.
-        """
+        """Return the guarantee, its derivation, prices and predicted errors; reads no data."""
         return Plan(plan_json(self._built), self._built.derivation, self._built.promise)
 
     def run(
@@ -138,29 +103,15 @@ class Pipeline:
         accept_new_guarantee: str = "",
         check: bool = True,
     ) -> int:
-        """Run until the horizon, the end of the source or `stop()`; goes on where the journal ends.
+        """Run until the horizon, the end of the source or `stop()`, and return how many releases were published.
 
-        Parameters
-        ----------
-        on_release : callable
-            Called with each release once it is public, in order.
-        accept_new_guarantee : str
-            A name under which an empty journal may begin although the pipeline ran on this source before: the old and
-            the new guarantee add up, and the journal records the name.
-        check : bool
-            Begin no new ledger on a source that has records of which none fits the schema.
+        It goes on where the journal ends. `on_release` is called with each release once it is public, in order. Under
+        the name `accept_new_guarantee` an empty journal may begin although the pipeline ran on this source before: the
+        old and the new guarantee add up, and the journal records the name. With `check` no new ledger begins on a
+        source that has records of which none fits the schema.
 
-        Returns
-        -------
-        int
-            How many releases this run has published.
-
-        Raises
-        ------
-        UsageError
-            No operator key, no record that fits, or this pipeline runs already.
-        FailClosed, WorldError
-            The engine stopped; what was published stays valid.
+        Raises UsageError without an operator key or a record that fits, and where this pipeline runs already;
+        FailClosed and WorldError where the engine stopped: what was published stays valid.
         """
         return asyncio.run(
             self.run_async(on_release, accept_new_guarantee=accept_new_guarantee, check=check)
@@ -187,25 +138,9 @@ class Pipeline:
     ) -> AsyncGenerator[AsyncIterator[PublicRelease], None]:
         """Run while the block runs, and hand out what becomes public; leaving the block ends the run.
 
-        Parameters
-        ----------
-        accept_new_guarantee : str
-            See `run`.
-        check : bool
-            See `run`.
-
-        Yields
-        ------
-        asynchronous iterator of PublicRelease
-            The releases that this run makes public, in order; those that are not yet taken wait in memory. It ends with
-            the run, and raises what the run raises.
-
-        Raises
-        ------
-        UsageError
-            No operator key, no record that fits, or this pipeline runs already.
-        FailClosed, WorldError
-            The engine stopped; what was published stays valid.
+        `accept_new_guarantee`, `check` and the errors are those of `run`. The iterator yields the releases that this
+        run makes public, in order; those that are not yet taken wait in memory. It ends with the run, and raises what
+        the run raises.
         """
         if self._busy:
             raise UsageError(f"{self.name} runs already; stop it first")

@@ -35,7 +35,7 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.python.statistic import Request
 from stream_dp.python.tick_release import PublicRelease
-from stream_dp.records.decoder import Decoded, Refusal
+from stream_dp.records.decoder import Decoded
 
 
 class Single:
@@ -114,28 +114,21 @@ def _grid(spec: PipelineSpec) -> TickGrid:
 class Continual(Single, ABC, Generic[R, T]):
     """What all series of a program have in common, each with a state of its own."""
 
-    __slots__ = ("_ended", "_last", "_lock", "_prepared", "_state", "_tick")
+    __slots__ = ("_ended", "_last", "_lock", "_state", "_tick", "prepared", "request")
 
     def __init__(self, prepared: Prepared) -> None:
         """Draw the first noise: after the charge."""
-        self._begin()
-        self._prepared = prepared
+        self._begin(prepared.request)
+        self.prepared = prepared
         self._state: Any = prepared.runs.mechanism.init(new_noise())
 
-    def _begin(self) -> None:
+    def _begin(self, request: Request) -> None:
         super().__init__()
+        self.request = request
         self._lock = Lock()
         self._tick = 0
         self._last: R | None = None
         self._ended = False
-
-    @property
-    def request(self) -> Request:
-        return self._prepared.request
-
-    @property
-    def prepared(self) -> Prepared:
-        return self._prepared
 
     @property
     def name(self) -> str:
@@ -145,7 +138,7 @@ class Continual(Single, ABC, Generic[R, T]):
     @property
     def derivation(self) -> Derivation:
         """Why it guarantees what it does: a tree of theorems; `print` shows it."""
-        return self._prepared.chosen.derivation
+        return self.prepared.chosen.derivation
 
     @property
     def guarantee(self) -> Guarantee:
@@ -155,7 +148,7 @@ class Continual(Single, ABC, Generic[R, T]):
     @property
     def horizon(self) -> int | None:
         """The number of ticks it was made for; None where there is no limit."""
-        return self._prepared.grid.horizon
+        return self.prepared.grid.horizon
 
     @property
     def ticks(self) -> int:
@@ -168,18 +161,10 @@ class Continual(Single, ABC, Generic[R, T]):
         return self._last
 
     def release(self) -> R:
-        """Close the open tick, also one without events, and release it.
+        """Close the open tick, also one without events, and release it; `last` keeps the release until the next.
 
-        Each call closes a tick. When it is called must not depend on the events: call it by a clock.
-
-        A release never changes, and is kept in `last` until the next.
-
-        Raises
-        ------
-        RejectedMessage
-            The horizon is reached; nothing has changed.
-        FailClosed
-            In a forked process, or after a release that failed.
+        When it is called must not depend on the events: call it by a clock. Raises RejectedMessage where the horizon is
+        reached: nothing has changed; and FailClosed in a forked process, or after a release that failed.
         """
         self._require_own_process()
         with self._lock:
@@ -190,15 +175,11 @@ class Continual(Single, ABC, Generic[R, T]):
     @overload
     def over(self, ticks: AsyncIterable[T]) -> AsyncIterator[R]: ...
     def over(self, ticks: Iterable[T] | AsyncIterable[T]) -> Iterator[R] | AsyncIterator[R]:
-        """Release once for each item of an iterator, plain or asynchronous, when its release is asked for.
+        """Release once for each item of `ticks`, plain or asynchronous, when its release is asked for.
 
-        The number of items is public, as it is the number of releases. An item that is refused, or lies beyond the
-        horizon, changes nothing (`RejectedMessage`), and its tick is still open.
-
-        Parameters
-        ----------
-        ticks : iterable or asynchronous iterable
-            What each tick adds: a list of events; of short names a count or amounts, or a mapping from keys to these.
+        An item is what its tick adds: a list of events; of short names a count or amounts, or a mapping from keys to
+        these. The number of items is public, as it is the number of releases. An item that is refused, or lies beyond
+        the horizon, changes nothing (`RejectedMessage`), and its tick is still open.
         """
         return self._over_later(ticks) if isinstance(ticks, AsyncIterable) else self._over(ticks)
 
@@ -237,7 +218,7 @@ class Continual(Single, ABC, Generic[R, T]):
     def _close(self) -> R:
         """Step over the row of the open tick; where anything fails in it, the series ends: a tick has one release."""
         self._require_open()
-        prepared, tick = self._prepared, self._tick
+        prepared, tick = self.prepared, self._tick
         self._ended = True
         row = self._row()
         state, body = prepared.runs.step(
@@ -303,30 +284,15 @@ class ContinualSeries(Continual[PublicRelease, Iterable[Event]]):
         self._lane = _Lane(prepared.spec, prepared.grid.origin, prepared.runs)
 
     def add(self, event: Event) -> None:
-        """Add an event to the open tick.
+        """Add an `event` to the open tick: the fields of the schema by name, as a record in JSON has them.
 
-        Parameters
-        ----------
-        event : mapping
-            The fields of the schema by name, as a record in JSON has them; others are not looked at.
-
-        Raises
-        ------
-        RejectedMessage
-            It does not fit the schema, or the horizon is reached; nothing has changed.
-        FailClosed
-            In a forked process, or after a release that failed.
+        Other fields are not looked at. Raises RejectedMessage where it does not fit the schema, or the horizon is
+        reached: nothing has changed; and FailClosed in a forked process, or after a release that failed.
         """
         self._add(self._changes((event,)))
 
     def update(self, events: Iterable[Event]) -> None:
-        """Add events to the open tick: all of them or, where one is refused, none; errors are those of `add`.
-
-        Parameters
-        ----------
-        events : iterable of mapping
-            Each as `add` takes it.
-        """
+        """Add `events` to the open tick: all of them or, where one is refused, none; errors are those of `add`."""
         self._add(self._changes(events))
 
     def _changes(self, events: Iterable[Event]) -> _Records:
@@ -360,12 +326,18 @@ class _Lane:
         self._payloads: list[bytes] = []
         self._decoded: list[Decoded] = []
 
-    def read(self, events: Iterable[Event]) -> _Records:
+    def read(self, events: Any) -> _Records:
         """Return events as records that fit the schema (RejectedMessage)."""
-        payloads = [_payload(event) for event in _listed(events)]
+        if isinstance(events, str | bytes | Mapping) or not isinstance(events, Iterable):
+            raise RejectedMessage("the events of a tick are a list of mappings; nothing was added")
+        payloads = [_payload(event) for event in events]
         decoded = self._router.decoder.decode(payloads)
         if decoded.refused:
-            _refuse(decoded.refused[0])
+            refusal = decoded.refused[0]
+            field = "" if refusal.field is None else f" ({refusal.field})"
+            raise RejectedMessage(
+                f"an event does not fit the schema: {refusal.reason}{field}; nothing was added"
+            )
         return payloads, decoded
 
     def add(self, records: _Records, tick: int) -> None:
@@ -396,20 +368,16 @@ class MadeContinual(ContinualSeries):
     Each `release` is of the tick that its inputs have released last.
     """
 
-    __slots__ = ("_grid", "_inputs", "_made", "_request")
+    __slots__ = ("_grid", "_inputs", "_made")
 
     def __init__(
         self, request: Request, spec: PipelineSpec, inputs: Sequence[ContinualSeries]
     ) -> None:
-        self._begin()
+        self._begin(request)
         chosen = [source.prepared.chosen for source in inputs]
         (made,) = made_of_releases(spec, RowLayout.of(spec), chosen)
         self._made: MadeSeries = made.series
-        self._request, self._inputs, self._grid = request, tuple(inputs), _grid(spec)
-
-    @property
-    def request(self) -> Request:
-        return self._request
+        self._inputs, self._grid = tuple(inputs), _grid(spec)
 
     @property
     def horizon(self) -> None:
@@ -418,13 +386,7 @@ class MadeContinual(ContinualSeries):
 
     @property
     def derivation(self) -> Derivation:
-        """Nothing: what its inputs guarantee covers whatever is made of them ([HSV] 2.14).
-
-        Raises
-        ------
-        NotDerivable
-            Always.
-        """
+        """Nothing (NotDerivable): what its inputs guarantee covers whatever is made of them ([HSV] 2.14)."""
         raise NotDerivable(f"{self.name} is made of releases: see the derivations of {self._names}")
 
     @property
@@ -448,19 +410,10 @@ class MadeContinual(ContinualSeries):
         return self._last
 
 
-def _listed(events: Any) -> Iterable[Any]:
-    if isinstance(events, str | bytes | Mapping) or not isinstance(events, Iterable):
-        raise RejectedMessage("the events of a tick are a list of mappings; nothing was added")
-    return events
-
-
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> int | float:
     """Turn a number of another library into one that JSON has."""
-    match value:
-        case numbers.Integral():
-            return int(value)
-        case numbers.Real():
-            return float(value)
+    if isinstance(value, numbers.Real):
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
     raise TypeError("no value of a record")
 
 
@@ -476,10 +429,3 @@ def _payload(event: Any) -> bytes:
         raise RejectedMessage(
             "an event holds a value that no record has; nothing was added"
         ) from None
-
-
-def _refuse(refusal: Refusal) -> NoReturn:
-    field = "" if refusal.field is None else f" ({refusal.field})"
-    raise RejectedMessage(
-        f"an event does not fit the schema: {refusal.reason}{field}; nothing was added"
-    )

@@ -19,17 +19,9 @@ from stream_dp.core.row_relations import AMOUNTS, MOST_EVENTS
 from stream_dp.engine.series import Guard
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.python.series import Continual, Prepared
-from stream_dp.python.tick_release import (
-    Counts,
-    Ranked,
-    SumRelease,
-    Sums,
-    TickRelease,
-    Window,
-)
+from stream_dp.python.tick_release import Counts, Ranked, SumRelease, Sums, TickRelease, Window
 from stream_dp.records.amount_units import Amount
 from stream_dp.records.record_columns import Numbers
-from stream_dp.statistics.parts.series_spec import SeriesSpec
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -50,6 +42,7 @@ class Shorthand(Continual[R, T], Generic[R, T]):
 
     __slots__ = ("_keys", "_open", "_places", "_windows")
 
+    _form: ClassVar[Any] = TickRelease
     _most: ClassVar[int] = MOST_EVENTS
     _too_much: ClassVar[str] = "a tick holds at most 2^40 events of a kind; nothing was added"
 
@@ -74,7 +67,7 @@ class Shorthand(Continual[R, T], Generic[R, T]):
     @property
     def most(self) -> int:
         """At how many of the keys one event counts at most."""
-        return min(self._prepared.chosen.mechanism.rows.ones, len(self.keys))
+        return min(self.prepared.chosen.mechanism.rows.ones, len(self.keys))
 
     def _put(self, changes: Mapping[int, int]) -> None:
         row = self._open
@@ -85,12 +78,16 @@ class Shorthand(Continual[R, T], Generic[R, T]):
 
     def _row(self) -> IntArray:
         row, self._open = self._open, self._nothing()
-        amounts = (slice(0, len(row)),) if self._prepared.runs.amounts else ()
+        amounts = (slice(0, len(row)),) if self.prepared.runs.amounts else ()
         return Guard(len(row), amounts).admit(row)
 
     def _nothing(self) -> IntArray:
-        rows = self._prepared.runs.rows
+        rows = self.prepared.runs.rows
         return np.zeros(rows.stop - rows.start, dtype=np.int64)
+
+    def _released(self, body: bytes) -> R:
+        release: R = self._form.of(body, self.windows)
+        return release
 
     def _place(self, key: Any) -> int:
         place = self._places.get(key) if isinstance(key, str) else None
@@ -134,20 +131,11 @@ class ContinualCounter(Shorthand[TickRelease[int], int]):
     __slots__ = ()
 
     def add(self, events: int = 1) -> None:
-        """Add events to the open tick.
-
-        Parameters
-        ----------
-        events : int
-            How many, 0 or more. Each of them is protected on its own.
-        """
+        """Add so many `events`, 0 or more, each protected on its own, to the open tick."""
         self._add(self._changes(events))
 
     def _changes(self, events: int) -> Mapping[int, int]:
         return {0: _events(events)}
-
-    def _released(self, body: bytes) -> TickRelease[int]:
-        return TickRelease.of(body, self.windows)
 
 
 class Keyed(Shorthand[TickRelease[V], Mapping[str, int]], Generic[V]):
@@ -156,33 +144,15 @@ class Keyed(Shorthand[TickRelease[V], Mapping[str, int]], Generic[V]):
     __slots__ = ()
 
     def add(self, key: str, events: int = 1) -> None:
-        """Add events with this key to the open tick.
-
-        Parameters
-        ----------
-        key : str
-            One of the declared keys.
-        events : int
-            How many, 0 or more. Each of them is protected on its own.
-        """
+        """Add so many `events` with this declared `key`, 0 or more, each protected on its own, to the open tick."""
         self._add({self._place(key): _events(events)})
 
     def add_list(self, keys: Iterable[str]) -> None:
-        """Add one event that counts once at each of these keys to the open tick.
-
-        Parameters
-        ----------
-        keys : iterable of str
-            Declared keys, at most `most` of them; one that is named twice counts once. All of them are protected
-            together, as one event.
-        """
+        """Add one event to the open tick that counts once at each of these declared `keys`, `most` of them at most."""
         self._add(dict.fromkeys(self._listed(keys), 1))
 
     def _changes(self, events: Mapping[str, int]) -> Mapping[int, int]:
         return {place: _events(count) for place, count in self._by_key(events)}
-
-    def _released(self, body: bytes) -> TickRelease[V]:
-        return TickRelease.of(body, self.windows)
 
 
 class ContinualHistogram(Keyed[Counts]):
@@ -214,17 +184,16 @@ class Summing(Shorthand[SumRelease[V], T], Generic[V, T]):
 
     __slots__ = ()
 
+    _form = SumRelease
     _most = AMOUNTS.highest
     _too_much = "a tick holds sums of at most 2^60 steps; nothing was added"
 
     def _units(self, amounts: Iterable[Number]) -> int:
-        spec: SeriesSpec = self._prepared.chosen.spec
-        amount: Amount = spec.amount  # type: ignore[assignment]  # of a sum
-        numbers = np.array(_doubles(amounts), dtype=np.float64)
-        return int(amount.of(Numbers(numbers, None)).sum())
-
-    def _released(self, body: bytes) -> SumRelease[V]:
-        return SumRelease.of(body, self.windows)
+        if isinstance(amounts, str | bytes | Mapping) or not isinstance(amounts, Iterable):
+            raise RejectedMessage("the amounts of a tick are a list of numbers; nothing was added")
+        amount: Amount = self.prepared.chosen.spec.amount  # type: ignore[assignment]  # of a sum
+        doubles = np.array([_double(number) for number in amounts], dtype=np.float64)
+        return int(amount.of(Numbers(doubles, None)).sum())
 
 
 class ContinualSum(Summing[Decimal, Iterable[Number]]):
@@ -243,13 +212,7 @@ class ContinualSum(Summing[Decimal, Iterable[Number]]):
     __slots__ = ()
 
     def add(self, *amounts: Number) -> None:
-        """Add events with these numbers to the open tick.
-
-        Parameters
-        ----------
-        *amounts : int, float, Decimal or Fraction
-            One for each event, which is protected on its own. Each is clamped, and rounded to the grid.
-        """
+        """Add events with these numbers, each protected on its own, to the open tick: clamped, rounded to the grid."""
         self._add(self._changes(amounts))
 
     def _changes(self, events: Iterable[Number]) -> Mapping[int, int]:
@@ -262,28 +225,11 @@ class ContinualSums(Summing[Sums, Mapping[str, Iterable[Number]]]):
     __slots__ = ()
 
     def add(self, key: str, *amounts: Number) -> None:
-        """Add events with this key and these numbers to the open tick.
-
-        Parameters
-        ----------
-        key : str
-            One of the declared keys.
-        *amounts : int, float, Decimal or Fraction
-            One for each event, as `ContinualSum.add` takes them.
-        """
+        """Add events with this key and these numbers, as `ContinualSum.add` takes them, to the open tick."""
         self._add({self._place(key): self._units(amounts)})
 
     def add_list(self, keys: Iterable[str], amount: Number) -> None:
-        """Add one event that adds its amount at each of these keys to the open tick.
-
-        Parameters
-        ----------
-        keys : iterable of str
-            Declared keys, at most `most` of them; one that is named twice counts once. All of them are protected
-            together, as one event.
-        amount : int, float, Decimal or Fraction
-            What it adds at each of them.
-        """
+        """Add one event to the open tick that adds its `amount` at each of these `keys`, `most` of them at most."""
         self._add(dict.fromkeys(self._listed(keys), self._units([amount])))
 
     def _changes(self, events: Mapping[str, Iterable[Number]]) -> Mapping[int, int]:
@@ -320,11 +266,10 @@ def row_schema(keys: tuple[str, ...] | None, most: int) -> dict[str, dict[str, A
 def windows_from(windows: Iterable[Window], horizon: int | None) -> tuple[Window, ...]:
     """Return what is shown where these windows are asked, in its order; nothing where none is.
 
+    Raises UsageError for what is no window, and for one that is longer than the horizon.
+
     >>> windows_from(["ever", 168, 24], 8760)
     (1, 168, 24, 'ever')
-
-    Raises:
-        UsageError: what is no window, or one that is longer than the horizon.
     """
     if isinstance(windows, str | int) or not isinstance(windows, Iterable):
         raise UsageError(_WINDOWS)
@@ -337,10 +282,7 @@ def windows_from(windows: Iterable[Window], horizon: int | None) -> tuple[Window
 def _window(value: Any, horizon: int | None) -> Window:
     if isinstance(value, str) and value == "ever":
         return "ever"
-    try:
-        ticks = 0 if isinstance(value, bool) else index(value)
-    except TypeError:
-        ticks = 0
+    ticks = _whole(value) or 0
     if ticks < 1:
         raise UsageError(_WINDOWS)
     if horizon is not None and ticks > horizon:
@@ -352,11 +294,7 @@ def _window(value: Any, horizon: int | None) -> Window:
 
 
 def _events(value: Any) -> int:
-    """Return a number of events as an int; True and 3.0 are refused."""
-    try:
-        count = None if isinstance(value, bool) else index(value)
-    except TypeError:
-        count = None
+    count = _whole(value)
     if count is None or not 0 <= count <= MOST_EVENTS:
         raise RejectedMessage(
             "a number of events is a whole number from 0 to 2^40; nothing was added"
@@ -364,10 +302,12 @@ def _events(value: Any) -> int:
     return count
 
 
-def _doubles(amounts: Any) -> list[float]:
-    if isinstance(amounts, str | bytes | Mapping) or not isinstance(amounts, Iterable):
-        raise RejectedMessage("the amounts of a tick are a list of numbers; nothing was added")
-    return [_double(amount) for amount in amounts]
+def _whole(value: Any) -> int | None:
+    """Return a whole number as an int; None for True, 3.0 and whatever is none."""
+    try:
+        return None if isinstance(value, bool) else index(value)
+    except TypeError:
+        return None
 
 
 def _double(amount: Any) -> float:

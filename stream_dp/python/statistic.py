@@ -72,17 +72,12 @@ def named(name: str) -> type[Statistic]:
     kinds = {kind.__name__.removesuffix("Series"): kind for kind in STATISTICS}
     if name not in kinds:
         raise AttributeError(f"module 'stream_dp' has no attribute {name!r}")
-    kind = kinds[name]
+    kind, empty = kinds[name], inspect.Parameter.empty
     parameters = inspect.signature(kind).parameters.values()
-    shown = [key for key in parameters if key.name not in _BY_BUDGET]
-    keys = [key.replace(annotation=inspect.Parameter.empty) for key in shown]
-    namespace = {
-        "kind": kind,
-        "__doc__": kind.__doc__,
-        "__module__": __name__,
-        "__signature__": inspect.Signature(keys),  # for notebooks, which show and complete the keys
-    }
-    return type(name, (Statistic,), namespace)
+    keys = [key.replace(annotation=empty) for key in parameters if key.name not in _BY_BUDGET]
+    shown = inspect.Signature(keys)  # by notebooks, which complete the keys too
+    namespace = {"kind": kind, "__doc__": kind.__doc__, "__signature__": shown}
+    return type(name, (Statistic,), {**namespace, "__module__": __name__})
 
 
 def __getattr__(name: str) -> type[Statistic]:
@@ -108,8 +103,7 @@ class Request:
     def checked(self) -> PipelineSpec:
         """Return the pipeline, whose last series is the one that is asked for.
 
-        Raises:
-            UsageError: every problem of the entry and of the parts, each with its key.
+        Raises UsageError with every problem of the entry and of the parts, each with its key.
         """
         entries = [request.entry for request in (*self.inputs, self)]
         data = _whole({**self.parts, "schema": self._schema()}, entries)
@@ -155,14 +149,11 @@ def _whole(parts: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> di
 
 def _exact(value: Any) -> Any:
     """Return the value with texts in place of decimals, which the models read exactly."""
-    match value:
-        case Mapping():
-            return {key: _exact(entry) for key, entry in value.items()}
-        case list() | tuple():
-            return [_exact(item) for item in value]
-        case Decimal():
-            return f"{value:f}"
-    return value
+    if isinstance(value, Mapping):
+        return {key: _exact(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_exact(item) for item in value]
+    return f"{value:f}" if isinstance(value, Decimal) else value
 
 
 def _floats(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

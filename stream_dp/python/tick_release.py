@@ -74,18 +74,9 @@ class ByWindow(_Frozen[Window, V_co]):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A place in a top list.
+    """A place in a top list: the key that has it by the noisy counts, and its noisy count.
 
-    Parameters
-    ----------
-    name : str
-        The key that has it, by the noisy counts.
-    value : int
-        Its noisy count.
-    tied : tuple of str
-        The keys that are not told apart from it, the greatest first.
-    more : int
-        How many more there are of them that are not listed.
+    `tied` are the keys that are not told apart from it, the greatest first; `more` others are not listed.
     """
 
     name: str
@@ -93,21 +84,12 @@ class Ranked:
     tied: tuple[str, ...] = ()
     more: int = 0
 
-    @classmethod
-    def of(cls, rank: Mapping[str, Any]) -> "Ranked":
-        return cls(rank["name"], rank["value"], tuple(rank["tied"]), rank.get("more", 0))
-
 
 @dataclass(frozen=True, slots=True)
 class TickWindow(Generic[V_co, N_co]):
-    """What a release says of one window.
+    """What a release says of one window: the noisy answer over it; before so many ticks were closed, over all of them.
 
-    Parameters
-    ----------
-    value : int, Decimal, Counts, Sums or tuple of Ranked
-        The noisy answer over the window; before so many ticks were closed, over all of them.
-    band : int or Decimal
-        The half-width that holds with the release's confidence for one value; of a top list for all at once.
+    `band` is the half-width that holds with the release's confidence for one value; of a top list for all at once.
     """
 
     value: V_co
@@ -142,7 +124,7 @@ class _Released(Generic[V_co, N_co]):
     @classmethod
     def _value(cls, part: Mapping[str, Any]) -> Any:
         if "ranks" in part:
-            return tuple(Ranked.of(rank) for rank in part["ranks"])
+            return tuple(Ranked(**{**rank, "tied": tuple(rank["tied"])}) for rank in part["ranks"])
         if "fired" in part:
             return tuple(part["fired"])
         if "values" in part:
@@ -158,23 +140,13 @@ class _Released(Generic[V_co, N_co]):
 
 
 class TickRelease(_Released[V_co, int], Generic[V_co]):
-    """The release of one tick.
+    """The release that closes `tick`, the first of which is 0.
 
-    Parameters
-    ----------
-    tick : int
-        Which tick it closes; the first is 0.
-    value : int, Counts, tuple of str or tuple of Ranked
-        The noisy answer over all ticks up to this one: a count (never below 0), one for each key, the keys that fired,
-        or a top list. Where windows were asked, the answer for this tick alone.
-    band : int
-        The half-width that holds with `confidence` for one value of this release; of a top list for all at once.
-    confidence : float
-        The probability with which the band holds, over the mechanism's noise.
-    windows : mapping of int or "ever" to TickWindow
-        Each window by its number of ticks, the single tick (1) first; empty where none was asked.
-    name : str, optional
-        Of a maximum: the key that has most; None while the value is 0, and elsewhere.
+    `value` is the noisy answer over all ticks up to this one: a count (never below 0), one for each key, the keys that
+    fired, or a top list. Where windows were asked it is the answer for this tick alone, and `windows` has that of each,
+    by its number of ticks or "ever", the single tick (1) first. `band` is the half-width that holds with probability
+    `confidence`, over the mechanism's noise, for one value; of a top list for all at once. `name` is, of a maximum, the
+    key that has most; None while the value is 0, and elsewhere.
     """
 
     __slots__ = ()
@@ -196,22 +168,11 @@ class SumRelease(_Released[V_co, Decimal], Generic[V_co]):
 class PublicWindow:
     """What a release says of one window.
 
-    Parameters
-    ----------
-    value : int, float, Counts or None
-        One value, or one for each key; of ranks one for each name; 0 where the release tells quantiles; None for a
-        quotient that there is not.
-    band : int, float or None
-        The half-width that holds with the release's `confidence` for one value; of quantiles, in ranks. None for a
-        quotient, which has `low` and `high`.
-    quantiles : mapping of str to Quantile
-        Quantiles of the window, by their share (`"0.5"`), each with `value`, `low` and `high`.
-    ranks : tuple of Rank
-        A top list, the greatest first: `name`, `value`, and `tied`, the names that are not told apart from it.
-    low : int, float, Counts or None
-        The lower end of a quotient's interval, or one for each key; None where it is open.
-    high : int, float, Counts or None
-        The upper end, as the lower one.
+    `value`: one value, or one for each key; of ranks one for each name; 0 where the release tells quantiles. `band` is
+    the half-width that holds with the release's `confidence` for one value; of quantiles, in ranks. `quantiles` stand
+    by their share (`"0.5"`), each with `value`, `low` and `high`; `ranks` are a top list, the greatest first, each with
+    `name`, `value`, and `tied`, the names that are not told apart from it. A quotient has `low` and `high` in place of
+    a band, the ends of its interval, or of one for each key; None where an end is open, or where there is no value.
     """
 
     value: int | float | Counts | None
@@ -222,45 +183,22 @@ class PublicWindow:
     high: int | float | Counts | None = None
 
     @classmethod
-    def of(cls, part: WindowPart) -> "PublicWindow":
-        return cls(_number(part), _band(part), part.quantiles or {}, part.ranks or (), *_ends(part))
+    def of(cls, part: Released | WindowPart) -> "PublicWindow":
+        quantiles = part.quantiles or {} if isinstance(part, WindowPart) else {}
+        return cls(_number(part), _known(part.band), quantiles, part.ranks or (), *_ends(part))
 
 
 @dataclass(frozen=True, slots=True)
 class PublicRelease:
     """A release of a pipeline that everyone may see.
 
-    Parameters
-    ----------
-    sequence : int
-        Its number among all releases of the pipeline, from 1 on.
-    series : str
-        The name of the series.
-    tick : int
-        The tick that it closes.
-    end : str
-        The end of that tick, ISO 8601 in UTC.
-    value : int, float, Counts or tuple of str
-        One value, one for each key (of a top list for each of its names), or the keys that fired; of a series with
-        windows that of the single tick. None for a quotient that there is not.
-    band : int, float or None
-        The half-width that holds with `confidence` for one value; None for a quotient, which has `low` and `high`.
-    confidence : float
-        The probability with which the band holds, over the noise.
-    body : bytes
-        The exact bytes that were published: one JSON object.
-    counts : Counts, optional
-        The noisy count of each key that fired, where the series tells it.
-    windows : mapping of str to PublicWindow
-        Each window by its name, the single tick (`tick`) first; empty where the series has none.
-    ranks : tuple of Rank
-        A top list without windows, the greatest first, as in `PublicWindow`.
-    low : int, float, Counts or None
-        The lower end of a quotient's interval, or one for each key; None where it is open.
-    high : int, float, Counts or None
-        The upper end, as the lower one.
-    name : str, optional
-        Of a maximum: who has most; None while the value is 0, and of all other series.
+    `sequence` is its number among all releases of the pipeline, from 1 on; `series` the name of the series; `tick` the
+    tick that it closes, and `end` the end of that tick, ISO 8601 in UTC. `value`, `band`, `ranks`, `low` and `high` are
+    as in `PublicWindow`, or `value` has the keys that fired; of a series with windows they are those of the single tick
+    (but `ranks`, which is empty then). Bands hold with probability `confidence`, over the noise. `body` are the exact
+    bytes that were published: one JSON object. `counts` has the noisy count of each key that fired, where the series
+    tells it. `windows` has each window by its name, the single tick (`tick`) first. `name` is, of a maximum, who has
+    most; None while the value is 0, and of all other series.
     """
 
     sequence: int
@@ -280,37 +218,19 @@ class PublicRelease:
 
     @classmethod
     def of(cls, body: bytes) -> "PublicRelease":
-        """Return what a published body says.
-
-        Parameters
-        ----------
-        body : bytes
-            The bytes of one release.
-
-        Raises
-        ------
-        FailClosed
-            It is no release of a form that this version reads.
-        """
+        """Return what a published body says; raise FailClosed where it is no release of a form that is read here."""
         release = read(body)
         windows = {name: PublicWindow.of(part) for name, part in (release.windows or {}).items()}
-        band, value, ends = _band(release), _value(release), _ends(release)
-        if windows:
-            first = next(iter(windows.values()))
-            band, value, ends = first.band, first.value, (first.low, first.high)
+        first = next(iter(windows.values()), None) or PublicWindow.of(release)
         return cls(
             *(release.sequence, release.series, release.tick, release.end),
-            *(value, band, release.confidence, body),
+            release.fired or () if release.shape is Shape.FLAGS else first.value,
+            *(first.band, release.confidence, body),
             _counts(release.counts) if release.counts else None,
             windows,
             release.ranks or (),
-            *ends,
-            None if release.name is UNSET else release.name,
+            *(first.low, first.high, _known(release.name)),
         )
-
-
-def _value(release: Released) -> int | float | Counts | tuple[str, ...] | None:
-    return release.fired or () if release.shape is Shape.FLAGS else _number(release)
 
 
 def _number(part: Released | WindowPart) -> int | float | Counts | None:
@@ -322,20 +242,16 @@ def _number(part: Released | WindowPart) -> int | float | Counts | None:
     return 0 if part.value is UNSET else part.value
 
 
-def _band(part: Released | WindowPart) -> int | float | None:
-    return None if part.band is UNSET else part.band
-
-
-def _ends(
-    part: Released | WindowPart,
-) -> tuple[int | float | Counts | None, int | float | Counts | None]:
+def _ends(part: Released | WindowPart) -> tuple[Any, Any]:
     """Return the two ends of a quotient's interval, or those of each key; None where there are none."""
     if part.lows is UNSET or part.highs is UNSET:
-        ends = (part.low, part.high)
-        return None if ends[0] is UNSET else ends[0], None if ends[1] is UNSET else ends[1]
+        return _known(part.low), _known(part.high)
     keys = tuple(part.values or ())
-    lows, highs = (zip(keys, ends, strict=True) for ends in (part.lows, part.highs))
-    return _counts(dict(lows)), _counts(dict(highs))
+    return Counts(keys, part.lows), Counts(keys, part.highs)  # type: ignore[arg-type]
+
+
+def _known(field: Any) -> Any:
+    return None if field is UNSET else field
 
 
 def _counts(values: Mapping[str, Any]) -> Counts:

@@ -5,34 +5,34 @@ Or, `of` a number: has it added up to that?
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from pydantic import Field
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
-from stream_dp.mechanisms.watches.monitor_state import LARGEST_THRESHOLD, WatchTerms
+from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 from stream_dp.records.amount_units import Clamp, Step, number_problems
-from stream_dp.records.groupings import Place, decimal_text
+from stream_dp.records.groupings import decimal_text
 from stream_dp.records.scalars import FieldName, milliseconds, problem
 from stream_dp.statistics.parts.alarms import (
     Looking,
     OnSums,
-    compared_by,
-    daily,
+    SignedThreshold,
+    alarm_of,
     level_problems,
     sign_problems,
     usual_problems,
     window_terms,
 )
-from stream_dp.statistics.parts.choice import Choice, FalseAlarm, Setting, steady
+from stream_dp.statistics.parts.choice import Choice, Setting, steady
 from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
 from stream_dp.statistics.parts.windows import (
     EVER,
     Window,
     Windows,
+    placed_windows,
     window_lengths,
     window_problems,
 )
@@ -47,18 +47,16 @@ class AlertsSeries(OnSums, GroupedSeries):
     number, within `clamp` and on a grid of `step`, it is what the events add up to.
     """
 
-    shape: ClassVar[Shape] = Shape.FLAGS
-    later: ClassVar[tuple[str, ...]] = (
-        *("window", "windows", "below", "usual", "of", "clamp", "step"),
-    )
-    rights: ClassVar[tuple[str, ...]] = ("usual",)
+    shape = Shape.FLAGS
+    later = ("window", "windows", "below", "usual", "of", "clamp", "step")
+    rights = ("usual",)
 
     statistic: Literal["alerts"] = "alerts"
-    threshold: Annotated[int, Field(ge=-LARGEST_THRESHOLD, le=LARGEST_THRESHOLD)]
+    threshold: SignedThreshold
     below: bool = False
     window: Window | None = None
     windows: Windows = ()
-    usual: Annotated[int, Field(ge=-LARGEST_THRESHOLD, le=LARGEST_THRESHOLD)] | None = None
+    usual: SignedThreshold | None = None
     of: FieldName | None = None
     clamp: Clamp | None = None
     step: Step = Fraction(1)
@@ -84,23 +82,20 @@ class AlertsSeries(OnSums, GroupedSeries):
     def parameters(self) -> dict[str, int | str]:
         window = {} if self.over is None else {"window": self.over}
         side: dict[str, int | str] = {"fires": "below"} if self.below else {}
-        return {"threshold": self.threshold, **window, **side, **self._summed}
-
-    @property
-    def _summed(self) -> dict[str, str]:
+        parameters = {"threshold": self.threshold, **window, **side}
         if self.amount is None:
-            return {}
+            return parameters
         low, high, step = map(decimal_text, (self.amount.lowest, self.amount.highest, self.step))
-        return {"of": self.amount.field, "clamp": f"{low} to {high}", "step": step}
+        return {**parameters, "of": self.amount.field, "clamp": f"{low} to {high}", "step": step}
 
     def own_problems(self) -> list[InitErrorDetails]:
         problems = [*super().own_problems(), *window_problems(self.windows, self.window)]
-        for place, name in enumerate(self.windows):
-            problems += self._window_problems(("windows", place), name)
-            if place == 1:
-                why = "alerts look at one window: write a series for each, or a monitor with a watch for each"
-                problems.append(problem(("windows", 1), why))
-        problems += self._window_problems(("window",), self.window)
+        ever = "without windows alerts count since the one before: leave it out, or name a duration such as 1h"
+        named = placed_windows(self.windows, self.window)
+        problems += [problem(at, ever) for at, name in named if name == EVER]
+        if len(self.windows) > 1:
+            why = "alerts look at one window: write a series for each, or a monitor with a watch for each"
+            problems.append(problem(("windows", 1), why))
         if self.below and self.over is None:
             why = "every count since an alert begins below: name a window, such as windows: [1h]"
             problems.append(problem(("below",), why))
@@ -114,12 +109,6 @@ class AlertsSeries(OnSums, GroupedSeries):
             *self.sum_problems(),
         ]
 
-    def _window_problems(self, at: Place, name: str | None) -> list[InitErrorDetails]:
-        if name != EVER:
-            return []
-        why = "without windows alerts count since the one before: leave it out, or name a duration such as 1h"
-        return [problem(at, why)]
-
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
         return [
             *super().problems(rest),
@@ -131,8 +120,12 @@ class AlertsSeries(OnSums, GroupedSeries):
         watches = self._watches(setting)
         over = "" if self.over is None else f", over {self.over}"
         chosen = steady(watches, f"re-armed per key{over}", setting)
-        chosen = replace(chosen, alarms=(self._alarm(watches, setting),))
-        return chosen if self.of is None else chosen.in_steps(self.step)
+        terms, level = self._terms(1, setting.step), (self.threshold, self.usual)
+        looking = Looking(setting.step, setting.last + 1, setting.confidence)
+        alarm = alarm_of(
+            self.name, watches, terms, level, self.step, looking, keyed=True, of=self.of
+        )
+        return replace(chosen, alarms=(alarm,)).in_steps(self.step)
 
     def _watches(self, setting: Setting) -> AlertMechanism:
         """Counts since the alert before have a mechanism of their own, and windows where events are replaced."""
@@ -152,9 +145,3 @@ class AlertsSeries(OnSums, GroupedSeries):
             return WatchTerms(units, places)
         ticks = milliseconds(self.over) // step
         return window_terms(units, places, ticks, below=self.below, rearm=True)
-
-    def _alarm(self, watches: AlertMechanism, setting: Setting) -> FalseAlarm:
-        terms, level = self._terms(1, setting.step), (self.threshold, self.usual)
-        looking = Looking(daily(setting.step), setting.last + 1, setting.confidence)
-        usual, chance, compared = compared_by(watches, terms, level, self.step, looking)
-        return FalseAlarm(self.name, usual, chance, of=self.of, compared=compared)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ from stream_dp.statistics.parts.series_spec import GroupedSeries
 class ColumnsAboveSeries(GroupedSeries):
     """How many categories have had at least `level` events so far."""
 
-    later: ClassVar[tuple[str, ...]] = ("counter",)
+    later = ("counter",)
 
     statistic: Literal["columns_above"] = "columns_above"
     level: Annotated[int, Field(ge=1, le=10**15)]

@@ -11,7 +11,7 @@ from stream_dp.statistics.parts.windowed import WindowedSeries, choose_windows
 class CountSeries(WindowedSeries):
     """How many events so far, or over sliding windows."""
 
-    later: ClassVar[tuple[str, ...]] = ("method", *WindowedSeries.later)
+    later = ("method", *WindowedSeries.later)
     counted: ClassVar[str] = RECORDS
 
     statistic: Literal["count"] = "count"

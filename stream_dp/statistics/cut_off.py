@@ -5,6 +5,7 @@ of those a single user may have any number. Who is counted is the guard's to say
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -20,7 +21,7 @@ from stream_dp.records.record_columns import CapUse
 from stream_dp.records.scalars import duration_text, milliseconds, problem
 from stream_dp.statistics.parts.choice import Choice, Setting
 from stream_dp.statistics.parts.series_spec import WITHIN, Rest, SeriesSpec, quotient_values
-from stream_dp.statistics.parts.windows import EVER, Window, bands_of
+from stream_dp.statistics.parts.windows import EVER, Window, windowed
 
 DIGITS = 4
 SHARE = (Fraction(0), Fraction(1))
@@ -99,6 +100,5 @@ class CutOffSeries(SeriesSpec):
             f"two tree counters of first ticks, at half the epsilon each: of the users active {when}, the share who "
             f"had {cap}; theirs beyond are not counted. Half-widths are those of either number of users"
         )
-        expected = bands_of(mechanism, self.views or ("",), setting)
-        first = next(iter(expected.values()))
-        return Choice(mechanism, why, first, expected if self.views else {})
+        chosen = windowed(mechanism, setting, self.views or ("",), why)
+        return chosen if self.views else replace(chosen, windows={})

@@ -1,6 +1,7 @@
 """The statistic `distinct`: how many different identifiers came, so far or since a public window began."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pydantic_core import InitErrorDetails
@@ -93,8 +94,7 @@ class DistinctSeries(SeriesSpec):
         who = "one event" if setting.users is None else "a user"
         moved = f"{who} changes them by up to {arrivals.changes} in all"
         chosen = steady(mechanism, f"a tree counter of first ticks; {moved}", setting)
-        windows = {} if self.declared is None else {self.declared: chosen.expected}
-        return Choice(mechanism, chosen.why, chosen.expected, windows)
+        return replace(chosen, windows=dict.fromkeys(self.views, chosen.expected))
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int | None:
         return int(totals[0]) if self.declared is None else None

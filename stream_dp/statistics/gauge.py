@@ -3,7 +3,6 @@
 Over sliding windows it tells how many more came than went in them.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
@@ -13,7 +12,6 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.mechanisms.serving import clipped
 from stream_dp.records.amount_units import Sign
 from stream_dp.records.conditions import typed, value_problem
-from stream_dp.records.groupings import grouping_text
 from stream_dp.records.scalars import FieldName, Value, problem
 from stream_dp.records.schema import field_problems
 from stream_dp.statistics.parts.choice import Choice, Setting
@@ -62,13 +60,11 @@ class GaugeSeries(SingleOrKeyed):
 
     @property
     def about(self) -> str:
-        by = "" if self.by is None else f" by {grouping_text(self.by)}"
-        return (
-            f"{self._side(self.plus)} less {self._side(self.minus)} of {self.of},{by} {self.over}"
+        plus, minus = (
+            " or ".join(values) if len(values) < 4 else f"{len(values)} values"
+            for values in (self.plus, self.minus)
         )
-
-    def _side(self, values: Sequence[str]) -> str:
-        return " or ".join(values) if len(values) < 4 else f"{len(values)} values"
+        return f"{plus} less {minus} of {self.of},{self.by_and_over}"
 
     @property
     def parameters(self) -> dict[str, int | str]:
@@ -84,7 +80,7 @@ class GaugeSeries(SingleOrKeyed):
         problems = super().problems(rest)
         if wrong := field_problems(("of",), self.of, rest.fields, _KINDS, _NO_SIGN):
             return [*problems, *wrong]
-        seen: dict[Any, str] = {}
+        seen: dict[Any, tuple[str, int]] = {}
         for side, texts in (("plus", self.plus), ("minus", self.minus)):
             for place, text in enumerate(texts):
                 try:
@@ -92,19 +88,14 @@ class GaugeSeries(SingleOrKeyed):
                 except ValueError as error:
                     problems.append(value_problem((side, place), error))
                     continue
-                if value in seen:
-                    both = (
-                        "is listed twice" if seen[value] == side else "counts up and down at once"
-                    )
+                if (first := seen.setdefault(value, (side, place))) != (side, place):
+                    both = "is listed twice" if first[0] == side else "counts up and down at once"
                     problems.append(problem((side, place), f"'{text}' {both}"))
-                seen.setdefault(value, side)
         return problems
 
     def choose(self, setting: Setting) -> Choice:
-        units = self.amount.units
-        chosen = amounts_choice(setting, self.epsilon, self.declared, units, "a gauge")
-        gauge: Any = chosen.mechanism
-        return chosen.saying(f"one event changes it by up to {gauge.rows.l1} in all")
+        units, step = self.amount.units, self.grain
+        return amounts_choice(setting, self.epsilon, self.declared, units, step, "a gauge")
 
     def shown_totals(self, totals: IntArray) -> list[Any]:
         shown: list[Any] = (totals if self.signed else clipped(totals)).tolist()

@@ -22,8 +22,8 @@ from stream_dp.statistics.parts.windows import method_problems
 class HistogramSeries(WindowedSeries, GroupedSeries):
     """How many events so far, or over sliding windows, by category."""
 
-    shape: ClassVar[Shape] = Shape.HISTOGRAM
-    later: ClassVar[tuple[str, ...]] = ("expected_shape", "counter", *WindowedSeries.later)
+    shape = Shape.HISTOGRAM
+    later = ("expected_shape", "counter", *WindowedSeries.later)
     counted: ClassVar[str] = RECORDS
 
     statistic: Literal["histogram"] = "histogram"
@@ -45,21 +45,18 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
 
     def choose(self, setting: Setting) -> Choice:
         """Choose what `method` names; `auto` takes the smaller error over the horizon."""
-        if self.declared:
-            choice = choose_windows(setting, self.epsilon, self.declared, self.method)
-            return self._unguessed(choice)
-        if self.method == "gaussian":
-            return self._unguessed(by_gaussian(setting, self.epsilon))
-        tree = by_tree(setting, self.epsilon, "method: tree")
-        if self.method == "tree":
-            return self._unguessed(tree)
         guesses = self.expected_events, self.expected_shape
         demand = Demand(setting, None, self.epsilon, *guesses, self.counter)
-        if self.method == "hss":
+        if self.declared:
+            choice = choose_windows(setting, self.epsilon, self.declared, self.method)
+        elif self.method == "gaussian":
+            choice = by_gaussian(setting, self.epsilon)
+        elif self.method == "hss":
             return hss_choice(demand)
-        return better_choice(demand, tree)
-
-    def _unguessed(self, choice: Choice) -> Choice:
+        else:
+            choice = by_tree(setting, self.epsilon, "method: tree")
+            if self.method == "auto":
+                return better_choice(demand, choice)
         keys = ("expected_events", "expected_shape")
         unused = [key for key in keys if getattr(self, key) is not None]
         return choice.saying(f"{' and '.join(unused)} not used") if unused else choice

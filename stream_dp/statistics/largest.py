@@ -1,7 +1,7 @@
 """The statistic `largest`: how many events so far in the category of a given rank."""
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic_core import InitErrorDetails
@@ -22,7 +22,7 @@ from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
 class LargestSeries(GroupedSeries):
     """How many events so far in the category of rank `rank`; rank 1 is `maximum`."""
 
-    later: ClassVar[tuple[str, ...]] = ("counter",)
+    later = ("counter",)
 
     statistic: Literal["largest"] = "largest"
     rank: Annotated[int, Field(ge=1, le=10**6)]

@@ -5,8 +5,7 @@ The name is that of the largest released column, of equal ones the first of the 
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.series import Tell
@@ -23,13 +22,12 @@ from stream_dp.statistics.parts.choose_hss import (
 from stream_dp.statistics.parts.series_spec import GroupedSeries
 
 _VALUE_BYTES = 40
-_NAMED = "the name is told too, at no further cost, and the error is that of its own count as well"
 
 
 class MaximumSeries(GroupedSeries):
     """How many events so far in the category that has most, and which it is."""
 
-    later: ClassVar[tuple[str, ...]] = ("counter",)
+    later = ("counter",)
 
     statistic: Literal["maximum"] = "maximum"
     method: Literal["hss", "paper_hss"] = "hss"
@@ -46,8 +44,9 @@ class MaximumSeries(GroupedSeries):
 
     def choose(self, setting: Setting) -> Choice:
         demand = Demand(setting, MAXIMUM, self.epsilon, self.expected_events, counter=self.counter)
-        choice = quantity_choice(demand, self.method)
-        return replace(choice, why=f"{choice.why}; {_NAMED}")
+        return quantity_choice(demand, self.method).saying(
+            "the name is told too, at no further cost, and the error is that of its own count as well"
+        )
 
     def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
         return tuple(keys)

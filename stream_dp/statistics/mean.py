@@ -6,9 +6,9 @@ noise is made for that, however large the amounts are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from stream_dp.mechanisms.serving import Answer, Bands, Contrasts, WidthsAt
 from stream_dp.records.amount_units import Addend, Centred, Known, plain_number
 from stream_dp.records.conditions import Where
 from stream_dp.records.groupings import By, decimal_text
-from stream_dp.statistics.parts.choice import ENDLESS, Choice, Setting, tree_counter
+from stream_dp.statistics.parts.choice import Choice, Setting, tree_counter
 from stream_dp.statistics.parts.series_spec import quotient_values
 from stream_dp.statistics.parts.windows import sum_counter, window_choice
 from stream_dp.statistics.sum import AmountSeries
@@ -33,8 +33,7 @@ _TOLD_BYTES = 90
 _NONE = Fraction(0)
 
 
-@dataclass(frozen=True, slots=True)
-class MeanPart:
+class MeanPart(NamedTuple):
     """A half of what a mean counts: the sums, or how many records have an amount."""
 
     name: str
@@ -84,12 +83,9 @@ class MeanSeries(AmountSeries):
             name: self._expected(self._widths(mechanism, place, setting.confidence))
             for name, place in self._places.items()
         }
-        why = self._why(share, mechanism, setting)
-        first = next(iter(errors.values()))
-        windows = errors if self.views else {}
-        return Choice(
-            mechanism, why, first, windows, supposing=f"for {how_many(RECORDS, 'record')}"
-        )
+        why, supposing = self._why(share, mechanism, setting), f"for {how_many(RECORDS, 'record')}"
+        first, windows = next(iter(errors.values())), errors if self.views else {}
+        return Choice(mechanism, why, first, windows, supposing=supposing)
 
     def _both(self, half: Setting, sums: Fraction, counts: Fraction) -> SumsAndCounts:
         units = self.amount.units
@@ -120,9 +116,10 @@ class MeanSeries(AmountSeries):
 
     def _why(self, share: Fraction, mechanism: SumsAndCounts, setting: Setting) -> str:
         centre, shown = decimal_text(self.amount.centre), []
+        halves: tuple[Any, Any] = (mechanism.sums, mechanism.counts)
         for name, place in self._places.items():
-            sums = _half_width(mechanism.sums, place, setting)
-            counts = _half_width(mechanism.counts, place, setting)
+            bands = [Bands(Answer(half, place), setting.confidence) for half in halves]
+            sums, counts = (band(setting.last, None) for band in bands)
             window = f"{name}: " if name else ""
             above = decimal_text(sums * self.step)
             shown.append(f"{window}sqrt({above}^2 + ({counts} (r - {centre}))^2) / (n - {counts})")
@@ -146,18 +143,10 @@ class MeanSeries(AmountSeries):
 
     def _mean(self, added: int, counted: int, widths: Widths) -> Quotient:
         """The mean of so many noisy units beyond the middle over so many noisy records."""
-        low, high = self.clamp
-        centre = self.amount.centre
+        (low, high), centre = self.clamp, self.amount.centre
         of, over = (added * self.step, Fraction(counted)) if counted > 0 else (_NONE, _NONE)
-        return quotient(
-            of,
-            over,
-            widths,
-            self.digits,
-            signed=True,
-            within=(low - centre, high - centre),
-            plus=centre,
-        )
+        within = (low - centre, high - centre)
+        return quotient(of, over, widths, self.digits, signed=True, within=within, plus=centre)
 
     def told_bytes(self, names: Sequence[str]) -> int:
         return sum(map(name_bytes, names)) + _TOLD_BYTES * len(names)
@@ -165,14 +154,8 @@ class MeanSeries(AmountSeries):
     def shown_totals(self, totals: IntArray) -> list[Any]:
         """Return the mean of each key; None where nothing counts."""
         sums, counts = (half.tolist() for half in np.split(totals, 2))
+        centre, step = self.amount.centre, self.step
         return [
-            plain_number(self.amount.centre + Fraction(added, counted) * self.step)
-            if counted
-            else None
+            plain_number(centre + Fraction(added, counted) * step) if counted else None
             for added, counted in zip(sums, counts, strict=True)
         ]
-
-
-def _half_width(mechanism: Any, place: int | None, setting: Setting) -> int:
-    bands = Bands(Answer(mechanism, place), setting.confidence)
-    return bands((setting.horizon or ENDLESS) - 1, None)

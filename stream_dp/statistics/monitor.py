@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import accumulate, groupby
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import InitErrorDetails
@@ -47,9 +47,8 @@ from stream_dp.records.scalars import (
 from stream_dp.statistics.parts.alarms import (
     Looking,
     OnSums,
-    compared_by,
-    daily,
-    is_window,
+    SignedThreshold,
+    alarm_of,
     level_problems,
     over_problems,
     sign_problems,
@@ -57,17 +56,17 @@ from stream_dp.statistics.parts.alarms import (
     window_terms,
 )
 from stream_dp.statistics.parts.choice import Choice, FalseAlarm, Setting, steady
-from stream_dp.statistics.parts.series_spec import Rest, SeriesPart, SeriesSpec
+from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.watch_roster import WatchRoster
+from stream_dp.statistics.parts.windows import length_of
 
 Threshold = Annotated[int, Field(ge=1, le=LARGEST_THRESHOLD)]
-Level = Annotated[int, Field(ge=-LARGEST_THRESHOLD, le=LARGEST_THRESHOLD)]
 _Looks = Literal["since_firing", "tick"] | Duration
 _OVER = {"since_firing": "", "tick": " in a tick"}
 
 
 def _over(value: object) -> object:
-    if value in ("since_firing", "tick") or (isinstance(value, str) and is_window(value)):
+    if value in ("since_firing", "tick") or (isinstance(value, str) and length_of(value)):
         return value
     raise ValueError("must be 'since_firing', 'tick' or a duration such as 1h")
 
@@ -83,10 +82,10 @@ class WatchSpec(Frozen):
     where: Where = ()
     by: By | None = None
     above: Threshold | None = None
-    below: Level | None = None
+    below: SignedThreshold | None = None
     over: Annotated[str, BeforeValidator(_over, json_schema_input_type=_Looks)] | None = None
     rearm: bool = True
-    usual: Level | None = None
+    usual: SignedThreshold | None = None
 
     @model_validator(mode="after")
     def _one_threshold(self) -> "WatchSpec":
@@ -115,7 +114,7 @@ class WatchSpec(Frozen):
 
     @property
     def looks_back(self) -> bool:
-        return is_window(self.over)
+        return length_of(self.over) > 0
 
     def terms(self, entries: int, step: int, unit: Fraction = Fraction(1)) -> WatchTerms:
         """What the mechanism is told of it, for so many entries of rows in this `unit`, and ticks of `step` ms."""
@@ -238,7 +237,10 @@ class _Search:
         if not fields or self.work > MOST_WORK or self.weight(chosen) <= self.best:
             self.best = max(self.best, self.weight(chosen))
             return chosen
-        taken = {at: _tests(self.filters[at], fields[0]) for at in chosen}
+        taken = {
+            at: [test for test in self.filters[at].where if test.field == fields[0]]
+            for at in chosen
+        }
         ordered = self.schema[fields[0]].type in _ORDERED
         groups = self._stretches(taken) if ordered else self._values(taken)
         heaviest: Chosen = ()
@@ -272,10 +274,6 @@ class _Search:
                 change[last + 1] -= self.filters[at].ones
         for place, weight in enumerate(accumulate(change[:-1])):
             yield _Group(weight, partial(_around, inside, place))
-
-
-def _tests(selection: Selection, field: str) -> list[Test]:
-    return [test for test in selection.where if test.field == field]
 
 
 def _sorted(free: Sequence[int], some: Sequence[int]) -> Chosen:
@@ -338,9 +336,9 @@ class MonitorSeries(OnSums, SeriesSpec):
     those who may ask its watches other thresholds, which may fire, and so begin again or end them, beside the owner.
     """
 
-    shape: ClassVar[Shape] = Shape.FLAGS
-    later: ClassVar[tuple[str, ...]] = ("ask", "of", "clamp", "step")
-    rights: ClassVar[tuple[str, ...]] = ("ask",)
+    shape = Shape.FLAGS
+    later = ("ask", "of", "clamp", "step")
+    rights = ("ask",)
 
     statistic: Literal["monitor"] = "monitor"
     watch: Annotated[tuple[WatchSpec, ...], Field(min_length=1, max_length=100_000)]
@@ -397,17 +395,18 @@ class MonitorSeries(OnSums, SeriesSpec):
         return min(entries + ROOM, max(entries, MOST_PLACES)) if self.most is None else self.most
 
     def ones(self, fields: Mapping[str, Any]) -> int:
-        return overlap(self, self.watch, fields).number if self.touch is None else self.touch
+        return self._overlap(fields).number if self.touch is None else self.touch
+
+    def _overlap(self, fields: Mapping[str, Any]) -> Overlap:
+        return deepest([selection(self, watch, fields) for watch in self.watch], fields)
 
     def choose(self, setting: Setting) -> Choice:
         monitor = self._monitor(setting)
         touched = f"an event counts in at most {setting.ones} of its places at once"
         early = f"{monitor.false_alarms():.2g} fire too early in a tick without events, on average, at most"
         chosen = steady(monitor, f"re-armed per watch; {touched}; {early}", setting)
-        looking = Looking(daily(setting.step), setting.last + 1, setting.confidence)
-        looking = Looking(daily(setting.step), setting.last + 1, setting.confidence)
-        watches = self.watch[:_TOLD]
-        alarms = tuple(self.alarm(watch, monitor, setting.step, looking) for watch in watches)
+        looking = Looking(setting.step, setting.last + 1, setting.confidence)
+        alarms = tuple(self.alarm(watch, monitor, looking) for watch in self.watch[:_TOLD])
         return replace(chosen, alarms=alarms).in_steps(self.step)
 
     def _monitor(self, setting: Setting) -> Monitor | SumMonitor:
@@ -419,11 +418,11 @@ class MonitorSeries(OnSums, SeriesSpec):
         return SumMonitor(*plain, *self.amount.units, setting.ones, value)
 
     def alarm(
-        self, watch: WatchSpec, monitor: Monitor | SumMonitor, step: int, looking: Looking
+        self, watch: WatchSpec, monitor: Monitor | SumMonitor, looking: Looking
     ) -> FalseAlarm:
-        terms, level = watch.terms(1, step, self.step), (watch.threshold, watch.usual)
-        usual, chance, compared = compared_by(monitor, terms, level, self.step, looking)
-        return FalseAlarm(watch.name, usual, chance, watch.by is not None, self.of, compared)
+        terms, level = watch.terms(1, looking.step, self.step), (watch.threshold, watch.usual)
+        keyed, of = watch.by is not None, self.of
+        return alarm_of(watch.name, monitor, terms, level, self.step, looking, keyed=keyed, of=of)
 
     def counts_band(self, mechanism: Monitor | SumMonitor, confidence: float) -> int | None:
         return None if self.value is None else mechanism.value_band(confidence)
@@ -497,31 +496,22 @@ class MonitorSeries(OnSums, SeriesSpec):
             problems += where_problems(("watch", place), watch.where, rest.fields)
             problems += over_problems(("watch", place), watch.over, rest.clock)
         problems += [] if self.of is None else number_problems(self.of, rest.fields)
-        return problems or [*self._touch_problems(rest.fields), *self._room_problems(rest.fields)]
+        return problems or self._places_problems(rest.fields)
 
-    def _touch_problems(self, fields: Mapping[str, Any]) -> list[InitErrorDetails]:
-        if self.touch is None or (depth := overlap(self, self.watch, fields)).number <= self.touch:
-            return []
-        why = f"is {self.touch}, but {_deep(depth)}, or raise it to {depth.number}"
-        return [problem(("touch",), why)]
-
-    def _room_problems(self, fields: Mapping[str, Any]) -> list[InitErrorDetails]:
+    def _places_problems(self, fields: Mapping[str, Any]) -> list[InitErrorDetails]:
+        problems = []
+        if self.touch is not None and (depth := self._overlap(fields)).number > self.touch:
+            why = f"is {self.touch}, but {_deep(depth)}, or raise it to {depth.number}"
+            problems.append(problem(("touch",), why))
         needed = sum(number_of_keys(fields, watch.by) for watch in self.watch)
         room, key = (MOST_PLACES, "watch") if self.most is None else (self.most, "most")
-        if needed <= room:
-            return []
-        why = f"these watches need {needed} places, one for each value of their fields, and there are {room}"
-        return [problem((key,), why)]
+        if needed > room:
+            why = f"these watches need {needed} places, one for each value of their fields, and there are {room}"
+            problems.append(problem((key,), why))
+        return problems
 
 
-def overlap(
-    series: MonitorSeries, watches: Sequence[SeriesPart], fields: Mapping[str, Any]
-) -> Overlap:
-    """Return in how many entries one event can count at once, and the watches whose filters allow it."""
-    return deepest([selection(series, watch, fields) for watch in watches], fields)
-
-
-def selection(series: MonitorSeries, watch: SeriesPart, fields: Mapping[str, Any]) -> Selection:
+def selection(series: MonitorSeries, watch: WatchSpec, fields: Mapping[str, Any]) -> Selection:
     where = tests_of(fields, (*series.where, *watch.where))
     return Selection(watch.name, most_ones(fields, watch.by), where)
 

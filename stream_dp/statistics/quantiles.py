@@ -5,7 +5,7 @@ follow one another without a gap, the first from the series' first tick on: what
 the next one ends.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property
@@ -21,7 +21,7 @@ from stream_dp.journal.release import Quantile, Shape
 from stream_dp.mechanisms.linear.windows_and_ever import ever_share
 from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles
-from stream_dp.mechanisms.quantiles.value_tree import Over, ValueLevels, ValueTree, best_levels
+from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree, best_levels
 from stream_dp.records.amount_units import plain_number
 from stream_dp.records.groupings import Edge, Edges, by_problems, decimal_text
 from stream_dp.records.scalars import FieldName, milliseconds, must, problem
@@ -32,10 +32,11 @@ from stream_dp.statistics.parts.windows import (
     EVER,
     Window,
     Windows,
-    bands_of,
-    counts_over,
+    over_windows,
+    placed_windows,
     window_lengths,
     window_problems,
+    windowed,
 )
 
 BUCKETS, MOST_BUCKETS = 200, 999
@@ -79,15 +80,13 @@ class ValueGrid:
         ends = plain_number(low), plain_number(high)
         return Quantile(value=plain_number((low + high) / 2), bucket=ends)
 
-    def between(self, place: Fraction, first: int, last: int) -> Quantile:
-        """Return what is told of a place in buckets, and of the buckets from `first` to `last` that it may be in."""
-        buckets = self.buckets
-        low, high = buckets[int(place)]
-        value = low + (high - low) * (place - int(place))
-        ends = buckets[first][0], buckets[last][1]
-        return Quantile(
-            value=plain_number(value), low=plain_number(ends[0]), high=plain_number(ends[1])
-        )
+    def between(self, place: int, below: int, above: int) -> Quantile:
+        """Return what is told of a place in parts of buckets, where so many buckets are ruled out on either side."""
+        at, part = divmod(place, PARTS)
+        low, high = self.buckets[at]
+        value = plain_number(low + (high - low) * Fraction(part, PARTS))
+        first, last = self.buckets[below][0], self.buckets[-1 - above][1]
+        return Quantile(value=value, low=plain_number(first), high=plain_number(last))
 
 
 Buckets = Annotated[
@@ -97,30 +96,17 @@ Buckets = Annotated[
 ]
 
 
-def grid_problems(
-    clamp: tuple[Fraction, Fraction] | None, edges: Sequence[Fraction] | None, buckets: int | None
-) -> list[InitErrorDetails]:
-    if clamp is None and edges is None:
-        return [problem(("clamp",), "is missing: name a range such as [0, 600], or edges")]
-    if clamp is not None and edges is not None:
-        return [problem(("edges",), "stands beside clamp: the first and the last are one")]
-    if edges is not None and buckets is not None:
-        return [problem(("buckets",), "stands beside edges: the edges make the buckets")]
-    return []
-
-
 def bin_problems(
     bins: Edges, clamp: tuple[Fraction, Fraction] | None, fields: Fields
 ) -> list[InitErrorDetails]:
     problems = by_problems((), bins, fields)
+    of_field: list[InitErrorDetails] = [
+        {**wrong, "loc": ("of",)} for wrong in problems if wrong.get("loc") == ("field",)
+    ]
+    of_edges = [wrong for wrong in problems if wrong.get("loc") != ("field",)]
     if clamp is None:
-        return [_at_edges(wrong) for wrong in problems]
-    of_field = [_at_edges(wrong) for wrong in problems if wrong.get("loc") == ("field",)]
-    return of_field or (_bucket_problems(bins, clamp) if problems else [])
-
-
-def _at_edges(wrong: InitErrorDetails) -> InitErrorDetails:
-    return {**wrong, "loc": ("of",)} if wrong.get("loc") == ("field",) else wrong
+        return [*of_field, *of_edges]
+    return of_field or (_bucket_problems(bins, clamp) if of_edges else [])
 
 
 def default_buckets(field: FieldSpec | None, clamp: tuple[Fraction, Fraction]) -> int:
@@ -174,7 +160,7 @@ def tumbling_choice(
     why = f"each choice has epsilon {mechanism.choice_epsilon}; {IN_RANKS}"
     chosen = steady(mechanism, why, setting)
     windows = dict.fromkeys(lengths, chosen.expected)
-    return Choice(mechanism, why, chosen.expected, windows, supposing="in ranks")
+    return replace(chosen, windows=windows, supposing="in ranks")
 
 
 def sliding_choice(
@@ -184,22 +170,13 @@ def sliding_choice(
     levels = best_levels(setting.width - UNRANKED, at)
     nodes = replace(setting, width=levels.nodes, ones=levels.height)
     spans = tuple(milliseconds(name) // setting.step for name in views if name != EVER)
-    counts, over = _counts(nodes, epsilon, spans, ever=EVER in views)
-    tree = ValueTree(levels, counts, UNRANKED)
+    share = ever_share(len(spans)) if spans and EVER in views else Fraction(0)
+    windows = over_windows(nodes, epsilon, spans, share) if spans else None
+    tree = ValueTree(levels, windows or tree_counter(nodes, epsilon), UNRANKED)
     mechanism = SlidingQuantiles(tree, at, Fraction(str(setting.confidence)))
-    expected = bands_of(mechanism, views, setting)
+    over = f"; what counts so far has {share} of the epsilon" if share else ""
     why = f"{_tree_words(levels)}{over}; {IN_RANKS}"
-    return Choice(mechanism, why, expected[views[0]], expected, supposing="in ranks")
-
-
-def _counts(
-    setting: Setting, epsilon: Fraction, spans: tuple[int, ...], *, ever: bool
-) -> tuple[Over, str]:
-    if not spans:
-        return tree_counter(setting, epsilon), ""
-    share = ever_share(len(spans)) if ever else Fraction(0)
-    words = f"; what counts so far has {share} of the epsilon" if ever else ""
-    return counts_over(setting, epsilon, spans, share), words
+    return replace(windowed(mechanism, setting, views, why), supposing="in ranks")
 
 
 def _tree_words(levels: ValueLevels) -> str:
@@ -228,8 +205,8 @@ Every = Annotated[Windows, BeforeValidator(_listed, json_schema_input_type=Windo
 class QuantilesSeries(SeriesSpec):
     """Quantiles of the number `of` on a grid, over sliding `windows`, of each window of `every`, or so far."""
 
-    shape: ClassVar[Shape] = Shape.HISTOGRAM
-    later: ClassVar[tuple[str, ...]] = ("clamp", "edges", "buckets", "windows", "every")
+    shape = Shape.HISTOGRAM
+    later = ("clamp", "edges", "buckets", "windows", "every")
 
     error_unit: ClassVar[str] = "events in rank"
 
@@ -279,7 +256,15 @@ class QuantilesSeries(SeriesSpec):
         return 1 if self.every else EACH
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
-        return _bucket_teller(self.grid) if self.every else _place_teller(self.grid)
+        """Tell the one bucket of a window that ended, until the next one ends; or places and what is not ruled out."""
+        grid, numbers = self.grid, self.numbers
+        told: Callable[..., Quantile] = cache(grid.bucket) if self.every else grid.between
+
+        def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
+            rows = zip(names, answer.reshape(-1, numbers).tolist(), strict=True)
+            return {"quantiles": {name: told(*row) for name, row in rows if row != [UNTOLD]}}
+
+        return tell
 
     @property
     def about(self) -> str:
@@ -310,17 +295,24 @@ class QuantilesSeries(SeriesSpec):
             *super().own_problems(),
             *window_problems(self.windows),
             *window_problems(self.every, key="every"),
-            *grid_problems(self.clamp, self.edges, self.buckets),
         ]
+        if self.clamp is None and self.edges is None:
+            why = "is missing: name a range such as [0, 600], or edges"
+            problems.append(problem(("clamp",), why))
+        elif self.clamp is not None and self.edges is not None:
+            why = "stands beside clamp: the first and the last are one"
+            problems.append(problem(("edges",), why))
+        elif self.edges is not None and self.buckets is not None:
+            why = "stands beside edges: the edges make the buckets"
+            problems.append(problem(("buckets",), why))
         if self.windows and self.every:
             why = (
                 "stands beside windows: those slide, these follow one another; name one of the two"
             )
             problems.append(problem(("every",), why))
-        for place, name in enumerate(self.every):
-            if name == EVER:
-                why = "is told of windows that end: name a duration such as 24h"
-                problems.append(problem(("every", place), why))
+        ever = "is told of windows that end: name a duration such as 24h"
+        named = placed_windows(self.every, key="every")
+        problems += [problem(at, ever) for at, name in named if name == EVER]
         for place, (before, share) in enumerate(pairwise(self.at)):
             if share <= before:
                 problems.append(problem(("at", place + 1), "must be greater than the one before"))
@@ -344,28 +336,3 @@ class QuantilesSeries(SeriesSpec):
         return choice.saying(
             f"{self.buckets} buckets, the number nearest to {BUCKETS} that divides the clamp into integers"
         )
-
-
-def _bucket_teller(grid: ValueGrid) -> Tell:
-    """What tells the buckets of one window's quantiles: a clamped value is the clamp itself."""
-    bucket = cache(grid.bucket)  # a window's are told at every tick until the next one ends
-
-    def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
-        places = zip(names, answer.tolist(), strict=True)
-        return {"quantiles": {name: bucket(at) for name, at in places if at != UNTOLD}}
-
-    return tell
-
-
-def _place_teller(grid: ValueGrid) -> Tell:
-    """What tells the places of one window's quantiles, and the values that are not ruled out."""
-    last = len(grid.buckets) - 1
-
-    def told(place: int, below: int, above: int) -> Quantile:
-        return grid.between(Fraction(place, PARTS), below, last - above)
-
-    def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
-        rows = zip(names, answer.reshape(-1, EACH).tolist(), strict=True)
-        return {"quantiles": {name: told(*row) for name, row in rows}}
-
-    return tell

@@ -5,7 +5,7 @@ follows from the laws of both noises, which are independent. Where both count th
 leave only records that the other counts too, it is a share, and stays from 0 to 1.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ from stream_dp.core.wording import meant
 from stream_dp.engine.series import MadeSeries, Make, Part
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.quotients import Quotient, quotient
+from stream_dp.mechanisms.quotients import quotient
 from stream_dp.mechanisms.serving import Contrasts
 from stream_dp.records.conditions import Where, implies, tests_of
 from stream_dp.records.groupings import By, decimal_text
@@ -160,14 +160,14 @@ class RatioSeries(SeriesSpec):
         signed, digits = self._of is not None and self._of.signed, self.digits
 
         def make(tick: int, window: str, parts: Sequence[Part]) -> dict[str, Any]:
-            at_tick = widths[window](tick)
-
-            def divided(above: Any, below: Any) -> Quotient:
-                numbers = Fraction(above), Fraction(below)
-                return quotient(*numbers, at_tick, digits, signed=signed, within=within)
-
-            of_part, over_part = parts
-            return _divided(of_part, over_part, divided)
+            (of_part, over_part), at_tick = parts, widths[window](tick)
+            values = of_part.get("values") or {"": of_part["value"]}
+            totals = over_part.get("values") or dict.fromkeys(values, over_part["value"])
+            pairs = [(Fraction(value), Fraction(totals[key])) for key, value in values.items()]
+            quotients = [
+                quotient(*pair, at_tick, digits, signed=signed, within=within) for pair in pairs
+            ]
+            return quotient_values(quotients, list(values) if "values" in of_part else None)
 
         return make
 
@@ -202,16 +202,6 @@ class RatioSeries(SeriesSpec):
 
 _ADDING = {"count", "histogram", "sum"}
 """The statistics whose shares the first version told as shares."""
-
-
-def _divided(of: Part, over: Part, divided: Callable[[Any, Any], Quotient]) -> dict[str, Any]:
-    if "values" not in of:
-        return quotient_values([divided(of["value"], over["value"])], None)
-    values, totals = of["values"], over.get("values")
-    if totals is None:
-        totals = dict.fromkeys(values, over["value"])
-    quotients = [divided(value, totals[key]) for key, value in values.items()]
-    return quotient_values(quotients, list(values))
 
 
 def _not_together(of: SeriesSpec, over: SeriesSpec) -> list[str]:

@@ -14,7 +14,7 @@ from stream_dp.records.amount_units import (
     number_problems,
     plain_number,
 )
-from stream_dp.records.groupings import decimal_text, grouping_text
+from stream_dp.records.groupings import decimal_text
 from stream_dp.records.scalars import FieldName
 from stream_dp.statistics.parts.choice import Choice, Setting
 from stream_dp.statistics.parts.series_spec import Rest
@@ -40,9 +40,8 @@ class AmountSeries(SingleOrKeyed):
 
     @property
     def about(self) -> str:
-        low, high = (decimal_text(bound) for bound in self.clamp)
-        by = "" if self.by is None else f" by {grouping_text(self.by)}"
-        return f"{self.statistic} of {self.of}, each from {low} to {high},{by} {self.over}"
+        low, high = map(decimal_text, self.clamp)
+        return f"{self.statistic} of {self.of}, each from {low} to {high},{self.by_and_over}"
 
     @property
     def nonnegative(self) -> bool:
@@ -54,7 +53,7 @@ class AmountSeries(SingleOrKeyed):
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        low, high = (decimal_text(bound) for bound in self.clamp)
+        low, high = map(decimal_text, self.clamp)
         return {"of": self.of, "clamp": f"{low} to {high}", "step": decimal_text(self.step)}
 
     def own_problems(self) -> list[InitErrorDetails]:
@@ -82,11 +81,8 @@ class SumSeries(AmountSeries):
         return None if self.signed else self.amount
 
     def choose(self, setting: Setting) -> Choice:
-        units = self.amount.units
-        chosen = amounts_choice(setting, self.epsilon, self.declared, units, "a sum")
-        sums: Any = chosen.mechanism
-        changed = decimal_text(sums.rows.l1 * self.step)
-        return chosen.in_steps(self.step).saying(f"one event changes it by up to {changed} in all")
+        units, step = self.amount.units, self.step
+        return amounts_choice(setting, self.epsilon, self.declared, units, step, "a sum")
 
     def shown_totals(self, totals: IntArray) -> list[Any]:
         return [plain_number(units * self.step) for units in totals.tolist()]

@@ -7,7 +7,7 @@ entry, as it counts in `maximum`: where it leads, the domain misses something.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -35,7 +35,7 @@ _NAME_BYTES = 3
 class TopSeries(WindowedSeries, GroupedSeries):
     """The `k` names with most events, their counts, and who is not told apart from each."""
 
-    shape: ClassVar[Shape] = Shape.RANKS
+    shape = Shape.RANKS
 
     statistic: Literal["top"] = "top"
     k: Annotated[int, Field(ge=1, le=MOST_RANKS)]
@@ -77,9 +77,8 @@ class TopSeries(WindowedSeries, GroupedSeries):
     def _counts(self, method: str) -> HistogramSeries:
         """Return the histogram that ranks are read off."""
         own = {key: getattr(self, key) for key in TopSeries.model_fields if key != "k"}
-        return HistogramSeries.model_construct(
-            **{**own, "statistic": "histogram", "method": method}
-        )
+        own |= {"statistic": "histogram", "method": method}
+        return HistogramSeries.model_construct(**own)
 
     def entry_confidence(self, confidence: float, width: int) -> float:
         """Return the confidence of one value's band: those of all entries hold at once, so those of the ranks do."""

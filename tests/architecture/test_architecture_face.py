@@ -37,13 +37,13 @@ def packages() -> Iterator[ModuleType]:
 
 
 def undescribed(function: Callable[..., object]) -> list[str]:
-    """Parameters that a docstring in numpy style does not name."""
+    """Parameters that a docstring does not name: in a section in numpy style, or as `code` in its prose."""
     names = [name for name in inspect.signature(function).parameters if name != "self"]
     text = inspect.getdoc(function) or ""
     section = text.partition("Parameters\n----------\n")[2].partition("\n\n")[0]
-    told = (line.partition(" : ")[0] for line in section.splitlines() if line[:1] != " ")
-    described = {name.lstrip("*") for line in told for name in line.split(", ")}
-    return [name for name in names if name not in described]
+    headings = (line.partition(" : ")[0] for line in section.splitlines() if line[:1] != " ")
+    described = {name.lstrip("*") for heading in headings for name in heading.split(", ")}
+    return [name for name in names if name not in described and f"`{name}`" not in text]
 
 
 def test_the_one_list_names_what_is_there_once(root: Path) -> None:

@@ -7,8 +7,9 @@ knows no statistic.
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
+from pydantic import Field
 from pydantic_core import InitErrorDetails
 
 from stream_dp.mechanisms.watches.monitor_state import LARGEST_THRESHOLD, WatchTerms
@@ -16,16 +17,12 @@ from stream_dp.mechanisms.watches.watch_noise import WatchNoise
 from stream_dp.records.amount_units import Amount, Clamp, clamp_problems
 from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import Place, decimal_text
-from stream_dp.records.scalars import milliseconds, problem
-from stream_dp.statistics.parts.choice import TOLERATED, Compared
-from stream_dp.statistics.parts.windows import length_problems
+from stream_dp.records.scalars import problem
+from stream_dp.statistics.parts.choice import TOLERATED, Compared, FalseAlarm
+from stream_dp.statistics.parts.windows import length_of, length_problems
 
 DAY = 86_400_000  # ms
-
-
-def daily(step: int) -> int:
-    """Return how many ticks of `step` ms begin in a day, at least one."""
-    return max(1, -(-DAY // step))
+SignedThreshold: TypeAlias = Annotated[int, Field(ge=-LARGEST_THRESHOLD, le=LARGEST_THRESHOLD)]
 
 
 def window_terms(
@@ -51,21 +48,30 @@ def usual_count(threshold: int, below: bool, usual: int | None) -> int:
 
 
 class Looking(NamedTuple):
-    """How often alarms look: `ticks` on a day, and `comparisons` in all; bands hold with `confidence`."""
+    """How alarms look: at each tick of `step` ms, `comparisons` times in all; bands hold with `confidence`."""
 
-    ticks: int
+    step: int
     comparisons: int
     confidence: float
 
+    @property
+    def ticks(self) -> int:
+        """How many ticks begin in a day, at least one."""
+        return max(1, -(-DAY // self.step))
 
-def compared_by(
+
+def alarm_of(
+    name: str,
     watches: WatchNoise,
     terms: WatchTerms,
     level: tuple[int, int | None],
     grain: Fraction,
     looking: Looking,
-) -> tuple[int, float, Compared]:
-    """Return the usual count of a watch, the chance of a false alarm on a day, and how it compares.
+    *,
+    keyed: bool,
+    of: str | None,
+) -> FalseAlarm:
+    """Return how likely a watch fires by noise on a day.
 
     `terms` are those of one place; `level` the threshold and the usual count, where one is given, in numbers of which
     `grain` is a unit. Between two units the chance is that at the one that is nearer the threshold.
@@ -77,7 +83,8 @@ def compared_by(
     margin = watches.enough_margin(terms, looking.ticks, TOLERATED) + 1  # a unit for rounding
     distance = math.ceil(margin * grain)
     compared = Compared(threshold, float(band), distance, terms.below, given is None, grain)
-    return usual, watches.false_alarm(terms, units, looking.ticks), compared
+    chance = watches.false_alarm(terms, units, looking.ticks)
+    return FalseAlarm(name, usual, chance, keyed, of, compared)
 
 
 def usual_problems(threshold: int, below: bool, usual: int | None) -> list[InitErrorDetails]:
@@ -109,14 +116,7 @@ def sign_problems(at: Place, usual: int | None, *, signed: bool) -> list[InitErr
 
 
 def over_problems(at: Place, over: str | None, clock: Clock) -> list[InitErrorDetails]:
-    return length_problems((*at, "over"), over, clock) if over and is_window(over) else []
-
-
-def is_window(over: str | None) -> bool:
-    try:
-        return over is not None and milliseconds(over) > 0
-    except ValueError:
-        return False
+    return length_problems((*at, "over"), over, clock) if over and length_of(over) else []
 
 
 class OnSums:

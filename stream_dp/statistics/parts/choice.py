@@ -48,28 +48,24 @@ class Profile:
     events: int
     bursts: int | None = None
 
-    @classmethod
-    def of(cls, width: int, events: int, shape: ExpectedShape = "zipf", ones: int = 1) -> "Profile":
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def of(width: int, events: int, shape: ExpectedShape = "zipf", ones: int = 1) -> "Profile":
         """The categories of so many events, each of which sets up to `ones` entries: half of these, on average.
 
-        `even`: all alike; else the i-th has 1/i of the events of the first, but none more than there are.
+        `even`: all alike; else the i-th has 1/i of the events of the first, but none more than there are. Series of one
+        width share a profile, so nobody writes to its arrays.
         """
-        return _profile(width, events, shape, min(ones, width))
-
-
-@lru_cache(maxsize=256)
-def _profile(width: int, events: int, shape: ExpectedShape, ones: int) -> Profile:
-    """Make a profile; series of one width share it, so its arrays are not written to."""
-    edges = np.unique(np.geomspace(1, width + 1, SAMPLED).astype(np.int64))
-    edges = np.append(edges[edges <= width], width + 1)
-    weights = np.diff(edges).astype(np.float64)
-    ranks = np.sqrt(edges[:-1] * (edges[1:] - 1).astype(np.float64))
-    chances = np.ones_like(ranks) if shape == "even" else 1 / ranks
-    entries = events * (ones + 1) / 2
-    counts = np.minimum(events, _factor(chances, weights, entries, events) * chances)
-    for array in (ranks, counts, weights):
-        array.setflags(write=False)
-    return Profile(ranks, counts, weights, events, BURSTS if shape == "bursts" else None)
+        edges = np.unique(np.geomspace(1, width + 1, SAMPLED).astype(np.int64))
+        edges = np.append(edges[edges <= width], width + 1)
+        weights = np.diff(edges).astype(np.float64)
+        ranks = np.sqrt(edges[:-1] * (edges[1:] - 1).astype(np.float64))
+        chances = np.ones_like(ranks) if shape == "even" else 1 / ranks
+        entries = events * (min(ones, width) + 1) / 2
+        counts = np.minimum(events, _factor(chances, weights, entries, events) * chances)
+        for array in (ranks, counts, weights):
+            array.setflags(write=False)
+        return Profile(ranks, counts, weights, events, BURSTS if shape == "bursts" else None)
 
 
 def _factor(chances: Floats, weights: Floats, entries: float, most: int) -> float:
@@ -127,6 +123,10 @@ class Compared:
         return max(1.05 * self.distance / apart, blur, 1.0)
 
 
+# of an alarm that another process has told: its words alone are wanted
+NOT_COMPARED = Compared(0, 0.0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class FalseAlarm:
     """The chance, at most, that one key of `name` fires on a day while its count stays at `usual`.
@@ -139,50 +139,42 @@ class FalseAlarm:
     chance: float
     keyed: bool = True
     of: str | None = None
-    compared: Compared | None = field(default=None, compare=False)
+    compared: Compared = field(default=NOT_COMPARED, compare=False)
 
     def json(self) -> dict[str, Any]:
         """Return it as plain values; `of` only of a sum."""
-        values = {
-            "name": self.name,
-            "usual": self.usual,
-            "chance": self.chance,
-            "keyed": self.keyed,
-        }
-        return values if self.of is None else {**values, "of": self.of}
+        plain = {key: getattr(self, key) for key in ("name", "usual", "chance", "keyed")}
+        return plain if self.of is None else {**plain, "of": self.of}
+
+    @property
+    def _per(self) -> str:
+        return "per key and day" if self.keyed else "per day"
 
     @property
     def words(self) -> str:
-        where = "per key and day" if self.keyed else "per day"
         what = "count" if self.of is None else f"sum of {self.of}"
         return (
-            f"{self.name}: a false alarm {where} with a chance of at most {self.chance:.2g}, while its {what} stays at "
-            f"{self.usual:,}"
+            f"{self.name}: a false alarm {self._per} with a chance of at most {self.chance:.2g}, while its {what} "
+            f"stays at {self.usual:,}"
         )
 
     @property
     def noisy(self) -> bool:
-        blurred = self.compared is not None and self.compared.blurred
-        return blurred or self.chance > TOLERATED
+        return self.compared.blurred or self.chance > TOLERATED
 
     @property
     def badness(self) -> tuple[float, float]:
         """What is the larger, the more of what it fires is noise: the chance, and the band over the threshold."""
-        compared = self.compared
-        blur = 0.0 if compared is None else compared.band / max(1, abs(compared.threshold))
-        return self.chance, blur
+        return self.chance, self.compared.band / max(1, abs(self.compared.threshold))
 
     def noise(self, epsilon: Fraction | None = None) -> str:
         """Return why it fires mostly by noise, and what would do; it repeats no number that was written.
 
         `epsilon`: what it has, where it may have more.
         """
-        where = "per key and day" if self.keyed else "per day"
-        percent = 100 * self.chance
+        percent, compared = 100 * self.chance, self.compared
         shown = f"{percent:.0f}" if percent >= 1 else f"{percent:.1g}"
-        reason = f"mostly noise: a false alarm {where} has a chance of at most {shown} %"
-        if (compared := self.compared) is None:
-            return reason
+        reason = f"mostly noise: a false alarm {self._per} has a chance of at most {shown} %"
         if compared.blurred:
             reason += f", and the band of ± {compared.band:,.6g} is not less than the threshold"
         threshold, enough = compared.enough(self.usual), []

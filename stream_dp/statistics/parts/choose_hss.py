@@ -12,7 +12,7 @@ steady shapes. This file knows no journal and no data.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import isqrt
 from typing import Annotated, Literal, TypeAlias
 
@@ -95,13 +95,16 @@ class Demand:
 
     @property
     def words(self) -> str:
-        whose = "by default, one a tick: declare expected_events"
-        if self.expected_events is not None:
-            whose = "expected"
-        if self.quantity is not None:
-            return f"{how_many(self.events, 'event')} ({whose})"
-        shapes = self.shape or f"{' / '.join(SUPPOSED)} by default: declare expected_shape"
-        return f"{how_many(self.events, 'event')} ({whose}; {shapes})"
+        guess = self.expected_events is not None
+        whose = "expected" if guess else "by default, one a tick: declare expected_events"
+        if self.quantity is None:
+            shapes = self.shape or f"{' / '.join(SUPPOSED)} by default: declare expected_shape"
+            whose = f"{whose}; {shapes}"
+        return f"{how_many(self.events, 'event')} ({whose})"
+
+    def why(self, method: str) -> str:
+        counter = "" if self.counter == "tree" else f", counter: {self.counter}"
+        return f"method: {method}{counter}; error predicted for {self.words}"
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
@@ -113,10 +116,7 @@ class Demand:
 
 
 def hss_choice(demand: Demand) -> Choice:
-    hss = hss_for(demand)
-    counter = ", counter: gaussian" if isinstance(hss, GaussianHSS) else ""
-    why = f"method: hss{counter}; error predicted for {demand.words}"
-    return _choice(hss, demand, why)
+    return _choice(hss_for(demand), demand, demand.why("hss"))
 
 
 def quantity_choice(demand: Demand, method: str) -> Choice:
@@ -128,19 +128,15 @@ def better_choice(demand: Demand, tree: Choice) -> Choice:
     """Choose a form of HSS, the given tree or a Gaussian counter: by the typical error (RMSE) over the horizon."""
     forms = all_forms(demand)
     errors = form_errors(demand, forms)
-    most = break_even(demand)
-    until = (
-        f"up to about {how_many(most, 'event')}"
-        if most < MOST_EVENTS
-        else "for any number of events"
-    )
-    form = taken(errors)
+    form, most = taken(errors), break_even(demand)
+    bounded = f"up to about {how_many(most, 'event')}"
+    until = bounded if most < MOST_EVENTS else "for any number of events"
     why = f"method: auto, typical error (RMSE) for {demand.words}: {shown(errors)}; hss is taken {until}"
     if GAUSSIAN in errors:
         best = errors[form] == min(errors.values())
         why = f"{why}{price_words(demand.setting, demand.epsilon, form, best)}"
     if form in HSS_FORMS:
-        return _choice(_made(form, demand), demand, why)
+        return _choice(hss_of(form, demand), demand, why)
     counter = tree if form == TREE else by_gaussian(demand.setting, demand.epsilon)
     return Choice(counter.mechanism, why, counter.expected)
 
@@ -157,16 +153,16 @@ def all_forms(demand: Demand) -> tuple[str, ...]:
 
 
 def _choice(hss: HSS | PerBinHSS, demand: Demand, why: str) -> Choice:
-    predicted = partial(predicted_hss_error, hss, demand)
+    def predicted(tick: int) -> int:
+        intervals = predicted_intervals(hss, demand, tick)
+        return hss.lag(tick + 1, intervals, demand.setting.confidence)
+
     return Choice(hss, why, predicted, supposing=demand.supposing)
 
 
-@lru_cache(maxsize=64)
 def hss_for(demand: Demand) -> HSS | PerBinHSS:
     """The HSS of `method: hss`, by the relation alone: bin by bin for a histogram whose events reach few entries."""
-    if demand.counter == "gaussian":
-        return with_gaussian_counter(demand)
-    return bins_hss(demand) if BINS in hss_forms(demand) else joint_hss(demand)
+    return hss_of(GAUSSIAN_HSS if demand.counter == "gaussian" else hss_forms(demand)[0], demand)
 
 
 def hss_forms(demand: Demand) -> tuple[str, ...]:
@@ -185,13 +181,13 @@ def form_errors(demand: Demand, forms: tuple[str, ...]) -> dict[str, tuple[float
 def _error(form: str, demand: Demand, profile: Profile) -> float:
     setting, epsilon = demand.setting, demand.epsilon
     if form in HSS_FORMS:
-        return hss_error(_made(form, demand), setting, profile)
+        return hss_error(hss_of(form, demand), setting, profile)
     counter = tree_counter if form == TREE else gaussian_counter
     return counter_error(counter(setting, epsilon), setting, profile)
 
 
 @lru_cache(maxsize=64)
-def _made(form: str, demand: Demand) -> HSS | PerBinHSS:
+def hss_of(form: str, demand: Demand) -> HSS | PerBinHSS:
     if form == GAUSSIAN_HSS:
         return with_gaussian_counter(demand)
     return bins_hss(demand) if form == BINS else joint_hss(demand)
@@ -213,29 +209,18 @@ def break_even(demand: Demand) -> int:
 
 
 def bins_hss(demand: Demand) -> PerBinHSS:
-    setting = demand.setting
-    counter = demand.epsilon * BIN_SHARE
-    watch = demand.epsilon - counter
-    return PerBinHSS(
-        setting.width, watch, counter, setting.neighbors, setting.horizon, setting.ones
-    )
+    setting, counter = demand.setting, demand.epsilon * BIN_SHARE
+    shares = demand.epsilon - counter, counter
+    return PerBinHSS(setting.width, *shares, setting.neighbors, setting.horizon, setting.ones)
 
 
 def joint_hss(demand: Demand) -> HSS:
     """The joint form; the rest is split 1 : s^(2/3) between threshold and queries (Lyu, Su, Li 2017, section 4)."""
     share = COUNTER_SHARE if demand.quantity is None else QUANTITY_SHARE
-    counter = demand.epsilon * share
-    setting = demand.setting
-    return HSS(
-        setting.width,
-        demand.quantity,
-        *_watching(setting, demand.epsilon - counter),
-        counter,
-        setting.neighbors,
-        setting.horizon,
-        kappa=None,
-        ones=setting.ones,
-    )
+    setting, counter = demand.setting, demand.epsilon * share
+    shares = (*_watching(setting, demand.epsilon - counter), counter)
+    bounds = setting.neighbors, setting.horizon
+    return HSS(setting.width, demand.quantity, *shares, *bounds, kappa=None, ones=setting.ones)
 
 
 def with_gaussian_counter(demand: Demand) -> GaussianHSS:
@@ -244,15 +229,10 @@ def with_gaussian_counter(demand: Demand) -> GaussianHSS:
     rho = largest_rho(setting, demand.epsilon, "counter")
     share = GAUSSIAN_SHARE if demand.quantity is None else GAUSSIAN_QUANTITY_SHARE
     watch, paid = pure_part(rho * (1 - share))
+    rho -= paid
+    shares, bounds = _watching(setting, watch), (setting.neighbors, setting.horizon)
     return GaussianHSS(
-        setting.width,
-        demand.quantity,
-        *_watching(setting, watch),
-        setting.neighbors,
-        setting.horizon,
-        kappa=None,
-        ones=setting.ones,
-        rho=rho - paid,
+        setting.width, demand.quantity, *shares, *bounds, kappa=None, ones=setting.ones, rho=rho
     )
 
 
@@ -273,12 +253,6 @@ def _watching(setting: Setting, epsilon: Fraction) -> tuple[Fraction, Fraction]:
     monotone = setting.neighbors.monotone(setting.width)
     threshold = epsilon * (Fraction(1, 2) if monotone else Fraction(5, 13))
     return threshold, epsilon - threshold
-
-
-def predicted_hss_error(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -> int:
-    confidence = demand.setting.confidence
-    intervals = predicted_intervals(mechanism, demand, tick)
-    return mechanism.lag(tick + 1, intervals, confidence)
 
 
 def predicted_intervals(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -> int:
@@ -306,10 +280,8 @@ def paper_hss_choice(demand: Demand) -> Choice:
             f"{setting.neighbors}; declare `neighbors: replace` with `moves: within_tick`, or use method hss"
         )
     mechanism = _paper_hss(demand, demand.quantity)
-    counter = ", counter: gaussian" if isinstance(mechanism, GaussianPaperHSS) else ""
-    why = f"method: paper_hss{counter}; error predicted for {demand.words}"
     predicted = _paper_error(mechanism, setting, demand.events)
-    return Choice(mechanism, why, predicted, supposing=demand.supposing)
+    return Choice(mechanism, demand.why("paper_hss"), predicted, supposing=demand.supposing)
 
 
 def _paper_hss(demand: Demand, quantity: Quantity) -> PaperHSS:

@@ -7,7 +7,7 @@ of an entry are part of its model (`own_problems`); `problems` compares the entr
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -20,7 +20,7 @@ from stream_dp.engine.series import Asking, MadeSeries, Tell
 from stream_dp.errors import NoRoom, UsageError
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.quotients import Quotient
-from stream_dp.mechanisms.serving import Answer, Bands
+from stream_dp.mechanisms.serving import Answer
 from stream_dp.records.amount_units import Addend
 from stream_dp.records.conditions import Condition, Where, where_problems
 from stream_dp.records.endpoints import Clock
@@ -40,8 +40,7 @@ from stream_dp.statistics.parts.alarms import Looking
 from stream_dp.statistics.parts.choice import Choice, FalseAlarm, Setting
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """A series of the file that another is made of; 1 in its answers is `unit` as a number.
 
     Its bands are public functions of the tick alone, so that who knows the pipeline file and the releases can make the
@@ -55,7 +54,6 @@ class Input:
     mechanism: Any
     unit: Fraction
     confidence: Fraction
-    _known: dict[str, Bands] = field(default_factory=dict)
 
     def require_by_tick(self, maker: str) -> None:
         """Raise UsageError where the band at a tick depends on what the mechanism has decided."""
@@ -72,13 +70,11 @@ class Input:
         return Answer(self.mechanism, self.windows.index(window) if window else None)
 
     def band(self, tick: int, window: str) -> Fraction:
-        if window not in self._known:
-            self._known[window] = Bands(self.answer(window), float(self.confidence))
-        return self._known[window](tick, None) * self.unit
+        answer = self.answer(window)
+        return answer.band(answer.public(tick + 1), float(self.confidence)) * self.unit
 
 
-@dataclass(frozen=True, slots=True)
-class MadeOf:
+class MadeOf(NamedTuple):
     """A series made of others' releases: what the engine makes them by, of what they tell, and why they are free."""
 
     series: MadeSeries
@@ -151,17 +147,13 @@ class Asked:
     def another(self, data: Any, asking: Any, fields: Mapping[str, Any], clock: Any) -> SeriesPart:
         """Return one more part, from its definition; `asking` is what is asked of those that there are.
 
-        Raises:
-            UsageError: a series of this statistic takes none.
-            ValidationError: every problem of the definition, and of it beside the others.
+        Raises UsageError where a series of this statistic takes none, and ValidationError with every problem of the
+        definition, and of it beside the others.
         """
         raise UsageError("series: takes no watches; a monitor does")
 
-    def alarm(self, part: Any, mechanism: Any, step: int, looking: Looking) -> FalseAlarm | None:
-        """Return how likely one of its parts fires by noise on a day; None: it never fires.
-
-        `mechanism` is that of the series; ticks have `step` ms.
-        """
+    def alarm(self, part: Any, mechanism: Any, looking: Looking) -> FalseAlarm | None:
+        """Return how likely one of its parts fires by noise of the series' mechanism on a day; None: it never does."""
         return None
 
 
@@ -214,8 +206,9 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
 
     @property
     def grouped_by(self) -> By | None:
-        """What has an entry for each of its values in this series' rows; None: one entry for all."""
-        return None
+        """What has an entry for each of its values in this series' rows: its key `by`; None: one entry for all."""
+        by: By | None = getattr(self, "by", None)
+        return by
 
     @property
     def amount(self) -> Addend | None:
@@ -325,7 +318,8 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
 
     def groupings(self) -> Iterator[tuple[Place, By]]:
         """Yield the values of its keys `by`, each with the place within the entry of the key's owner."""
-        yield from ()
+        if (by := getattr(self, "by", None)) is not None:
+            yield (), by
 
     @property
     def left_out(self) -> set[str]:
@@ -399,15 +393,8 @@ class GroupedSeries(SeriesSpec):
     by: By
 
     @property
-    def grouped_by(self) -> By:
-        return self.by
-
-    @property
     def by_text(self) -> str:
         return f"{grouping_text(self.by)}"
-
-    def groupings(self) -> Iterator[tuple[Place, By]]:
-        yield (), self.by
 
 
 # How much the live series of one ledger may take at once. A refusal depends on public values alone, and names the
@@ -442,10 +429,9 @@ class LiveRoom:
         return cls(series, room)
 
     def require(self, name: str, entries: int, payer: str, running: Mapping[str, int]) -> None:
-        """Do nothing where one more series has room; `running` has the entries of the payer's, the oldest first.
+        """Raise NoRoom where one more series has none: what was asked, what there is, what would fit, what to do.
 
-        Raises:
-            NoRoom: it has none; the text says what was asked, what there is, what would fit, and what to do.
+        `running` has the entries of the payer's series, the oldest first.
         """
         owner = f"analyst {payer}" if payer else "the operator"
         many, taken = len(running), sum(running.values())

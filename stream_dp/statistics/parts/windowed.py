@@ -1,7 +1,7 @@
 """What statistics that count over windows have alike: the keys `window` and `windows`, and what is shown of them."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.noisy_forest import best_forest, mean_variance
 from stream_dp.mechanisms.linear.window_forest import GaussianForest
 from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver, ever_share
-from stream_dp.records.groupings import By, Place
+from stream_dp.records.groupings import By, grouping_text
 from stream_dp.statistics.parts.choice import Choice, Profile, Setting, largest_rho
 from stream_dp.statistics.parts.predicted_errors import (
     GAUSSIAN,
@@ -48,11 +48,8 @@ def choose_windows(
     """Choose the forest that `method` names (tree: Laplace noise), or the better one (`auto`).
 
     What `auto` compares is the typical error (RMSE, over where a window may begin) of each window, by the geometric
-    mean over all of them, which the forests' shapes are chosen by too.
-
-    Raises:
-        NotDerivable: Gaussian noise, and no delta is granted or the filter adds up Gaussian DP; or the longest window
-            of so many keys is more than a state may hold.
+    mean over all of them, which the forests' shapes are chosen by too. Raises NotDerivable for Gaussian noise where no
+    delta is granted or the filter adds up Gaussian DP, and where a state may not hold the longest window of all keys.
     """
     if method == GAUSSIAN:
         return gaussian_windows(setting, epsilon, declared)
@@ -85,7 +82,7 @@ def gaussian_windows(setting: Setting, epsilon: Fraction, declared: Sequence[str
         ever = GaussianCounter(rows, rho * share, neighbors, setting.horizon, ones)
         mechanism = GaussianAndEver(forest, ever)
     why = f"method: gaussian, {forest_words(shape, share, 'count', 'rho')}"
-    return windowed(mechanism, setting, declared, why)
+    return windowed(mechanism, setting, views(declared), why)
 
 
 def typical_errors(mechanism: Any, setting: Setting) -> tuple[float, ...]:
@@ -146,12 +143,8 @@ class SingleOrKeyed(WindowedSeries):
     by: By | None = None
 
     @property
-    def grouped_by(self) -> By | None:
-        return self.by
-
-    def groupings(self) -> Iterator[tuple[Place, By]]:
-        if self.by is not None:
-            yield (), self.by
+    def by_and_over(self) -> str:
+        return f" by {grouping_text(self.by)} {self.over}" if self.keyed else f" {self.over}"
 
     @property
     def form(self) -> Shape:
@@ -159,4 +152,4 @@ class SingleOrKeyed(WindowedSeries):
 
     @property
     def keyed(self) -> bool:
-        return self.grouped_by is not None
+        return self.by is not None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.wording import how_many
@@ -18,18 +18,20 @@ from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver, WindowsAndEver, ever_share
 from stream_dp.mechanisms.serving import Answer, Bands
 from stream_dp.records.endpoints import Clock
-from stream_dp.records.groupings import Place
-from stream_dp.records.scalars import DURATION_FORM, duration_text, milliseconds, problem
+from stream_dp.records.groupings import Place, decimal_text
+from stream_dp.records.scalars import DURATION_FORM, duration_text, milliseconds, must, problem
 from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_counter
 
 EVER, TICK = "ever", "tick"
 MOST_WINDOWS = 8
 
 
-def _window(value: str) -> str:
-    if value != EVER and (_length(value) or 0) <= 0:
-        raise ValueError(f"must be a duration such as 1h or 7d, or {EVER}")
-    return value
+def length_of(window: object) -> int:
+    """Return how long a window is, in ms; 0 where it is no duration."""
+    try:
+        return milliseconds(window)
+    except ValueError:
+        return 0
 
 
 def _some(value: object) -> object:
@@ -38,15 +40,13 @@ def _some(value: object) -> object:
     return value
 
 
-def _length(value: str) -> int | None:
-    try:
-        return milliseconds(value)
-    except ValueError:
-        return None
-
-
 Window: TypeAlias = Annotated[
-    str, AfterValidator(_window), WithJsonSchema({"anyOf": [DURATION_FORM, {"const": EVER}]})
+    str,
+    must(
+        lambda name: name == EVER or length_of(name) > 0,
+        f"must be a duration such as 1h or 7d, or {EVER}",
+    ),
+    WithJsonSchema({"anyOf": [DURATION_FORM, {"const": EVER}]}),
 ]
 Windows: TypeAlias = Annotated[
     tuple[Window, ...], BeforeValidator(_some, json_schema_input_type=tuple[Window, ...])
@@ -73,21 +73,32 @@ def window_choice(
 ) -> Choice:
     """Choose one forest for the single tick and all windows, and a counter beside it where `ever` is among them.
 
-    `amounts`: the least and the largest number of units that an event adds; None: events are counted.
-
-    Raises:
-        NotDerivable: the longest window of so many keys is more than a state may hold.
+    `amounts`: the least and the largest number of units that an event adds; None: events are counted. Raises
+    NotDerivable where the longest window of so many keys is more than a state may hold.
     """
     ticks = spans_of(setting, declared)
     share = ever_share(len(ticks)) if EVER in declared else Fraction(0)
+    mechanism = over_windows(setting, epsilon, ticks, share, amounts)
     what = "count" if amounts is None else "sum"
-    mechanism: Any = (
-        counts_over(setting, epsilon, ticks, share)
-        if amounts is None
-        else _sums_over(setting, epsilon, ticks, share, amounts)
-    )
     words = forest_words(best_forest(ticks), share, what)
-    return windowed(mechanism, setting, declared, words)
+    return windowed(mechanism, setting, views(declared), words)
+
+
+def over_windows(
+    setting: Setting,
+    epsilon: Fraction,
+    ticks: tuple[int, ...],
+    share: Fraction,
+    amounts: tuple[int, int] | None = None,
+) -> Any:
+    """Return what counts events, or adds up `amounts`, over windows and, with a `share` of the epsilon, so far."""
+    paid, ever = epsilon * (1 - share), epsilon * share
+    forest = setting.width, paid, setting.neighbors, ticks, best_forest(ticks)
+    if amounts is None:
+        counts = WindowForest(*forest, setting.ones)
+        return WindowsAndEver(counts, tree_counter(setting, ever)) if share else counts
+    sums = SumForest(*forest, *amounts, setting.ones)
+    return SumsAndEver(sums, sum_counter(setting, ever, amounts)) if share else sums
 
 
 def amounts_choice(
@@ -95,12 +106,17 @@ def amounts_choice(
     epsilon: Fraction,
     declared: Sequence[str],
     amounts: tuple[int, int],
+    step: Fraction,
     what: str,
 ) -> Choice:
-    """Choose what adds up amounts in units: a forest for the windows, or a tree counter where none are declared."""
+    """Choose what adds up amounts in units of `step`: a forest for windows, a tree counter where none are declared."""
     if declared:
-        return window_choice(setting, epsilon, declared, amounts)
-    return steady(sum_counter(setting, epsilon, amounts), f"{what} is a tree counter", setting)
+        chosen = window_choice(setting, epsilon, declared, amounts)
+    else:
+        counter = sum_counter(setting, epsilon, amounts)
+        chosen = steady(counter, f"{what} is a tree counter", setting)
+    changed = decimal_text(chosen.mechanism.rows.l1 * step)
+    return chosen.in_steps(step).saying(f"one event changes it by up to {changed} in all")
 
 
 def sum_counter(setting: Setting, epsilon: Fraction, amounts: tuple[int, int]) -> SumCounter:
@@ -112,43 +128,15 @@ def spans_of(setting: Setting, declared: Sequence[str]) -> tuple[int, ...]:
     return 1, *(milliseconds(name) // setting.step for name in declared if name != EVER)
 
 
-def windowed(mechanism: Any, setting: Setting, declared: Sequence[str], why: str) -> Choice:
-    """Choose a mechanism that answers these windows: the band of each is the error to expect."""
-    expected = bands_of(mechanism, views(declared), setting)
-    return Choice(mechanism, why, expected[TICK], expected)
-
-
-def bands_of(
-    mechanism: Any, names: Sequence[str], setting: Setting
-) -> dict[str, Callable[[int], float]]:
-    """Return the band at a tick of each window that the mechanism answers, by these names."""
+def windowed(mechanism: Any, setting: Setting, names: Sequence[str], why: str) -> Choice:
+    """Choose a mechanism that answers windows of these names: the band of each is the error to expect."""
 
     def band_at(place: int) -> Callable[[int], float]:
         band = Bands(Answer(mechanism, place), setting.confidence)
         return lambda tick: band(tick, None)
 
-    return {name: band_at(place) for place, name in enumerate(names)}
-
-
-def counts_over(
-    setting: Setting, epsilon: Fraction, ticks: tuple[int, ...], share: Fraction
-) -> WindowForest | WindowsAndEver:
-    """Return what counts events over windows and, with a `share` of the epsilon, so far."""
-    shape, paid = best_forest(ticks), epsilon * (1 - share)
-    forest = WindowForest(setting.width, paid, setting.neighbors, ticks, shape, setting.ones)
-    return WindowsAndEver(forest, tree_counter(setting, epsilon * share)) if share else forest
-
-
-def _sums_over(
-    setting: Setting,
-    epsilon: Fraction,
-    ticks: tuple[int, ...],
-    share: Fraction,
-    amounts: tuple[int, int],
-) -> SumForest | SumsAndEver:
-    rows, shape, paid = setting.width, best_forest(ticks), epsilon * (1 - share)
-    forest = SumForest(rows, paid, setting.neighbors, ticks, shape, *amounts, setting.ones)
-    return SumsAndEver(forest, sum_counter(setting, epsilon * share, amounts)) if share else forest
+    expected = {name: band_at(place) for place, name in enumerate(names)}
+    return Choice(mechanism, why, expected[names[0]], expected)
 
 
 def forest_words(shape: ForestShape, share: Fraction, what: str, of: str = "epsilon") -> str:
@@ -169,7 +157,7 @@ def window_problems(
     if window is not None and windows:
         problems.append(problem(("window",), "stands beside windows: name it there instead"))
     for place, name in enumerate(windows):
-        length = _length(name) or name
+        length = length_of(name) or name
         if length in seen:
             again = "is listed twice" if seen[length] == name else f"is '{seen[length]}' once more"
             problems.append(problem((key, place), f"'{name}' {again}"))
@@ -186,11 +174,18 @@ def method_problems(declared: Sequence[str], method: str) -> list[InitErrorDetai
     return [problem(("method",), "windows are made by a forest of their own: leave method out")]
 
 
+def placed_windows(
+    windows: Sequence[str], window: str | None = None, key: str = "windows"
+) -> list[tuple[Place, str]]:
+    """Return the windows that an entry names, each with its place there."""
+    named: list[tuple[Place, str]] = [((key, place), name) for place, name in enumerate(windows)]
+    return named if window is None else [*named, (("window",), window)]
+
+
 def window_lengths(
     clock: Clock, windows: Sequence[str], window: str | None = None, key: str = "windows"
 ) -> list[InitErrorDetails]:
-    named: list[tuple[Place, str]] = [((key, place), name) for place, name in enumerate(windows)]
-    named += [] if window is None else [(("window",), window)]
+    named = placed_windows(windows, window, key)
     return [
         wrong for at, name in named if name != EVER for wrong in length_problems(at, name, clock)
     ]

@@ -47,6 +47,9 @@ HALF, SHARES = Fraction(1, 2), (Fraction(2), Fraction(1), Fraction(2))
 
 FOREST = WindowForest(WIDTH, HALF, ADD, (1, 6), ForestShape((2,), (HALF, HALF)))
 
+BINS = PerBinHSS(WIDTH, Fraction(2), Fraction(2), ADD, TICKS)
+ENDLESS_BINS = PerBinHSS(WIDTH, Fraction(2), Fraction(2), REPLACE, None)
+HEARD = Monitor(WIDTH, HALF, ADD, (WatchTerms(20, 2), WatchTerms(9, tick=True)), value_epsilon=HALF)
 VALUES = ValueTree(ValueLevels(3, 3), WindowForest(3, HALF, REPLACE, (1, 4), FLAT))
 
 MECHANISMS: list[Any] = [
@@ -97,9 +100,9 @@ MECHANISMS: list[Any] = [
     SumMonitor(WIDTH, HALF, ADD, (WatchTerms(20, 2, window=3), WatchTerms(9)), -3, 8),
     SumMonitor(WIDTH, HALF, ADD, (WatchTerms(9, 3),), -3, 8, 2, HALF),
     Monitor(WIDTH, HALF, ADD, (WatchTerms(20, window=3), WatchTerms(9, 2, below=True, window=2))),
-    Monitor(WIDTH, HALF, ADD, (WatchTerms(20, 2), WatchTerms(9, tick=True)), value_epsilon=HALF),
-    PerBinHSS(WIDTH, Fraction(2), Fraction(2), ADD, TICKS),
-    PerBinHSS(WIDTH, Fraction(2), Fraction(2), REPLACE, None),
+    HEARD,
+    BINS,
+    ENDLESS_BINS,
 ]
 
 
@@ -169,7 +172,7 @@ PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
     "surplus": (FOREST, lambda state: sum(int(row[-1].max()) for row in state.surpluses[0])),
     "alert counts": (MECHANISMS[3], lambda state: int(state.count.max())),
     "alert lift": (MECHANISMS[3], lambda state: int(state.lift[1] > 5)),
-    "noisy tick": (MECHANISMS[-3], lambda state: int(state.heard.max() > 9)),
+    "noisy tick": (HEARD, lambda state: int(state.heard.max() > 9)),
     "pending": (MECHANISMS[4], lambda state: int(state.pending.max() > 50)),
     "pending of one": (MECHANISMS[6], lambda state: int(state.pending[2] % 2)),
     "counter in HSS": (MECHANISMS[5], lambda state: int(seen_in(state).total.sum() > 50)),
@@ -178,11 +181,11 @@ PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
         lambda state: int(inside_of(state.parts.live[state.watcher].state).lift),
     ),
     "count in a bin": (
-        MECHANISMS[-2],
+        BINS,
         lambda state: int(inside_of(state.parts.live[0].state).count[1]),
     ),
     "base of a bin": (
-        MECHANISMS[-1],
+        ENDLESS_BINS,
         lambda state: int(inside_of(state.parts.live[1].state).base[0] > 2),
     ),
     "looks away": (MECHANISMS[4], lambda state: 0 * int(state.pending.sum())),

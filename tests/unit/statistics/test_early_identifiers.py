@@ -202,9 +202,7 @@ def test_identifiers_of_many_ticks_and_columns_keep_their_places() -> None:
     assert found(events) == expected
 
 
-def test_parts_of_one_tick_are_not_looked_through_for_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_parts_of_one_tick_are_not_looked_through_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of one record is a step, whatever came before."""
     looked = 0
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -57,8 +58,7 @@ def _number(text: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("horizon", "events"),
-    [("100", "2000"), ("100000", "3"), ("5", "1000000"), ("100", None)],
+    ("horizon", "events"), [("100", "2000"), ("100000", "3"), ("5", "1000000"), ("100", None)]
 )
 def test_auto_takes_the_smaller_typical_error_and_says_why(
     data: Data, horizon: str, events: str | None
@@ -214,8 +214,7 @@ def test_predicted_intervals_by_hand() -> None:
     assert predicted_intervals(hss, replace(demand, expected_events=10**12), 9) == 10
 
 
-PLAIN_SETTING = Setting(20, Neighbors.ADD_REMOVE, 1000, 0.95)
-PLAIN_DEMAND = Demand(PLAIN_SETTING, None, Fraction(1))
+PLAIN_SETTING, PLAIN_DEMAND = DEMAND.setting, replace(DEMAND, expected_events=None)
 
 
 def tree_rmse(setting: Setting, epsilon: Fraction, profile: Profile) -> float:
@@ -248,8 +247,8 @@ def test_the_clip_is_as_integrated(count: int) -> None:
 
 
 @pytest.mark.parametrize("form", [bins_hss, joint_hss])
-def test_typical_errors_of_hss_grow_with_the_volume(form: object) -> None:
-    hss = bins_hss(PLAIN_DEMAND) if form is bins_hss else joint_hss(PLAIN_DEMAND)
+def test_typical_errors_of_hss_grow_with_the_volume(form: Callable[[Demand], Any]) -> None:
+    hss = form(PLAIN_DEMAND)
     errors = [hss_error(hss, PLAIN_SETTING, Profile.of(20, n)) for n in (1, 100, 10**4, 10**6)]
     assert errors == sorted(errors)
     assert errors[0] < 3  # 0 is released most of the time, and nearly right
