@@ -13,7 +13,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, count, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -32,8 +33,8 @@ from stream_dp.files.records import (
 )
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.sample import sample_topic
-from stream_dp.kafka.client.topics import STAMPED, administering, config
-from stream_dp.operate.run.settings import brokers_there, settings_at, settled
+from stream_dp.kafka.client.topics import administering, config, stamped
+from stream_dp.operate.run.settings import brokers_there, settings_at
 from stream_dp.records.scalars import UNDECLARED, FieldName
 
 _UTC = ZoneInfo("UTC")
@@ -119,11 +120,8 @@ class Column:
     @property
     def texts(self) -> list[str]:
         """The different texts, including those in lists, sorted."""
-        found = set[str]()
-        for value in self.there:
-            members = value if isinstance(value, list) else [value]
-            found.update(each for each in members if isinstance(each, str))
-        return sorted(found)
+        members = (value if isinstance(value, list) else [value] for value in self.there)
+        return sorted({text for some in members for text in some if isinstance(text, str)})
 
     def proposal(self, *, cells: bool) -> ProposedType:
         """Return the type that fits nearly all values; `cells`: the values are a CSV's cells, all texts."""
@@ -131,17 +129,16 @@ class Column:
         if not there:
             return ProposedType("text", nullable=True, note="no value was there: look at the type")
         forms = [*_times(self), *_simple(self, cells=cells)]
-        most, found = max(
-            ((sum(map(fits, there)), each) for each, fits in forms), key=lambda pair: pair[0]
-        )
+        counted = [(sum(map(fits, there)), proposed) for proposed, fits in forms]
+        most, best = max(counted, key=itemgetter(0))
         if not _nearly(most, there):
-            most, found = sum(map(_is_text, there)), _text(self, cells=cells)
+            most, best = sum(map(_is_text, there)), _text(self, cells=cells)
         if not _nearly(most, there):
             kinds = {type(value) for value in there}
             held = "objects or lists" if kinds & {dict, list} else "values of several types"
             return ProposedType(why_not=f"holds {held}: left out")
         odd = _ODD if most < len(there) else ""
-        return replace(found, note="; ".join(filter(None, (found.note, odd))))
+        return replace(best, note="; ".join(filter(None, (best.note, odd))))
 
 
 Form = tuple[ProposedType, Callable[[object], bool]]
@@ -228,17 +225,11 @@ def _of_this_century(per_second: int) -> Callable[[object], bool]:
     low, high = _FROM_2000 * per_second, _TO_2100 * per_second
 
     def fits(value: object) -> bool:
-        count = _whole(value)
-        return count is not None and low <= count < high
+        if isinstance(value, str) and _INTEGER.fullmatch(value):
+            value = int(value)
+        return type(value) is int and low <= value < high
 
     return fits
-
-
-def _whole(value: object) -> int | None:
-    """Return the whole number in a value or cell, or None."""
-    if isinstance(value, str) and _INTEGER.fullmatch(value):
-        return int(value)
-    return value if type(value) is int else None
 
 
 SCHEMA_FILE = "pipeline.schema.json"
@@ -269,28 +260,34 @@ class Draft:
     timed: str | None = None
 
     def text(self) -> str:
+        source = ["source:", *(f"  {line}" for line in self.source)]
         parts = (
-            self._head(), self._source(), self._schema(), self._privacy(), self._clock(), self._series(),
-        )  # fmt: skip
+            self._head(),
+            source,
+            self._schema(),
+            self._privacy(),
+            self._clock(),
+            self._series(),
+        )
         return "\n".join(["\n".join(part) + "\n" for part in parts])
 
     @property
     def open_places(self) -> int:
         """Number of places that the operator must fill in."""
         clock = 0 if self.timed is None else len(("start", "horizon"))
-        return clock + sum(each.open for each in self.declared.values())
+        return clock + sum(proposed.open for proposed in self.declared.values())
 
     def told(self, name: str) -> ProposedType:
         """Return the proposal for a column, with the reason if it cannot be a field."""
-        found = self.fields[name]
-        if found.why_not or name in self.declared:
-            return found
+        proposed = self.fields[name]
+        if proposed.why_not or name in self.declared:
+            return proposed
         return ProposedType(why_not="has a name that no field can have: left out")
 
     @property
     def declared(self) -> dict[str, ProposedType]:
         """The columns that can be fields."""
-        return {name: each for name, each in self.fields.items() if each.type and _is_field(name)}
+        return {name: of for name, of in self.fields.items() if of.type and _is_field(name)}
 
     def _head(self) -> Iterator[str]:
         yield f"# yaml-language-server: $schema={SCHEMA_FILE}"
@@ -300,27 +297,17 @@ class Draft:
         yield "version: 1"
         yield f"name: {self.name}"
 
-    def _source(self) -> Iterator[str]:
-        yield "source:"
-        yield from (f"  {line}" for line in self.source)
-
     def _schema(self) -> Iterator[str]:
         yield "schema:   # the fields that series may use; a record that does not fit is a dead letter"
-        for name, each in self.fields.items():
+        for name, proposed in self.fields.items():
             if name in self.declared:
-                yield from _field(name, each)
+                yield from _field(name, proposed)
             else:
                 yield f"  # {json.dumps(name)} {self.told(name).why_not}"
 
     def _privacy(self) -> Iterator[str]:
-        people = sorted(
-            (
-                name
-                for name, each in self.declared.items()
-                if each.type in _NAMING and names_people(name)
-            ),
-            key=lambda name: not is_numbered(name),
-        )
+        naming = [name for name, of in self.declared.items() if of.type in _NAMING]
+        people = sorted(filter(names_people, naming), key=lambda name: not is_numbered(name))
         yield "privacy:"
         yield "  unit: event             # each single record is protected"
         if people:
@@ -348,32 +335,32 @@ class Draft:
     def _series(self) -> Iterator[str]:
         yield "series:   # what is released; their epsilons add up, what they leave is for live series"
         yield "  - {name: events, statistic: count, epsilon: 0.2}"
-        counted = [name for name, each in self.declared.items() if each.type in _COUNTED]
+        counted = [name for name, of in self.declared.items() if of.type in _COUNTED]
         taken = {"events"}
         for name in counted[:_MOST_SERIES]:
             called = _series_name(f"by_{name}", taken)
             yield f"  - {{name: {called}, statistic: histogram, by: {yaml_key(name)}, epsilon: 0.2}}"
-        for name in [n for n, each in self.declared.items() if each.type == "boolean"][:1]:
+        for name in [name for name, of in self.declared.items() if of.type == "boolean"][:1]:
             called = _series_name(name, taken)
             where = f"where: [{{field: {yaml_key(name)}, equals: true}}]"
             yield f"  - {{name: {called}, statistic: count, {where}, epsilon: 0.2}}"
         yield "confidence: 0.95"
 
 
-def _field(name: str, each: ProposedType) -> Iterator[str]:
+def _field(name: str, proposed: ProposedType) -> Iterator[str]:
     """Yield the lines of a field; each open key has its own line, with a comment about the value to write."""
-    nullable = ["nullable: true"] if each.nullable else []
-    note = f"   # {each.note}" if each.note else ""
-    if not each.open:
-        keys = [f"{k}: {value}" for k, value in each.keys.items()]
-        yield f"  {yaml_key(name)}: {{{', '.join([f'type: {each.type}', *keys, *nullable])}}}{note}"
+    nullable = ["nullable: true"] if proposed.nullable else []
+    note = f"   # {proposed.note}" if proposed.note else ""
+    if not proposed.open:
+        keys = [f"{key}: {value}" for key, value in proposed.keys.items()]
+        yield f"  {yaml_key(name)}: {{{', '.join([f'type: {proposed.type}', *keys, *nullable])}}}{note}"
         return
     yield f"  {yaml_key(name)}:{note}"
-    yield f"    type: {each.type}"
-    for k, value in each.keys.items():
+    yield f"    type: {proposed.type}"
+    for key, value in proposed.keys.items():
         marked = f"{UNDECLARED}: " if value != UNDECLARED else ""
-        wanted = f"   # {marked}{_DECLARES[k]}" if value in OPEN else ""
-        yield f"    {k}: {value}{wanted}"
+        wanted = f"   # {marked}{_DECLARES[key]}" if value in OPEN else ""
+        yield f"    {key}: {value}{wanted}"
     yield from (f"    {line}" for line in nullable)
 
 
@@ -397,10 +384,9 @@ def lower_name(text: str) -> str:
 
 
 def _series_name(wanted: str, taken: set[str]) -> str:
-    name = base = lower_name(wanted) or "series"
-    number = 2
-    while name in taken:
-        name, number = f"{base}_{number}", number + 1
+    base = lower_name(wanted) or "series"
+    numbered = (f"{base}_{number}" for number in count(2))
+    name = next(name for name in chain([base], numbered) if name not in taken)
     taken.add(name)
     return name
 
@@ -476,12 +462,7 @@ class Drafted:
 
 
 async def draft_pipeline(wanted: SampleWanted, tell: Callable[[str], None]) -> Drafted:
-    """Read the sample and write the pipeline file.
-
-    Raises:
-        UsageError: there is no sample, or more than one; or the pipeline file exists already.
-        WorldError: the sample cannot be read, or the file cannot be written.
-    """
+    """Read the sample and write the pipeline file; an existing file is never overwritten."""
     if (wanted.csv is not None) + (wanted.jsonl is not None) > 1 or not (
         wanted.file or wanted.topic
     ):
@@ -489,12 +470,14 @@ async def draft_pipeline(wanted: SampleWanted, tell: Callable[[str], None]) -> D
     path = wanted.out or Path(f"{wanted.called}.yaml")
     if path.exists():
         raise UsageError(f"{path}: is there already and stays; name another file with --out")
-    settings = await _settings(wanted, tell)
-    if settings is not None:
+    settings = None
+    if wanted.file is None:
+        settings = settings_at(wanted.bootstrap, None)
+        await brokers_there(settings, tell)
         sample = await topic_columns(settings, wanted.topic)
     else:
-        file, cells = settled(wanted.file, Path), wanted.csv is not None
-        sample = await asyncio.to_thread(file_columns, file, cells=cells)
+        cells = wanted.csv is not None
+        sample = await asyncio.to_thread(file_columns, wanted.file, cells=cells)
     draft = _draft(wanted, path, sample, settings)
     try:
         with path.open("x", encoding="utf-8") as written:
@@ -504,22 +487,13 @@ async def draft_pipeline(wanted: SampleWanted, tell: Callable[[str], None]) -> D
     return Drafted(path, draft, sample)
 
 
-async def _settings(wanted: SampleWanted, tell: Callable[[str], None]) -> KafkaSettings | None:
-    """Return how to reach the brokers if the topic itself is the sample, after waiting until they answer."""
-    if wanted.file is not None:
-        return None
-    settings = settings_at(wanted.bootstrap, None)
-    await brokers_there(settings, tell)
-    return settings
-
-
 def _draft(
     wanted: SampleWanted, path: Path, sample: SampleColumns, settings: KafkaSettings | None
 ) -> Draft:
-    fields = {each.name: each.proposal(cells=sample.cells) for each in sample.columns}
-    if not any(each.type for each in fields.values()):
+    fields = {column.name: column.proposal(cells=sample.cells) for column in sample.columns}
+    if not any(proposed.type for proposed in fields.values()):
         raise UsageError("none of its columns can be a field: nothing was written")
-    times = [name for name, each in fields.items() if each.type == "time"]
+    times = [name for name, proposed in fields.items() if proposed.type == "time"]
     if wanted.file is not None and not wanted.topic and times:
         source = ["kind: file", f"path: {yaml_key(os.path.relpath(wanted.file, path.parent))}"]
         return Draft(wanted.called, source, fields, times[0])
@@ -529,47 +503,45 @@ def _draft(
         f"topic: {wanted.topic or wanted.called}",
         f"bootstrap: {json.dumps(address or LOCAL)}   # a login, TLS: docs/kafka.md",
     ]
-    return Draft(wanted.called, source, {n: each.stamped() for n, each in fields.items()})
+    kinds = {name: proposed.stamped() for name, proposed in fields.items()}
+    return Draft(wanted.called, source, kinds)
 
 
 def file_columns(path: Path, *, cells: bool) -> SampleColumns:
-    """Read the first records of a CSV (`cells`) or of JSON lines and return their columns.
-
-    Raises:
-        UsageError, WorldError: the file cannot be read, or its name does not end like such a file's.
-    """
-    endings = (".csv",) if cells else (".jsonl",)
-    if not path.name.removesuffix(".gz").endswith(endings):
-        raise UsageError(f"{path}: the name must end in {endings[0]} or {endings[0]}.gz")
+    """Read the first records of a CSV (`cells`) or of JSON lines and return their columns."""
+    ending = ".csv" if cells else ".jsonl"
+    if not path.name.removesuffix(".gz").endswith(ending):
+        raise UsageError(f"{path}: the name must end in {ending} or {ending}.gz")
     with opened_data(path) as (file, _):
         rows = [row.value for row in islice(plain_rows(lines_of(file), cells=cells), SAMPLE)]
     names = column_names(path) if cells else []
-    found = _columns(rows, nameable(names))
-    return replace(found, cells=cells, unnamed=len(names) - len(nameable(names)))
+    named = nameable(names)
+    return replace(_columns(rows, named), cells=cells, unnamed=len(names) - len(named))
 
 
 async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:
     """Return the columns of a topic's last records; raise WorldError if the topic is missing or cannot be read."""
-    found = await sample_topic(settings, topic, SAMPLE, marks=False)
-    payloads = [value for each in found.batches for value in each.records.values if value]
+    sample = await sample_topic(settings, topic, SAMPLE, marks=False)
+    payloads = [value for batch in sample.batches for value in batch.records.values if value]
     async with administering(settings, f"topic {topic}") as admin:
-        said = await config(admin, topic)
-    stamped = all(said.get(key) == value for key, value in STAMPED.items())
-    return replace(_columns(map(json_object, payloads), ()), stamped=stamped)
+        is_stamped = stamped(await config(admin, topic))
+    return replace(_columns(map(json_object, payloads), ()), stamped=is_stamped)
 
 
 def _columns(rows: Iterable[Mapping[str, Any] | None], names: Sequence[str]) -> SampleColumns:
     """Return the columns of rows, in the order of `names`, then of appearance; raise UsageError without rows."""
-    found = list(rows)
-    records = [row for row in found if row is not None]
+    everything = list(rows)
+    records = [row for row in everything if row is not None]
+    if not records:
+        raise UsageError(_NOTHING)
     columns = {name: Column(name, len(records)) for name in names}
     for row in records:
         for name, value in row.items():
             columns.setdefault(name, Column(name, len(records))).values.append(value)
-    if not records:
-        raise UsageError(_NOTHING)
     frequent = [
-        each for each in columns.values() if names or len(each.values) * _ONE_IN >= len(records)
+        column
+        for column in columns.values()
+        if names or len(column.values) * _ONE_IN >= len(records)
     ]
     rare = len(columns) - len(frequent)
-    return SampleColumns(frequent, len(records), len(found) - len(records), rare)
+    return SampleColumns(frequent, len(records), len(everything) - len(records), rare)

@@ -102,10 +102,10 @@ class Asking:
     def engine(self, pipeline: Path) -> "RemoteSeries | RemoteMessages":
         keys = (self.key_file, self.token_file, self.analyst)
         if self.via is Via.HTTP:
-            return RemoteSeries.of(pipeline, self.url, *keys, say_on_stderr)
+            return RemoteSeries(pipeline, self.url, *keys, say_on_stderr)
         from stream_dp.operate.query.remote_messages import RemoteMessages  # not without Kafka
 
-        return RemoteMessages.of(pipeline, self.bootstrap, *keys, say_on_stderr)
+        return RemoteMessages(pipeline, self.bootstrap, *keys, say_on_stderr)
 
     def say(self, answer: Mapping[str, Any], text: str) -> None:
         """Print an answer as JSON if the options say so, else `text`."""
@@ -291,7 +291,7 @@ def unwatch(
 @query.command("token")
 def own_token(pipeline: PipelineFile, *, analyst: Analyst = "", key_file: KeyFile = None) -> None:
     """Print the operator's token, or that of an analyst. Whoever has it can spend the budget: keep it like the key."""
-    typer.echo(RemoteSeries.of(pipeline, key_file=key_file, analyst=analyst).token())
+    typer.echo(RemoteSeries(pipeline, key_file=key_file, analyst=analyst).token())
 
 
 _START = "Start: tick {start}, the first it sees. "

@@ -6,14 +6,14 @@ import fcntl
 import hashlib
 import io
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from stream_dp import __version__
@@ -25,7 +25,9 @@ from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.published_bodies import published
 from stream_dp.pipeline.yaml import load
 
+_T = TypeVar("_T")
 _PLACES = [COLUMNS.index(name) for name in UNIQUE]
+_END = COLUMNS.index("tick_end")
 
 
 class Newest(NamedTuple):
@@ -40,7 +42,10 @@ class Newest(NamedTuple):
 
 
 class RowTarget(Protocol):
-    """A table in which writing the same rows again changes nothing; only one export at a time writes to it."""
+    """A table in which writing the same rows again changes nothing; only one export at a time writes to it.
+
+    Every method raises WorldError if the target cannot be reached, read or written.
+    """
 
     @property
     def place(self) -> str:
@@ -52,23 +57,17 @@ class RowTarget(Protocol):
 
         Raises:
             UsageError: something else is stored there, or another export writes to it.
-            WorldError: the target cannot be reached or written.
         """
         ...
 
     async def holds(self, sequence: int, body: bytes) -> bool:
-        """Return whether the last release, as `open` found it, has this sequence number and these bytes.
-
-        Raises:
-            WorldError: the target cannot be reached or read.
-        """
+        """Return whether the last release, as `open` found it, has this sequence number and these bytes."""
         ...
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
         """Write all rows or none, replacing rows with the same key; the last one is of release `last`.
 
-        Raises:
-            WorldError: the rows could not be written; the caller may write the same rows again.
+        After a WorldError the caller may write the same rows again.
         """
         ...
 
@@ -78,6 +77,10 @@ class RowTarget(Protocol):
 def each_place_once(rows: Iterable[Row]) -> list[Row]:
     """Return the rows; among rows with the same key (`UNIQUE`), only the last one."""
     return list({tuple(row[place] for place in _PLACES): row for row in rows}.values())
+
+
+def _with_end(row: Row, end: object) -> tuple[object, ...]:
+    return (*row[:_END], end, *row[_END + 1 :])
 
 
 def arrow() -> Any:
@@ -94,33 +97,53 @@ def arrow() -> Any:
 def arrow_table(rows: Sequence[Row]) -> Any:
     """Return the rows as a `pyarrow.Table`; Parquet and DuckDB read it a hundred times faster than single rows."""
     pyarrow = arrow()
-    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)) if rows else {}
-    return pyarrow.table({name: columns.get(name, ()) for name in COLUMNS}, schema=_schema(pyarrow))
-
-
-def _schema(pyarrow: Any) -> Any:
     types = {
         "text": pyarrow.string(), "bigint": pyarrow.int64(), "integer": pyarrow.int32(),
         "double precision": pyarrow.float64(), "timestamptz": pyarrow.timestamp("ms", "UTC"),
     }  # fmt: skip
-    return pyarrow.schema([(name, types[kind]) for name, kind in KINDS.items()])
+    schema = pyarrow.schema([(name, types[kind]) for name, kind in KINDS.items()])
+    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)) if rows else {}
+    return pyarrow.table({name: columns.get(name, ()) for name in COLUMNS}, schema=schema)
 
 
-_REACHED = b"stream_dp_reached"
-_END = COLUMNS.index("tick_end")
+class _Blocking(ABC):
+    """A target whose calls block: they run on threads, and `_errors` become `WorldError`s in its own words."""
+
+    _errors: tuple[type[Exception], ...] = (OSError,)
+
+    async def open(self) -> int:
+        return await self._on_thread(self._open)
+
+    async def write(self, rows: Sequence[Row], last: Newest) -> None:
+        await self._on_thread(self._write, rows, last)
+
+    async def _on_thread(self, work: Callable[..., _T], *arguments: object) -> _T:
+        try:
+            return await asyncio.to_thread(work, *arguments)
+        except self._errors as error:
+            raise WorldError(self._words(error)) from None
+
+    @abstractmethod
+    def _open(self) -> int: ...
+
+    @abstractmethod
+    def _write(self, rows: Sequence[Row], last: Newest) -> None: ...
+
+    @abstractmethod
+    def _words(self, error: Any) -> str: ...
 
 
-class _Folder:
-    """A folder with the files of a pipeline; a lock keeps a second export away. Blocking calls run on threads."""
+_DIGEST_KEY = b"stream_dp_reached"
 
-    def __init__(self, folder: Path, pipeline: str) -> None:
+
+class _Folder(_Blocking):
+    """A folder with the files of a pipeline; a lock keeps a second export away."""
+
+    def __init__(self, folder: Path, pipeline: str, files: str) -> None:
+        self.place = str(folder / files)
         self._folder, self._pipeline = folder, pipeline
         self._lock = -1
         self._reached = Newest()
-
-    @property
-    def place(self) -> str:
-        return str(self._folder)
 
     async def holds(self, sequence: int, body: bytes) -> bool:
         return self._reached == Newest.at(sequence, body)
@@ -130,8 +153,7 @@ class _Folder:
             os.close(self._lock)
             self._lock = -1
 
-    def _make(self) -> None:
-        """Make the folder and lock it for this pipeline; raise UsageError if another export holds the lock."""
+    def _open(self) -> int:
         self._folder.mkdir(parents=True, exist_ok=True)
         name = self._folder / f".{self._pipeline}.lock"
         self._lock = os.open(name, os.O_CREAT | os.O_RDWR, 0o666)
@@ -141,9 +163,15 @@ class _Folder:
             raise UsageError(
                 f"{self.place}: another export of {self._pipeline} writes there; let it, or choose another folder"
             ) from None
+        self._look()
+        return self._reached.sequence
 
-    def _failed(self, error: OSError) -> WorldError:
-        return WorldError(f"{error.filename or self.place}: {error.strerror}")
+    @abstractmethod
+    def _look(self) -> None:
+        """Remove the rest of an interrupted export, and note the last release in the files."""
+
+    def _words(self, error: OSError) -> str:
+        return f"{error.filename or self.place}: {error.strerror}"
 
 
 class CsvFolder(_Folder):
@@ -154,49 +182,34 @@ class CsvFolder(_Folder):
     """
 
     def __init__(self, folder: Path, pipeline: str) -> None:
-        super().__init__(folder, pipeline)
+        super().__init__(folder, pipeline, f"{pipeline}.csv")
         self._csv = folder / f"{pipeline}.csv"
         self._position = folder / f"{pipeline}.csv.position"
 
-    @property
-    def place(self) -> str:
-        return str(self._csv)
-
-    async def open(self) -> int:
-        """Cut off the rest of an interrupted export."""
-        return await asyncio.to_thread(self._open)
-
-    async def write(self, rows: Sequence[Row], last: Newest) -> None:
-        await asyncio.to_thread(self._write, rows, last)
-
-    def _open(self) -> int:
-        try:
-            self._make()
-            if not self._position.exists():
-                if self._csv.exists():
-                    raise UsageError(
-                        f"{self._csv} is there without {self._position.name}: it was not written by this command; move "
-                        "it away or choose another folder"
-                    )
-                self._say(Newest(), 0)
-            self._reached, size = self._said()
-            if size > (self._csv.stat().st_size if self._csv.exists() else 0):
+    def _look(self) -> None:
+        if not self._position.exists():
+            if self._csv.exists():
                 raise UsageError(
-                    f"{self._csv} is shorter than it was: remove {self._position}, too"
+                    f"{self._csv} is there without {self._position.name}: it was not written by this command; move "
+                    "it away or choose another folder"
                 )
-            with self._csv.open("ab") as file:
-                file.truncate(size)
-            if not size:
-                self._append(_lines([COLUMNS]), self._reached)
-        except OSError as error:
-            raise self._failed(error) from None
-        return self._reached.sequence
+            self._set_position(Newest(), 0)
+        try:
+            sequence, cut, digest = self._position.read_text().split()
+            self._reached, size = Newest(int(sequence), digest), int(cut)
+        except ValueError:
+            raise UsageError(
+                f"{self._position} was not written by this command: move it and {self._csv} away"
+            ) from None
+        if size > (self._csv.stat().st_size if self._csv.exists() else 0):
+            raise UsageError(f"{self._csv} is shorter than it was: remove {self._position}, too")
+        with self._csv.open("ab") as file:
+            file.truncate(size)
+        if not size:
+            self._append(_lines([COLUMNS]), self._reached)
 
     def _write(self, rows: Sequence[Row], last: Newest) -> None:
-        try:
-            self._append(_lines(_in_utc(rows)), last)
-        except OSError as error:
-            raise self._failed(error) from None
+        self._append(_lines(_in_utc(rows)), last)
 
     def _append(self, lines: bytes, last: Newest) -> None:
         with self._csv.open("ab") as file:
@@ -204,19 +217,10 @@ class CsvFolder(_Folder):
             file.flush()
             os.fsync(file.fileno())
             size = file.tell()
-        self._say(last, size)
+        self._set_position(last, size)
 
-    def _say(self, last: Newest, size: int) -> None:
+    def _set_position(self, last: Newest, size: int) -> None:
         _replace(self._position, f"{last.sequence} {size} {last.digest}".encode())
-
-    def _said(self) -> tuple[Newest, int]:
-        try:
-            sequence, size, digest = self._position.read_text().split()
-            return Newest(int(sequence), digest), int(size)
-        except ValueError:
-            raise UsageError(
-                f"{self._position} was not written by this command: move it and {self._csv} away"
-            ) from None
 
 
 class ParquetFolder(_Folder):
@@ -225,53 +229,30 @@ class ParquetFolder(_Folder):
     A file gets its name only when it is whole, so readers never see half a group.
     """
 
-    @property
-    def place(self) -> str:
-        return str(self._folder / f"{self._pipeline}-*.parquet")
+    def __init__(self, folder: Path, pipeline: str) -> None:
+        super().__init__(folder, pipeline, f"{pipeline}-*.parquet")
 
-    async def open(self) -> int:
-        """Find the newest file by its name."""
-        return await asyncio.to_thread(self._open)
-
-    async def write(self, rows: Sequence[Row], last: Newest) -> None:
-        await asyncio.to_thread(self._write, rows, last)
-
-    def _open(self) -> int:
+    def _look(self) -> None:
         arrow()
-        try:
-            self._make()
-            for half in self._folder.glob(f".{self._files}.part"):
-                half.unlink()
-        except OSError as error:
-            raise self._failed(error) from None
-        found = {_sequence(each): each for each in self._folder.glob(self._files)}
-        if found:
-            last = max(found)
-            self._reached = Newest(last, _digest_in(found[last]))
-        return self._reached.sequence
-
-    @property
-    def _files(self) -> str:
         digits = "[0-9]" * 12
-        return f"{self._pipeline}-{digits}-{digits}.parquet"
+        files = f"{self._pipeline}-{digits}-{digits}.parquet"
+        for half in self._folder.glob(f".{files}.part"):
+            half.unlink()
+        paths = {int(path.stem.rpartition("-")[2]): path for path in self._folder.glob(files)}
+        if paths:
+            last = max(paths)
+            self._reached = Newest(last, _digest_in(paths[last]))
 
     def _write(self, rows: Sequence[Row], last: Newest) -> None:
         from pyarrow import parquet
 
-        table = arrow_table(rows).replace_schema_metadata({_REACHED: last.digest})
+        table = arrow_table(rows).replace_schema_metadata({_DIGEST_KEY: last.digest})
         first = self._reached.sequence + 1
         path = self._folder / f"{self._pipeline}-{first:012}-{last.sequence:012}.parquet"
         whole = io.BytesIO()
         parquet.write_table(table, whole)
-        try:
-            _replace(path, whole.getvalue())
-        except OSError as error:
-            raise self._failed(error) from None
+        _replace(path, whole.getvalue())
         self._reached = last
-
-
-def _sequence(path: Path) -> int:
-    return int(path.stem.rpartition("-")[2])
 
 
 def _digest_in(path: Path) -> str:
@@ -279,7 +260,7 @@ def _digest_in(path: Path) -> str:
     from pyarrow import ArrowException, parquet
 
     try:
-        return str((parquet.read_schema(path).metadata or {})[_REACHED].decode())
+        return str((parquet.read_schema(path).metadata or {})[_DIGEST_KEY].decode())
     except (ArrowException, KeyError, OSError):
         raise UsageError(
             f"{path} was not written by this command: move it away or choose another folder"
@@ -305,10 +286,9 @@ def _lines(rows: Iterable[Sequence[object]]) -> bytes:
 
 
 def _in_utc(rows: Iterable[Row]) -> Iterator[tuple[object, ...]]:
-    """Yield the cells of each row, with times in UTC."""
     for at, same in groupby(rows, attrgetter("tick_end")):
         end = at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        yield from ((*row[:_END], end, *row[_END + 1 :]) for row in same)
+        yield from (_with_end(row, end) for row in same)
 
 
 TABLE = "stream_dp_releases"
@@ -341,13 +321,8 @@ _MOMENTS = _NAMES.replace("tick_end", "epoch_ms(tick_end)")
 _LONGEST_KEY = 2_000  # bytes
 
 
-def _same(found: Sequence[Sequence[Any]], wanted: Sequence[Sequence[Any]]) -> bool:
-    return {tuple(row) for row in found} == {tuple(row) for row in wanted}
-
-
-def _with_ms(row: Row) -> tuple[Any, ...]:
-    place, ms = COLUMNS.index("tick_end"), round(row.tick_end.timestamp() * 1000)
-    return (*row[:place], ms, *row[place + 1 :])
+def _same(stored: Sequence[Sequence[Any]], wanted: Sequence[Sequence[Any]]) -> bool:
+    return {tuple(row) for row in stored} == {tuple(row) for row in wanted}
 
 
 def for_postgresql(rows: Sequence[Row]) -> list[Row]:
@@ -355,10 +330,10 @@ def for_postgresql(rows: Sequence[Row]) -> list[Row]:
 
     A shortened key ends in a digest of the whole key, so different keys stay different.
     """
-    return [_taken(row) for row in rows]
+    return [_accepted(row) for row in rows]
 
 
-def _taken(row: Row) -> Row:
+def _accepted(row: Row) -> Row:
     key, name = row.key, row.name
     if "\0" in key or len(key.encode()) > _LONGEST_KEY:
         kept = key.replace("\0", "\N{SYMBOL FOR NULL}").encode()[: _LONGEST_KEY - 100]
@@ -368,41 +343,16 @@ def _taken(row: Row) -> Row:
     return row if (key, name) == (row.key, row.name) else row._replace(key=key, name=name)
 
 
-class _Table:
-    """A table reached through a client library; it must have the columns of this version.
+class PostgresqlTable:
+    """The table in a PostgreSQL database; missing parts of the address come from PGPASSWORD, PGPASSFILE, ...
 
-    A group of rows is one statement and one transaction, all or none; an existing row is overwritten. Errors of the
-    library become `WorldError`s that name the table, never a password.
+    It must have the columns of this version. A group of rows is one statement and one transaction, all or none; an
+    existing row is overwritten. Errors name the table, never a password.
     """
 
-    _errors: tuple[type[Exception], ...]
-
-    def __init__(self, pipeline: str) -> None:
-        self._pipeline = pipeline
-        self._client: Any = None
-
-    @property
-    @abstractmethod
-    def place(self) -> str:
-        """See `RowTarget.place`."""
-
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
-        try:
-            yield
-        except self._errors as error:
-            raise WorldError(f"{self.place}: {self._words(error)}") from None
-
-    def _words(self, error: Exception) -> str:
-        return str(error).splitlines()[0]
-
-
-class PostgresqlTable(_Table):
-    """The table in a PostgreSQL database; missing parts of the address come from PGPASSWORD, PGPASSFILE, ..."""
-
     def __init__(self, address: str, pipeline: str) -> None:
-        super().__init__(pipeline)
-        self._address = address
+        self._address, self._pipeline = address, pipeline
+        self._client: Any = None
 
     @property
     def place(self) -> str:
@@ -419,7 +369,7 @@ class PostgresqlTable(_Table):
             OverflowError,
         )  # fmt: skip
         self._no_copy = (asyncpg.UniqueViolationError, asyncpg.FeatureNotSupportedError)
-        with self._telling():
+        with self._naming_the_table():
             try:
                 self._client = await asyncpg.connect(self._address, timeout=30)
             except ValueError:
@@ -432,88 +382,92 @@ class PostgresqlTable(_Table):
 
     async def holds(self, sequence: int, body: bytes) -> bool:
         query = f"select {_NAMES} {_AT.format('$1', '$2')}"
-        with self._telling():
-            found = await self._client.fetch(query, self._pipeline, sequence)
-        return _same(found, for_postgresql(rows_of(self._pipeline, body)))
+        with self._naming_the_table():
+            stored = await self._client.fetch(query, self._pipeline, sequence)
+        return _same(stored, for_postgresql(rows_of(self._pipeline, body)))
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
         """Copy rows; if some exist already, or COPY is not allowed, insert them."""
         if not rows:
             return
-        taken = for_postgresql(rows)
-        with self._telling():
+        accepted = for_postgresql(rows)
+        with self._naming_the_table():
             try:
-                await self._client.copy_records_to_table(TABLE, records=taken, columns=COLUMNS)
+                await self._client.copy_records_to_table(TABLE, records=accepted, columns=COLUMNS)
             except self._no_copy:
-                await self._client.execute(_WRITE, *zip(*each_place_once(taken), strict=True))
+                columns = zip(*each_place_once(accepted), strict=True)
+                await self._client.execute(_WRITE, *columns)
 
     async def close(self) -> None:
         if self._client is not None:
             await self._client.close(timeout=10)
 
-    def _words(self, error: Exception) -> str:
-        return f"{type(error).__name__}: {error}"
+    @contextmanager
+    def _naming_the_table(self) -> Iterator[None]:
+        try:
+            yield
+        except self._errors as error:
+            raise WorldError(f"{self.place}: {type(error).__name__}: {error}") from None
 
 
-class DuckdbTable(_Table):
-    """The table in a DuckDB file, which only one process at a time can write.
+class DuckdbTable(_Blocking):
+    """The same table in a DuckDB file, which only one process at a time can write.
 
     Times are read as milliseconds, because DuckDB's own time type needs one more library.
     """
 
     def __init__(self, path: Path, pipeline: str) -> None:
-        super().__init__(pipeline)
-        self._path = path
-
-    @property
-    def place(self) -> str:
-        return f"table {TABLE} of {self._path}"
+        self.place = f"table {TABLE} of {path}"
+        self._path, self._pipeline = path, pipeline
+        self._client: Any = None
 
     async def open(self) -> int:
         try:
             import duckdb
         except ImportError:
             raise UsageError("DuckDB needs duckdb: pip install 'stream_dp[export]'") from None
-        self._errors = (duckdb.Error,)
-        return await asyncio.to_thread(self._opened, duckdb)
+        self._errors, self._connect = (duckdb.Error,), duckdb.connect
+        return await super().open()
 
     async def holds(self, sequence: int, body: bytes) -> bool:
-        found = await asyncio.to_thread(self._at, sequence)
-        return _same(found, [_with_ms(row) for row in rows_of(self._pipeline, body)])
-
-    async def write(self, rows: Sequence[Row], last: Newest) -> None:
-        if rows:
-            await asyncio.to_thread(self._write, each_place_once(rows))
+        query = f"select {_MOMENTS} {_AT.format('?', '?')}"
+        stored = await self._on_thread(self._query, query, (self._pipeline, sequence))
+        rows = rows_of(self._pipeline, body)
+        return _same(
+            stored, [_with_end(row, round(row.tick_end.timestamp() * 1000)) for row in rows]
+        )
 
     async def close(self) -> None:
         if self._client is not None:
             self._client.close()
 
-    def _opened(self, duckdb: Any) -> int:
-        with self._telling():
-            self._client = duckdb.connect(str(self._path))
-            for query in ("set timezone = 'UTC'", _CREATE):
-                self._asked(query)
-            return int(self._asked(f"{_LAST}?", [self._pipeline])[0][0])
+    def _open(self) -> int:
+        self._client = self._connect(str(self._path))
+        for query in ("set timezone = 'UTC'", _CREATE):
+            self._query(query)
+        return int(self._query(f"{_LAST}?", (self._pipeline,))[0][0])
 
-    def _at(self, sequence: int) -> list[tuple[Any, ...]]:
-        query = f"select {_MOMENTS} {_AT.format('?', '?')}"
-        with self._telling():
-            return self._asked(query, [self._pipeline, sequence])
-
-    def _asked(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def _query(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of the answer: a result that is not read to its end blocks the next query."""
         return list(self._client.execute(query, list(values)).fetchall())
 
-    def _write(self, rows: Sequence[Row]) -> None:
-        with self._telling():
-            self._client.register("told", arrow_table(rows))
-            self._asked(_WRITE_ARROW)
+    def _write(self, rows: Sequence[Row], last: Newest) -> None:
+        if rows:
+            self._client.register("told", arrow_table(each_place_once(rows)))
+            self._query(_WRITE_ARROW)
             self._client.unregister("told")
+
+    def _words(self, error: Exception) -> str:
+        return f"{self.place}: {str(error).splitlines()[0]}"
 
 
 _ROWS = 10_000
 FORMS = "postgresql://USER@HOST/DATABASE, duckdb:FILE, parquet:FOLDER or csv:FOLDER"
+_IN_FILES: dict[str, Callable[[Path, str], RowTarget]] = {
+    "duckdb": DuckdbTable,
+    "parquet": ParquetFolder,
+    "csv": CsvFolder,
+}
 
 
 def target_named(address: str, pipeline: str) -> RowTarget:
@@ -521,12 +475,8 @@ def target_named(address: str, pipeline: str) -> RowTarget:
     kind, _, rest = address.partition(":")
     if kind in ("postgresql", "postgres") and rest.startswith("//"):
         return PostgresqlTable(address, pipeline)
-    if rest and kind == "duckdb":
-        return DuckdbTable(Path(rest), pipeline)
-    if rest and kind == "parquet":
-        return ParquetFolder(Path(rest), pipeline)
-    if rest and kind == "csv":
-        return CsvFolder(Path(rest), pipeline)
+    if rest and kind in _IN_FILES:
+        return _IN_FILES[kind](Path(rest), pipeline)
     raise UsageError(f"--to: must be {FORMS}")
 
 
@@ -544,81 +494,40 @@ async def export_releases(
 
     Raises:
         UsageError: the address is not a target, or the pipeline has no releases yet.
-        FailClosed: the target holds other releases than the published ones; or as `published`.
+        FailClosed: the published releases do not continue the target's: the topic may be a new one, or its name used
+        twice; or as `published`.
         WorldError: as `published` and `RowTarget`.
     """
     spec = load(pipeline)
     target = target_named(address, spec.name)
+    releases = written = 0
+    last, rows, newest = -1, list[Row](), Newest()
     try:
         tell("starting", pipeline=spec.name, version=__version__)
         beyond = await target.open()
-        group, continued = _Group(target, told), Continued(target, spec.name, beyond)
         async for bodies in published(spec, beyond - 1, every):
             for body in bodies:
-                number = await continued.taken(body)
+                number = RELEASES.number_of(body, spec.name)
+                if number <= last or (number == beyond and not await target.holds(number, body)):
+                    raise _foreign(target, spec.name)
+                last = number
                 if number > beyond:
-                    group.add(rows_of(spec.name, body), Newest.at(number, body))
-            if not bodies:
-                continued.all_seen()
-            if not bodies or len(group.rows) >= _ROWS:
-                await group.hand_over()
+                    rows += rows_of(spec.name, body)
+                    releases, newest = releases + 1, Newest.at(number, body)
+            if not bodies and 0 <= last < beyond:
+                raise _foreign(target, spec.name)
+            if not bodies or len(rows) >= _ROWS:
+                if newest.sequence >= 0:
+                    await target.write(rows, newest)
+                written += len(rows)
+                told(target.place, releases, written)
+                rows, newest = [], Newest()
     finally:
         await target.close()
 
 
-class Continued:
-    """Checks that the published releases follow the target's: the topic may be a new one, or its name used twice."""
-
-    def __init__(self, target: RowTarget, pipeline: str, beyond: int) -> None:
-        self._target, self._pipeline, self._beyond = target, pipeline, beyond
-        self._last = -1
-
-    async def taken(self, body: bytes) -> int:
-        """Return the sequence number of the next body.
-
-        Raises:
-            FailClosed: the body does not follow the body before, or the target's release of its sequence differs.
-        """
-        number = RELEASES.number_of(body, self._pipeline)
-        known = number == self._beyond
-        if number <= self._last or (known and not await self._target.holds(number, body)):
-            raise self._other()
-        self._last = number
-        return number
-
-    def all_seen(self) -> None:
-        """Note that all published releases were read; raise FailClosed if the target is ahead of them."""
-        if 0 <= self._last < self._beyond:
-            raise self._other()
-
-    def _other(self) -> FailClosed:
-        return FailClosed(
-            f"{self._target.place}: its releases of {self._pipeline} are not those that are published now: they are of "
-            "another pipeline of this name, or of a topic that was made anew; choose another target, or move that away"
-        )
-
-
-class _Group:
-    """Rows that are written together."""
-
-    def __init__(self, target: RowTarget, told: Callable[[str, int, int], None]) -> None:
-        self._target, self._told = target, told
-        self._releases = self._rows = 0
-        self._empty()
-
-    def _empty(self) -> None:
-        self.rows: list[Row] = []
-        self.releases, self._last = 0, Newest()
-
-    def add(self, rows: list[Row], last: Newest) -> None:
-        self.rows += rows
-        self.releases += 1
-        self._last = last
-
-    async def hand_over(self) -> None:
-        if self.releases:
-            await self._target.write(self.rows, self._last)
-        self._releases += self.releases
-        self._rows += len(self.rows)
-        self._told(self._target.place, self._releases, self._rows)
-        self._empty()
+def _foreign(target: RowTarget, pipeline: str) -> FailClosed:
+    return FailClosed(
+        f"{target.place}: its releases of {pipeline} are not those that are published now: they are of "
+        "another pipeline of this name, or of a topic that was made anew; choose another target, or move that away"
+    )

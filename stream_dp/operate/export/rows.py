@@ -59,7 +59,9 @@ _Number = int | float | None
 _Part = WindowPart | Released
 
 
-class _Told(NamedTuple):
+class _Numbers(NamedTuple):
+    """The columns of a row that differ within a release and a window."""
+
     key: str
     kind: str
     value: _Number
@@ -73,51 +75,46 @@ class _Told(NamedTuple):
 
 def rows_of(pipeline: str, body: bytes) -> list[Row]:
     """Return the rows of a published body, none if no alert in it fired; raise FailClosed if it cannot be read."""
-    said = read(body)
-    parts: Mapping[str, _Part] = said.windows or {"": said}
-    at = datetime.fromtimestamp(said.end_ms / 1000, UTC)
+    release = read(body)
+    parts: Mapping[str, _Part] = release.windows or {"": release}
+    at = datetime.fromtimestamp(release.end_ms / 1000, UTC)
     return [
         Row(
-            pipeline, said.series, said.tick, at, window, told.key, told.kind,
-            _float(told.value), _float(told.low), _float(told.high), _float(told.band),
-            said.confidence, told.name, told.rank, told.tied, said.sequence,
+            pipeline, release.series, release.tick, at, window, row.key, row.kind,
+            _float(row.value), _float(row.low), _float(row.high), _float(row.band),
+            release.confidence, row.name, row.rank, row.tied, release.sequence,
         )
         for window, part in parts.items()
-        for told in _told(part)
+        for row in _numbers(part)
     ]  # fmt: skip
 
 
-def _told(part: _Part) -> Iterator[_Told]:
+def _numbers(part: _Part) -> Iterator[_Numbers]:
     band = _known(part.band)
     if isinstance(part, Released) and part.fired is not UNSET:
-        yield from _fired(part)
+        band, counts = _known(part.counts_band), part.counts or {}
+        for key in part.fired or ():
+            count = counts.get(key)
+            yield _Numbers(key, "fired", count, *_around(count, band), band)
     elif part.ranks is not UNSET:
         for place, rank in enumerate(part.ranks, 1):
             tied = json.dumps(list(rank.tied), ensure_ascii=False)
             ends = _around(rank.value, band)
-            yield _Told(rank.name, "rank", rank.value, *ends, band, rank.name, place, tied)
+            yield _Numbers(rank.name, "rank", rank.value, *ends, band, rank.name, place, tied)
     elif isinstance(part, WindowPart) and part.quantiles is not UNSET:
-        for share, found in part.quantiles.items():
-            ends = _known(found.low), _known(found.high)
-            yield _Told(share, "quantile", found.value, *ends, band)
+        for share, quantile in part.quantiles.items():
+            ends = _known(quantile.low), _known(quantile.high)
+            yield _Numbers(share, "quantile", quantile.value, *ends, band)
     elif part.values is not UNSET:
         lows, highs = part.lows or repeat(None), part.highs or repeat(None)
         for (key, value), low, high in zip(part.values.items(), lows, highs, strict=False):
             ends = (low, high) if band is None else _around(value, band)
-            yield _Told(key, "value", value, *ends, band)
+            yield _Numbers(key, "value", value, *ends, band)
     else:
         value = _known(part.value)
         ends = (_known(part.low), _known(part.high)) if band is None else _around(value, band)
         name = _known(part.name) if isinstance(part, Released) else None
-        yield _Told("", "value", value, *ends, band, name)
-
-
-def _fired(part: Released) -> Iterator[_Told]:
-    band = _known(part.counts_band)
-    counts = part.counts or {}
-    for key in part.fired or ():
-        count = counts.get(key)
-        yield _Told(key, "fired", count, *_around(count, band), band)
+        yield _Numbers("", "value", value, *ends, band, name)
 
 
 def _around(value: _Number, band: _Number) -> tuple[_Number, _Number]:
@@ -129,5 +126,5 @@ def _float(number: _Number) -> float | None:
     return None if number is None else float(number)
 
 
-def _known(told: _T | UnsetType) -> _T | None:
-    return None if isinstance(told, UnsetType) else told
+def _known(value: _T | UnsetType) -> _T | None:
+    return None if isinstance(value, UnsetType) else value

@@ -6,8 +6,8 @@ repeat no value of the definition, but the errors raised here may.
 
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,118 +28,100 @@ def page_there(url: str, tell: Callable[[str], None]) -> None:
 
     Lines for two terminals can therefore be pasted at once. Only a port without a listener is waited for; a server that
     answers reports its own errors.
-
-    Raises:
-        UsageError: the address is not the address of an engine.
     """
-    deadline, told = time.monotonic() + WAIT_S, False
+    deadline, waiting = time.monotonic() + WAIT_S, False
     while nobody_listens(url) and time.monotonic() < deadline:
-        if not told:
+        if not waiting:
             tell(f"Waiting for the page of an engine at {url}, for {WAIT_S:.0f} s at most")
-            told = True
+            waiting = True
         time.sleep(_AGAIN_S)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteSeries:
-    """The engine at `url` of the pipeline of `spec`; `analyst` pays. `tell` is called while the client waits.
+class RemoteEngine(ABC):
+    """An engine that runs elsewhere, asked by messages; it decides and charges, and its errors are raised here."""
 
-    Raises, in every method:
-        UsageError: there is no key, the file does not allow the series, or the engine refuses the request.
-        BudgetRefused, FailClosed: raised by the engine.
-        WorldError: no engine answers there.
-    """
+    def ask(self, series: str, parameters: Mapping[str, Any], name: str = "") -> bytes:
+        """Return the exact public line that answers a query; `name` is the message id (default: a fresh one)."""
+        return self._line("ask", {"series": series, **parameters}, name)
 
-    spec: PipelineSpec
-    url: str = ""
-    key_file: Path | None = None
-    token_file: Path | None = None
-    analyst: str = ""
-    tell: Callable[[str], None] = lambda line: None
+    def watch(
+        self, series: str, watch: str, name: str = "", *, accept_noise: bool = False
+    ) -> Mapping[str, Any]:
+        """Add a watch to a monitor; `watch` is JSON or YAML, or @ and a file's name."""
+        content = {"series": series, **accepting(accept_noise)}
+        return told_in(self._line("watch", content, name, watch_json(watch)))[1]
 
-    @classmethod
-    def of(
-        cls,
+    def unwatch(self, series: str, watch: str, name: str = "") -> Mapping[str, Any]:
+        return told_in(self._line("unwatch", {"series": series, "watch": watch}, name))[1]
+
+    @abstractmethod
+    def _line(self, do: str, content: Mapping[str, Any], name: str, definition: str = "") -> bytes:
+        """Send a message and return the line that answers it; raise a refusal."""
+
+
+class RemoteSeries(RemoteEngine):
+    """The engine at `url` of a pipeline file; `analyst` pays. `tell` is called while the client waits."""
+
+    def __init__(
+        self,
         pipeline: Path,
         url: str = "",
         key_file: Path | None = None,
         token_file: Path | None = None,
         analyst: str = "",
         tell: Callable[[str], None] = lambda line: None,
-    ) -> "RemoteSeries":
-        """Read the pipeline file; raise UsageError if it is not a pipeline file."""
+    ) -> None:
         if not pipeline.suffix and not pipeline.exists():
             raise UsageError(
                 f"{pipeline}: there is no such file. Over HTTP the pipeline file is needed: name it here (such as "
                 f"{pipeline}.yaml, or with its folder). The name of a pipeline alone is enough by Kafka: --via kafka, "
                 "with --bootstrap and --token-file"
             )
-        return cls(load(pipeline), url.rstrip("/"), key_file, token_file, analyst, tell)
+        self._spec, self._url, self._tell = load(pipeline), url.rstrip("/"), tell
+        self._key_file, self._token_file, self._analyst = key_file, token_file, analyst
 
     def create(self, series: str, *, accept_noise: bool = False) -> dict[str, Any]:
         """Create a series; `series` is JSON or YAML, or @ and a file's name.
 
-        Raises:
-            MostlyNoise: the series would fire mostly by noise, and that was not accepted.
+        Raises MostlyNoise if the series would fire mostly by noise, and that was not accepted.
         """
-        definition = definition_of(series, self.spec)
-        return self._engine().create(definition, self.analyst, accept_noise=accept_noise)
+        definition = definition_of(series, self._spec)
+        return self._engine().create(definition, self._analyst, accept_noise=accept_noise)
 
     def preview(self, series: str) -> dict[str, Any]:
         """Return what creating the series would cost; changes nothing."""
-        definition = definition_of(series, self.spec)
-        return self._engine().preview(definition, self.analyst)
+        definition = definition_of(series, self._spec)
+        return self._engine().preview(definition, self._analyst)
 
     def halt(self, name: str) -> dict[str, Any]:
         return self._engine().halt(name)
 
     def queries(self) -> list[dict[str, Any]]:
         """Return the running series and the last halted ones; needs no key."""
-        page_there(self.url, self.tell)
-        return LiveSeriesClient(self.url, self.spec.name, token="").queries()
-
-    def ask(self, series: str, parameters: Mapping[str, Any], name: str = "") -> bytes:
-        """Return the exact public line that answers a query; `name` is the message id (default: a fresh one)."""
-        return self._told("ask", {"series": series, **parameters}, name)
-
-    def watch(
-        self, series: str, watch: str, name: str = "", *, accept_noise: bool = False
-    ) -> Mapping[str, Any]:
-        """Add a watch to a monitor; `watch` is JSON or YAML, or @ and a file's name; raises as `create`."""
-        content = {"series": series, **accepting(accept_noise)}
-        return self._said("watch", content, name, watch_json(watch))
-
-    def unwatch(self, series: str, watch: str, name: str = "") -> Mapping[str, Any]:
-        return self._said("unwatch", {"series": series, "watch": watch}, name)
+        page_there(self._url, self._tell)
+        return LiveSeriesClient(self._url, self._spec.name, token="").queries()
 
     def token(self) -> str:
         """Return the analyst's token, or the operator's if no analyst is named, made from the key."""
-        from stream_dp.operate.keys import token_of
+        from stream_dp.operate.keys import token_of  # `queries` needs no key and no cipher
 
-        return token_of(self.spec, self.key_file, self.analyst)
+        return token_of(self._spec, self._key_file, self._analyst)
 
-    def _said(
-        self, do: str, content: Mapping[str, Any], name: str, definition: str = ""
-    ) -> Mapping[str, Any]:
-        return told_in(self._told(do, content, name, definition))[1]
-
-    def _told(self, do: str, content: Mapping[str, Any], name: str, definition: str = "") -> bytes:
+    def _line(self, do: str, content: Mapping[str, Any], name: str, definition: str = "") -> bytes:
         from stream_dp.client.message_text import fresh_id, good_answer, message_text
 
         engine = self._engine()
-        analyst = self.analyst or engine.analyst()
+        analyst = self._analyst or engine.analyst()
         return good_answer(
             engine.message(message_text(do, content, name or fresh_id(), analyst, definition))
         )
 
     def _engine(self) -> LiveSeriesClient:
-        from stream_dp.operate.keys import (
-            token_for,  # `queries` needs no key and no cipher
-        )
+        from stream_dp.operate.keys import token_for
 
-        token = token_for(self.spec, self.key_file, self.token_file)
-        page_there(self.url, self.tell)
-        return LiveSeriesClient(self.url, self.spec.name, token)
+        token = token_for(self._spec, self._key_file, self._token_file)
+        page_there(self._url, self._tell)
+        return LiveSeriesClient(self._url, self._spec.name, token)
 
 
 def accepting(accept_noise: bool) -> dict[str, bool]:
@@ -149,27 +131,22 @@ def accepting(accept_noise: bool) -> dict[str, bool]:
 
 def noise_lines(preview: Mapping[str, Any]) -> list[str]:
     """Return the probabilities of false alarms in a preview, and whether alarms are mostly noise, as sentences."""
-    found = [f"{FalseAlarm(**alarm).words}." for alarm in preview.get("false_alarms", ())]
-    if "noise" in preview:
-        noise = preview["noise"]
-        found.append(f"{noise[:1].upper()}{noise[1:]}. To create it all the same: --yes.")
-    return found
+    lines = [f"{FalseAlarm(**alarm).words}." for alarm in preview.get("false_alarms", ())]
+    if noise := preview.get("noise"):
+        lines.append(f"{noise[:1].upper()}{noise[1:]}. To create it all the same: --yes.")
+    return lines
 
 
 def told_in(line: bytes) -> tuple[str, Mapping[str, Any]]:
     """Return the cut's time and the content of an answer's public line; the answer must not be a refusal."""
     from stream_dp.journal.answer_body import read_answer  # needed only for messages
 
-    found = read_answer(line)
-    return found.end, found.answer or {}
+    answer = read_answer(line)
+    return answer.end, answer.answer or {}
 
 
 def definition_of(series: str, spec: PipelineSpec | None) -> bytes:
-    """Return the bytes of a series given as JSON, YAML or @ and a file's name, checked against `spec`, if any.
-
-    Raises:
-        UsageError: the text is not a valid series.
-    """
+    """Return the bytes of a series given as JSON, YAML or @ and a file's name, checked against `spec`, if any."""
     content = _content("--series", series)
     if spec is not None:
         load_series(content, spec, series[1:] if series.startswith("@") else "--series")
@@ -179,27 +156,31 @@ def definition_of(series: str, spec: PipelineSpec | None) -> bytes:
 def watch_json(watch: str) -> str:
     """Return the JSON of a watch given as JSON, YAML or @ and a file's name; raise UsageError if it is no mapping."""
     content = _content("--watch", watch)
-    try:
-        if isinstance(json.loads(content), dict):
-            return content.decode()
-    except ValueError:
-        pass
+    if is_json_object(content):
+        return content.decode()
     plain: Any = load_live(content, lambda data: data, watch[1:] if watch[:1] == "@" else "--watch")
     return json.dumps(plain)
 
 
-def _content(option: str, said: str) -> bytes:
+def is_json_object(content: bytes) -> bool:
+    try:
+        return isinstance(json.loads(content), dict)
+    except ValueError:
+        return False
+
+
+def _content(option: str, text: str) -> bytes:
     """Return the bytes of a definition in an option, or in the file that the option names."""
-    if said.startswith("@"):
+    if text.startswith("@"):
         try:
-            content = Path(said[1:]).read_bytes()
+            content = Path(text[1:]).read_bytes()
         except OSError as error:
-            raise UsageError(f"{option}: {said[1:]} cannot be read: {error.strerror}") from None
+            raise UsageError(f"{option}: {text[1:]} cannot be read: {error.strerror}") from None
     else:
-        content = said.encode()
+        content = text.encode()
     if len(content) > LARGEST_DEFINITION:
         raise UsageError(f"{option}: must not be larger than {LARGEST_DEFINITION} bytes")
-    if not said.startswith(("@", "{")) and ":" not in said:
+    if not text.startswith(("@", "{")) and ":" not in text:
         raise UsageError(
             f"{option}: must be JSON or YAML, or @ and the name of a file that holds it"
         )

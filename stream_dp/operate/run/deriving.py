@@ -12,7 +12,6 @@ import os
 import pickle
 import resource
 import signal
-import struct
 import subprocess
 import sys
 from contextlib import suppress
@@ -34,8 +33,7 @@ _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONHOME", "PYTHONTZPATH", "
 _PROGRAM = "from stream_dp.operate.run.deriving import serve; serve()"
 _KINDS = {"room": NoRoom, "derivation": NotDerivable, "usage": UsageError}
 _SERIES, _READY = "series", "ready"
-_SIZE = struct.Struct(">Q")
-_ENDED = (OSError, EOFError, ValueError)
+_ENDED = (OSError, EOFError, ValueError, pickle.UnpicklingError)
 """Errors of reading from or writing to a process that has ended."""
 DIED = (
     "series: its derivation ended the process that derives, for it took too much memory or time, or by an error of "
@@ -60,8 +58,7 @@ class DerivingProcess:
     async def derive(self, definition: bytes, start: int) -> Derived:
         """Derive a definition in the process, or on a thread of this process if no other can be started.
 
-        Raises:
-            EngineEnded: the deriver was closed.
+        Raises EngineEnded if the deriver was closed.
         """
         if len(definition) <= SMALL and self._new:
             if self._warming is None:
@@ -71,15 +68,15 @@ class DerivingProcess:
             if not await self._ready():
                 return await self._here.derive(definition, start)
             try:
-                steps, kind, said = await self._asked((definition, start))
+                steps, kind, content = await self._asked((definition, start))
             except _ENDED:
                 self._end()
                 self._require_open()
                 return Derived(start, 0, UsageError(DIED))
             self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end)
         if kind == _SERIES:
-            return Derived(start, steps, self._planner.received(said, start))
-        return Derived(start, steps, _KINDS[kind](said))
+            return Derived(start, steps, self._planner.received(content, start))
+        return Derived(start, steps, _KINDS[kind](content))
 
     async def close(self) -> None:
         """Kill the process; a definition in work is refused with EngineEnded."""
@@ -87,7 +84,6 @@ class DerivingProcess:
         self._end()
 
     async def _warm(self) -> None:
-        """Start the process while the first small definitions are derived here."""
         with suppress(EngineEnded):
             async with self._turn:
                 await self._ready()
@@ -118,8 +114,14 @@ class DerivingProcess:
         if process is None or process.stdin is None or process.stdout is None:
             raise EOFError
         into, out = process.stdin, process.stdout
+
+        def exchanged() -> tuple[int, str, Any]:
+            _send(into, value)
+            answer: tuple[int, str, Any] = pickle.load(out)  # noqa: S301 - of this program
+            return answer
+
         try:
-            return await asyncio.to_thread(_exchanged, into, out, value)
+            return await asyncio.to_thread(exchanged)
         except asyncio.CancelledError:
             self._end()  # a late answer must not be read as the answer to the next definition
             raise
@@ -153,13 +155,6 @@ def _started() -> "subprocess.Popen[bytes]":
     )
 
 
-def _exchanged(into: IO[bytes], out: IO[bytes], value: Any) -> tuple[int, str, Any]:
-    """Send a value and return the answer; blocks."""
-    _send(into, value)
-    steps, kind, said = _received(out)
-    return steps, kind, said
-
-
 def _environment() -> dict[str, str]:
     """Return the environment of the process, without any variable that may be a secret."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -173,11 +168,12 @@ def serve() -> None:
     os.dup2(2, 1)  # output of libraries must not mix with answers
     os.nice(5)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    planner = LiveSeriesPlanner(_received(into), None)  # type: ignore[arg-type]  # opens no series
+    spec = pickle.load(into)  # noqa: S301 - of the engine that started this process
+    planner = LiveSeriesPlanner(spec, None)  # type: ignore[arg-type]  # opens no series
     _send(out, (0, _READY, ""))
     with suppress(EOFError, BrokenPipeError):
         while True:
-            definition, start = _received(into)
+            definition, start = pickle.load(into)  # noqa: S301 - of that engine
             signal.setitimer(signal.ITIMER_PROF, CPU_S)  # its signal ends the process
             answer = _derived(planner, definition, start)
             signal.setitimer(signal.ITIMER_PROF, 0)
@@ -187,29 +183,16 @@ def serve() -> None:
 def _derived(planner: LiveSeriesPlanner, definition: bytes, start: int) -> tuple[int, str, Any]:
     """Return the steps that a definition took, and the packed series or the kind and text of its refusal."""
     try:
-        found = derived_by(planner, definition, start)
-        outcome = found.outcome
+        derived = derived_by(planner, definition, start)
+        outcome = derived.outcome
         if isinstance(outcome, PlannedSeries):
-            return found.steps, _SERIES, outcome.packed()
+            return derived.steps, _SERIES, outcome.packed()
     except Exception:  # noqa: BLE001 - no definition may end an engine
         return 0, "usage", _FAULT
     kind = next(kind for kind, of in _KINDS.items() if isinstance(outcome, of))
-    return found.steps, kind, str(outcome)
-
-
-def _received(out: IO[bytes]) -> Any:
-    """Return the next value that the other process sent; raise EOFError if that process has ended."""
-    head = out.read(_SIZE.size)
-    if len(head) < _SIZE.size:
-        raise EOFError
-    (size,) = _SIZE.unpack(head)
-    content = out.read(size)
-    if len(content) < size:
-        raise EOFError
-    return pickle.loads(content)  # noqa: S301 - of this program
+    return derived.steps, kind, str(outcome)
 
 
 def _send(into: IO[bytes], value: Any) -> None:
-    content = pickle.dumps(value)
-    into.write(_SIZE.pack(len(content)) + content)
+    pickle.dump(value, into)
     into.flush()

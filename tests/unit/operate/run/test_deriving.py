@@ -160,16 +160,16 @@ async def test_it_is_given_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET-2")
     sent = list[bytes]()
 
-    def noted(value: Any) -> bytes:
-        sent.append(dumped(value))
-        return sent[-1]
+    def noted(value: Any, into: Any) -> None:
+        sent.append(pickle.dumps(value))
+        dump(value, into)
 
-    dumped = pickle.dumps
-    monkeypatch.setattr(pickle, "dumps", noted)
+    dump = pickle.dump
+    monkeypatch.setattr(pickle, "dump", noted)
     here = planner(PIPELINE)
     async with derives(here) as process:
         await process.derive(said(DEAREST[5]), 1)
         environ = Path(f"/proc/{number_of(process)}/environ")
         environment = await asyncio.to_thread(environ.read_bytes)
     assert b"SECRET" not in environment
-    assert sent == [dumped(here.spec), dumped((said(DEAREST[5]), 1))]
+    assert sent == [pickle.dumps(here.spec), pickle.dumps((said(DEAREST[5]), 1))]
