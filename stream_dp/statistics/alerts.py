@@ -82,7 +82,7 @@ class AlertsSeries(OnSums, GroupedSeries):
     def parameters(self) -> dict[str, int | str]:
         window = {} if self.over is None else {"window": self.over}
         side: dict[str, int | str] = {"fires": "below"} if self.below else {}
-        parameters = {"threshold": self.threshold, **window, **side}
+        parameters: dict[str, int | str] = {"threshold": self.threshold, **window, **side}
         if self.amount is None:
             return parameters
         low, high, step = map(decimal_text, (self.amount.lowest, self.amount.highest, self.step))
