@@ -12,10 +12,10 @@ import pytest
 import typer
 
 from stream_dp import __version__, errors
+from stream_dp.cli.commands import plan as plan_module
 from stream_dp.cli.commands.plan import _fitting
 from stream_dp.cli.main import Commands, code_of, main
 from stream_dp.journal.keys import make_key
-from stream_dp.operate import budget_view as plan_module
 from stream_dp.operate.demo import flights_folder
 from stream_dp.pipeline.json_schema import pipeline_schema
 
