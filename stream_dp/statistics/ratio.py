@@ -161,8 +161,8 @@ class RatioSeries(SeriesSpec):
 
         def make(tick: int, window: str, parts: Sequence[Part]) -> dict[str, Any]:
             (of_part, over_part), at_tick = parts, widths[window](tick)
-            values = of_part.get("values") or {"": of_part["value"]}
-            totals = over_part.get("values") or dict.fromkeys(values, over_part["value"])
+            values: Any = of_part.get("values") or {"": of_part["value"]}
+            totals: Any = over_part.get("values") or dict.fromkeys(values, over_part["value"])
             pairs = [(Fraction(value), Fraction(totals[key])) for key, value in values.items()]
             quotients = [
                 quotient(*pair, at_tick, digits, signed=signed, within=within) for pair in pairs
