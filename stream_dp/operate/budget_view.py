@@ -5,6 +5,7 @@ Rules: everything here is public: parameters, charges, and what a filter makes o
 
 from collections.abc import Iterable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final
 
 from stream_dp.accounting.amounts import budget_units, text
@@ -12,11 +13,12 @@ from stream_dp.accounting.filters.filter import Spend, largest_pure
 from stream_dp.accounting.ledger import Ledger, truncated_odometer_at
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.errors import BudgetRefused
-from stream_dp.pipeline.builder import Built, Chosen
+from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.promise import caveats, lists_words, plain_promise, unit_words
-from stream_dp.pipeline.report import MADE, derivation_json, predicted_errors
+from stream_dp.pipeline.report import MADE, derivation_json, plan_json, predicted_errors
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load
 from stream_dp.statistics.parts.series_spec import MadeOf
 
 OF_THE_FILE: Final = "file"
@@ -39,7 +41,7 @@ def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
         "delta_left": text(main.remaining.delta),
         "filter": main.filter.name,
         "unit": main.filter.unit,
-        "capacity": text(budget_units(Fraction(main.epsilon, main.filter.scale))),
+        "capacity": _down(main, main.epsilon),
         "spent": spent(main),
         "peak": _up(main, main.peak.amount),
         "left": text(fits(main)),
@@ -96,9 +98,13 @@ def odometer(spec: PipelineSpec, main: Ledger) -> dict[str, str]:
     epsilon, at the file's delta, whose filter would still have admitted every charge.
     """
     now = truncated_odometer_at(main.filter, main.peak, spec.privacy.delta or _ANY)
-    claim = "fix an epsilon beforehand: the view up to the moment at which this exceeds it is (epsilon, delta)-DP"
-    # rounding could lift the bound above the promise, which the filter never exceeds
-    least = min(now.epsilon, spec.privacy.epsilon)
+    claim = (
+        "fix an epsilon beforehand: the view up to the moment at which this exceeds it is "
+        "(epsilon, delta)-DP"
+    )
+    least = min(
+        now.epsilon, spec.privacy.epsilon
+    )  # rounding could lift the bound above the promise, which the filter never exceeds
     return {"bound": text(least), "delta": text(now.delta), "claim": claim}
 
 
@@ -111,44 +117,72 @@ def _up(ledger: Ledger, amount: int) -> str:
     return text(Fraction(amount, ledger.filter.scale))
 
 
-def plan_shown(built: Built) -> dict[str, Any]:
-    """Return the plan for people: exact decimal amounts, budget, derivation, errors by tick, notes."""
-    spec = built.spec
-    measure = dp_at(built.derivation, spec.privacy.delta)
-    return {
-        "name": spec.name,
-        "plainly": plain_promise(spec),
-        "epsilon": text(measure.epsilon),
-        "delta": text(measure.delta),
-        "unit": unit_words(spec),
-        "neighbors": str(spec.relation),
-        "condition": spec.condition,
-        "lists": lists_words(spec),
-        "budget": budget_json(spec, built.subledgers()),
-        "derivation": derivation_json(built.promise),
-        "confidence": float(spec.confidence),
-        "series": [*(_series(built, chosen) for chosen in built.chosen), *map(_made, built.made)],
-        "notes": caveats(built),
-    }
+def _down(ledger: Ledger, amount: int) -> str:
+    return text(budget_units(Fraction(amount, ledger.filter.scale)))
+
+
+class PlanView:
+    """The plan of `pipeline` as `stream-dp plan` shows it: guarantee, derivation, expected errors. Touches no data.
+
+    Raises:
+        UsageError, NotDerivable, BudgetRefused: the pipeline cannot run with this file.
+    """
+
+    def __init__(self, pipeline: Path) -> None:
+        self._built = build(load(pipeline))
+
+    def json(self) -> dict[str, Any]:
+        """Return the plan as `--json` prints it, see `plan_json`."""
+        return plan_json(self._built)
+
+    def shown(self) -> dict[str, Any]:
+        """Return the plan for people: exact decimal amounts, budget, derivation, errors by tick, notes."""
+        built = self._built
+        measure = dp_at(built.derivation, built.spec.privacy.delta)
+        return {
+            "name": built.spec.name,
+            "plainly": plain_promise(built.spec),
+            "epsilon": text(measure.epsilon),
+            "delta": text(measure.delta),
+            "unit": unit_words(built.spec),
+            "neighbors": str(built.spec.relation),
+            "condition": built.spec.condition,
+            "lists": lists_words(built.spec),
+            "budget": budget_json(built.spec, built.subledgers()),
+            "derivation": derivation_json(built.promise),
+            "confidence": float(built.spec.confidence),
+            "series": [
+                *(_series(built, chosen) for chosen in built.chosen),
+                *(_made(made) for made in built.made),
+            ],
+            "notes": caveats(built),
+        }
 
 
 def _made(made: MadeOf) -> dict[str, Any]:
     return {
-        "name": made.series.name, "mechanism": MADE, "epsilon": "0", "why": made.why, "supposing": "",
-        "errors": {}, "windows": {}, "alarms": [],
-    }  # fmt: skip
+        "name": made.series.name,
+        "mechanism": MADE,
+        "epsilon": "0",
+        "why": made.why,
+        "supposing": "",
+        "errors": {},
+        "windows": {},
+        "alarms": [],
+    }
 
 
 def _series(built: Built, chosen: Chosen) -> dict[str, Any]:
-    errors = dict(predicted_errors(built.spec, chosen))
-    windows = chosen.choice.windows
     return {
         "name": chosen.spec.name,
         "mechanism": type(chosen.mechanism).__name__,
         "epsilon": text(chosen.spec.price),
         "why": chosen.choice.why,
         "supposing": chosen.choice.supposing,
-        "errors": errors,
-        "windows": {name: {tick: of(tick) for tick in errors} for name, of in windows.items()},
-        "alarms": [alarm.words for alarm in chosen.choice.alarms],
+        "errors": dict(predicted_errors(built.spec, chosen)),
+        "windows": {
+            name: {tick: expected(tick) for tick, _ in predicted_errors(built.spec, chosen)}
+            for name, expected in chosen.choice.windows.items()
+        },
+        "alarms": [each.words for each in chosen.choice.alarms],
     }

@@ -148,9 +148,7 @@ def write(file: Path, text: str) -> None:
 async def plan(place: str) -> float:
     import yaml
 
-    from stream_dp.operate.budget_view import plan_shown
-    from stream_dp.pipeline.builder import build
-    from stream_dp.pipeline.yaml import load
+    from stream_dp.operate.budget_view import PlanView
 
     took = 0.0
     kinds = ({"statistic": "count"}, {"statistic": "count", "windows": ["1h"]},
@@ -170,7 +168,7 @@ async def plan(place: str) -> float:
         whole = PIPELINE | {"source": source, "schema": fields, "series": series}
         write(file, yaml.safe_dump(whole, default_flow_style=None))
         began = time.process_time()
-        plan_shown(build(load(file)))
+        PlanView(file).shown()
         took += time.process_time() - began
     return took
 

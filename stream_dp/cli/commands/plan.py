@@ -9,10 +9,7 @@ from rich.table import Table
 from stream_dp.cli.options import AsJson, PipelineFile, Proof
 from stream_dp.cli.printing import budget_text, derivation_tree, folding_table, wide_console
 from stream_dp.cli.progress_line import progress
-from stream_dp.operate.budget_view import plan_shown
-from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.report import plan_json
-from stream_dp.pipeline.yaml import load
+from stream_dp.operate.budget_view import PlanView
 
 _PADDING = 3  # of a column: a space to each side, and a line
 
@@ -20,8 +17,8 @@ _PADDING = 3  # of a column: a space to each side, and a line
 def plan(pipeline: PipelineFile, *, as_json: AsJson = False, proof: Proof = False) -> None:
     """Show what PIPELINE.yaml guarantees, why, and how large its errors will be."""
     with progress(f"Deriving what {pipeline} guarantees"):
-        built = build(load(pipeline))
-        shown = plan_json(built) if as_json else plan_shown(built)
+        view = PlanView(pipeline)
+        shown = view.json() if as_json else view.shown()
     if as_json:
         typer.echo(json.dumps(shown))
         return

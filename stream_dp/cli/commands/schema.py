@@ -1,10 +1,8 @@
 """`stream-dp schema`: the JSON Schema of a pipeline file, for editors. Reads nothing."""
 
-import json
-
 import typer
 
-from stream_dp.pipeline.json_schema import pipeline_schema
+from stream_dp.operate.schema_text import schema_text
 
 
 def schema() -> None:
@@ -12,4 +10,4 @@ def schema() -> None:
 
     Keep it beside the file, and name it in the file's first line: # yaml-language-server: $schema=pipeline.schema.json
     """
-    typer.echo(json.dumps(pipeline_schema(), indent=1))
+    typer.echo(schema_text())

@@ -12,7 +12,7 @@ from stream_dp.core.time import TickGrid
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.noise_law import NoiseLaw, contrast_widths
-from stream_dp.operate.budget_view import plan_shown
+from stream_dp.operate.budget_view import PlanView
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import fingerprint
@@ -105,7 +105,7 @@ def test_it_is_free_and_the_plan_says_so(tmp_path: Path) -> None:
     )
     *_, last = str(Pipeline(with_it).plan()).splitlines()
     assert last.startswith("share: post-processing, epsilon 0 (post-")
-    shown = plan_shown(build(load(file(tmp_path, "of: late, over: all"))))["series"][-1]
+    shown = PlanView(file(tmp_path, "of: late, over: all")).shown()["series"][-1]
     assert (shown["epsilon"], shown["errors"]) == ("0", {})
 
 
