@@ -64,3 +64,9 @@ def test_a_horizon_takes_the_next_line() -> None:
     assert decays_for(1024) == Decays(*TUNED[10])
     assert decays_for(1025) == Decays(*TUNED[11])
     assert decays_for((1 << max(TUNED)) + 1) == Decays(*ENDLESS)
+
+
+def test_no_gain_outgrows_64_bits() -> None:
+    for halvings, gains in (*TUNED.values(), ENDLESS):
+        assert 1 <= min(halvings) <= max(halvings) < 40
+        assert all(1 <= gain < 1 << 23 for gain in gains)  # what products leave room for

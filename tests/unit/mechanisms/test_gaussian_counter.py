@@ -510,3 +510,27 @@ def test_largest_products_stay_inside_64_bits() -> None:
         assert min(*halvings, *gains) >= 1
         assert 2 * (LIMIT - 1) * gains[0] + (1 << halvings[0]) < 1 << 63
         assert (LIMIT - 1) * sum(gains) + len(gains) < 1 << 63
+
+
+def check_variance(process: LatticeNoise) -> None:
+    """2,000 columns, 500 steps: within 6 deviations of a chi-square (2e-9 a look, 3 looks)."""
+    noise, state = NoiseStream(SEED, 10), process.init()
+    for step in range(1, 501):
+        state = process.advance(state, noise)
+        if step in (1, 60, 500):
+            found = float((process.value(state).astype(float) ** 2).mean())
+            expected = process.deviation(step) ** 2 + 1 / 12
+            assert abs(found / expected - 1) < 6 * (2 / 2000) ** 0.5
+
+
+def test_a_long_run_has_the_variance_that_the_bands_use() -> None:
+    """Noise used again has half of what was paid for after 60 steps; to pass it has probability below 1e-9."""
+    process = SHAPES[2], 20, Fraction(4**23), 2000
+    check_variance(LatticeNoise(*process))
+    with pytest.raises(AssertionError):
+        check_variance(Repeated(*process))
+
+
+def test_too_little_loss_for_64_bits_is_refused() -> None:
+    with pytest.raises(NotDerivable, match="more noise than 64 bits hold"):
+        LatticeNoise.calibrated(SHAPES[3], 1 << 40, Fraction(1, 10**16), 1)
