@@ -8,7 +8,7 @@ tainted and only passed on; which columns cross, and what is released and how of
 values. This file knows no samplers and no ticks.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -131,7 +131,7 @@ class PerBinHSS(CountRows, Deciding):
         J, and moving the law of the threshold's noise up, by the public J, pays for its survival.
         """
         query, intervals = public
-        return max(self._column_band(query, each, confidence) for each in intervals)
+        return max(_column_band(self, query, each, confidence) for each in intervals)
 
     def excess(self, public: tuple[int, frozenset[int]], failure: float) -> int:
         """Return a bound on a column's released - true (counter noise), exceeded with probability <= `failure`."""
@@ -139,17 +139,7 @@ class PerBinHSS(CountRows, Deciding):
         return max(laplace_quantile(tuple(terms), 2 * failure) for terms in laws)
 
     def lag(self, query: int, intervals: int, confidence: float) -> int:
-        return self._column_band(self._rounded(query), intervals, confidence)
-
-    @cached_property
-    def _column_band(self) -> Callable[[int, int, float], int]:
-        return lru_cache(maxsize=KEPT)(self._computed_band)
-
-    def _computed_band(self, query: int, intervals: int, confidence: float) -> int:
-        scale, terms = self.watchers.scale, tuple(self.counters.noise_terms(intervals))
-        moved = moved_up((scale, scale), SURVIVAL * interval_share(intervals, query + 1))
-        behind = max(0, self.gamma(query, intervals) - 1) + moved
-        return lagging_quantile(behind, terms, scale, 1, 1 - confidence, 1 + SURVIVAL)
+        return _column_band(self, self._rounded(query), intervals, confidence)
 
     def _rounded(self, query: int) -> int:
         """Return the number of queries that a bound is computed for: the horizon, or the next power of two."""
@@ -199,3 +189,11 @@ class PerBinHSS(CountRows, Deciding):
 
     def _levels(self, query: int, intervals: IntArray) -> IntArray:
         return np.array([self.gamma(query, j) for j in intervals.tolist()], dtype=np.int64)
+
+
+@lru_cache(maxsize=KEPT)
+def _column_band(hss: PerBinHSS, query: int, intervals: int, confidence: float) -> int:
+    scale, terms = hss.watchers.scale, tuple(hss.counters.noise_terms(intervals))
+    moved = moved_up((scale, scale), SURVIVAL * interval_share(intervals, query + 1))
+    behind = max(0, hss.gamma(query, intervals) - 1) + moved
+    return lagging_quantile(behind, terms, scale, 1, 1 - confidence, 1 + SURVIVAL)
