@@ -118,9 +118,9 @@ def test_bad_records_are_listed_and_nothing_is_sent(make: Make) -> None:
     said = world.said()
     assert said.splitlines() == [
         "NOT PRIVATE: shops cannot use 5 of the 15 records of data.csv:",
+        "  wrong_type in count: 2, the first in line 13",
         "  wrong_type in time: 1, the first in line 12 (a time needs an offset, or `zone:` in the schema, or the "
         "`format:` of its numbers)",
-        "  wrong_type in count: 2, the first in line 13",
         "  time_out_of_range in time: 1, the first in line 15 (the clock declares start, step and horizon)",
         "  wrong_type: 1, the first in line 16",
     ]

@@ -24,7 +24,7 @@ from oracles.kafka_log import Grid, Said, said
 from stream_dp.engine.ports import Behinds, Positions, Source
 from stream_dp.journal.dead_letters import UNREADABLE_RECORD
 from stream_dp.kafka.source import source as kafka_source
-from stream_dp.kafka.source.record_batches import RecordBatch, Unpacked
+from stream_dp.kafka.source.record_batches import RecordBatch, Unpacked, plain_batch
 from stream_dp.kafka.source.source import KafkaSource
 from stream_dp.kafka.source.ticks import StampedTicks
 from stream_dp.kafka.source.unpacker import Unpacker, _refused
@@ -125,10 +125,14 @@ def _waiting(world: World, grid: Grid) -> Source:
     return live_source(world, grid, wait=True)
 
 
-def _whole_batch(self: Unpacker, batch: RecordBatch, plain: bytes, _data: bytes) -> Unpacked:
+def _whole_batch(
+    self: Unpacker, batch: RecordBatch, data: memoryview, whole: memoryview | None = None
+) -> Unpacked:
     """Broken: what the client library cannot parse drops its batch."""
     try:
-        return Unpacked(*self._parsed(plain, batch.base))
+        return Unpacked(
+            *self._parsed(whole or plain_batch(data, batch.base, batch.records), batch.base)
+        )
     except Exception:  # noqa: BLE001 - as the product
         return _refused(batch, UNREADABLE_RECORD)
 

@@ -12,10 +12,10 @@ import pytest
 import typer
 
 from stream_dp import __version__, errors
-from stream_dp.cli.commands import plan as plan_module
 from stream_dp.cli.commands.plan import _fitting
 from stream_dp.cli.main import Commands, code_of, main
 from stream_dp.journal.keys import make_key
+from stream_dp.operate import budget_view
 from stream_dp.operate.demo import flights_folder
 from stream_dp.pipeline.json_schema import pipeline_schema
 
@@ -114,7 +114,7 @@ def test_a_bug_shows_its_place_and_no_data(say: Say, monkeypatch: pytest.MonkeyP
     def fail(secret: object) -> None:
         raise ValueError(f"row 123456 of {secret}") from KeyError("alice@example.org")
 
-    monkeypatch.setattr(plan_module, "load", fail)
+    monkeypatch.setattr(budget_view, "load", fail)
     said = say("plan", "secret.yaml")
     assert said.code == 1
     assert "a bug of ours (ValueError)" in said.err

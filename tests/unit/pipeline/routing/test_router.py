@@ -145,7 +145,7 @@ def test_a_record_influences_nothing_but_its_own(
 def test_the_check_catches_a_decoder_that_drops_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     payloads = [flight(), b"{", flight()]
     assert additive(REPLAY, payloads, 1, None)
-    monkeypatch.setattr(REPLAY.decoder, "_one_by_one", lambda _: Decoded([], [], []))
+    monkeypatch.setattr(REPLAY.decoder, "_one_by_one", lambda *_: Decoded([], [], []))
     assert not additive(REPLAY, payloads, 1, None)
 
 

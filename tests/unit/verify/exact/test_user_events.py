@@ -101,7 +101,9 @@ def test_gaussian_counters_get_the_square() -> None:
     assert choice.mechanism.rho * 4 == alone.mechanism.rho
     whole = ZCDP(alone.mechanism.rho)
     finite = choice.mechanism.guarantee.finite
-    assert choice.derivation.guarantee == Guarantee(whole, ADD, 1, finite, Users(2, WINDOW))
+    assert choice.derivation.guarantee == Guarantee(
+        whole, ADD, 1, finite, Users(2, WINDOW), fresh=True
+    )
 
 
 def test_whoever_is_there_in_every_window_loses_as_much_in_each() -> None:
