@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 from oracles.compositions import FiniteComposition, SparsePairs
 
+from stream_dp.accounting.derive import derive
 from stream_dp.accounting.filters.filter import Filter, Spend
 from stream_dp.accounting.filters.linear import BasicFilter, PureFilter, RenyiFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.rules.rule import leaf
+from stream_dp.accounting.situations import Alive, Filtered, Fixed
 from stream_dp.accounting.subledgers import Subledgers
+from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import (
     ZCDP,
     ApproxDP,
@@ -29,7 +32,7 @@ from stream_dp.core.guarantee import (
     RenyiDP,
 )
 from stream_dp.core.neighbors import Neighbors, Users
-from stream_dp.errors import BudgetRefused
+from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment
 from stream_dp.verify.exact.finite import BIT_PAIRS, DifferAtMost
 from stream_dp.verify.exact.randomized_response import LeakyBit, NoisyBits, NoisyLeak
@@ -147,3 +150,34 @@ def test_a_thousand_gaussian_dashboards_one_after_the_other_fit_one_budget() -> 
         subledgers.charge(
             subledgers.price(leaf("again", Guarantee(ZCDP(ONE), ADD, fresh=True), "a"))
         )
+
+
+def part(fresh: bool, rho: Fraction = ONE) -> Derivation:
+    return leaf("part", Guarantee(ZCDP(rho), ADD, fresh=fresh), "a test")
+
+
+@pytest.mark.parametrize(
+    ("parts", "fresh"),
+    [((True, True), True), ((True, False), False), ((False, True), False), ((False,), False)],
+)
+def test_a_rule_keeps_freshness_where_all_premises_have_it(
+    parts: tuple[bool, ...], fresh: bool
+) -> None:
+    assert derive(tuple(map(part, parts)), Fixed("both")).guarantee.fresh is fresh
+    assert Guarantee(PURE, ADD).fresh
+    assert not Guarantee(ROUGH, ADD).fresh
+
+
+@pytest.mark.parametrize(
+    ("fresh", "begins", "fits"), [(True, 2, True), (True, 1, False), (False, 2, False)]
+)
+def test_a_whole_counts_what_is_alive_at_a_tick_and_what_is_not_fresh_for_ever(
+    fresh: bool, begins: int, fits: bool
+) -> None:
+    lives = (Alive(0, 1), Alive(begins, None))
+    situation = Filtered("whole", ZCDPFilter.of(ONE), lives)
+    if fits:
+        assert derive((part(fresh), part(fresh)), situation).guarantee.measure == ZCDP(ONE)
+        return
+    with pytest.raises(NotDerivable, match="exceed the filter's capacity"):
+        derive((part(fresh), part(fresh)), situation)
