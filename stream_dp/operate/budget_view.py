@@ -29,8 +29,8 @@ _ANY = Fraction(1, 2)  # any delta will do: the pure filter does not use it
 def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
     """Return the budget, the amount spent, and `left`: the largest pure epsilon that one more series may cost.
 
-    Under the pure and the basic filter, `spent` is the epsilon of the series alive now, and `peak` is the largest
-    such amount so far. Under any other filter both count the quantity that the filter adds up (`unit`).
+    `spent` is what the series alive now use, and what no halt has freed; `peak` is the largest such amount so far.
+    Both count the quantity that the filter adds up (`unit`).
     `delta_spent` and `delta_left` concern the part of `delta` that is reserved for the deltas of single series.
     """
     main = subledgers.main
@@ -94,8 +94,8 @@ def fits(ledger: Ledger, also: Spend = _NOTHING) -> int:
 def odometer(spec: PipelineSpec, main: Ledger) -> dict[str, str]:
     """Return the loss so far: the truncated-view odometer ([HSTV] Def 2.11) of all series alive at one tick.
 
-    Under the pure and the basic filter this is the largest load of any tick. Under any other filter it is the least
-    epsilon, at the file's delta, whose filter would still have admitted every charge.
+    It is the least epsilon, at the file's delta, whose filter would still have admitted every charge: under the pure
+    and the basic filter the largest load of any tick.
     """
     now = truncated_odometer_at(main.filter, main.peak, spec.privacy.delta or _ANY)
     claim = (
