@@ -32,14 +32,17 @@ from stream_dp.accounting.filters.filter import (
 )
 from stream_dp.accounting.filters.linear import (
     BASIC,
+    OPTIMAL,
     PURE,
     BasicFilter,
     PureFilter,
     RenyiFilter,
     by_ticks,
 )
+from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.gaussian_curve import gaussian_to_approx
+from stream_dp.accounting.rules.groups import whole_at_one_event
 from stream_dp.core.derivation import Derivation, require_exactly
 from stream_dp.core.guarantee import (
     NAMES,
@@ -76,6 +79,11 @@ CONCURRENT: dict[str, Standing] = {
         "[HSV] Thm 12.4 over basic composition, with [Lyu] Thm 3",
     ),
     "tight approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 1 for RR_(e,d)"),
+    OPTIMAL: Standing(
+        True,
+        "[HSV] Thm 4.10 over the optimum for RR_(e,d), at each tick over what is alive then: what was answered before "
+        "an event fixes what it meets, and at which parameters (docs/time.md)",
+    ),
     "zCDP": Standing(True, "[HSV] Cor 13.8 at every order", "every delta is 0"),
     "RDP": Standing(True, "[HSV] Cor 13.8, [HSTV]", "one order, fixed at creation"),
     "GDP": Standing(
@@ -90,6 +98,7 @@ CLASSES: dict[str, type] = {
     PURE: PureFilter,
     BASIC: BasicFilter,
     "tight approximate": TightApproximateFilter,
+    OPTIMAL: OptimalFilter,
     "zCDP": ZCDPFilter,
     "RDP": RenyiFilter,
     "GDP": GaussianFilter,
@@ -131,7 +140,7 @@ def freed_by_halt(filter_: Filter, entry: Entry, protected: Protected | None) ->
         return cost if by_ticks(filter_) and entry.measure == DP and not entry.delta else Spend()
     if entry.fresh:
         return cost
-    return Spend(cost.amount) if entry.measure == DP else Spend()
+    return replace(cost, delta=0) if entry.measure == DP else Spend()
 
 
 def several_ticks(protected: Protected | None) -> bool:
@@ -309,7 +318,7 @@ class Ledger:
 
     @property
     def spent(self) -> int:
-        return self.used.amount
+        return self.filter.reached(self.used).amount
 
     @property
     def left(self) -> int:
@@ -317,7 +326,7 @@ class Ledger:
 
     @property
     def remaining(self) -> Spend:
-        return self.filter.capacity - self.used
+        return self.filter.capacity - self.filter.reached(self.used)
 
     def price(self, derivation: Derivation) -> Entry:
         """Return the entry that a charge for this derivation would add.
@@ -334,6 +343,11 @@ class Ledger:
                 "one event at one tick, for a halt frees ticks ([HSV] Cor 5.5). Use another filter, which frees none"
             )
         self._require_protected(derivation)
+        if self.filter.name == OPTIMAL and (whole := whole_at_one_event(derivation)):
+            raise BudgetRefused(
+                f"{derivation.subject} may lose all that it claims {whole}; the optimal filter composes steps of one "
+                "event, each of which costs its part. Name another filter (basic, zcdp), or use another statistic"
+            )
         rule, like = f"{derivation.rule} ({derivation.source})", derivation.guarantee
         if like.users is not None:
             rule = f"{rule}, for {like.users}"
@@ -358,9 +372,10 @@ class Ledger:
 
     def preview(self, entry: Entry) -> Preview:
         """Return the effect of charging the entry (BudgetRefused: the filter takes none at any price)."""
-        cost, left = self.filter.cost(entry), self.remaining
-        best = largest(self.filter, entry, left)
-        return Preview(cost.within(left), cost, self.used, left, best)
+        cost, spent = self.filter.cost(entry), self.filter.reached(self.used)
+        best = largest(self.filter, entry, self.used)
+        fits = self.filter.admits(self.used, cost)
+        return Preview(fits, cost, spent, self.filter.capacity - spent, best)
 
     def charge(self, entry: Entry, start: int = 0) -> "Ledger":
         """Return the ledger with this entry, for a mechanism that sees ticks from `start` on.
@@ -369,8 +384,7 @@ class Ledger:
             BudgetRefused: the entry does not fit, or its mechanism starts at a tick that a halted one has seen.
         """
         cost = self.filter.cost(entry)
-        used = self.used + cost
-        if not used.within(self.filter.capacity):
+        if not self.filter.admits(self.used, cost):
             raise BudgetRefused(self._refusal(entry))
         if start < self.freed:
             raise BudgetRefused(
@@ -378,8 +392,9 @@ class Ledger:
                 "halt frees no past tick; start later"
             )
         link = _Link(entry, self.filter, self._last)
-        before = self.peak
-        peak = Spend(max(before.amount, used.amount), max(before.delta, used.delta))
+        used = self.used + cost
+        heavier = max(self.peak, used, key=lambda load: self.filter.reached(load).amount)
+        peak = replace(heavier, delta=max(self.peak.delta, used.delta))
         return Ledger(self.filter, used, self.count + 1, peak, self.freed, link, self.protected)
 
     def summed(self) -> "Ledger":

@@ -9,21 +9,26 @@ Rules: rationals in, rationals out, every result an upper bound. This file knows
 
 import itertools
 import math
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from typing import Any, TypeAlias
 
 from stream_dp.accounting.amounts import Interval
 from stream_dp.errors import NotDerivable
 
 LISTED = 4000  # most answers that the exact method lists
+FEW = 400  # most answers of several epsilons that are listed while a charge waits
 FLOAT_ERROR = Fraction(1, 2**48)  # of a cell of a convolution: 2^-53, a constant, log2 of the cells
 FAR = 10_000  # a sum of epsilons that gives no protection; e to its power is still a decimal
 SHARE = 100  # the slack may be 1 / SHARE of the delta
 COARSE, FINE = 2**10, 2**17  # least and most grid points up to the sum of the epsilons
 
 
-def least_epsilon(epsilons: Sequence[Fraction], delta: Fraction) -> Fraction:
+def least_epsilon(
+    epsilons: Iterable[Fraction], delta: Fraction, *, listed: int = LISTED
+) -> Fraction:
     """Return the least epsilon, rounded up, with which RR_(e1,0) x ... x RR_(ek,0) is (epsilon, delta)-DP.
 
     The result is the sum of the epsilons at delta 0, and where floats do not resolve so small a delta.
@@ -32,12 +37,62 @@ def least_epsilon(epsilons: Sequence[Fraction], delta: Fraction) -> Fraction:
     total = sum(parts.elements(), Fraction(0))
     if delta == 0 or not parts or total > FAR:
         return total
-    if _answers_of(parts) <= LISTED:
+    if _answers_of(parts) <= listed:
         return min(listed_epsilon(parts, delta), total)
     try:
         return min(grid_epsilon(parts, delta), total)
     except NotDerivable:
         return total
+
+
+Curve: TypeAlias = Callable[[Fraction], Fraction]
+"""From an epsilon of at least 0 to a delta of RR_(e1,0) x ... x RR_(ek,0) at it, rounded up."""
+
+
+def loss_curve(parts: Counter[Fraction], delta: Fraction, *, listed: int = LISTED) -> Curve:
+    """Return the delta at every epsilon; `delta` is what results are compared with, so that floats resolve it."""
+    total = sum(parts.elements(), Fraction(0))
+    if total > FAR:
+        return lambda epsilon: Fraction(epsilon < total)
+    if _answers_of(parts) <= listed:
+        return _listed_curve(parts)
+    try:
+        composed, slack = _composed(parts, delta)
+    except NotDerivable:
+        return lambda epsilon: Fraction(epsilon < total)
+
+    def on_grid(epsilon: Fraction) -> Fraction:
+        below = math.nextafter(float(epsilon), -math.inf)
+        return Fraction(float(composed.get_delta_for_epsilon(max(below, 0.0)))) + slack
+
+    return on_grid
+
+
+def _listed_curve(parts: Counter[Fraction]) -> Curve:
+    above_p, above_q = Interval.of(0), Interval.of(0)
+    losses, sums = [], [(above_p, above_q)]
+    for loss, p, q in _answers(parts):
+        above_p, above_q = above_p + p, above_q + q
+        losses.append(-loss)
+        sums.append((above_p, above_q))
+
+    def exact(epsilon: Fraction) -> Fraction:
+        p, q = sums[bisect_left(losses, -epsilon)]
+        return (p - Interval.of(epsilon).exp() * q).upper
+
+    return exact
+
+
+def beside(curve: Curve, added: Fraction, epsilon: Fraction) -> Fraction:
+    """Return the delta at `epsilon`, rounded up, of what `curve` is about beside RR_(added,0); `added` <= `epsilon`.
+
+    RR tells the truth with probability t = e^added / (1 + e^added), which uses `added` of the loss up, and lies else.
+    """
+    odds = Interval.of(added).exp()
+    truth = odds / (odds + 1)
+    return (
+        truth * curve(epsilon - added) + (Interval.of(1) - truth) * curve(epsilon + added)
+    ).upper
 
 
 def precision(epsilons: Sequence[Fraction], delta: Fraction) -> str:
@@ -109,6 +164,18 @@ def grid_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
 
     NotDerivable is raised where the error bound of the floats is not small against `delta`.
     """
+    composed, slack = _composed(parts, delta)
+    step, _ = _grid(parts, _points(parts, delta))
+    epsilon = Fraction(float(composed.get_epsilon_for_delta(float(delta - 2 * slack))))
+    while True:  # a float chose the start; this comparison is the proof
+        below = math.nextafter(float(epsilon), -math.inf)
+        if Fraction(float(composed.get_delta_for_epsilon(max(below, 0.0)))) + slack <= delta:
+            return epsilon
+        epsilon += step
+
+
+def _composed(parts: Counter[Fraction], delta: Fraction) -> tuple[Any, Fraction]:
+    """Return the distribution of the privacy loss and a bound on the floats' error (NotDerivable: it is too large)."""
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
     step, indices = _grid(parts, _points(parts, delta))
@@ -126,14 +193,7 @@ def grid_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
             {n: truth, -n: 1 - truth}, 0.0, width
         ).self_compose(times)
         composed = part if composed is None else composed.compose(part)
-    if composed is None:
-        return Fraction(0)
-    epsilon = Fraction(float(composed.get_epsilon_for_delta(float(delta - 2 * slack))))
-    while True:  # a float chose the start; this comparison is the proof
-        below = math.nextafter(float(epsilon), -math.inf)
-        if Fraction(float(composed.get_delta_for_epsilon(max(below, 0.0)))) + slack <= delta:
-            return epsilon
-        epsilon += step
+    return composed, slack
 
 
 def _slack(indices: Counter[int]) -> Fraction:

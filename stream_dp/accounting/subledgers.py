@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from stream_dp.accounting.filters.filter import Entry, Filter
 from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.accounting.ledger import Ledger, Preview
-from stream_dp.accounting.rules.groups import divided, halved
+from stream_dp.accounting.rules.groups import whole_at_one_event
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Protected
-from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wording import meant
 from stream_dp.errors import BudgetRefused, UnknownMechanism, UsageError
 
@@ -68,7 +67,7 @@ class Subledgers:
         """
         ledger = self._of(analyst)
         entry = ledger.price(derivation)
-        whole = _whole_at_one_tick(derivation) if by_ticks(ledger.filter) else ""
+        whole = whole_at_one_event(derivation) if by_ticks(ledger.filter) else ""
         if whole:
             raise BudgetRefused(
                 f"{derivation.subject} may lose all that it claims {whole}: name another filter, which frees none, or "
@@ -111,18 +110,6 @@ class Subledgers:
                 f"{', '.join(names) or 'none'}, and without one the main budget pays{meant(analyst, names)}"
             )
         return self.ledgers[analyst]
-
-
-def _whole_at_one_tick(derivation: Derivation) -> str:
-    """Return why a single tick may cost the full epsilon, so that no halt may free others; empty if none may."""
-    like = derivation.guarantee
-    if like.users is not None and not divided(derivation):
-        return (
-            "to one event of a user, and a halt would free it at ticks where that user has others"
-        )
-    if like.neighbors is Neighbors.REPLACE_ANY_TICK and not halved(derivation):
-        return "at one of the two ticks of a replaced event, and a halt would free it at the other"
-    return ""
 
 
 def analyst_entry(name: str) -> str:

@@ -43,7 +43,7 @@ def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
         "unit": main.filter.unit,
         "capacity": _down(main, main.epsilon),
         "spent": spent(main),
-        "peak": _up(main, main.peak.amount),
+        "peak": _up(main, main.filter.reached(main.peak).amount),
         "left": text(fits(main)),
         "odometer": odometer(spec, main),
         "analysts": [
@@ -86,7 +86,7 @@ def api_budget(
 def fits(ledger: Ledger, also: Spend = _NOTHING) -> int:
     """Return the largest pure epsilon, in units, that one more series may cost after `also` is spent too; 0 if none."""
     try:
-        return largest_pure(ledger.filter, ledger.remaining - also)
+        return largest_pure(ledger.filter, ledger.used + also)
     except BudgetRefused:
         return 0
 

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
 from stream_dp.accounting.filters.filter import Filter, Spend
-from stream_dp.accounting.filters.linear import BasicFilter, PureFilter, RenyiFilter, by_ticks
+from stream_dp.accounting.filters.linear import BASIC, PURE, BasicFilter, PureFilter, RenyiFilter
+from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.accounting.ledger import Ledger
+from stream_dp.accounting.rules.groups import event_steps
 from stream_dp.accounting.rules.rule import DELTALESS
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.derivation import Derivation
@@ -21,14 +23,19 @@ from stream_dp.errors import BudgetRefused
 from stream_dp.records.privacy import Privacy
 
 
-def filter_of(privacy: Privacy) -> Filter:
-    """Return the filter that the pipeline file names, with the part of delta reserved for series' own deltas."""
+def filter_of(privacy: Privacy, protected: Protected | None = None) -> Filter:
+    """Return the filter that the pipeline file names, with the part of delta reserved for series' own deltas.
+
+    `protected`: the neighbours, who may be several steps of one event apart.
+    """
     budget, epsilon = target(privacy), privacy.epsilon
     own = privacy.admitted_delta
     slack = privacy.delta - own
     match privacy.filter:
         case "pure":
             return PureFilter.of(epsilon)
+        case "optimal":
+            return OptimalFilter.of(epsilon, privacy.delta, event_steps(protected))
         case "basic":
             return BasicFilter.of(epsilon, privacy.delta)
         case "tight_approximate":
@@ -48,7 +55,7 @@ def target(privacy: Privacy) -> ApproxDP:
 def opened(privacy: Privacy, protected: Protected | None = None) -> Subledgers:
     """Return the ledgers before the first series, with the analysts' paid; BudgetRefused: these need too much."""
     analysts = {analyst.name: PureFilter.of(analyst.epsilon) for analyst in privacy.analysts}
-    return Subledgers.open(filter_of(privacy), analysts, protected)
+    return Subledgers.open(filter_of(privacy, protected), analysts, protected)
 
 
 def charged_parts(
@@ -62,7 +69,7 @@ def charged_parts(
     admits. A block derived in a measure without a delta is what the filter adds up itself, so it is not charged as
     one. Raises `BudgetRefused` if the filter has no theorem for any of these charges.
     """
-    if by_ticks(ledger.filter):
+    if ledger.filter.name in (PURE, BASIC):
         return blocks[0], (blocks[0],)
     fitting: list[tuple[bool, int, Derivation, tuple[Derivation, ...]]] = []
     refusals: list[BudgetRefused] = []
@@ -74,8 +81,9 @@ def charged_parts(
             except BudgetRefused as refusal:
                 refusals.append(refusal)
             else:
-                exceeds = not cost.within(ledger.remaining)
-                fitting.append((exceeds, cost.amount, block, parts))
+                exceeds = not ledger.filter.admits(ledger.used, cost)
+                amount = ledger.filter.reached(cost).amount
+                fitting.append((exceeds, amount, block, parts))
     if not fitting:
         raise refusals[0]
     _, _, block, parts = min(fitting, key=lambda charge: charge[:2])

@@ -188,7 +188,7 @@ def build(spec: PipelineSpec) -> Built:
     """
     layout = RowLayout.of(spec)
     chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.counted)
-    parts, granted = tuple(c.derivation for c in chosen), spec.privacy.first_block_delta
+    parts, granted = tuple(c.derivation for c in chosen), spec.privacy.block_delta
     ledgers = dict(opened(spec.privacy, spec.protection.protected).ledgers)
     order = spec.privacy.order if spec.privacy.filter == "renyi" else None
     blocks = fixed_blocks(spec.name, parts, granted, spec.privacy.delta, order)

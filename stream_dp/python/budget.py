@@ -131,7 +131,7 @@ class Budget(Single):
         Greater than 0 with every filter but ``pure``, such as ``"1e-9"``.
     filter : {"pure", "basic", "tight_approximate", "zcdp", "renyi", "gdp"}
         What admits every charge. ``pure`` adds epsilons up; the others are for many small series, and ``zcdp``,
-        ``renyi`` and ``gdp`` for Gaussian noise.
+        ``renyi`` and ``gdp`` for Gaussian noise. The filter ``optimal`` of pipelines needs their one clock.
     order : int, str, Fraction or Decimal, optional
         The order of a ``renyi`` filter; 8 if not given.
     neighbors : Neighbors or {"add_remove", "replace"}
@@ -187,7 +187,14 @@ class Budget(Single):
         self._schema = dict(schema or {})
         spec = checked_parts({**self._file, "schema": self._schema})
         self._privacy, self._clock, self._protection = spec.privacy, spec.clock, spec.protection
-        self._ledger = Ledger.under(filter_of(self._privacy), protected=self._protection.protected)
+        if self._privacy.filter == "optimal":
+            raise UsageError(
+                "filter: optimal needs one clock for all series, as a pipeline has, because it composes what one event "
+                "meets at one tick; here an event may be added to a series that was created after it. Name another "
+                "filter: basic, tight_approximate, zcdp"
+            )
+        protected = self._protection.protected
+        self._ledger = Ledger.under(filter_of(self._privacy, protected), protected=protected)
         self._lock = RLock()
         self._busy = False
         self._names: set[str] = set()
@@ -218,7 +225,7 @@ class Budget(Single):
     @property
     def largest_epsilon(self) -> Fraction:
         """The largest epsilon that one more series may have; 0 where none fits."""
-        return amount_of(largest_pure(self._ledger.filter, self._ledger.remaining))
+        return amount_of(largest_pure(self._ledger.filter, self._ledger.used))
 
     @property
     def promise(self) -> Guarantee:

@@ -31,10 +31,13 @@ from stream_dp.records.scalars import (
     refuse,
 )
 
-FilterName: TypeAlias = Literal["pure", "basic", "tight_approximate", "zcdp", "renyi", "gdp"]
+FilterName: TypeAlias = Literal[
+    "pure", "optimal", "basic", "tight_approximate", "zcdp", "renyi", "gdp"
+]
 # never admitted more than tight_approximate; its journals are refused by name
 GONE_FILTER = "approximate"
-WITH_OWN_DELTA = ("basic", "tight_approximate")
+ALL_DELTA = ("basic", "optimal")  # filters of which series' own deltas may be all of delta
+WITH_OWN_DELTA = (*ALL_DELTA, "tight_approximate")
 MOST_EVENTS_OF_ONE = 10_000  # each of them takes its part of every epsilon
 OF_USERS = ("user", "max_events", "per", "overall", "share")
 _WRITTEN = (
@@ -72,10 +75,11 @@ class Analyst(Frozen):
 class Privacy(Frozen):
     """Who is protected, and how much may be spent on all series together, those asked later included.
 
-    `filter` admits every charge; `order` is that of a renyi filter. `moves`: on a replay clock an event's own time is
+    `filter` admits every charge: where a delta is granted and the unit is one event, `optimal` unless another is named;
+    without a delta, `pure`. `order` is that of a renyi filter. `moves`: on a replay clock an event's own time is
     part of its content, so a replacement may move to another tick, unless the file vouches that none does.
 
-    Of `delta`, `own_delta` is what the series' own deltas may come to: all of it under the basic filter; under
+    Of `delta`, `own_delta` is what the series' own deltas may come to: all of it under the basic and the optimal filter; under
     tight_approximate the rest is the theorem's. Of that, `first_block_delta` is granted to the series of the file
     together, for the optimal composition of them and for those that are not pure.
 
@@ -106,6 +110,8 @@ class Privacy(Frozen):
 
     @model_validator(mode="after")
     def _one_filter(self) -> "Privacy":
+        if self.delta and self.unit == "event" and "filter" not in self.model_fields_set:
+            object.__setattr__(self, "filter", "optimal")  # frozen, and nobody has seen it yet
         problems = self._user_problems()
         if (self.filter == "pure") != (self.delta == 0):
             wrong = (
@@ -142,6 +148,11 @@ class Privacy(Frozen):
         return self.first_block_delta if self.filter in WITH_OWN_DELTA else self.delta
 
     @property
+    def block_delta(self) -> Fraction:
+        """The delta at which the guarantee of the file's series together is stated."""
+        return self.first_block_delta or (self.delta if self.filter == "optimal" else Fraction(0))
+
+    @property
     def by_rho(self) -> bool:
         """Whether the filter adds up what Gaussian noise costs, and charges no delta for it."""
         return bool(self.delta) and self.filter not in WITH_OWN_DELTA
@@ -149,7 +160,7 @@ class Privacy(Frozen):
     @property
     def admitted_delta(self) -> Fraction:
         """What the deltas of everything admitted may come to; the rest of `delta` is the filter's own theorem's."""
-        if self.filter == "basic":
+        if self.filter in ALL_DELTA:
             return self.delta
         return self.first_block_delta if self.own_delta is None else self.own_delta
 
@@ -158,12 +169,13 @@ class Privacy(Frozen):
         if self.filter not in WITH_OWN_DELTA:
             why = f"filter {self.filter} admits no series with a delta: leave it out, or name filter basic"
             return [problem((name,), why) for name in given]
-        if self.filter == "basic" and self.own_delta is not None:
-            return [problem(("own_delta",), "is all of delta under filter basic: leave it out")]
+        if self.filter in ALL_DELTA and self.own_delta is not None:
+            wrong = f"is all of delta under filter {self.filter}: leave it out"
+            return [problem(("own_delta",), wrong)]
         if self.first_block_delta > self.admitted_delta:
-            whose = "delta" if self.filter == "basic" else "own_delta"
+            whose = "delta" if self.filter in ALL_DELTA else "own_delta"
             return [problem(("first_block_delta",), f"must not be greater than {whose}")]
-        if self.filter != "basic" and self.admitted_delta >= self.delta > 0:
+        if self.filter not in ALL_DELTA and self.admitted_delta >= self.delta > 0:
             wrong = f"must be less than delta: the rest pays for filter {self.filter}"
             return [problem((given[-1],), wrong)]
         return []

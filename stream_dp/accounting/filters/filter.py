@@ -97,19 +97,50 @@ SQUARED = UNITS**2  # units of a squared amount: the square of an epsilon in uni
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """An amount of the quantity that the filter adds up, and a delta in units of 10^-12."""
+    """An amount of the quantity that the filter adds up, and a delta in units of 10^-12.
+
+    `epsilons`: how many mechanisms have each epsilon, in units of 10^-12, sorted; only the optimal filter, which
+    composes them, keeps them.
+    """
 
     amount: int = 0
     delta: int = 0
+    epsilons: tuple[tuple[int, int], ...] = ()
 
     def __add__(self, other: "Spend") -> "Spend":
-        return Spend(self.amount + other.amount, self.delta + other.delta)
+        return self._with(other, 1)
 
     def __sub__(self, other: "Spend") -> "Spend":
-        return Spend(self.amount - other.amount, self.delta - other.delta)
+        return self._with(other, -1)
+
+    def _with(self, other: "Spend", sign: int) -> "Spend":
+        epsilons = self.epsilons
+        if other.epsilons:
+            numbers = dict(epsilons)
+            for epsilon, number in other.epsilons:
+                numbers[epsilon] = numbers.get(epsilon, 0) + sign * number
+            epsilons = tuple(sorted((e, number) for e, number in numbers.items() if number))
+        return Spend(
+            self.amount + sign * other.amount, self.delta + sign * other.delta, epsilons
+        )
 
     def within(self, other: "Spend") -> bool:
         return self.amount <= other.amount and self.delta <= other.delta
+
+
+NOTHING = Spend()
+
+
+class Additive:
+    """Mixin for filters that admit whatever their amounts add up to within the capacity."""
+
+    __slots__ = ()
+
+    def admits(self: "Filter", used: Spend, more: Spend = NOTHING) -> bool:
+        return (used + more).within(self.capacity)
+
+    def reached(self, used: Spend) -> Spend:
+        return used
 
 
 class Filter(Protocol):
@@ -160,6 +191,14 @@ class Filter(Protocol):
             BudgetRefused: the filter has no theorem for the measure.
             InvalidCost: the cost is 0, negative, or not a whole number of units.
         """
+        ...
+
+    def admits(self, used: Spend, more: Spend = NOTHING) -> bool:
+        """Say whether the promise holds where one event meets mechanisms that cost `used` and `more` together."""
+        ...
+
+    def reached(self, used: Spend) -> Spend:
+        """Return the part of the capacity that `used` takes, rounded up, in the filter's unit."""
         ...
 
     def least(self, used: Spend) -> Measure:
@@ -227,21 +266,22 @@ def foreign(filter_: Filter, name: str, measure: object) -> BudgetRefused:
     )
 
 
-def largest(filter_: Filter, entry: Entry, left: Spend) -> Entry:
-    """Return `entry` with the largest epsilon that fits into `left`, its delta cut to the delta in `left`."""
-    base = replace(entry, delta=min(entry.delta, left.delta))
+def largest(filter_: Filter, entry: Entry, used: Spend) -> Entry:
+    """Return `entry` with the largest epsilon that fits beside `used`, its delta cut to what is left."""
+    left = filter_.capacity.delta - filter_.reached(used).delta
+    base = replace(entry, delta=max(0, min(entry.delta, left)))
 
     def fits(epsilon: int) -> bool:
-        return filter_.cost(replace(base, epsilon=epsilon)).within(left)
+        return filter_.admits(used, filter_.cost(replace(base, epsilon=epsilon)))
 
     return replace(base, epsilon=_last(fits))
 
 
-def largest_pure(filter_: Filter, left: Spend) -> int:
-    """Return the largest epsilon, in units, with which one more pure mechanism fits into `left`; 0 if none fits."""
+def largest_pure(filter_: Filter, used: Spend) -> int:
+    """Return the largest epsilon, in units, with which one more pure mechanism fits beside `used`; 0 if none fits."""
 
     def fits(epsilon: int) -> bool:
-        return filter_.cost(filter_.entry("", PureDP(exact(epsilon)), "")).within(left)
+        return filter_.admits(used, filter_.cost(filter_.entry("", PureDP(exact(epsilon)), "")))
 
     return _last(fits)
 

@@ -7,6 +7,7 @@ from stream_dp.accounting.amounts import UNITS, budget_units, exact
 from stream_dp.accounting.conversions import pure_to_renyi, zcdp_to_renyi
 from stream_dp.accounting.filters.filter import (
     DP,
+    Additive,
     Entry,
     Filter,
     Spend,
@@ -22,7 +23,7 @@ from stream_dp.accounting.filters.filter import (
 from stream_dp.core.guarantee import ZCDP, ApproxDP, Measure, PureDP, RenyiDP
 
 
-class EpsilonUnits:
+class EpsilonUnits(Additive):
     """Mixin for filters whose epsilons add up, in units of 10^-12."""
 
     __slots__ = ()
@@ -183,6 +184,9 @@ class BasicFilter(EpsilonUnits):
         return ApproxDP(exact(used.amount), exact(used.delta))
 
 
+OPTIMAL = "optimal"
+
+
 def by_ticks(filter_: Filter) -> bool:
     """Say whether a halt frees what is pure also for users, and for events that move between ticks (docs/time.md)."""
-    return filter_.name in (PURE, BASIC)
+    return filter_.name in (PURE, BASIC, OPTIMAL)

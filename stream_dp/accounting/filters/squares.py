@@ -15,6 +15,7 @@ from stream_dp.accounting.filters.filter import (
     GAUSSIAN_FINITE,
     SQUARED,
     ZERO_CONCENTRATED,
+    Additive,
     Entry,
     Spend,
     budget,
@@ -33,7 +34,7 @@ from stream_dp.errors import BudgetRefused
 
 
 @dataclass(frozen=True, slots=True)
-class TightApproximateFilter:
+class TightApproximateFilter(Additive):
     """All admitted mechanisms together are (epsilon, delta' + delta'')-DP, by [WRRW] Thm 1. Amounts are sums of rho.
 
     An (e, d)-DP mechanism is a post-processing of RR_(e,d), so d-approximate (e tanh(e/2))-zCDP. By [WRRW] Thm 1 all
@@ -104,7 +105,7 @@ def zcdp_units(epsilon: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class ZCDPFilter:
+class ZCDPFilter(Additive):
     """All admitted mechanisms together are rho-zCDP, or `delta`-approximate rho-zCDP where `delta` is not 0.
 
     The rhos add up ([WRRW] Thm 1), and the deltas with them. Without deltas the filter is proven for concurrent
@@ -169,7 +170,7 @@ class ZCDPFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianFilter:
+class GaussianFilter(Additive):
     """All admitted mechanisms together are mu-GDP, mu in units of 10^-12. Amounts are sums of squares.
 
     Squares of mu add up, for Gaussian DP and pure DP (Smith, Thakurta, arXiv 2210.17520). For concurrent continual

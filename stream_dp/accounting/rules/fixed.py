@@ -138,10 +138,10 @@ def _admitted(premises: Premises, situation: Filtered) -> Condition:
     """Check the capacity at every tick: of what is alive then, and of what no halt has freed."""
     alive = situation.alive or (Alive(0, None),) * len(premises)
     try:
-        used = _most(premises, alive, situation.filter)
+        loads = _loads(premises, alive, situation.filter)
     except BudgetRefused as refusal:
         return Condition("admitted", False, str(refusal))
-    holds = used.within(situation.filter.capacity)
+    holds = all(map(situation.filter.admits, loads))
     fit = "fit into" if holds else "exceed"
     ends = any(time.last is not None for time in alive)
     when = " at every tick" if ends and holds else " at a tick" if ends else ""
@@ -150,8 +150,8 @@ def _admitted(premises: Premises, situation: Filtered) -> Condition:
     )
 
 
-def _most(premises: Premises, alive: Sequence[Alive], filter_: Filter) -> Spend:
-    """Return the most that is used at any tick, of amount and of delta."""
+def _loads(premises: Premises, alive: Sequence[Alive], filter_: Filter) -> list[Spend]:
+    """Return what is used at each tick at which that changes."""
     changes: dict[int, Spend] = {}
 
     def change(tick: int, spend: Spend) -> None:
@@ -164,8 +164,7 @@ def _most(premises: Premises, alive: Sequence[Alive], filter_: Filter) -> Spend:
         change(time.first, filter_.cost(entry))
         if time.last is not None:
             change(time.last + 1, Spend() - freed_by_halt(filter_, entry, like.protected))
-    used = list(itertools.accumulate(changes[tick] for tick in sorted(changes)))
-    return Spend(max(u.amount for u in used), max(u.delta for u in used))
+    return list(itertools.accumulate(changes[tick] for tick in sorted(changes)))
 
 
 filtered: Rule[Filtered] = Rule(

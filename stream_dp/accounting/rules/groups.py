@@ -27,6 +27,7 @@ from stream_dp.core.guarantee import (
     GaussianDP,
     Measure,
     ProbabilisticDP,
+    Protected,
     PureDP,
 )
 from stream_dp.core.neighbors import Neighbors, Users
@@ -127,6 +128,26 @@ def _chain(
 
 
 STEPS = 2
+
+
+def event_steps(protected: Protected | None) -> int:
+    """Return how many steps of one event in one tick the neighbouring streams are apart at most."""
+    if protected is not None and protected.users is not None:
+        return protected.users.cap
+    moves = protected is not None and protected.neighbors is Neighbors.REPLACE_ANY_TICK
+    return STEPS if moves else 1
+
+
+def whole_at_one_event(derivation: Derivation) -> str:
+    """Return why one step may cost all that the guarantee claims, and not its part; empty where it may not."""
+    like = derivation.guarantee
+    if like.users is not None and not divided(derivation):
+        return (
+            "to one event of a user, and a halt would free it at ticks where that user has others"
+        )
+    if like.neighbors is Neighbors.REPLACE_ANY_TICK and not halved(derivation):
+        return "at one of the two ticks of a replaced event, and a halt would free it at the other"
+    return ""
 
 
 def halved(derivation: Derivation) -> bool:

@@ -12,6 +12,7 @@ from stream_dp.accounting.amounts import UNITS, cost_units
 from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.filters.filter import GAUSSIAN_FINITE, SQUARED, Filter, Spend, charge
 from stream_dp.accounting.filters.linear import BasicFilter, PureFilter, RenyiFilter
+from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.ledger import CONCURRENT, Entry, Ledger, Standing
 from stream_dp.core.guarantee import (
@@ -32,6 +33,7 @@ FILTERS: dict[str, Filter] = {
         PureFilter.of(ONE),
         BasicFilter.of(ONE, SLACK),
         TightApproximateFilter.of(ONE, SLACK, SLACK),
+        OptimalFilter.of(ONE, SLACK),
         ZCDPFilter.of(ONE / 2),
         ZCDPFilter.of(ONE / 2, SLACK),
         RenyiFilter.of(RenyiDP(Fraction(8), ONE)),
@@ -83,7 +85,7 @@ def test_charges_until_a_refusal_that_changes_nothing_and_the_largest_ask_fits(
     assert not result.fits
     assert result.spent + result.left == filter_.capacity
     full = ledger.charge(result.largest) if result.largest.epsilon else ledger
-    assert full.used.within(filter_.capacity)
+    assert filter_.admits(full.used)
     with pytest.raises(BudgetRefused):  # it was the largest, to one unit of 10^-12
         ledger.charge(dataclasses.replace(result.largest, epsilon=result.largest.epsilon + 1))
 
@@ -127,6 +129,8 @@ MAKERS: dict[str, Callable[[Any], Filter]] = {
     "GDP": GaussianFilter.of,
     "RDP": lambda x: RenyiFilter.of(asked_renyi(Fraction(8), x)),
     "RDP, order": lambda x: RenyiFilter.of(asked_renyi(x, ONE)),
+    "optimal": lambda x: OptimalFilter.of(x, SLACK),
+    "optimal, delta": lambda x: OptimalFilter.of(ONE, x),
     "tight": lambda x: TightApproximateFilter.of(x, SLACK, SLACK),
     "tight, slack": lambda x: TightApproximateFilter.of(ONE, x, SLACK),
 }
