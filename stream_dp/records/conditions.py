@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import InitErrorDetails
 
+from stream_dp.core.box import Box, Side, Stretch
 from stream_dp.records.scalars import Frozen, Value, exact, problem
 from stream_dp.records.schema import (
     BooleanField,
@@ -121,6 +122,30 @@ def typed(field: Any, operator: str, text: str) -> str | int | float | bool:
         case CategoryField() | ListField() if text not in field.domain:
             raise NoSuchValueError(f"'{text}' is not in the domain of the field", field.domain)
     return text
+
+
+def box_of(tests: Collection[Test], fields: Mapping[str, Any]) -> Box:
+    """Return a box with every record that passes all tests, and no other where none of them is about a list.
+
+    An event may hold several values of a list, so conditions on lists are left out.
+    """
+    return Box(
+        tuple(
+            (test.field, side)
+            for test in tests
+            if fields[test.field].type != "list"
+            for side in _sides(test)
+        )
+    )
+
+
+def _sides(test: Test) -> list[Side]:
+    match test.operator:
+        case "at_least":
+            return [Stretch(low=value) for value in test.values]
+        case "at_most":
+            return [Stretch(high=value) for value in test.values]
+    return [test.values]
 
 
 def implies(fields: Mapping[str, Any], part: Collection[Test], whole: Collection[Test]) -> bool:

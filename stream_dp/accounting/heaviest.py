@@ -1,0 +1,353 @@
+"""The largest sum of weights over the boxes that hold one record: branch and bound, best first.
+
+A node is a set of boxes that agree on some fields. Its bound is their sum, because a record in all of them weighs no
+more. A node is split by a field: every child has the boxes that hold one point of the field. The search takes the field
+whose heaviest child is lightest. Points where no side begins need no child: the boxes that hold such a point, or null,
+also hold a point where a side begins. Up to `DENSE` boxes are the bits of one integer.
+
+Rules: work is counted in nodes, never in time, and boxes are sorted first, so that replays agree. The answer is never
+too small: at the limit it is the largest bound that is still open. The problem is NP-hard in the number of fields.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import heappop, heappush
+from itertools import accumulate
+from operator import attrgetter, getitem
+from typing import Any, NamedTuple, Protocol
+
+from stream_dp.core.box import EVERYTHING, Box, Side, Stretch, holds, intersection
+
+NODES = 2_000
+DENSE = 1_024
+"""Most boxes that are bits of one integer; a node of more counts as several nodes."""
+_CLASSES = 8  # most different weights that are counted class by class
+
+
+class Heaviest(NamedTuple):
+    """`boxes` and the sum of their weights. `proven`: one record lies in all of them; otherwise one may."""
+
+    weight: int
+    boxes: tuple[Box, ...]
+    proven: bool
+
+
+def heaviest(
+    weights: Mapping[Box, int],
+    inside: Box = EVERYTHING,
+    *,
+    enough: int | None = None,
+    nodes: int = NODES,
+    step: Callable[[int], object] | None = None,
+) -> Heaviest:
+    """Return the heaviest boxes that hold one record inside a box, or an upper bound after so many `nodes`.
+
+    Without `enough` the weight is the largest sum if it is proven, else an upper bound. With `enough` the search only
+    decides whether the largest sum exceeds it: a weight of at most `enough` is an upper bound; a larger weight that is
+    proven is reached by a record, and the largest sum may be larger still; a larger weight that is not proven is an
+    upper bound, and the question is open. So `weight <= enough` never admits too much.
+
+    Weights are at least 0. `step` is called before each look at some boxes with their number, plus 1.
+    """
+    items = _items(weights, inside)
+    some = [item for item in items if item.sides]
+    base = sum(item.weight for item in items if not item.sides)
+    total = sum(item.weight for item in some)
+    step = step or _uncounted
+    step(len(items) + 1)
+
+    def answer(weight: int, places: Iterable[int], *, proven: bool) -> Heaviest:
+        chosen = {id(some[at]) for at in places}
+        boxes = tuple(item.box for item in items if not item.sides or id(item) in chosen)
+        return Heaviest(base + weight, boxes, proven)
+
+    if not some or (enough is not None and base + total <= enough):
+        return answer(total, range(len(some)), proven=not some)
+    root = _Many(some, total, partial(range, len(some)))
+    names = _names(some)
+    if len(names) == 1:
+        top = root.children(names[0])[-1]
+        return answer(top.weight, top.places(), proven=True)
+    node, proven = _Search(None if enough is None else enough - base, nodes, step).run(root)
+    return answer(node.weight, node.places(), proven=proven)
+
+
+def _uncounted(number: int) -> None:
+    """Take no account of work."""
+
+
+class _Item(NamedTuple):
+    """A box cut to the box that is searched: `sides` are those that do not hold all of it."""
+
+    box: Box
+    weight: int
+    sides: dict[str, Side]
+
+
+def _items(weights: Mapping[Box, int], inside: Box) -> list[_Item]:
+    """Return the boxes that weigh something and meet `inside`, sorted."""
+    limits = dict(inside.sides)
+    items = []
+    for box, weight in weights.items():
+        if not weight or box.nowhere or inside.nowhere:
+            continue
+        sides = {}
+        for name, side in box.sides:
+            limit = limits.get(name)
+            part = side if limit is None else intersection(side, limit)
+            if not part:
+                break
+            if part != limit:
+                sides[name] = part
+        else:
+            items.append(_Item(box, weight, sides))
+    items.sort(key=attrgetter("box.order"))
+    return items
+
+
+def _names(items: Iterable[_Item]) -> list[str]:
+    """Return the fields that tell boxes apart, in the order of their names."""
+    return sorted({name for item in items for name in item.sides})
+
+
+class _Node(Protocol):
+    """Boxes that agree on some fields, and the sum of their weights."""
+
+    @property
+    def weight(self) -> int: ...
+
+    def places(self) -> Sequence[int]:
+        """Return the places of its boxes among those that the search is about."""
+
+    def split(self) -> "Sequence[_Node] | None":
+        """Return its children, the heaviest last; None: one record lies in all its boxes."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """`enough` and the nodes that are left; `step` as in `heaviest`."""
+
+    enough: int | None
+    left: int
+    step: Callable[[int], object]
+    known: dict[int, "Sequence[_Node] | None"] = field(default_factory=dict)
+
+    def run(self, root: _Node) -> tuple[_Node, bool]:
+        """Return a node, and whether one record lies in all its boxes."""
+        best = self._dive(root)
+        heap = [(-root.weight, 0, root)]
+        pushed = 0
+        while heap:
+            bound, _, node = heap[0]
+            if best is not None and (-bound <= best.weight or self._refuses(best.weight)):
+                break
+            if self.left <= 0 or self._admits(-bound):
+                return node, False
+            heappop(heap)
+            children = self._split(node)
+            if children is None:  # no other bound is larger
+                return node, True
+            for child in children:
+                if best is None or child.weight > best.weight:
+                    pushed -= 1  # the last child first, where bounds are equal: deeper before wider
+                    heappush(heap, (-child.weight, pushed, child))
+        return (root, False) if best is None else (best, True)
+
+    def _admits(self, bound: int) -> bool:
+        return self.enough is not None and bound <= self.enough
+
+    def _refuses(self, weight: int) -> bool:
+        return self.enough is not None and weight > self.enough
+
+    def _dive(self, node: _Node) -> _Node | None:
+        """Follow the heaviest children to boxes that hold one record; None: the limits come first."""
+        while self.left > 0 and not self._admits(node.weight):
+            children = self.known[id(node)] = self._split(node)
+            if children is None:
+                return node
+            if not children:
+                break
+            node = children[-1]
+        return None
+
+    def _split(self, node: _Node) -> "Sequence[_Node] | None":
+        if id(node) in self.known:  # by the dive, whose nodes are all alive
+            return self.known[id(node)]
+        size = len(node.places())
+        self.left -= 1 + size // DENSE
+        self.step(size + 1)
+        return node.split()
+
+
+# Sums at points. Amounts are weights, or bits that differ, whose sum is their union.
+
+
+def _sums(sides: Iterable[tuple[Side, int]]) -> dict[Any, int]:
+    """Return the sum of the amounts of all sides that hold a point, by points in order.
+
+    For every set of sides with a point in common it has a point that lies in all of them: a value, the largest of their
+    lower ends, or, where none of them has any, the smallest upper end of all.
+    """
+    sums: dict[Any, int] = {}
+    stretches: list[tuple[Stretch, int]] = []
+    for side, amount in sides:
+        if isinstance(side, Stretch):
+            stretches.append((side, amount))
+        else:
+            for value in side:
+                sums[value] = sums.get(value, 0) + amount
+    if not stretches:
+        return {point: sums[point] for point in sorted(sums)}
+    points = {*sums, *(side.low for side, _ in stretches if side.low is not None)}
+    if any(side.low is None for side, _ in stretches):
+        points.add(min((side.high for side, _ in stretches if side.high is not None), default=0))
+    ordered = sorted(points)
+    change = [0] * (len(ordered) + 1)
+    for (low, high), amount in stretches:
+        change[0 if low is None else bisect_left(ordered, low)] += amount
+        change[len(ordered) if high is None else bisect_right(ordered, high)] -= amount
+    covered = accumulate(change)
+    return {
+        point: sums.get(point, 0) + cover for point, cover in zip(ordered, covered, strict=False)
+    }
+
+
+# Sets of any size.
+
+
+@dataclass(slots=True, eq=False)
+class _Many:
+    """A node whose boxes are listed when they are asked for."""
+
+    items: Sequence[_Item]
+    weight: int
+    listed: Callable[[], Sequence[int]]
+    kept: Sequence[int] | None = None
+
+    def places(self) -> Sequence[int]:
+        if self.kept is None:
+            self.kept = self.listed()
+        return self.kept
+
+    def split(self) -> Sequence[_Node] | None:
+        places = self.places()
+        if len(places) <= DENSE:
+            return _Bits.of(self.items, places, self.weight).split()
+        fewest: Sequence[_Node] | None = None
+        for name in _names(self.items[at] for at in places):
+            children = self.children(name)
+            top = children[-1].weight
+            if top < self.weight and (fewest is None or top < fewest[-1].weight):
+                fewest = children
+        return fewest
+
+    def children(self, name: str) -> "list[_Many]":
+        """Return a child for every point of a field, the heaviest last."""
+        sided, free = list[tuple[Side, int]](), 0
+        for item in map(self.items.__getitem__, self.places()):
+            side = item.sides.get(name)
+            if side is None:
+                free += item.weight
+            else:
+                sided.append((side, item.weight))
+        children = [
+            _Many(self.items, free + weight, partial(self._at, name, point))
+            for point, weight in _sums(sided).items()
+        ]
+        children.sort(key=attrgetter("weight"))
+        return children
+
+    def _at(self, name: str, point: Any) -> Sequence[int]:
+        return [
+            at
+            for at in self.places()
+            if (side := self.items[at].sides.get(name)) is None or holds(side, point)
+        ]
+
+
+# Sets of few boxes, as bits.
+
+
+@dataclass(slots=True, eq=False)
+class _Frame:
+    """What sets of the boxes at some `places` share: the `masks` of every field, and the sets that had a node."""
+
+    places: Sequence[int]
+    masks: Sequence[Sequence[int]]
+    weigh: Callable[[int], int]
+    seen: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
+class _Bits:
+    """A node whose boxes are bits; it is not known whether they agree on the fields numbered `fields`."""
+
+    frame: _Frame
+    weight: int
+    bits: int
+    fields: Sequence[int]
+
+    @classmethod
+    def of(cls, items: Sequence[_Item], places: Sequence[int], weight: int) -> "_Bits":
+        some = [items[at] for at in places]
+        masks = [_masks([item.sides.get(name) for item in some]) for name in _names(some)]
+        frame = _Frame(places, masks, _weigher([item.weight for item in some]))
+        return cls(frame, weight, (1 << len(some)) - 1, range(len(masks)))
+
+    def places(self) -> Sequence[int]:
+        return [place for at, place in enumerate(self.frame.places) if self.bits >> at & 1]
+
+    def split(self) -> Sequence[_Node] | None:
+        weigh, bits = self.frame.weigh, self.bits
+        fewest: list[tuple[int, int]] | None = None
+        unsettled, chosen = list[int](), 0
+        for number in self.fields:
+            parts = {bits & mask for mask in self.frame.masks[number]}
+            if bits in parts:
+                continue
+            unsettled.append(number)
+            children = [(weigh(part), part) for part in parts]
+            if fewest is None or max(children)[0] < max(fewest)[0]:
+                fewest, chosen = children, number
+        if fewest is None:
+            return None
+        unsettled.remove(chosen)
+        seen = self.frame.seen
+        new = sorted(child for child in fewest if child[1] not in seen)
+        seen.update(part for _, part in new)
+        return [_Bits(self.frame, weight, part, unsettled) for weight, part in new]
+
+
+def _masks(sides: Sequence[Side | None]) -> list[int]:
+    """Return the largest sets of boxes that hold one point of a field, as bits."""
+    free = sum(1 << at for at, side in enumerate(sides) if side is None)
+    sums = _sums((side, 1 << at) for at, side in enumerate(sides) if side is not None)
+    masks = sorted(set(sums.values()), key=lambda mask: (-mask.bit_count(), mask))
+    largest: list[int] = []
+    for mask in masks:
+        if not any(mask & other == mask for other in largest):
+            largest.append(mask)
+    return [free | mask for mask in largest]
+
+
+def _weigher(weights: Sequence[int]) -> Callable[[int], int]:
+    """Return a function that sums the weights of bits."""
+    classes: dict[int, int] = {}
+    for at, weight in enumerate(weights):
+        classes[weight] = classes.get(weight, 0) | 1 << at
+    if len(classes) == 1:
+        (every,) = classes
+        return lambda bits: every * bits.bit_count()
+    if len(classes) <= _CLASSES:
+        pairs = tuple(classes.items())
+        return lambda bits: sum([weight * (bits & mask).bit_count() for weight, mask in pairs])
+    tables = []
+    for begin in range(0, len(weights), 8):
+        table = [0]
+        for weight in weights[begin : begin + 8]:
+            table += [before + weight for before in table]
+        tables.append(table)
+    size = len(tables)
+    return lambda bits: sum(map(getitem, tables, bits.to_bytes(size, "little")))
