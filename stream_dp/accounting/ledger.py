@@ -8,13 +8,14 @@ does not depend on the number of charges: entries are a linked list that the led
 Who is protected: a ledger is for one relation of neighbours. A derivation for another one is never priced, because
 its epsilon says nothing about these neighbours.
 
-Time: an event touches only the mechanisms that are alive at its tick, and what an untouched one has answered does not
-depend on the event. So only the fresh mechanisms that are alive at the same tick add up (docs/time.md), and a halt
-frees later ticks (`freed_by_halt`). `used` is the load of the ticks to come, `peak` the largest load of any tick, and a
-mechanism that starts after a halt may not start before the first freed tick. This file knows no mechanism and no
-journal.
+Time and boxes: an event touches only the mechanisms that are alive at its tick and can see it, and what an untouched
+one has answered does not depend on the event. So only the fresh mechanisms add up that one event meets (docs/time.md,
+`loads`), and a halt frees later ticks. `used` is the heaviest load of the ticks to come, `peak` the heaviest of any
+tick, and a mechanism that starts after a halt may not start before the first freed tick. This file knows no mechanism
+and no journal.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -22,6 +23,7 @@ from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.conversions import renyi_to_approx, zcdp_to_approx
 from stream_dp.accounting.filters.filter import (
     DP,
+    NOTHING,
     PARAMETERS,
     Entry,
     Filter,
@@ -42,7 +44,9 @@ from stream_dp.accounting.filters.linear import (
 from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.gaussian_curve import gaussian_to_approx
-from stream_dp.accounting.rules.groups import whole_at_one_event
+from stream_dp.accounting.loads import Loads, join, lighter, local_part, several_ticks
+from stream_dp.accounting.rules.groups import seen_box, whole_at_one_event
+from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation, require_exactly
 from stream_dp.core.guarantee import (
     NAMES,
@@ -55,7 +59,6 @@ from stream_dp.core.guarantee import (
     RenyiDP,
     is_pure,
 )
-from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, NotDerivable
 
 
@@ -120,34 +123,6 @@ def proven(filter_: Filter) -> Standing:
             "one, whatever it is called"
         )
     return standing
-
-
-def freed_by_halt(filter_: Filter, entry: Entry, protected: Protected | None) -> Spend:
-    """Return the amounts that a halt of the entry's mechanism frees at later ticks (docs/time.md has the proofs).
-
-    Where an event has one tick: all of a fresh mechanism's, under every filter; of a mechanism with a delta that is not
-    fresh its epsilon, because its delta may show before the event comes ([HSV] Cor 5.7, Thm 5.2); of any other nothing
-    ([HSV] Thm 13.5).
-
-    Where the events of a user, or the two ticks of a replacement, meet different mechanisms: what is pure, under a
-    filter whose epsilons add up (`by_ticks`), if each event costs only its part (`Subledgers.price` checks it).
-
-    Raises:
-        BudgetRefused, InvalidCost: as `Filter.cost`.
-    """
-    cost = filter_.cost(entry)
-    if several_ticks(protected):
-        return cost if by_ticks(filter_) and entry.measure == DP and not entry.delta else Spend()
-    if entry.fresh:
-        return cost
-    return replace(cost, delta=0) if entry.measure == DP else Spend()
-
-
-def several_ticks(protected: Protected | None) -> bool:
-    """Say whether two neighbouring streams may differ in more ticks than one; not where no neighbours are declared."""
-    return protected is not None and (
-        bool(protected.unit) or protected.neighbors is Neighbors.REPLACE_ANY_TICK
-    )
 
 
 def truncated_odometer(filter_: Filter, used: Spend) -> Measure:
@@ -215,6 +190,7 @@ def truncated_odometer_at(filter_: Filter, used: Spend, delta: Fraction) -> Appr
             raise NotDerivable(f"no truncated view of a {type(measure).__name__} is known")
 
 
+FEW = 200  # nodes of the search for what is used after a halt
 ROUNDING = 1000  # units: the largest excess that rounding alone may cause
 
 __all__ = ["Entry", "Ledger", "Preview"]
@@ -242,22 +218,21 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ledger:
-    """Entries admitted by one filter; `used` is the sum of their costs, less the amounts that halts freed.
+    """Entries admitted by one filter; `used` is at least what any event meets of their costs from now on.
 
-    `freed` is the first tick that no halted mechanism has seen. `protected`: the neighbours that the ledger
-    protects; None: not yet declared, so the ledger prices no derivation.
+    `loads` has these costs by what each mechanism sees. `freed` is the first tick that no halted mechanism has seen.
+    `protected`: the neighbours that the ledger protects; None: not yet declared, so the ledger prices no derivation.
 
     Raises:
         BudgetRefused: another filter admitted its entries.
     """
 
-    filter: Filter
-    used: Spend = field(default_factory=Spend)
+    loads: Loads
+    used: Spend = NOTHING
     count: int = 0
-    peak: Spend = field(default_factory=Spend)
+    peak: Spend = NOTHING
     freed: int = 0
     _last: _Link | None = field(default=None, repr=False)
-    protected: Protected | None = None
 
     def __post_init__(self) -> None:
         if self._last is not None and self._last.admitted_by != self.filter:
@@ -289,18 +264,24 @@ class Ledger:
             )
         if concurrent:
             proven(filters[0])
-        return cls(filters[0], protected=protected)
+        return cls(Loads(filters[0], protected))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ledger):
             return NotImplemented
-        mine, theirs = (
-            (it.filter, it.protected, it.count, it.used, it.peak, it.freed) for it in (self, other)
-        )
+        mine, theirs = ((it.loads, it.count, it.used, it.peak, it.freed) for it in (self, other))
         return mine == theirs and (self._last is other._last or self.entries == other.entries)
 
     def __hash__(self) -> int:
         return hash((self.filter, self.count, self.used))
+
+    @property
+    def filter(self) -> Filter:
+        return self.loads.filter
+
+    @property
+    def protected(self) -> Protected | None:
+        return self.loads.protected
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -328,8 +309,10 @@ class Ledger:
     def remaining(self) -> Spend:
         return self.filter.capacity - self.filter.reached(self.used)
 
-    def price(self, derivation: Derivation) -> Entry:
-        """Return the entry that a charge for this derivation would add.
+    def price(self, derivation: Derivation, box: Box = EVERYTHING) -> Entry:
+        """Return the entry that a charge for this derivation would add; the mechanism sees the records of the box.
+
+        The box counts only where no single step of the neighbours may cost all that is claimed.
 
         Raises:
             BudgetRefused: the filter has no theorem for the measure, or frees ticks while the guarantee is for
@@ -351,9 +334,10 @@ class Ledger:
         rule, like = f"{derivation.rule} ({derivation.source})", derivation.guarantee
         if like.users is not None:
             rule = f"{rule}, for {like.users}"
-        return self.ask(
+        entry = self.ask(
             derivation.subject, like.measure, rule, finite=like.finite, fresh=like.fresh
         )
+        return replace(entry, box=seen_box(derivation, box))
 
     def ask(
         self, name: str, measure: Measure, rule: str, *, finite: bool = False, fresh: bool = False
@@ -372,30 +356,31 @@ class Ledger:
 
     def preview(self, entry: Entry) -> Preview:
         """Return the effect of charging the entry (BudgetRefused: the filter takes none at any price)."""
-        cost, spent = self.filter.cost(entry), self.filter.reached(self.used)
-        best = largest(self.filter, entry, self.used)
-        fits = self.filter.admits(self.used, cost)
-        return Preview(fits, cost, spent, self.filter.capacity - spent, best)
+        return _preview(self.loads, entry)
 
-    def charge(self, entry: Entry, start: int = 0) -> "Ledger":
+    def charge(self, entry: Entry, start: int = 0, parts: Sequence[Entry] = ()) -> "Ledger":
         """Return the ledger with this entry, for a mechanism that sees ticks from `start` on.
+
+        `parts`: the mechanisms that the entry stands for, which do not all see the same records.
 
         Raises:
             BudgetRefused: the entry does not fit, or its mechanism starts at a tick that a halted one has seen.
         """
-        cost = self.filter.cost(entry)
-        if not self.filter.admits(self.used, cost):
-            raise BudgetRefused(self._refusal(entry))
+        loads, used = self.loads, self.used
+        for part in parts or (entry,):
+            cost, around = self.filter.cost(part), loads.around(part)
+            if not self.filter.admits(around, cost):
+                raise BudgetRefused(self._refusal(part, _preview(loads, part)))
+            loads, used = loads.plus(part), join(used, around + cost)
         if start < self.freed:
             raise BudgetRefused(
                 f"{entry.name} would start at tick {start}, but what was freed is free from tick {self.freed} on: a "
                 "halt frees no past tick; start later"
             )
         link = _Link(entry, self.filter, self._last)
-        used = self.used + cost
         heavier = max(self.peak, used, key=lambda load: self.filter.reached(load).amount)
         peak = replace(heavier, delta=max(self.peak.delta, used.delta))
-        return Ledger(self.filter, used, self.count + 1, peak, self.freed, link, self.protected)
+        return Ledger(loads, used, self.count + 1, peak, self.freed, link)
 
     def summed(self) -> "Ledger":
         """Return the ledger without its list of entries; only the sums decide about charges."""
@@ -405,12 +390,13 @@ class Ledger:
         """Return the ledger after the entry's mechanism was halted; `end` is the first tick it does not see.
 
         The caller must halt an entry only once (`Subledgers` ensures it). A halt frees the ticks from `end` on, as
-        `freed_by_halt` says.
+        `local_part` says.
         """
-        back = freed_by_halt(self.filter, entry, self.protected)
-        if back == Spend():
+        if local_part(self.filter, entry, self.protected) == NOTHING:
             return self
-        return replace(self, used=self.used - back, freed=max(self.freed, end))
+        loads = self.loads.less(entry)
+        used = lighter(self.used, loads.at(nodes=FEW))
+        return replace(self, loads=loads, used=used, freed=max(self.freed, end))
 
     @property
     def frees(self) -> bool:
@@ -429,23 +415,23 @@ class Ledger:
                 "not derived, so nothing is charged"
             )
 
-    def _refusal(self, entry: Entry) -> str:
-        found = self.preview(entry)
+    def _refusal(self, entry: Entry, found: Preview) -> str:
         over = found.asked.amount - found.left.amount
         fine = (
             " (amounts count units of 10^-12, costs rounded up and budgets down: write decimals instead of fractions)"
             if self.filter.name == PURE and over < ROUNDING
             else ""
         )
+        where = f" on records with {entry.box}" if entry.box.sides else ""
         if self.filter.name == PURE:
             state = (
-                f"of {text(self.epsilon)} the ledger has spent {text(self.spent)} and has {text(self.left)} left, "
-                f"which is the most that fits{fine}"
+                f"of {text(self.epsilon)} the ledger has spent {text(found.spent.amount)}{where} and has "
+                f"{text(found.left.amount)} left, which is the most that fits{fine}"
             )
         else:
             state = (
                 f"under the {self.filter.name} filter this costs {self._cost(found.asked)}; the ledger has spent "
-                f"{self._cost(found.spent)} and has {self._cost(found.left, down=True)} left; "
+                f"{self._cost(found.spent)}{where} and has {self._cost(found.left, down=True)} left; "
                 f"{_asked(found.largest)} is the most that fits"
             )
         frees = "" if self.frees else " (a halt frees nothing under this filter)"
@@ -461,6 +447,13 @@ class Ledger:
             f" and delta {text(spend.delta)}" if self.filter.capacity.delta or spend.delta else ""
         )
         return f"{text(budget_units(amount) if down else amount)}{delta}"
+
+
+def _preview(loads: Loads, entry: Entry) -> Preview:
+    filter_, around = loads.filter, loads.around(entry)
+    cost, spent = filter_.cost(entry), filter_.reached(around)
+    best = largest(filter_, entry, around)
+    return Preview(filter_.admits(around, cost), cost, spent, filter_.capacity - spent, best)
 
 
 def _asked(entry: Entry) -> str:

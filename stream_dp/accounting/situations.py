@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from stream_dp.accounting.filters.filter import Filter
+from stream_dp.core.box import Box
 from stream_dp.core.guarantee import Measure
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.row_relations import Arrivals
@@ -131,12 +132,14 @@ class Local:
 class Filtered:
     """The parts were created one after the other, their parameters chosen adaptively, through one filter.
 
-    `alive[i]` are the ticks of the i-th premise; empty: all parts are alive for ever.
+    `alive[i]` are the ticks of the i-th premise, `boxes[i]` the records that it sees; empty: all parts are alive for
+    ever, and see every record.
     """
 
     subject: str
     filter: Filter
     alive: tuple["Alive", ...] = ()
+    boxes: tuple[Box, ...] = ()
 
 
 @takes_no_subclass

@@ -13,6 +13,7 @@ from stream_dp.accounting.filters.filter import Entry, Filter
 from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.accounting.ledger import Ledger, Preview
 from stream_dp.accounting.rules.groups import whole_at_one_event
+from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Protected
 from stream_dp.core.wording import meant
@@ -58,15 +59,17 @@ class Subledgers:
         """The ledger whose filter states the guarantee."""
         return self.ledgers[MAIN]
 
-    def price(self, derivation: Derivation, analyst: str = MAIN) -> Entry:
+    def price(self, derivation: Derivation, analyst: str = MAIN, box: Box = EVERYTHING) -> Entry:
         """Return the entry that a charge for this derivation would add (UsageError: no such analyst).
+
+        The mechanism sees the records of `box`, see `Ledger.price`.
 
         Raises:
             BudgetRefused: as for `Ledger.price`; or halts free ticks, while a single event of a user, or one of the
                 two ticks of a replacement that moves, may cost the full epsilon, and another tick again.
         """
         ledger = self._of(analyst)
-        entry = ledger.price(derivation)
+        entry = ledger.price(derivation, box)
         whole = whole_at_one_event(derivation) if by_ticks(ledger.filter) else ""
         if whole:
             raise BudgetRefused(

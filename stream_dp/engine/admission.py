@@ -195,7 +195,7 @@ class Admission:
 
     def _priced(self, proposal: Proposal, analyst: str) -> tuple[Entry, int]:
         self._require_new(proposal)
-        entry = self.subledgers.price(proposal.derivation, analyst)
+        entry = self.subledgers.price(proposal.derivation, analyst, proposal.box)
         return entry, self._place(proposal, analyst)
 
     def _place(self, proposal: Proposal, analyst: str) -> int:
@@ -211,7 +211,7 @@ class Admission:
     def _create_again(self, created: Created, charge: Charge | None) -> LiveSeries:
         proposal = self.propose(created.definition, created.start)
         analyst = MAIN if charge is None else charge.analyst
-        entry = self.subledgers.price(proposal.derivation, analyst)
+        entry = self.subledgers.price(proposal.derivation, analyst, proposal.box)
         if charge_of(entry, analyst) != charge:
             raise UsageError(f"the charge for {proposal.name} is not what it costs")
         if proposal.mechanism != created.mechanism:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from stream_dp.core.box import Box
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import Query
 from stream_dp.engine.messages.addressed import MESSAGE_STEPS, limited
@@ -21,10 +22,10 @@ from stream_dp.journal.commit import Created
 class Proposal(Protocol):
     """A derived `definition` (canonical bytes) of the series `name`, which would see ticks from `start` on.
 
-    `derivation` gives its guarantee, and so its price; `mechanism` is a digest of the mechanism with its parameters.
-    `error_unit` stands behind predicted errors; `supposing` says what they suppose, where that is not plain ("for 1,000
-    records"). `alarms` says how likely each alarm is a false one; `noise` why it would fire mostly by noise, and what
-    would help (empty if it would not). All of it is public.
+    `derivation` gives its guarantee, and so its price; `box` holds every record that it can see; `mechanism` is a
+    digest of the mechanism with its parameters. `error_unit` stands behind predicted errors; `supposing` says what
+    they suppose, where that is not plain ("for 1,000 records"). `alarms` says how likely each alarm is a false one;
+    `noise` why it would fire mostly by noise, and what would help (empty if it would not). All of it is public.
     """
 
     @property
@@ -35,6 +36,8 @@ class Proposal(Protocol):
     def start(self) -> int: ...
     @property
     def derivation(self) -> Derivation: ...
+    @property
+    def box(self) -> Box: ...
     @property
     def mechanism(self) -> str: ...
     @property

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from stream_dp.accounting.amounts import text
+from stream_dp.core.box import Box
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import Query
 from stream_dp.engine.series import LiveSeries, Series
@@ -193,6 +194,10 @@ class PlannedSeries:
     @property
     def derivation(self) -> Derivation:
         return self.chosen.derivation
+
+    @property
+    def box(self) -> Box:
+        return self.chosen.box
 
     @property
     def mechanism(self) -> str:

@@ -6,9 +6,10 @@ mechanism.
 """
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
-from stream_dp.accounting.filters.filter import Filter, Spend
+from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.linear import BASIC, PURE, BasicFilter, PureFilter, RenyiFilter
 from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
@@ -17,8 +18,9 @@ from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.rules.groups import event_steps
 from stream_dp.accounting.rules.rule import DELTALESS
 from stream_dp.accounting.subledgers import Subledgers
+from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import ApproxDP, Protected
+from stream_dp.core.guarantee import ApproxDP, Protected, PureDP
 from stream_dp.errors import BudgetRefused
 from stream_dp.records.privacy import Privacy
 
@@ -58,33 +60,70 @@ def opened(privacy: Privacy, protected: Protected | None = None) -> Subledgers:
     return Subledgers.open(filter_of(privacy, protected), analysts, protected)
 
 
+Seen: TypeAlias = tuple[Derivation, Box]
+"""A derivation, and the box of the records that its mechanism sees."""
+
+
 def charged_parts(
-    ledger: Ledger, series: tuple[Derivation, ...], blocks: Sequence[Derivation]
-) -> tuple[Derivation, tuple[Derivation, ...]]:
-    """Return the first start's derivation, and the charged parts: the whole, its premises, or each of `series`.
+    ledger: Ledger, series: Sequence[Seen], blocks: Sequence[Derivation]
+) -> tuple[Derivation, tuple[Seen, ...]]:
+    """Return the first start's derivation, and the parts that the ledger adds up: the whole, its premises, or `series`.
 
     `blocks` derive the series together in several ways, tightest first. If sums are exact (pure, basic), the first
-    block is charged as one. Other filters charge less for many small parts than for their sum; then the cheapest
-    charge is taken. This is a choice by public numbers before anything runs, between charges that the same filter
-    admits. A block derived in a measure without a delta is what the filter adds up itself, so it is not charged as
-    one. Raises `BudgetRefused` if the filter has no theorem for any of these charges.
+    block is the part; or, where some do not see every record and no delta is granted to the block, each series, if they
+    fit. Other filters charge less for many small parts than for their sum; then those parts are taken that use least.
+    All this is a choice by public numbers before anything runs, between charges that the same filter admits. A block
+    derived in a measure without a delta is what these filters add up themselves, so it is no part. Raises
+    `BudgetRefused` if the filter has no theorem for any of these charges.
     """
     if ledger.filter.name in (PURE, BASIC):
-        return blocks[0], (blocks[0],)
-    fitting: list[tuple[bool, int, Derivation, tuple[Derivation, ...]]] = []
+        block, parts = blocks[0], tuple(series)
+        pure = isinstance(block.guarantee.measure, PureDP)
+        if pure and any(box.sides for _, box in parts) and _uses(ledger, parts)[0]:
+            return block, parts
+        return block, _everywhere([block])
+    fitting: list[tuple[bool, int, Derivation, tuple[Seen, ...]]] = []
     refusals: list[BudgetRefused] = []
     for block in blocks:
-        whole = () if isinstance(block.guarantee.measure, DELTALESS) else ((block,),)
-        for parts in (series, block.premises, *whole):
+        whole = () if isinstance(block.guarantee.measure, DELTALESS) else (_everywhere([block]),)
+        for parts in (tuple(series), _everywhere(block.premises), *whole):
             try:
-                cost = sum((ledger.filter.cost(ledger.price(part)) for part in parts), Spend())
+                fits, amount = _uses(ledger, parts)
             except BudgetRefused as refusal:
                 refusals.append(refusal)
             else:
-                exceeds = not ledger.filter.admits(ledger.used, cost)
-                amount = ledger.filter.reached(cost).amount
-                fitting.append((exceeds, amount, block, parts))
+                fitting.append((not fits, amount, block, parts))
     if not fitting:
         raise refusals[0]
     _, _, block, parts = min(fitting, key=lambda charge: charge[:2])
     return block, parts
+
+
+def _everywhere(parts: Sequence[Derivation]) -> tuple[Seen, ...]:
+    return tuple((part, EVERYTHING) for part in parts)
+
+
+def _uses(ledger: Ledger, parts: Sequence[Seen]) -> tuple[bool, int]:
+    """Return whether the filter admits these parts, and the most that one event would then have used of it."""
+    loads, most, fits = ledger.loads, 0, True
+    for part, box in parts:
+        entry = ledger.price(part, box)
+        around, cost = loads.around(entry), ledger.filter.cost(entry)
+        fits = fits and ledger.filter.admits(around, cost)
+        most = max(most, ledger.filter.reached(around + cost).amount)
+        loads = loads.plus(entry)
+    return fits, most
+
+
+def charged(ledger: Ledger, block: Derivation, parts: Sequence[Seen]) -> Ledger:
+    """Return the ledger after the charges for the series of the file.
+
+    Where the epsilons of all series are one charge, it is the same whatever they see, so that a journal's first charge
+    stays the price of its file.
+    """
+    entries = [ledger.price(part, box) for part, box in parts]
+    if ledger.filter.name in (PURE, BASIC):
+        return ledger.charge(ledger.price(block), parts=entries)
+    for entry in entries:
+        ledger = ledger.charge(entry)
+    return ledger

@@ -13,6 +13,7 @@ from typing import Any
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN, Subledgers
+from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation
 from stream_dp.engine.admission import charge_of
 from stream_dp.engine.run_config import RunConfig
@@ -20,11 +21,12 @@ from stream_dp.engine.series import Series, SeriesView, Tell
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.serving import Answer, Bands, ServingMechanism, derived
 from stream_dp.mechanisms.states import mechanism_fingerprint
-from stream_dp.pipeline.budget import charged_parts, opened, target
-from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, whole
+from stream_dp.pipeline.budget import Seen, charged, charged_parts, opened, target
+from stream_dp.pipeline.derivations import Part, analyst_ledger, fixed_blocks, whole
 from stream_dp.pipeline.fingerprints import Fingerprints, fingerprints
 from stream_dp.pipeline.layout import RowLayout, entries_of_parts, uncollected
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records.conditions import box_of, tests_of
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.groupings import grouping_text
 from stream_dp.statistics import Series as SeriesSpec
@@ -34,11 +36,12 @@ from stream_dp.statistics.parts.series_spec import Input, MadeOf
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The mechanism of one series, and the reason for the choice."""
+    """The mechanism of one series, the reason for the choice, and the box of the records that it can see."""
 
     spec: SeriesSpec
     choice: Choice
     derivation: Derivation
+    box: Box = EVERYTHING
 
     @property
     def mechanism(self) -> ServingMechanism[Any]:
@@ -96,15 +99,15 @@ class Chosen:
 class Built:
     """A specification with its mechanisms, its derivation and its (charged) ledgers.
 
-    `charged` are the parts charged for the series of the file: their derivation as one, its premises, or each
-    series' own. `made` are the series without mechanisms, in the order of the file.
+    `charged` are the parts that the ledger adds up for the series of the file: their derivation as one, its premises,
+    or each series' own. `made` are the series without mechanisms, in the order of the file.
     """
 
     spec: PipelineSpec
     layout: RowLayout
     chosen: tuple[Chosen, ...]
     derivation: Derivation
-    charged: tuple[Derivation, ...]
+    charged: tuple[Seen, ...]
     ledgers: Mapping[str, Ledger]
     made: tuple[MadeOf, ...] = ()
 
@@ -114,12 +117,13 @@ class Built:
         return self.ledgers[MAIN]
 
     @property
-    def frozen(self) -> tuple[tuple[Derivation, Alive], ...]:
+    def frozen(self) -> tuple[Part, ...]:
         """The permanent charges of the main ledger at the first start: the analysts' ledgers and the series."""
         protection, ever = self.spec.protection, Alive(0, None)
-        own = [(name, ledger) for name, ledger in self.ledgers.items() if name != MAIN]
-        paid = [analyst_ledger(name, ledger, protection) for name, ledger in own]
-        return tuple((part, ever) for part in (*paid, *self.charged))
+        opened = [(name, ledger) for name, ledger in self.ledgers.items() if name != MAIN]
+        paid = [analyst_ledger(name, ledger, protection) for name, ledger in opened]
+        own = [Part(part, ever) for part in paid]
+        return (*own, *(Part(part, ever, box) for part, box in self.charged))
 
     @property
     def promise(self) -> Derivation:
@@ -192,11 +196,11 @@ def build(spec: PipelineSpec) -> Built:
     ledgers = dict(opened(spec.privacy, spec.protection.protected).ledgers)
     order = spec.privacy.order if spec.privacy.filter == "renyi" else None
     blocks = fixed_blocks(spec.name, parts, granted, spec.privacy.delta, order)
-    derivation, charged = charged_parts(ledgers[MAIN], parts, blocks)
-    for part in charged:
-        ledgers[MAIN] = ledgers[MAIN].charge(ledgers[MAIN].price(part))
+    seen = tuple((c.derivation, c.box) for c in chosen)
+    derivation, charges = charged_parts(ledgers[MAIN], seen, blocks)
+    ledgers[MAIN] = charged(ledgers[MAIN], derivation, charges)
     made = made_of_releases(spec, layout, chosen)
-    return Built(spec, layout, chosen, derivation, charged, ledgers, made)
+    return Built(spec, layout, chosen, derivation, charges, ledgers, made)
 
 
 def made_of_releases(
@@ -252,7 +256,8 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         raise UsageError(f"series {series.name}: {refused}") from None
     _require_covered(series, choice.mechanism, ones, weight)
     step = derived(choice.mechanism, series.name)
-    return Chosen(series, choice, protection.of(series.name, step))
+    box = box_of(tests_of(spec.fields, series.where), spec.fields)
+    return Chosen(series, choice, protection.of(series.name, step), box)
 
 
 def _require_covered(

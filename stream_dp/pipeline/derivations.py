@@ -7,6 +7,7 @@ built. This file charges nothing.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from stream_dp.accounting.amounts import exact
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
@@ -15,10 +16,12 @@ from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.linear import PURE
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.rules.groups import STEPS
+from stream_dp.accounting.rules.fixed import reached
+from stream_dp.accounting.rules.groups import STEPS, seen_box
 from stream_dp.accounting.rules.rule import GAUSSIAN, RENYI, at_delta, price, pure_measures
 from stream_dp.accounting.situations import Alive, Filtered, Fixed, Moved, OfUsers, Ticks
 from stream_dp.accounting.subledgers import analyst_entry
+from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Condition, Derivation, require
 from stream_dp.core.guarantee import (
     ZCDP,
@@ -109,22 +112,40 @@ def dp_at(derivation: Derivation, delta: Fraction) -> ApproxDP:
     return differential_privacy(at_delta(derivation, delta).guarantee.measure)
 
 
-def whole(
-    pipeline: str, filter_: Filter, parts: Sequence[tuple[Derivation, Alive]], target: ApproxDP
-) -> Derivation:
-    """Derive the guarantee for everything that is ever asked: the filter's promise, for parts alive at these ticks.
+class Part(NamedTuple):
+    """What a ledger was charged for, the ticks at which it is alive, and the records that it sees."""
 
-    What is alive at one tick adds up, and what no halt frees (`ledger.freed_by_halt`). The promise of a zCDP, RDP or
+    derivation: Derivation
+    alive: Alive
+    box: Box = EVERYTHING
+
+    @property
+    def seen(self) -> Box:
+        return seen_box(self.derivation, self.box)
+
+
+def heaviest_load(filter_: Filter, parts: Sequence[Part]) -> int:
+    """Return the most that one event meets, in units of what the filter adds up."""
+    premises, alive, _ = zip(*parts, strict=True)
+    loads = reached(premises, alive, [part.seen for part in parts], filter_)
+    return max(load.amount for load in loads)
+
+
+def whole(pipeline: str, filter_: Filter, parts: Sequence[Part], target: ApproxDP) -> Derivation:
+    """Derive the guarantee for everything that is ever asked: the filter's promise, for these parts.
+
+    What one event meets adds up, and what no halt frees (`loads.local_part`). The promise of a zCDP, RDP or
     GDP filter is stated as the `target` for which its budget was made.
 
     Raises:
         NotDerivable: the parts were not admitted by the filter, or it is not proven for them.
     """
-    premises, alive = zip(*parts, strict=True)
-    if filter_.name == PURE and len(parts) > 1:
+    premises, alive, _ = zip(*parts, strict=True)
+    boxes = tuple(part.seen for part in parts)
+    if filter_.name == PURE and len(parts) > 1 and not any(box.sides for box in boxes):
         ticked = tightest(premises, Ticks(f"{pipeline}: what is alive at one tick", alive))
-        premises, alive = (ticked,), ()
-    asked = Filtered(f"{pipeline}: all that is asked, now and later", filter_, alive)
+        premises, alive, boxes = (ticked,), (), ()
+    asked = Filtered(f"{pipeline}: all that is asked, now and later", filter_, alive, boxes)
     return _as_stated(tightest(premises, asked), target)
 
 

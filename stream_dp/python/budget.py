@@ -26,7 +26,7 @@ from stream_dp.core.guarantee import Guarantee, Measure, PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, FailClosed, UsageError
 from stream_dp.pipeline.budget import filter_of, target
-from stream_dp.pipeline.derivations import whole
+from stream_dp.pipeline.derivations import Part, whole
 from stream_dp.python.series import ContinualSeries, MadeContinual, Prepared, Single
 from stream_dp.python.short_names import (
     ContinualAlerts,
@@ -243,7 +243,7 @@ class Budget(Single):
         parts, filter_ = tuple(self._derivations.values()), self._ledger.filter
         if by_ticks(filter_):  # no clock is shared: when a part was alive derives nothing
             return tightest(parts, Filtered(SUBJECT, filter_))
-        ever = [(part, Alive(0, None)) for part in parts]
+        ever = [Part(part, Alive(0, None)) for part in parts]
         return whole("budget", filter_, ever, target(self._privacy))
 
     def series(

@@ -79,9 +79,9 @@ class Privacy(Frozen):
     without a delta, `pure`. `order` is that of a renyi filter. `moves`: on a replay clock an event's own time is
     part of its content, so a replacement may move to another tick, unless the file vouches that none does.
 
-    Of `delta`, `own_delta` is what the series' own deltas may come to: all of it under the basic and the optimal filter; under
-    tight_approximate the rest is the theorem's. Of that, `first_block_delta` is granted to the series of the file
-    together, for the optimal composition of them and for those that are not pure.
+    Of `delta`, `own_delta` is what the series' own deltas may come to: all of it under the basic and the optimal
+    filter; under tight_approximate the rest is the theorem's. Of that, `first_block_delta` is granted to the series
+    of the file together, for the optimal composition of them and for those that are not pure.
 
     `unit` user protects all events together of whoever is named in the field `user`: at most `max_events` of them in
     each public window of length `per` count, so that (user, window) is protected; or `overall` for ever, and the user.

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from stream_dp.accounting.amounts import UNITS, cost_units, exact
+from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.guarantee import NAMES, ApproxDP, Measure, PureDP
 from stream_dp.errors import BudgetRefused, InvalidCost
 
@@ -35,7 +36,8 @@ class Entry:
     which it has a theorem.
 
     `epsilon` is the measure's main parameter: epsilon of DP, and of RDP at an order; rho of zCDP; mu of GDP. `fresh`
-    as in `Guarantee`: it decides what a halt frees, and no journal has it, because a start derives it again.
+    as in `Guarantee`; the mechanism sees the records of `box`. These two decide what adds up and what a halt frees; no
+    journal has them, because a start derives them again.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Entry:
     rule: str
     measure: str = DP
     fresh: bool = False
+    box: Box = EVERYTHING
 
     def __post_init__(self) -> None:
         if self.measure == DP and self.delta == 0:
@@ -120,9 +123,7 @@ class Spend:
             for epsilon, number in other.epsilons:
                 numbers[epsilon] = numbers.get(epsilon, 0) + sign * number
             epsilons = tuple(sorted((e, number) for e, number in numbers.items() if number))
-        return Spend(
-            self.amount + sign * other.amount, self.delta + sign * other.delta, epsilons
-        )
+        return Spend(self.amount + sign * other.amount, self.delta + sign * other.delta, epsilons)
 
     def within(self, other: "Spend") -> bool:
         return self.amount <= other.amount and self.delta <= other.delta

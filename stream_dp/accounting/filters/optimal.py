@@ -99,7 +99,7 @@ class OptimalFilter(EpsilonUnits):
         limit = self.promise.epsilon / self.steps
         if [number for _, number in more.epsilons] != [1]:
             return _least(self._parts(together), delta) <= limit
-        (added, _), = self._parts(more)
+        ((added, _),) = self._parts(more)
         curve = _curve(self._parts(used), self._step_delta(self.promise.epsilon, 0))
         return added <= limit and beside(curve, added, limit) <= delta
 
@@ -133,7 +133,7 @@ class OptimalFilter(EpsilonUnits):
 
 
 def coarse(epsilons: Iterable[tuple[int, int]], kinds: int = KINDS) -> tuple[tuple[int, int], ...]:
-    """Return at most `kinds` epsilons with their numbers: again and again, the two are joined for which that adds least.
+    """Return at most `kinds` epsilons with their numbers; of the others, those are raised for which that adds least.
 
     >>> coarse([(10, 3), (11, 1), (50, 2)], 2)
     ((11, 4), (50, 2))

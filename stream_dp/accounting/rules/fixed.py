@@ -4,15 +4,16 @@ RR_(e1,d1) x ... x RR_(ek,dk) is (sum e, 1 - prod(1 - d))-DP. For pure parts the
 delta 0: the product of randomized responses attains it.
 """
 
-import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from heapq import heappop, heappush
 
 from stream_dp.accounting.amounts import text
-from stream_dp.accounting.filters.filter import Filter, Spend
-from stream_dp.accounting.ledger import freed_by_halt, proven
+from stream_dp.accounting.filters.filter import Entry, Filter, Spend
+from stream_dp.accounting.ledger import proven
+from stream_dp.accounting.loads import Loads
 from stream_dp.accounting.optimal import joint_delta, least_epsilon, precision, spare
 from stream_dp.accounting.rules.rule import (
     Premises,
@@ -28,6 +29,7 @@ from stream_dp.accounting.rules.rule import (
     within,
 )
 from stream_dp.accounting.situations import Alive, Filtered, Fixed
+from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import Measure
 from stream_dp.errors import BudgetRefused, NotDerivable
@@ -135,10 +137,15 @@ def _standing(filter_: Filter) -> Condition:
 
 
 def _admitted(premises: Premises, situation: Filtered) -> Condition:
-    """Check the capacity at every tick: of what is alive then, and of what no halt has freed."""
-    alive = situation.alive or (Alive(0, None),) * len(premises)
+    """Check at every tick, in every box, that the filter admits what an event meets, and what no halt has freed."""
+    number = len(premises)
+    alive = situation.alive or (Alive(0, None),) * number
+    boxes = situation.boxes or (EVERYTHING,) * number
+    if not len(alive) == len(boxes) == number:
+        wrong = f"{number} part(s), {len(alive)} time(s), {len(boxes)} box(es)"
+        return Condition("admitted", False, wrong)
     try:
-        loads = _loads(premises, alive, situation.filter)
+        loads = reached(premises, alive, boxes, situation.filter)
     except BudgetRefused as refusal:
         return Condition("admitted", False, str(refusal))
     holds = all(map(situation.filter.admits, loads))
@@ -150,21 +157,30 @@ def _admitted(premises: Premises, situation: Filtered) -> Condition:
     )
 
 
-def _loads(premises: Premises, alive: Sequence[Alive], filter_: Filter) -> list[Spend]:
-    """Return what is used at each tick at which that changes."""
-    changes: dict[int, Spend] = {}
+def reached(
+    premises: Premises, alive: Sequence[Alive], boxes: Sequence[Box], filter_: Filter
+) -> list[Spend]:
+    """Return for each part, at its first tick, the most that an event meets whose load the part changes.
 
-    def change(tick: int, spend: Spend) -> None:
-        changes[tick] = changes.get(tick, Spend()) + spend
-
-    for part, time in zip(premises, alive, strict=True):
+    Every event's load is one of them at most: that of the last part that changed it. Raises `BudgetRefused`
+    if the filter has no theorem for a part.
+    """
+    protected = premises[0].guarantee.protected if premises else None
+    loads, most = Loads(filter_, protected), list[Spend]()
+    ends: list[tuple[int, int, Entry]] = []
+    order = sorted(range(len(premises)), key=lambda at: alive[at].first)
+    for at in order:
+        time, box, part = alive[at], boxes[at], premises[at]
         like = part.guarantee
         entry = filter_.entry(part.subject, like.measure, part.rule, finite=like.finite)
-        entry = replace(entry, fresh=like.fresh)
-        change(time.first, filter_.cost(entry))
+        entry = replace(entry, fresh=like.fresh, box=box)
+        while ends and ends[0][0] < time.first:
+            loads = loads.less(heappop(ends)[2])
+        most.append(loads.around(entry) + filter_.cost(entry))
+        loads = loads.plus(entry)
         if time.last is not None:
-            change(time.last + 1, Spend() - freed_by_halt(filter_, entry, like.protected))
-    return list(itertools.accumulate(changes[tick] for tick in sorted(changes)))
+            heappush(ends, (time.last, at, entry))
+    return most
 
 
 filtered: Rule[Filtered] = Rule(

@@ -19,6 +19,7 @@ from stream_dp.accounting.rules.rule import (
     rests_on,
 )
 from stream_dp.accounting.situations import FirstArrivals, Group, Moved, OfUsers
+from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import (
     NAMES,
@@ -136,6 +137,12 @@ def event_steps(protected: Protected | None) -> int:
         return protected.users.cap
     moves = protected is not None and protected.neighbors is Neighbors.REPLACE_ANY_TICK
     return STEPS if moves else 1
+
+
+def seen_box(derivation: Derivation, box: Box) -> Box:
+    """Return the box in which what sees the records of `box` costs; every record where no less is proven."""
+    local = derivation.guarantee.group == 1 and not whole_at_one_event(derivation)
+    return box if local else EVERYTHING
 
 
 def whole_at_one_event(derivation: Derivation) -> str:

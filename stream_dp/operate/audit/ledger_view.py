@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from stream_dp.accounting.amounts import cost_units, text
+from stream_dp.accounting.amounts import exact, text
 from stream_dp.accounting.filters.linear import PURE
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive
@@ -31,7 +31,7 @@ from stream_dp.operate.audit.journal_access import opened, sealed_commits
 from stream_dp.operate.budget_view import budget_json
 from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.derivations import whole
+from stream_dp.pipeline.derivations import Part, heaviest_load, whole
 from stream_dp.pipeline.promise import unit_words
 from stream_dp.pipeline.report import condition_json, derivation_json
 from stream_dp.pipeline.router import OpenRouter
@@ -57,7 +57,7 @@ def header_of(built: Built, summary: JournalSummary) -> Header:
 
 def derived_again(
     built: Built, summary: JournalSummary
-) -> tuple[Admission, Derivation, list[tuple[Derivation, Alive]]]:
+) -> tuple[Admission, Derivation, list[Part]]:
     """Return the admission after all recorded changes, the derivation of the total, and the parts of that total.
 
     Each charge is derived again and compared. The total is derived separately, from the mechanisms and the ticks at
@@ -72,7 +72,7 @@ def derived_again(
     return admission, _total(built, admission.subledgers.main, parts), parts
 
 
-def _total(built: Built, main: Ledger, parts: list[tuple[Derivation, Alive]]) -> Derivation:
+def _total(built: Built, main: Ledger, parts: list[Part]) -> Derivation:
     """Return the guarantee of all parts, derived from mechanisms and ticks; compare it with the ledger."""
     try:
         total = whole(built.spec.name, main.filter, parts, target(built.spec.privacy))
@@ -81,11 +81,11 @@ def _total(built: Built, main: Ledger, parts: list[tuple[Derivation, Alive]]) ->
             f"the journal's ledger does not add up: {refusal}. Stop using this journal and report this"
         ) from None
     if main.filter.name == PURE:
-        alive = sum(map(_epsilon, total.premises), Fraction(0))
-        if cost_units(alive) > main.peak.amount:
+        met = heaviest_load(main.filter, parts)
+        if met > main.peak.amount:
             raise FailClosed(
-                f"the journal's ledger says {text(main.peak.amount)} at most, but the mechanisms alive at one tick add "
-                f"up to {text(alive)}; stop using this journal and report this"
+                f"the journal's ledger says {text(main.peak.amount)} at most, but the mechanisms that one event meets "
+                f"add up to {text(met)}; stop using this journal and report this"
             )
     return total
 
@@ -101,7 +101,7 @@ def spans(summary: JournalSummary) -> dict[int, tuple[int, int | None]]:
     return {c.number: (c.start, ends.get(c.number)) for c in changes if isinstance(c, Created)}
 
 
-def _asked(planner: LiveSeriesPlanner, summary: JournalSummary) -> list[tuple[Derivation, Alive]]:
+def _asked(planner: LiveSeriesPlanner, summary: JournalSummary) -> list[Part]:
     """Return the live series that the main ledger paid for, with the ticks during which each is alive."""
     parts, span = [], spans(summary)
     for commit in summary.changing:
@@ -110,7 +110,8 @@ def _asked(planner: LiveSeriesPlanner, summary: JournalSummary) -> list[tuple[De
             start, end = span[change.number]
             if charge.analyst == MAIN and (end is None or end > start):
                 proposal = planner.propose(change.definition, change.start)
-                parts.append((proposal.derivation, Alive(start, None if end is None else end - 1)))
+                alive = Alive(start, None if end is None else end - 1)
+                parts.append(Part(proposal.derivation, alive, proposal.box))
     return parts
 
 
@@ -161,7 +162,7 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         "neighbors": str(built.spec.relation),
         **condition_json(built.spec),
         **budget_json(built.spec, admission.subledgers),
-        **loss_json(built, parts, total),
+        **loss_json(built, parts),
         "derivation": derivation_json(total),
         "charges": _charges(summary, TickGrid(header.origin, built.spec.clock.step).start_text),
         "messages": _messages(summary),
@@ -171,26 +172,23 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
     }
 
 
-def loss_json(
-    built: Built, parts: Sequence[tuple[Derivation, Alive]], total: Derivation
-) -> dict[str, Any]:
+def loss_json(built: Built, parts: Sequence[Part]) -> dict[str, Any]:
     """Return the odometer of [WRRW] for the series that run at once, under `loss`; empty unless all parts are pure.
 
     An event whose replacement may lie in another tick is in two ticks, so the series alive at either tick count. A
     user's events lie in one public window, so the series alive anywhere in that window count; without windows, all
-    series count. The premises of `total`, which add up at one tick, bound the loss with certainty, so the result
-    never exceeds their sum.
+    series count. What one event meets bounds the loss with certainty, so the result never exceeds it.
     """
     if built.ledger.filter.name != PURE:
         return {}
     series = [
         (_epsilon(single), alive)
-        for part, alive in parts
+        for part, alive, _ in parts
         for single in (part.premises if part is built.derivation else (part,))
     ]
     reached = _reached(built, [alive for _, alive in series])
     likely = loss_bound([epsilon for epsilon, _ in series], reached)
-    bound = min(likely, sum(map(_epsilon, total.premises), Fraction(0)))
+    bound = min(likely, exact(heaviest_load(built.ledger.filter, parts)))
     claim = "the privacy loss of everything that was released exceeds this, at any time, with probability delta at most"
     return {"loss": {"bound": text(bound), "delta": text(FAILS), "claim": claim}}
 

@@ -32,7 +32,7 @@ from stream_dp.live.analyst_messages import read_ask
 from stream_dp.operate.query.series_words import SeriesWords
 from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built, Chosen
-from stream_dp.pipeline.derivations import whole
+from stream_dp.pipeline.derivations import Part, whole
 from stream_dp.pipeline.report import series_json
 from stream_dp.server.live_series import BY_OPERATOR, Sender
 
@@ -266,12 +266,13 @@ class EngineLiveSeries:
         """Return the guarantee of everything, derived with the live series that run now."""
         engine, words = self._shown()
         admission, built = engine.admission, self._built
+        planned = words.planner.running
         running = [
-            (words.planner.running[live.number].derivation, Alive(live.start, None))
+            (planned[live.number], Alive(live.start, None))
             for live in admission.registry.live
             if live.created and admission.subledgers.running[live.series.name][0] == MAIN
         ]
-        parts = [*built.frozen, *running]
+        parts = [*built.frozen, *(Part(p.derivation, alive, p.box) for p, alive in running)]
         return whole(
             built.spec.name, admission.subledgers.main.filter, parts, target(built.spec.privacy)
         )

@@ -81,9 +81,7 @@ def test_a_ledger_that_frees_or_counts_no_delta_is_beaten() -> None:
         except BudgetRefused:
             pass
         charged = freeing.charge(entry)
-        freeing = dataclasses.replace(
-            charged, used=charged.used - Spend(entry.epsilon, entry.delta)
-        )
+        freeing = dataclasses.replace(charged, loads=freeing.loads, used=freeing.used)
         forgetful = forgetful.charge(dataclasses.replace(entry, delta=0))
     assert admitted == 2
     assert exact(admitted, TENTH) <= Fraction(1, 5)

@@ -42,8 +42,8 @@ class Refunding(Honest):
     """Gives back what a failed mechanism was charged."""
 
     def failed(self, epsilon: Fraction) -> None:
-        left = self.ledger.used.amount - cost_units(epsilon)
-        self.ledger = Ledger(self.ledger.filter, type(self.ledger.used)(left))
+        loads = self.ledger.loads.less(Entry("m", cost_units(epsilon), 0, "r"))
+        self.ledger = Ledger(loads, loads.at())
 
 
 class Floating:

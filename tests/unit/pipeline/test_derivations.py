@@ -13,15 +13,16 @@ from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximat
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Alive
+from stream_dp.core.box import EVERYTHING
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, ApproxDP, Guarantee, Measure, PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.tree import TreeNoise
-from stream_dp.pipeline.budget import charged_parts
+from stream_dp.pipeline.budget import charged, charged_parts
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.derivations import dp_at, fixed_blocks, whole
+from stream_dp.pipeline.derivations import Part, dp_at, fixed_blocks, whole
 from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.spec import PipelineSpec
 
@@ -262,9 +263,8 @@ TOGETHER = zcdp_epsilon(ZCDP(2 * RHO), MILLIONTH)
 
 def charges(filter_: Filter, *parts: Derivation, delta: Fraction = MILLIONTH) -> list[str]:
     ledger = Ledger.under(filter_, protected=ALARMS.guarantee.protected)
-    _, found = charged_parts(ledger, parts, fixed_blocks("shop", parts, delta))
-    for part in found:
-        ledger = ledger.charge(ledger.price(part))
+    seen = [(part, EVERYTHING) for part in parts]
+    ledger = charged(ledger, *charged_parts(ledger, seen, fixed_blocks("shop", parts, delta)))
     return [entry.name for entry in ledger.entries]
 
 
@@ -304,14 +304,17 @@ def test_filters_of_rho_charge_each_and_others_refuse_by_name() -> None:
 def test_the_promise_covers_what_has_a_delta_and_what_is_alive_at_one_tick() -> None:
     filter_ = BasicFilter.of(Fraction(3), MILLIONTH)
     block, *_ = fixed_blocks("shop", (ALARMS, *NOISY), MILLIONTH)
-    later = [(series_of(f"later{n}", PureDP(Fraction(1, 2))), Alive(n, n)) for n in range(9)]
+    later = [Part(series_of(f"later{n}", PureDP(Fraction(1, 2))), Alive(n, n)) for n in range(9)]
     found = whole(
-        "shop", filter_, [(block, Alive(0, None)), *later], ApproxDP(Fraction(3), MILLIONTH)
+        "shop", filter_, [Part(block, Alive(0, None)), *later], ApproxDP(Fraction(3), MILLIONTH)
     )
     assert dp_at(found, Fraction(0)) == ApproxDP(Fraction(3), MILLIONTH)
-    assert found.premises == (block, *(part for part, _ in later))
-    together = [(part, Alive(0, None)) for part, _ in later]
+    assert found.premises == (block, *(part.derivation for part in later))
+    together = [part._replace(alive=Alive(0, None)) for part in later]
     with pytest.raises(NotDerivable, match="exceed the filter's capacity"):
         whole(
-            "shop", filter_, [(block, Alive(0, None)), *together], ApproxDP(Fraction(3), MILLIONTH)
+            "shop",
+            filter_,
+            [Part(block, Alive(0, None)), *together],
+            ApproxDP(Fraction(3), MILLIONTH),
         )

@@ -17,9 +17,8 @@ from stream_dp.engine.history import read_summary
 from stream_dp.journal.keys import make_key
 from stream_dp.operate.audit import ledger_view
 from stream_dp.operate.audit.ledger_view import ledger_json, loss_json
-from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.derivations import whole
+from stream_dp.pipeline.derivations import Part
 
 
 async def test_the_trail_says_who_asked_what_and_when(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,9 +69,8 @@ AT_ONCE = [Alive(0, None)] * 3
 
 def bound(privacy: object, times: list[Alive]) -> Fraction:
     built = build(specification(privacy=privacy))
-    parts = [(built.chosen[0].derivation, time) for time in times]
-    total = whole("people", built.ledger.filter, parts, target(built.spec.privacy))
-    return Fraction(loss_json(built, parts, total)["loss"]["bound"])
+    parts = [Part(built.chosen[0].derivation, time) for time in times]
+    return Fraction(loss_json(built, parts)["loss"]["bound"])
 
 
 @pytest.mark.parametrize(

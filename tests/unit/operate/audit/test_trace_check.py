@@ -7,7 +7,6 @@ engine, of the journal and of the trace are caught.
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -27,7 +26,6 @@ from unit.operate.audit.trace_worlds import (
 )
 
 from stream_dp.accounting.situations import Alive
-from stream_dp.core.guarantee import PureDP
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.engine.history import read_summary
@@ -41,6 +39,7 @@ from stream_dp.operate.audit import trace_check
 from stream_dp.operate.audit.ledger_view import derived_again
 from stream_dp.operate.audit.trace_check import JournalTrace
 from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.derivations import heaviest_load
 from stream_dp.verify.relations.creation import own_or
 from stream_dp.verify.relations.streams import engine_relation
 
@@ -288,11 +287,10 @@ async def test_a_journal_for_users_is_derived_again(caps: dict[str, str]) -> Non
     admission, total, parts = derived_again(world.built, summary)
     users = Users(3, 4 if "per" in caps else None)
     assert total.guarantee.users == users
-    assert [alive for _, alive in parts] == [Alive(0, None), Alive(3, 8), Alive(9, None)]
-    assert all(part.guarantee.users == users for part, _ in parts)
-    (ticked,) = total.premises
-    assert ticked.guarantee.measure == PureDP(Fraction(4))  # 3 and 1, not 3 and 1/4 and 1
-    assert admission.subledgers.main.peak.amount == 4 * 10**12
+    assert [part.alive for part in parts] == [Alive(0, None), Alive(3, 8), Alive(9, None)]
+    assert all(part.derivation.guarantee.users == users for part in parts)
+    main = admission.subledgers.main  # 3 and 1, not 3 and 1/4 and 1
+    assert heaviest_load(main.filter, parts) == main.peak.amount == 4 * 10**12
     assert all(f", for {users}" in charge.rule for _, charge in summary.charges)
 
 

@@ -1,0 +1,142 @@
+"""What one event meets: the mechanisms that are alive at its tick and can see it, and what they cost it together.
+
+Rules: an event costs what the mechanisms that it meets cost, and what can be told of others before it comes
+(docs/time.md). The part of a cost that only met mechanisms have is local: it counts for the records of the mechanism's
+box while it is alive. The rest counts for every event, for ever. Loads are upper bounds: where a search for the
+heaviest point gives up, they are larger than need be.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from stream_dp.accounting.filters.filter import DP, NOTHING, Entry, Filter, Spend
+from stream_dp.accounting.filters.linear import by_ticks
+from stream_dp.accounting.heaviest import NODES, heaviest
+from stream_dp.core.box import EVERYTHING, Box
+from stream_dp.core.guarantee import Protected
+from stream_dp.core.neighbors import Neighbors
+
+
+def local_part(filter_: Filter, entry: Entry, protected: Protected | None) -> Spend:
+    """Return the part of the entry's cost that only events pay which its mechanism sees while it is alive.
+
+    Where an event has one tick: all of a fresh mechanism's, under every filter; of a mechanism with a delta that is not
+    fresh its epsilon, because its delta may show before the event comes ([HSV] Cor 5.7, Thm 5.2); of any other nothing
+    ([HSV] Thm 13.5).
+
+    Where the events of a user, or the two ticks of a replacement, meet different mechanisms: what is pure, under a
+    filter whose epsilons add up (`by_ticks`), if each event costs only its part (`Ledger.price` checks it).
+
+    Raises:
+        BudgetRefused, InvalidCost: as `Filter.cost`.
+    """
+    cost = filter_.cost(entry)
+    if several_ticks(protected):
+        pure = entry.measure == DP and not entry.delta
+        return cost if by_ticks(filter_) and pure else NOTHING
+    if entry.fresh:
+        return cost
+    return replace(cost, delta=0) if entry.measure == DP else NOTHING
+
+
+def several_ticks(protected: Protected | None) -> bool:
+    """Say whether two neighbouring streams may differ in more ticks than one; not where no neighbours are declared."""
+    return protected is not None and (
+        bool(protected.unit) or protected.neighbors is Neighbors.REPLACE_ANY_TICK
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """What the mechanisms that are alive now cost, by their boxes: `local`, and `everywhere` for every event.
+
+    A value; `local` is never changed.
+    """
+
+    filter: Filter
+    protected: Protected | None = None
+    everywhere: Spend = NOTHING
+    local: Mapping[Box, Spend] = field(default_factory=dict)
+
+    def plus(self, entry: Entry) -> "Loads":
+        """Return the loads with one more mechanism; raises as `Filter.cost`."""
+        cost, part = self.filter.cost(entry), local_part(self.filter, entry, self.protected)
+        return replace(
+            self, everywhere=self.everywhere + (cost - part), local=self._with(entry.box, part)
+        )
+
+    def less(self, entry: Entry) -> "Loads":
+        """Return the loads after a halt of a mechanism that `plus` was given."""
+        part = local_part(self.filter, entry, self.protected)
+        return replace(self, local=self._with(entry.box, NOTHING - part))
+
+    def around(self, entry: Entry) -> Spend:
+        """Return the most that an event meets whose load the entry changes: any event, unless all its cost is local."""
+        local = local_part(self.filter, entry, self.protected) == self.filter.cost(entry)
+        return self.at(entry.box if local else EVERYTHING)
+
+    def at(self, box: Box = EVERYTHING, *, nodes: int = NODES) -> Spend:
+        """Return the most that an event in the box meets; `nodes`: see `heaviest`.
+
+        A replacement within a tick meets what sees the record before or after it: at most what two points meet
+        together, and at most everything.
+        """
+        boxes = {b: part for b, part in self.local.items() if b.sides}
+        shared = self.everywhere + self.local.get(EVERYTHING, NOTHING)
+        if not boxes:
+            return shared
+        if self.protected is None or self.protected.neighbors is not Neighbors.REPLACE:
+            return shared + _heaviest(boxes, box, nodes)
+        twice = _heaviest(boxes, box, nodes) + _heaviest(boxes, EVERYTHING, nodes)
+        return shared + lighter(_sum(boxes.values()), twice)
+
+    def _with(self, box: Box, part: Spend) -> dict[Box, Spend]:
+        changed = {**self.local, box: self.local.get(box, NOTHING) + part}
+        if changed[box] == NOTHING:
+            del changed[box]
+        return changed
+
+
+def _heaviest(boxes: Mapping[Box, Spend], inside: Box, nodes: int) -> Spend:
+    """Return the largest amount, delta and number of each epsilon at one point; each may be at another point."""
+
+    def most(weights: dict[Box, int]) -> int:
+        weights = {box: weight for box, weight in weights.items() if weight}
+        return heaviest(weights, inside, nodes=nodes).weight if weights else 0
+
+    epsilons = sorted({epsilon for part in boxes.values() for epsilon, _ in part.epsilons})
+    numbers = [
+        (epsilon, most({b: dict(part.epsilons).get(epsilon, 0) for b, part in boxes.items()}))
+        for epsilon in epsilons
+    ]
+    return Spend(
+        most({box: part.amount for box, part in boxes.items()}),
+        most({box: part.delta for box, part in boxes.items()}),
+        tuple((epsilon, number) for epsilon, number in numbers if number),
+    )
+
+
+def _sum(parts: Iterable[Spend]) -> Spend:
+    return sum(parts, NOTHING)
+
+
+def lighter(first: Spend, second: Spend) -> Spend:
+    """Return a bound on what is bounded by both."""
+    numbers, others = dict(first.epsilons), dict(second.epsilons)
+    return Spend(
+        min(first.amount, second.amount),
+        min(first.delta, second.delta),
+        tuple((e, min(n, others[e])) for e, n in sorted(numbers.items()) if e in others),
+    )
+
+
+def join(first: Spend, second: Spend) -> Spend:
+    """Return what is at least both."""
+    numbers = dict(first.epsilons)
+    for epsilon, number in second.epsilons:
+        numbers[epsilon] = max(numbers.get(epsilon, 0), number)
+    return Spend(
+        max(first.amount, second.amount),
+        max(first.delta, second.delta),
+        tuple(sorted(numbers.items())),
+    )
