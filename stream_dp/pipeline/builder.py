@@ -22,7 +22,7 @@ from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.serving import Answer, Bands, ServingMechanism, derived
 from stream_dp.mechanisms.states import mechanism_fingerprint
 from stream_dp.pipeline.budget import Seen, charged, charged_parts, opened, target
-from stream_dp.pipeline.derivations import Part, analyst_ledger, fixed_blocks, whole
+from stream_dp.pipeline.derivations import Part, analyst_ledger, fixed_blocks, of_boxes, whole
 from stream_dp.pipeline.fingerprints import Fingerprints, fingerprints
 from stream_dp.pipeline.layout import RowLayout, entries_of_parts, uncollected
 from stream_dp.pipeline.spec import PipelineSpec
@@ -99,6 +99,7 @@ class Chosen:
 class Built:
     """A specification with its mechanisms, its derivation and its (charged) ledgers.
 
+    `block` derives the series of the file together, whatever records they see.
     `charged` are the parts that the ledger adds up for the series of the file: their derivation as one, its premises,
     or each series' own. `made` are the series without mechanisms, in the order of the file.
     """
@@ -106,10 +107,17 @@ class Built:
     spec: PipelineSpec
     layout: RowLayout
     chosen: tuple[Chosen, ...]
-    derivation: Derivation
+    block: Derivation
     charged: tuple[Seen, ...]
     ledgers: Mapping[str, Ledger]
     made: tuple[MadeOf, ...] = ()
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        """The guarantee of the series of the file together."""
+        ever = Alive(0, None)
+        parts = [Part(part, ever, box) for part, box in self.charged]
+        return of_boxes(self.spec.name, self.ledger.filter, self.block, parts)
 
     @property
     def ledger(self) -> Ledger:
@@ -197,10 +205,10 @@ def build(spec: PipelineSpec) -> Built:
     order = spec.privacy.order if spec.privacy.filter == "renyi" else None
     blocks = fixed_blocks(spec.name, parts, granted, spec.privacy.delta, order)
     seen = tuple((c.derivation, c.box) for c in chosen)
-    derivation, charges = charged_parts(ledgers[MAIN], seen, blocks)
-    ledgers[MAIN] = charged(ledgers[MAIN], derivation, charges)
+    block, charges = charged_parts(ledgers[MAIN], seen, blocks)
+    ledgers[MAIN] = charged(ledgers[MAIN], block, charges)
     made = made_of_releases(spec, layout, chosen)
-    return Built(spec, layout, chosen, derivation, charges, ledgers, made)
+    return Built(spec, layout, chosen, block, charges, ledgers, made)
 
 
 def made_of_releases(

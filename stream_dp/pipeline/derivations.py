@@ -5,7 +5,7 @@ built. This file charges nothing.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -13,7 +13,8 @@ from stream_dp.accounting.amounts import exact
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
 from stream_dp.accounting.derive import derive as tightest
 from stream_dp.accounting.filters.filter import Filter
-from stream_dp.accounting.filters.linear import PURE
+from stream_dp.accounting.filters.linear import PURE, BasicFilter, PureFilter
+from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.rules.fixed import reached
@@ -129,6 +130,29 @@ def heaviest_load(filter_: Filter, parts: Sequence[Part]) -> int:
     premises, alive, _ = zip(*parts, strict=True)
     loads = reached(premises, alive, [part.seen for part in parts], filter_)
     return max(load.amount for load in loads)
+
+
+def of_boxes(
+    pipeline: str, filter_: Filter, block: Derivation, parts: Sequence[Part]
+) -> Derivation:
+    """Derive the guarantee of the series of the first start, of which `block` takes no account of what they see.
+
+    It is the promise of the least filter of its family that admits them, in their boxes.
+    """
+    premises, boxes = tuple(p.derivation for p in parts), tuple(p.seen for p in parts)
+    if not any(box.sides for box in boxes):
+        return block
+    match filter_:
+        case PureFilter() | BasicFilter():
+            least: Filter = PureFilter(heaviest_load(filter_, parts))
+        case OptimalFilter():
+            loads = reached(premises, (Alive(0, None),) * len(parts), boxes, filter_)
+            amount = max(filter_.reached(load).amount for load in loads)
+            least = replace(filter_, capacity=replace(filter_.capacity, amount=amount))
+        case _:
+            return block
+    subject = f"{pipeline}: series of the first start"
+    return tightest(premises, Filtered(subject, least, boxes=boxes))
 
 
 def whole(pipeline: str, filter_: Filter, parts: Sequence[Part], target: ApproxDP) -> Derivation:

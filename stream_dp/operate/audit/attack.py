@@ -119,7 +119,7 @@ def attack(
         for (name, mechanism), claim in zip(mechanisms.items(), claims, strict=True)
     )
     together = audit_together(
-        mechanisms, game_verifier(built, claims), built.derivation.guarantee.measure, noise,
+        mechanisms, game_verifier(built, claims), built.block.guarantee.measure, noise,
         runs=runs, ticks=ticks, failure=failure, claims=claims,
     )  # fmt: skip
     return Attack(
@@ -159,7 +159,7 @@ def game_filter(built: Built) -> LedgerFilter:
     """
     privacy = built.spec.privacy
     if by_ticks(built.ledger.filter):
-        block, parts = built.derivation, built.derivation.premises
+        block, parts = built.block, built.block.premises
         delta = privacy.stated_delta
         apart = sum((dp_at(part, delta).epsilon for part in parts), Fraction(0))
         room = apart - dp_at(block, delta).epsilon + Fraction(len(built.chosen) - 1, UNITS)

@@ -184,7 +184,7 @@ def loss_json(built: Built, parts: Sequence[Part]) -> dict[str, Any]:
     series = [
         (_epsilon(single), alive)
         for part, alive, _ in parts
-        for single in (part.premises if part is built.derivation else (part,))
+        for single in (part.premises if part is built.block else (part,))
     ]
     reached = _reached(built, [alive for _, alive in series])
     likely = loss_bound([epsilon for epsilon, _ in series], reached)
