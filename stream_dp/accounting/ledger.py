@@ -86,6 +86,7 @@ CONCURRENT: dict[str, Standing] = {
         True,
         "[HSV] Thm 4.10 over the optimum for RR_(e,d), at each tick over what is alive then: what was answered before "
         "an event fixes what it meets, and at which parameters (docs/time.md)",
+        "all that one event meets, it meets at one tick",
     ),
     "zCDP": Standing(True, "[HSV] Cor 13.8 at every order", "every delta is 0"),
     "RDP": Standing(True, "[HSV] Cor 13.8, [HSTV]", "one order, fixed at creation"),
