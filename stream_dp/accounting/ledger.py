@@ -44,7 +44,7 @@ from stream_dp.accounting.filters.linear import (
 from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.gaussian_curve import gaussian_to_approx
-from stream_dp.accounting.loads import Loads, join, lighter, local_part, several_ticks
+from stream_dp.accounting.loads import FEW, Loads, join, lighter, local_part, several_ticks
 from stream_dp.accounting.rules.groups import seen_box, whole_at_one_event
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation, require_exactly
@@ -191,7 +191,6 @@ def truncated_odometer_at(filter_: Filter, used: Spend, delta: Fraction) -> Appr
             raise NotDerivable(f"no truncated view of a {type(measure).__name__} is known")
 
 
-FEW = 200  # nodes of the search for what is used after a halt
 ROUNDING = 1000  # units: the largest excess that rounding alone may cause
 
 __all__ = ["Entry", "Ledger", "Preview"]
@@ -208,13 +207,17 @@ class _Link:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The effect of a charge: asked, spent and left in the filter's amounts, and the largest request that fits."""
+    """The effect of a charge: asked, spent and left in the filter's amounts, and the largest request that fits.
+
+    `met` is what one event meets already whose load the charge changes, and `spent` what that has taken.
+    """
 
     fits: bool
     asked: Spend
     spent: Spend
     left: Spend
     largest: Entry
+    met: Spend
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -454,7 +457,9 @@ def _preview(loads: Loads, entry: Entry) -> Preview:
     filter_, around = loads.filter, loads.around(entry)
     cost, spent = filter_.cost(entry), filter_.reached(around)
     best = largest(filter_, entry, around)
-    return Preview(filter_.admits(around, cost), cost, spent, filter_.capacity - spent, best)
+    return Preview(
+        filter_.admits(around, cost), cost, spent, filter_.capacity - spent, best, around
+    )
 
 
 def _asked(entry: Entry) -> str:

@@ -16,6 +16,9 @@ from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.guarantee import Protected
 from stream_dp.core.neighbors import Neighbors
 
+FEW = 200
+"""Nodes of a search whose result is only shown."""
+
 
 def local_part(filter_: Filter, entry: Entry, protected: Protected | None) -> Spend:
     """Return the part of the entry's cost that only events pay which its mechanism sees while it is alive.
@@ -89,6 +92,13 @@ class Loads:
             return shared + _heaviest(boxes, box, nodes)
         twice = _heaviest(boxes, box, nodes) + _heaviest(boxes, EVERYTHING, nodes)
         return shared + lighter(_sum(boxes.values()), twice)
+
+    def heaviest_records(self) -> Box:
+        """Return a box of records that may meet the most; every record where all meet the same."""
+        amounts = {box: part.amount for box, part in self.local.items() if box.sides}
+        boxes = heaviest(amounts, nodes=FEW).boxes if amounts else ()
+        records = Box(tuple(side for box in boxes for side in box.sides))
+        return EVERYTHING if records.nowhere else records
 
     def _with(self, box: Box, part: Spend) -> dict[Box, Spend]:
         changed = {**self.local, box: self.local.get(box, NOTHING) + part}

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from stream_dp.accounting.amounts import text
+from stream_dp.core.box import EVERYTHING
 from stream_dp.core.wording import how_many
 
 PIPED_WIDTH = 180
@@ -79,13 +80,18 @@ def _others(alternatives: list[Mapping[str, Any]]) -> str:
 
 
 def budget_text(shown: Mapping[str, Any]) -> str:
-    """Return spent and remaining budget of `budget_json` as a clause, with units if they differ."""
+    """Return spent and remaining budget of `budget_json` as a clause, with units if they differ.
+
+    Where not all records meet the same, it names those that meet most.
+    """
     spent, left = shown.get("delta_spent", "0"), shown.get("delta_left", "0")
     deltas = "" if spent == left == "0" else f"; of delta {spent} spent by series, {left} left"
+    heaviest = shown.get("heaviest", str(EVERYTHING))
+    records = "" if heaviest == str(EVERYTHING) else f" on records with {heaviest}"
     if shown["unit"] == "epsilon" and shown["capacity"] == shown["budget"]:
-        return f"spent {shown['spent']}, left {shown['left']}{deltas}"
+        return f"spent {shown['spent']}{records}, left {shown['left']}{deltas}"
     return (
-        f"spent {shown['spent']} {shown['unit']} of {shown['capacity']}, left for one more series epsilon "
+        f"spent {shown['spent']} {shown['unit']} of {shown['capacity']}{records}, left for one more series epsilon "
         f"{shown['left']}{deltas}"
     )
 

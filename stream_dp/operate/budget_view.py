@@ -22,7 +22,6 @@ from stream_dp.pipeline.yaml import load
 from stream_dp.statistics.parts.series_spec import MadeOf
 
 OF_THE_FILE: Final = "file"
-_NOTHING = Spend()
 _ANY = Fraction(1, 2)  # any delta will do: the pure filter does not use it
 
 
@@ -30,7 +29,7 @@ def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
     """Return the budget, the amount spent, and `left`: the largest pure epsilon that one more series may cost.
 
     `spent` is what the series alive now use, and what no halt has freed; `peak` is the largest such amount so far.
-    Both count the quantity that the filter adds up (`unit`).
+    Both count the quantity that the filter adds up (`unit`), of the records that meet most of it (`heaviest`).
     `delta_spent` and `delta_left` concern the part of `delta` that is reserved for the deltas of single series.
     """
     main = subledgers.main
@@ -45,6 +44,7 @@ def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
         "spent": spent(main),
         "peak": _up(main, main.filter.reached(main.peak).amount),
         "left": text(fits(main)),
+        "heaviest": str(main.loads.heaviest_records()),
         "odometer": odometer(spec, main),
         "analysts": [
             {"name": name, "budget": text(ledger.epsilon), "spent": text(ledger.spent), "left": text(ledger.left)}
@@ -83,10 +83,13 @@ def api_budget(
     }  # fmt: skip
 
 
-def fits(ledger: Ledger, also: Spend = _NOTHING) -> int:
-    """Return the largest pure epsilon, in units, that one more series may cost after `also` is spent too; 0 if none."""
+def fits(ledger: Ledger, used: Spend | None = None) -> int:
+    """Return the largest pure epsilon, in units, that one more series may cost beside `used`; 0 if none fits.
+
+    `used` is what an event meets; without it, the most that any event does.
+    """
     try:
-        return largest_pure(ledger.filter, ledger.used + also)
+        return largest_pure(ledger.filter, ledger.used if used is None else used)
     except BudgetRefused:
         return 0
 

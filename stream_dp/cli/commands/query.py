@@ -161,7 +161,7 @@ def halt(
     *,
     asking: Asking,
 ) -> None:
-    """End a series for good. Its budget comes free for later ticks under the filters pure and basic, else not."""
+    """End a series for good. Its budget comes free for later ticks, as docs/filters.md says."""
     engine = asking.engine(pipeline)
     asking.say(
         _answered(lambda: engine.halt(name)),

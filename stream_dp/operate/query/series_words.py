@@ -14,6 +14,7 @@ import msgspec
 
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.ledger import Preview
+from stream_dp.accounting.loads import join
 from stream_dp.accounting.subledgers import MAIN
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.proposals import Proposal
@@ -131,6 +132,7 @@ class SeriesWords:
         """Return the answer about a series that might be created, with its earliest start."""
         ledger, left = admission.subledgers.ledgers[analyst], _left(admission, analyst)
         windows, alarms = proposal.windows(), proposal.alarms
+        after = join(ledger.used, preview.met + preview.asked)
         return {
             "name": proposal.name,
             "fits": preview.fits,
@@ -138,8 +140,8 @@ class SeriesWords:
             "spent": spent(ledger),
             "unit": ledger.filter.unit,
             "left": left,
-            "largest": left,
-            **({"after": text(fits(ledger, preview.asked))} if preview.fits else {}),
+            "largest": text(fits(ledger, preview.met)),
+            **({"after": text(fits(ledger, after))} if preview.fits else {}),
             **self._start(proposal.start),
             **self._expected(proposal),
             "error_unit": proposal.error_unit,
