@@ -7,7 +7,9 @@ neither mechanisms nor journals.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
 
 from stream_dp.accounting.filters.filter import Entry, Filter
 from stream_dp.accounting.filters.linear import by_ticks
@@ -20,6 +22,8 @@ from stream_dp.core.wording import meant
 from stream_dp.errors import BudgetRefused, UnknownMechanism, UsageError
 
 MAIN = ""
+ALL: Final[Mapping[str, Box]] = MappingProxyType({})
+"""No partitions: every analyst's mechanisms may see all records."""
 NESTED = "filter inside a filter ([HSV] Thm 12.4)"
 
 
@@ -27,11 +31,14 @@ NESTED = "filter inside a filter ([HSV] Thm 12.4)"
 class Subledgers:
     """`ledgers[MAIN]`, one ledger per analyst, and the analyst and entry of each live mechanism in `running`.
 
+    The mechanisms of an analyst see only records of her box in `partitions`, if she has one.
+
     Ledgers here do not list their entries, so the size depends only on the live mechanisms.
     """
 
     ledgers: dict[str, Ledger]
     running: dict[str, tuple[str, Entry]] = field(default_factory=dict)
+    partitions: Mapping[str, Box] = field(default_factory=dict)
 
     @classmethod
     def open(
@@ -39,6 +46,7 @@ class Subledgers:
         main: Filter,
         analysts: Mapping[str, Filter] | None = None,
         protected: Protected | None = None,
+        partitions: Mapping[str, Box] = ALL,
     ) -> "Subledgers":
         """Return empty ledgers for the neighbours `protected`, every analyst's filter charged to the main one in full.
 
@@ -51,8 +59,10 @@ class Subledgers:
         for name, filter_ in (analysts or {}).items():
             ledgers[name] = Ledger.under(filter_, protected=protected)
             rule = NESTED if users is None else f"{NESTED}, for {users}"
-            ledger = ledger.charge(ledger.ask(analyst_entry(name), filter_.promise, rule))
-        return cls({MAIN: ledger, **ledgers})
+            entry = ledger.ask(analyst_entry(name), filter_.promise, rule)
+            box = partitions.get(name, EVERYTHING)
+            ledger = ledger.charge(replace(entry, box=box))
+        return cls({MAIN: ledger, **ledgers}, partitions=partitions)
 
     @property
     def main(self) -> Ledger:
@@ -65,10 +75,16 @@ class Subledgers:
         The mechanism sees the records of `box`, see `Ledger.price`.
 
         Raises:
+            UsageError: the mechanism would see records outside of the analyst's partition.
             BudgetRefused: as for `Ledger.price`; or halts free ticks, while a single event of a user, or one of the
                 two ticks of a replacement that moves, may cost the full epsilon, and another tick again.
         """
-        ledger = self._of(analyst)
+        ledger, partition = self._of(analyst), self.partitions.get(analyst, EVERYTHING)
+        if box.cut(partition) != box:
+            raise UsageError(
+                f"where: the series of analyst {analyst} see only records with {partition}, and this one would see "
+                f"{box}: add the conditions of privacy.analysts to its where"
+            )
         entry = ledger.price(derivation, box)
         whole = whole_at_one_event(derivation) if by_ticks(ledger.filter) else ""
         if whole:

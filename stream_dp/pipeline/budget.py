@@ -5,7 +5,7 @@ stated as (epsilon, delta); zCDP, RDP and GDP filters get the largest budget tha
 mechanism.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
@@ -17,7 +17,7 @@ from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.rules.groups import event_steps
 from stream_dp.accounting.rules.rule import DELTALESS
-from stream_dp.accounting.subledgers import Subledgers
+from stream_dp.accounting.subledgers import ALL, Subledgers
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP, Protected, PureDP
@@ -54,10 +54,15 @@ def target(privacy: Privacy) -> ApproxDP:
     return ApproxDP(privacy.epsilon, privacy.delta)
 
 
-def opened(privacy: Privacy, protected: Protected | None = None) -> Subledgers:
-    """Return the ledgers before the first series, with the analysts' paid; BudgetRefused: these need too much."""
+def opened(
+    privacy: Privacy, protected: Protected | None = None, partitions: Mapping[str, Box] = ALL
+) -> Subledgers:
+    """Return the ledgers before the first series, with the analysts' paid; BudgetRefused: these need too much.
+
+    `partitions`: what records the series of an analyst may see; all, of those not named.
+    """
     analysts = {analyst.name: PureFilter.of(analyst.epsilon) for analyst in privacy.analysts}
-    return Subledgers.open(filter_of(privacy, protected), analysts, protected)
+    return Subledgers.open(filter_of(privacy, protected), analysts, protected, partitions)
 
 
 Seen: TypeAlias = tuple[Derivation, Box]

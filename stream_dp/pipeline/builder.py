@@ -128,10 +128,13 @@ class Built:
     def frozen(self) -> tuple[Part, ...]:
         """The permanent charges of the main ledger at the first start: the analysts' ledgers and the series."""
         protection, ever = self.spec.protection, Alive(0, None)
-        opened = [(name, ledger) for name, ledger in self.ledgers.items() if name != MAIN]
-        paid = [analyst_ledger(name, ledger, protection) for name, ledger in opened]
-        own = [Part(part, ever) for part in paid]
-        return (*own, *(Part(part, ever, box) for part, box in self.charged))
+        partitions = self.spec.partitions
+        paid = [
+            Part(analyst_ledger(name, ledger, protection), ever, partitions[name])
+            for name, ledger in self.ledgers.items()
+            if name != MAIN
+        ]
+        return (*paid, *(Part(part, ever, box) for part, box in self.charged))
 
     @property
     def promise(self) -> Derivation:
@@ -140,7 +143,7 @@ class Built:
 
     def subledgers(self) -> Subledgers:
         """Return the ledgers after the charges of the first start, for one engine."""
-        return Subledgers(dict(self.ledgers))
+        return Subledgers(dict(self.ledgers), partitions=self.spec.partitions)
 
     @property
     def fingerprint(self) -> str:
@@ -201,7 +204,7 @@ def build(spec: PipelineSpec) -> Built:
     layout = RowLayout.of(spec)
     chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.counted)
     parts, granted = tuple(c.derivation for c in chosen), spec.privacy.block_delta
-    ledgers = dict(opened(spec.privacy, spec.protection.protected).ledgers)
+    ledgers = dict(opened(spec.privacy, spec.protection.protected, spec.partitions).ledgers)
     order = spec.privacy.order if spec.privacy.filter == "renyi" else None
     blocks = fixed_blocks(spec.name, parts, granted, spec.privacy.delta, order)
     seen = tuple((c.derivation, c.box) for c in chosen)

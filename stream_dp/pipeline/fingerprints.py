@@ -63,6 +63,12 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
     for later in _LATER:
         if getattr(spec.privacy, later) == Privacy.model_fields[later].default:
             del parts["privacy"][later]
+    for analyst, written in zip(
+        spec.privacy.analysts, parts["privacy"].get("analysts", ()), strict=False
+    ):
+        where = written.pop("where")
+        if where:
+            written["where"] = sorted(_meaning(spec, condition) for condition in analyst.where)
     if spec.relation is not Neighbors.REPLACE_ANY_TICK:
         del parts["privacy"]["moves"]  # without the key, an event is always in one tick
     _zones_only(spec, parts["schema"])

@@ -21,11 +21,13 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, InitErrorDetails
 
+from stream_dp.core.box import Box
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.time import TickGrid, TimeForm
 from stream_dp.engine.messages.conversation import PER_TICK
 from stream_dp.pipeline.derivations import Protection
 from stream_dp.pipeline.problems import explained
+from stream_dp.records.conditions import box_of, tests_of, where_problems
 from stream_dp.records.endpoints import (
     Clock,
     Journal,
@@ -138,6 +140,7 @@ class PipelineSpec(Frozen):
             *self._clock_problems(),
             *self._user_problems(),
             *self._moves_problems(),
+            *self._analyst_problems(),
         ]
         named = {series.name: series for series in self.series}
         seen: set[str] = set()
@@ -189,6 +192,10 @@ class PipelineSpec(Frozen):
             why = "is longer than all ticks together: shorten it, or write overall in place of max_events and per"
             yield problem(("privacy", "per"), why)
 
+    def _analyst_problems(self) -> Iterator[InitErrorDetails]:
+        for at, analyst in enumerate(self.privacy.analysts):
+            yield from where_problems(("privacy", "analysts", at), analyst.where, self.fields)
+
     def _moves_problems(self) -> Iterator[InitErrorDetails]:
         if self.privacy.moves == "any_tick":
             return
@@ -212,6 +219,14 @@ class PipelineSpec(Frozen):
         if own and privacy.neighbors is Neighbors.REPLACE:
             return Neighbors.REPLACE_ANY_TICK
         return privacy.neighbors
+
+    @property
+    def partitions(self) -> dict[str, Box]:
+        """What records the series of each analyst may see, by name."""
+        return {
+            analyst.name: box_of(tests_of(self.fields, analyst.where), self.fields)
+            for analyst in self.privacy.analysts
+        }
 
     @property
     def protection(self) -> Protection:

@@ -17,6 +17,7 @@ from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wording import meant
 from stream_dp.errors import InvalidCost
+from stream_dp.records.conditions import Where
 from stream_dp.records.endpoints import Clock
 from stream_dp.records.scalars import (
     Delta,
@@ -66,10 +67,14 @@ Cap: TypeAlias = Annotated[int, Field(ge=1, le=MOST_EVENTS_OF_ONE)]
 
 
 class Analyst(Frozen):
-    """One who may create live series, from a ledger that is paid for in full at the start."""
+    """One who may create live series, from a ledger that is paid for in full at the start.
+
+    With `where`, only series of records that pass it, so that nobody else's events pay for them.
+    """
 
     name: Name
     epsilon: Epsilon
+    where: Where = ()
 
 
 class Privacy(Frozen):

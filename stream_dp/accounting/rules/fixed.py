@@ -152,8 +152,10 @@ def _admitted(premises: Premises, situation: Filtered) -> Condition:
     fit = "fit into" if holds else "exceed"
     ends = any(time.last is not None for time in alive)
     when = " at every tick" if ends and holds else " at a tick" if ends else ""
+    boxed = any(box.sides for box in boxes)
+    who = "" if not boxed else " for every record" if holds else " for some record"
     return Condition(
-        "admitted", holds, f"the {len(premises)} part(s) {fit} the filter's capacity{when}"
+        "admitted", holds, f"the {number} part(s) {fit} the filter's capacity{when}{who}"
     )
 
 

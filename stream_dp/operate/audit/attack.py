@@ -166,7 +166,7 @@ def game_filter(built: Built) -> LedgerFilter:
         privacy = privacy.model_copy(update={"epsilon": privacy.epsilon + room})
     guarantees = [chosen.derivation.guarantee for chosen in built.chosen]
     finite = all(g.finite for g in guarantees if isinstance(g.measure, GaussianDP))
-    return LedgerFilter(opened(privacy).main, finite)
+    return LedgerFilter(opened(privacy, partitions=built.spec.partitions).main, finite)
 
 
 def fresh_noise() -> Noise:

@@ -1,0 +1,139 @@
+"""Series and analysts that see different records: what they cost together, in a file and as live series."""
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from stream_dp.core.guarantee import ApproxDP, PureDP
+from stream_dp.engine.admission import Admission
+from stream_dp.engine.series import Registry
+from stream_dp.errors import BudgetRefused, UsageError
+from stream_dp.live.planner import LiveSeriesPlanner
+from stream_dp.operate.budget_view import budget_json
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.spec import PipelineSpec
+
+COUNTRIES = [f"c{number}" for number in range(50)]
+WHOLE = {"name": "whole", "statistic": "count", "epsilon": "0.5"}
+
+
+def only(country: str) -> list[dict[str, str]]:
+    return [{"field": "country", "equals": country}]
+
+
+def count(country: str, epsilon: str = "0.5", name: str = "", **keys: Any) -> dict[str, Any]:
+    series = {"name": name or country, "statistic": "count", "epsilon": epsilon}
+    return {**series, "where": only(country), **keys}
+
+
+def pipeline(series: list[dict[str, Any]], **privacy: Any) -> PipelineSpec:
+    return PipelineSpec.model_validate({
+        "version": "1",
+        "name": "shop",
+        "source": {"kind": "file", "path": "unused.jsonl"},
+        "schema": {
+            "time": {"type": "time"},
+            "country": {"type": "category", "domain": COUNTRIES},
+            "customer": {"type": "text"},
+        },
+        "privacy": {"epsilon": "1", **privacy},
+        "clock": {
+            "kind": "replay", "field": "time", "start": "1970-01-01T00:00:00Z", "step": "1h",
+            "horizon": "100",
+        },
+        "series": series,
+    })  # fmt: skip
+
+
+def admission_of(built: Built) -> Admission:
+    config = built.run_config(0)
+    router = OpenRouter(built.spec, config.origin, built.layout)
+    planner = LiveSeriesPlanner(built.spec, router)
+    return Admission(Registry(config.series, config.made), built.subledgers(), planner)
+
+
+def created(admission: Admission, country: str, analyst: str = "", **keys: Any) -> None:
+    definition = json.dumps(count(country, **keys)).encode()
+    admission.create(admission.propose(definition, 0), analyst, 0)
+
+
+REPLACED = {"neighbors": "replace", "moves": "within_tick", "epsilon": "2"}
+USERS = {"unit": "user", "user": "customer", "overall": "4"}
+
+
+@pytest.mark.parametrize(
+    ("privacy", "together"),
+    [
+        ({}, "0.5"),
+        ({"neighbors": "replace"}, "0.5"),
+        (REPLACED, "1"),  # a record of one country in place of one of another
+        (USERS, "0.5"),
+    ],
+    ids=["one event more", "moved", "in its tick", "users"],
+)
+def test_three_counts_of_three_countries_cost_what_one_record_meets(
+    privacy: dict[str, Any], together: str
+) -> None:
+    built = build(pipeline([count(c) for c in COUNTRIES[:3]], **privacy))
+    assert built.derivation.guarantee.measure == PureDP(Fraction(together))
+    assert budget_json(built.spec, built.subledgers())["spent"] == together
+    assert built.promise.guarantee.measure == PureDP(built.spec.privacy.epsilon)
+
+
+def test_a_journals_first_charge_is_the_sum_as_before_boxes() -> None:
+    (charge,) = build(pipeline([count(c) for c in COUNTRIES[:3]])).run_config(0).charges
+    assert charge.epsilon == 15 * 10**11
+
+
+def test_with_a_delta_forty_counts_are_composed_at_the_optimum_in_their_boxes() -> None:
+    granted = {"epsilon": "2", "delta": "1e-6"}
+    alike = [count("c0", "0.05", f"s{n}") for n in range(40)]
+    apart = [count(f"c{n % 4}", "0.05", f"s{n}") for n in range(40)]
+    for series, epsilon in ((alike, 1.298542), (apart, 0.499200)):
+        built = build(pipeline(series, **granted))
+        assert built.ledger.filter.name == "optimal"
+        measure = built.derivation.guarantee.measure
+        assert isinstance(measure, ApproxDP)
+        assert float(measure.epsilon) == pytest.approx(epsilon, abs=1e-6)
+
+
+TENANTS = [{"name": c, "epsilon": "0.5", "where": only(c)} for c in COUNTRIES]
+
+
+def test_fifty_tenants_of_a_half_cost_a_half_and_see_their_records_only() -> None:
+    built = build(pipeline([WHOLE], analysts=TENANTS))
+    assert built.ledger.spent == 10**12
+    with pytest.raises(BudgetRefused):
+        build(pipeline([WHOLE], analysts=[*TENANTS, {"name": "any", "epsilon": "0.1"}]))
+    admission = admission_of(built)
+    for country in COUNTRIES[:3]:
+        created(admission, country, country)
+    with pytest.raises(UsageError, match=r"analyst c3 see only records with country = c3, .*= c4"):
+        created(admission, "c4", "c3")
+    with pytest.raises(BudgetRefused, match=r"analyst c0: again .*country = c0"):
+        created(admission, "c0", "c0", name="again")
+
+
+def test_live_series_of_other_records_fit_beside_each_other_and_a_halt_frees_its_box() -> None:
+    admission = admission_of(build(pipeline([WHOLE])))
+    for country in COUNTRIES[:9]:
+        created(admission, country)
+    assert admission.subledgers.main.spent == 10**12
+    with pytest.raises(BudgetRefused):
+        created(admission, "c0", name="more")
+    admission.halt("c0", 5)
+    assert admission.subledgers.main.spent == 10**12  # of the others
+    definition = json.dumps(count("c0", name="next")).encode()
+    admission.create(admission.propose(definition, 5), "", 5)
+
+
+def test_only_what_an_analyst_may_see_is_new_in_a_fingerprint() -> None:
+    plain = pipeline([WHOLE], analysts=[{"name": "c0", "epsilon": "0.1"}])
+    part = pipeline([WHOLE], analysts=[{"name": "c0", "epsilon": "0.1", "where": only("c0")}])
+    assert fingerprint(plain) != fingerprint(part)
+    with pytest.raises(ValueError, match="not in the domain"):
+        pipeline([WHOLE], analysts=[{"name": "x", "epsilon": "0.1", "where": only("nobody")}])
