@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.tree import Tree
 
 from stream_dp.accounting.amounts import text
-from stream_dp.core.box import EVERYTHING
 from stream_dp.core.wording import how_many
 
 PIPED_WIDTH = 180
@@ -86,8 +85,7 @@ def budget_text(shown: Mapping[str, Any]) -> str:
     """
     spent, left = shown.get("delta_spent", "0"), shown.get("delta_left", "0")
     deltas = "" if spent == left == "0" else f"; of delta {spent} spent by series, {left} left"
-    heaviest = shown.get("heaviest", str(EVERYTHING))
-    records = "" if heaviest == str(EVERYTHING) else f" on records with {heaviest}"
+    records = f" on records with {shown['heaviest']}" if shown.get("heaviest") else ""
     if shown["unit"] == "epsilon" and shown["capacity"] == shown["budget"]:
         return f"spent {shown['spent']}{records}, left {shown['left']}{deltas}"
     return (

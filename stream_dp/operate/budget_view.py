@@ -12,6 +12,7 @@ from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.filters.filter import Spend, largest_pure
 from stream_dp.accounting.ledger import Ledger, truncated_odometer_at
 from stream_dp.accounting.subledgers import MAIN, Subledgers
+from stream_dp.core.box import Box
 from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.derivations import dp_at
@@ -29,7 +30,8 @@ def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
     """Return the budget, the amount spent, and `left`: the largest pure epsilon that one more series may cost.
 
     `spent` is what the series alive now use, and what no halt has freed; `peak` is the largest such amount so far.
-    Both count the quantity that the filter adds up (`unit`), of the records that meet most of it (`heaviest`).
+    Both count the quantity that the filter adds up (`unit`), of the records that meet most of it (`heaviest`; "" where
+    all records meet the same).
     `delta_spent` and `delta_left` concern the part of `delta` that is reserved for the deltas of single series.
     """
     main = subledgers.main
@@ -44,7 +46,7 @@ def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
         "spent": spent(main),
         "peak": _up(main, main.filter.reached(main.peak).amount),
         "left": text(fits(main)),
-        "heaviest": str(main.loads.heaviest_records()),
+        "heaviest": _words(main.loads.heaviest_records()),
         "odometer": odometer(spec, main),
         "analysts": [
             {"name": name, "budget": text(ledger.epsilon), "spent": text(ledger.spent), "left": text(ledger.left)}
@@ -114,6 +116,10 @@ def odometer(spec: PipelineSpec, main: Ledger) -> dict[str, str]:
 def spent(ledger: Ledger) -> str:
     """Return the amount spent, in the filter's unit."""
     return _up(ledger, ledger.spent)
+
+
+def _words(records: Box) -> str:
+    return str(records) if records.sides else ""
 
 
 def _up(ledger: Ledger, amount: int) -> str:

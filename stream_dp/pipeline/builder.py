@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any
 
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation
@@ -24,9 +23,8 @@ from stream_dp.mechanisms.states import mechanism_fingerprint
 from stream_dp.pipeline.budget import Seen, charged, charged_parts, opened, target
 from stream_dp.pipeline.derivations import Part, analyst_ledger, fixed_blocks, of_boxes, whole
 from stream_dp.pipeline.fingerprints import Fingerprints, fingerprints
-from stream_dp.pipeline.layout import RowLayout, entries_of_parts, uncollected
+from stream_dp.pipeline.layout import RowLayout, entries_of_parts, seen_by, uncollected
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.records.conditions import box_of, tests_of
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.groupings import grouping_text
 from stream_dp.statistics import Series as SeriesSpec
@@ -115,8 +113,7 @@ class Built:
     @cached_property
     def derivation(self) -> Derivation:
         """The guarantee of the series of the file together."""
-        ever = Alive(0, None)
-        parts = [Part(part, ever, box) for part, box in self.charged]
+        parts = [Part(part, box=box) for part, box in self.charged]
         return of_boxes(self.spec.name, self.ledger.filter, self.block, parts)
 
     @property
@@ -127,14 +124,13 @@ class Built:
     @property
     def frozen(self) -> tuple[Part, ...]:
         """The permanent charges of the main ledger at the first start: the analysts' ledgers and the series."""
-        protection, ever = self.spec.protection, Alive(0, None)
-        partitions = self.spec.partitions
+        protection, partitions = self.spec.protection, self.spec.partitions
         paid = [
-            Part(analyst_ledger(name, ledger, protection), ever, partitions[name])
+            Part(analyst_ledger(name, ledger, protection), box=partitions[name])
             for name, ledger in self.ledgers.items()
             if name != MAIN
         ]
-        return (*paid, *(Part(part, ever, box) for part, box in self.charged))
+        return (*paid, *(Part(part, box=box) for part, box in self.charged))
 
     @property
     def promise(self) -> Derivation:
@@ -267,8 +263,7 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         raise UsageError(f"series {series.name}: {refused}") from None
     _require_covered(series, choice.mechanism, ones, weight)
     step = derived(choice.mechanism, series.name)
-    box = box_of(tests_of(spec.fields, series.where), spec.fields)
-    return Chosen(series, choice, protection.of(series.name, step), box)
+    return Chosen(series, choice, protection.of(series.name, step), seen_by(spec, series))
 
 
 def _require_covered(

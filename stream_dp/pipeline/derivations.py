@@ -113,11 +113,14 @@ def dp_at(derivation: Derivation, delta: Fraction) -> ApproxDP:
     return differential_privacy(at_delta(derivation, delta).guarantee.measure)
 
 
+EVER = Alive(0, None)
+
+
 class Part(NamedTuple):
     """What a ledger was charged for, the ticks at which it is alive, and the records that it sees."""
 
     derivation: Derivation
-    alive: Alive
+    alive: Alive = EVER
     box: Box = EVERYTHING
 
     @property

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from stream_dp.core.box import Box
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.amount_units import Addend
-from stream_dp.records.conditions import Test, tests_of
+from stream_dp.records.conditions import Test, box_of, tests_of
 from stream_dp.records.groupings import By, grouping_fields, keys_of, number_of_keys
 from stream_dp.records.record_columns import CapUse, Identified
 from stream_dp.statistics import Series
@@ -132,6 +133,11 @@ def feature_of(spec: PipelineSpec, series: Series) -> Feature | Block:
         for part, where in zip(series.parts, wheres, strict=True)
     )
     return Block(series.name, parts, series.places(sum(entries_of_parts(spec, series))))
+
+
+def seen_by(spec: PipelineSpec, series: Series) -> Box:
+    """Return a box of all records that the series can see; the watches of a monitor may change, its `where` not."""
+    return box_of(tests_of(spec.fields, series.where), spec.fields)
 
 
 def entries_of_parts(spec: PipelineSpec, series: Series) -> tuple[int, ...]:
