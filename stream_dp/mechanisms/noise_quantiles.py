@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Any, NamedTuple, TypeAlias
 
@@ -168,7 +168,7 @@ def laplace_quantile(terms: Terms, failure: float) -> int:
     return all_of_it(summed, failure) if quantile is None else quantile
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Sum:
     """Arrays of the terms; `bends` are (1 - a)^2 / a, a = e^(-1 / scale): 2 over the variance of a noise."""
 
@@ -180,9 +180,9 @@ class _Sum:
     @classmethod
     def of(cls, terms: Terms) -> "_Sum":
         rows = [
-            (scale.numerator / scale.denominator, number, *(weight or (1.0,)))
-            for scale, number, *weight in terms
-            if number
+            (term[0].numerator / term[0].denominator, term[1], term[2] if len(term) > 2 else 1.0)
+            for term in terms
+            if term[1]
         ]
         scales, numbers, weights = np.array(rows, dtype=np.float64).reshape(-1, 3).T
         return cls(scales, numbers, weights, 4 * np.sinh(0.5 / scales) ** 2)
@@ -190,13 +190,13 @@ class _Sum:
     @property
     def whole(self) -> bool:
         """Whether the sum is an integer, so that nothing is rounded."""
-        return bool((self.weights == 1).all())
+        return not np.count_nonzero(self.weights != 1)
 
     @property
     def widest(self) -> float:
         return float((self.scales * self.weights).max(initial=0.0))
 
-    @property
+    @cached_property
     def variance(self) -> float:
         return float((self.numbers * self.weights**2 * 2 / self.bends).sum())
 

@@ -259,7 +259,7 @@ class SinceBlock(WatchLaw):
             return replace(state, count=state.count + self.checked_row(message.row)), None
         levels = self.levels(message)
         fired = self._reached(state.count, levels, state.lift, noise).astype(np.int64)
-        if not fired.any():
+        if not np.count_nonzero(fired):
             return state, fired
         after, answer = self._after(state.armed(levels), fired, noise)
         return replace(state, count=after.count, lift=after.lift), answer
