@@ -88,16 +88,19 @@ class ConcurrentComposition:
             RejectedMessage: no live mechanism has that index, or the mechanism itself refuses the message.
         """
         match message:
+            case Ask(index, inner):
+                child = self._live(state, index)
+                machine: Any = child.mechanism  # each checks its query space
+                before = inside_of(child.state)
+                after, answer = machine.step(before, inner, noise)
+                if after is before:
+                    return state, answer
+                live = {**state.live, index: Child(child.mechanism, after)}
+                return CompositionState(state.created, live), answer
             case Create(mechanism):
                 child = Child(mechanism, mechanism.init(noise))
                 live = {**state.live, state.created: child}
                 return CompositionState(state.created + 1, live), None
-            case Ask(index, inner):
-                child = self._live(state, index)
-                machine: Any = child.mechanism  # each checks its query space
-                after, answer = machine.step(inside_of(child.state), inner, noise)
-                live = {**state.live, index: Child(child.mechanism, after)}
-                return CompositionState(state.created, live), answer
             case Halt(index):
                 self._live(state, index)
                 live = {i: c for i, c in state.live.items() if i != index}

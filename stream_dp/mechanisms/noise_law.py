@@ -4,7 +4,6 @@ Rules: floats are allowed, because no result is added to a count. This file know
 """
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,6 +22,7 @@ from stream_dp.mechanisms.noise_quantiles import (
     NearTheEdge,
     Term,
     Terms,
+    by_chords,
     laplace_quantile,
 )
 from stream_dp.mechanisms.quotients import Widths
@@ -110,9 +110,7 @@ CELLS = 8  # a chord spans an eighth of a right angle: at most half a per cent a
 BITS = 11  # a quantile is rounded up to a multiple of at most the deviation / 2^BITS
 FINE = 10  # a rest is rounded up to a multiple of 2^-FINE
 SMOOTH = 1 / 32  # standard deviation of the added normal noise, as a part of the law's own
-NORMAL = NormalDist()
 FEW = 48  # number of angles in the first look
-CHORDS = 8  # so many steps of the search follow a chord; later steps halve the interval
 ROUNDING = 1e-12  # bound on the change of a probability by all float roundings
 SLOPES = tuple(
     Fraction(round(math.tan(math.pi / 2 * cell / CELLS) * 1024), 1024) for cell in range(CELLS)
@@ -266,28 +264,16 @@ class _Angles(NamedTuple):
     def quantile(self, failure: float, step: float, most: int, room: float) -> int:
         """Return the least number of steps, up to `most`, that is exceeded with probability at most `failure`.
 
-        The law falls by more than its error from step to step, so every search order finds the same number.
-
         Raises:
             NearTheEdge: a probability on the way is within `room` of `failure`.
         """
-        normal = NORMAL.inv_cdf(1 - failure / 2)
-        likely, falls = normal / step, 2 * NORMAL.pdf(normal) * step
-        low, high, before, last, tried = 0, most, 0, 0.0, 0
-        while high - low > 1:
-            inner = min(max(likely, low + 1), high - 1)
-            middle = int(inner) if tried < CHORDS else (low + high) // 2
-            edge = middle * step
+
+        def beyond(steps: int) -> float:
+            edge = steps * step
             inside = edge * self.spacing / math.pi + float(self.mass @ np.sin(self.theta * edge))
-            beyond = 1 - inside - failure
-            if abs(beyond) < room:
-                raise NearTheEdge
-            low, high = (low, middle) if beyond <= 0 else (middle, high)
-            if tried:
-                falls = max((last - beyond) / (middle - before), sys.float_info.min)
-            likely = middle + beyond / falls + (beyond > 0)
-            before, last, tried = middle, beyond, tried + 1
-        return high
+            return 1 - inside - failure
+
+        return by_chords(beyond, 0, most, failure, 1 / step, room)
 
 
 def _coarse(number: float) -> Fraction:

@@ -6,10 +6,11 @@ mechanism and no state.
 """
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,6 +26,8 @@ NEGLIGIBLE = 1e-6  # numerical errors here, as a part of the failure probability
 NOTHING = 1e-30  # smaller transform values are left out: all of a ring together are far below one float rounding
 POINTS = 64
 LEFT_OUT = 1e-9  # what a quick look leaves out, as a part of the failure probability
+CHORDS = 8  # so many steps of a search follow a chord; later steps halve the interval
+NORMAL = NormalDist()
 
 Floats: TypeAlias = NDArray[np.float64]
 _Tails: TypeAlias = tuple[Callable[[int], float], Callable[[int], float]]
@@ -165,7 +168,7 @@ def laplace_quantile(terms: Terms, failure: float) -> int:
     return all_of_it(summed, failure) if quantile is None else quantile
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Sum:
     """Arrays of the terms; `bends` are (1 - a)^2 / a, a = e^(-1 / scale): 2 over the variance of a noise."""
 
@@ -177,9 +180,9 @@ class _Sum:
     @classmethod
     def of(cls, terms: Terms) -> "_Sum":
         rows = [
-            (scale.numerator / scale.denominator, number, *(weight or (1.0,)))
-            for scale, number, *weight in terms
-            if number
+            (term[0].numerator / term[0].denominator, term[1], term[2] if len(term) > 2 else 1.0)
+            for term in terms
+            if term[1]
         ]
         scales, numbers, weights = np.array(rows, dtype=np.float64).reshape(-1, 3).T
         return cls(scales, numbers, weights, 4 * np.sinh(0.5 / scales) ** 2)
@@ -187,15 +190,20 @@ class _Sum:
     @property
     def whole(self) -> bool:
         """Whether the sum is an integer, so that nothing is rounded."""
-        return bool((self.weights == 1).all())
+        return not np.count_nonzero(self.weights != 1)
 
     @property
     def widest(self) -> float:
         return float((self.scales * self.weights).max(initial=0.0))
 
-    @property
+    @cached_property
     def variance(self) -> float:
         return float((self.numbers * self.weights**2 * 2 / self.bends).sum())
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the smooth law."""
+        return math.sqrt(self.variance + SMOOTH**2)
 
     def transform(self, theta: Floats) -> Floats:
         """Return the characteristic function at the angles `theta`; it is real."""
@@ -339,18 +347,17 @@ def _surely(
 
 
 def _weighted_quantile(summed: _Sum, failure: float) -> int:
-    """Return the least B at which the smooth law's tail is small enough, by bisection."""
+    """Return the least B at which the smooth law's tail is small enough."""
     bound = _farthest(summed, failure)
-    theta, transform = _until_negligible(summed, math.pi / bound, failure)
-    return _bisected(summed, failure, bound, theta, transform, 0.0)
+    return _least(summed, failure, bound, *_until_negligible(summed, math.pi / bound, failure), 0.0)
 
 
 def _weighted_quickly(summed: _Sum, failure: float) -> int | None:
     """Return the result of `_weighted_quantile` from the relevant angles; None where these do not decide it."""
     bound, left_out = _farthest(summed, failure), failure * LEFT_OUT
-    theta, transform = _that_matter(summed, math.pi / bound, failure, left_out / 32)
+    relevant = _that_matter(summed, math.pi / bound, failure, left_out / 32)
     try:
-        return _bisected(summed, failure, bound, theta, transform, left_out + 1e-12)
+        return _least(summed, failure, bound, *relevant, left_out + 1e-12)
     except NearTheEdge:
         return None
 
@@ -358,11 +365,10 @@ def _weighted_quickly(summed: _Sum, failure: float) -> int | None:
 def _farthest(summed: _Sum, failure: float) -> float:
     """Return a bound that the smooth sum exceeds with negligible probability."""
     unlikely = math.log(2 / (failure * NEGLIGIBLE))
-    spread = math.sqrt(summed.variance + SMOOTH**2)
-    return math.sqrt(2 * unlikely) * spread + unlikely * summed.widest + 1  # Bernstein
+    return math.sqrt(2 * unlikely) * summed.spread + unlikely * summed.widest + 1  # Bernstein
 
 
-def _bisected(
+def _least(
     summed: _Sum, failure: float, bound: float, theta: Floats, transform: Floats, room: float
 ) -> int:
     """Return the quantile by Gil-Pelaez, from the smooth law's transform at multiples of pi / `bound`.
@@ -373,22 +379,40 @@ def _bisected(
     spacing = math.pi / bound
     mass = 2 / math.pi * spacing * transform / theta
 
-    def enough(candidate: int) -> bool:
+    def beyond(candidate: int) -> float:
         edge = candidate + ROUNDED
         inside = edge * spacing / math.pi + float(mass @ np.sin(theta * edge))
-        if abs(1 - inside - failure) < room:
-            raise NearTheEdge
-        return 1 - inside <= failure
+        return 1 - inside - failure
 
-    normal = NormalDist(0, math.sqrt(summed.variance + SMOOTH**2)).inv_cdf(1 - failure / 2)
-    low, high = int(normal * 0.8) - 1, math.ceil(normal * 1.2)
-    if low >= 0 and enough(low):
-        low = -1
-    if not enough(high):
-        high = math.ceil(bound)
+    return by_chords(beyond, -1, math.ceil(bound), failure, summed.spread, room)
+
+
+def by_chords(
+    beyond: Callable[[int], float], low: int, high: int, failure: float, spread: float, room: float
+) -> int:
+    """Return the least number above `low`, up to `high`, where `beyond` is at most 0.
+
+    `beyond` is how much a law of standard deviation `spread` exceeds a number more often than `failure`. It falls by
+    more than its error from number to number, so every search order finds the same number. The search begins where a
+    normal law has its quantile, and follows chords.
+
+    Raises:
+        NearTheEdge: a value on the way is within `room` of 0.
+    """
+    normal = NORMAL.inv_cdf(1 - failure / 2)
+    likely, falls = normal * spread, 2 * NORMAL.pdf(normal) / spread
+    before, last, tried = 0, 0.0, 0
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
+        inner = min(max(likely, low + 1), high - 1)
+        middle = int(inner) if tried < CHORDS else (low + high) // 2
+        above = beyond(middle)
+        if abs(above) < room:
+            raise NearTheEdge
+        low, high = (low, middle) if above <= 0 else (middle, high)
+        if tried:
+            falls = max((last - above) / (middle - before), sys.float_info.min)
+        likely = middle + above / falls + (above > 0)
+        before, last, tried = middle, above, tried + 1
     return high
 
 

@@ -276,8 +276,9 @@ class Sampler:
                 slow.append(undecided)
                 low = low << width | cells
             values = (top << self._shift) + (low ^ ((top >> 63) & ((1 << self._shift) - 1)))
-        for index in np.unique(np.concatenate(slow)):
-            values[index] = self.one(words[index].tolist(), spare)
+        if any(map(len, slow)):
+            for index in np.unique(np.concatenate(slow)):
+                values[index] = self.one(words[index].tolist(), spare)
         return values
 
     def _tail(self, top: int, spare: Words) -> int:

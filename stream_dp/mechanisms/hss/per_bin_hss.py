@@ -9,7 +9,7 @@ values. This file knows no samplers and no ticks.
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
@@ -163,7 +163,9 @@ class PerBinHSS(CountRows, Deciding):
             return after, after.released.copy()
         parts, _ = self.composition.step(state.parts, Ask(WATCHERS, message), noise)
         parts, _ = self.composition.step(parts, Ask(COUNTERS, message), noise)
-        return replace(state, parts=parts), None
+        return PerBinState(
+            state.queries, state.intervals, state.released, state.levels, parts
+        ), None
 
     def _watch(self, state: PerBinState, noise: Noise) -> PerBinState:
         query, levels = state.queries + 1, state.levels
@@ -171,8 +173,8 @@ class PerBinHSS(CountRows, Deciding):
             levels = self._levels(query, state.intervals)
         asked = Ask(WATCHERS, LevelsQuery(levels=levels))
         parts, crossed = self.composition.step(state.parts, asked, noise)
-        after = replace(state, queries=query, levels=levels, parts=parts)
-        if crossed is None or not crossed.any():
+        after = PerBinState(query, state.intervals, state.released, levels, parts)
+        if crossed is None or not np.count_nonzero(crossed):
             return after
         return self._close(after, np.flatnonzero(crossed), noise)
 

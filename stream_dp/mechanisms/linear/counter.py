@@ -66,7 +66,7 @@ class PureShares:
     def guarantee(self) -> Guarantee:
         return Guarantee(PureDP(self.epsilon), self.neighbors)
 
-    @property
+    @cached_property
     def unit_epsilon(self) -> Fraction:
         """The epsilon that one unit may spend: epsilon / l1; for counts a column's share, epsilon / L0."""
         return self.epsilon / self.l1

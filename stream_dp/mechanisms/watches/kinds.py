@@ -78,9 +78,8 @@ class WatchLaw(WatchNoise):
         """Compare every armed watch at the end of a tick; return the state after it, and the answer."""
         since, tick, window = state.since, state.ticks, state.windowed
         fired = np.zeros(self.width, dtype=np.int64)
-        # same as `_crosses` in half the time: none of these watches fires below
-        lifted = state.count[since] + noise.geometric(self.scale, len(since))
-        fired[since] = lifted >= state.threshold[since] + state.lift[since]
+        levels = state.threshold[since]
+        fired[since] = self._reached(state.count[since], levels, state.lift[since], noise)
         heard, mode, count = state.heard, state.mode, state.count
         if len(tick):
             heard, mode, count = heard.copy(), mode.copy(), count.copy()
@@ -93,6 +92,12 @@ class WatchLaw(WatchNoise):
             fired[window] = _crosses(state, window, levels, wide, noise)
         ended = replace(state, count=count, heard=heard, mode=mode)
         return self._after(ended, fired, noise)
+
+    def _reached(
+        self, count: IntArray, levels: IntArray, lift: IntArray, noise: Noise
+    ) -> NDArray[np.bool_]:
+        """Compare watches since a crossing: `_crosses` in half the time, because none of them fires below."""
+        return count + noise.geometric(self.scale, len(count)) >= levels + lift
 
     def _after(
         self, state: MonitorState, fired: IntArray, noise: Noise
@@ -252,7 +257,11 @@ class SinceBlock(WatchLaw):
         """Add a row, or compare every place with its level."""
         if not isinstance(message, Query):
             return replace(state, count=state.count + self.checked_row(message.row)), None
-        after, answer = self._compared(state.armed(self.levels(message)), noise)
+        levels = self.levels(message)
+        fired = self._reached(state.count, levels, state.lift, noise).astype(np.int64)
+        if not np.count_nonzero(fired):
+            return state, fired
+        after, answer = self._after(state.armed(levels), fired, noise)
         return replace(state, count=after.count, lift=after.lift), answer
 
 

@@ -75,10 +75,17 @@ class Input(NamedTuple):
 
 
 class MadeOf(NamedTuple):
-    """A series made of others' releases: what the engine makes them by, of what they tell, and why they are free."""
+    """A series made of others' releases: what the engine makes them by, of what they tell, and why they are free.
+
+    `reason` computes `why`, which only a plan shows.
+    """
 
     series: MadeSeries
-    why: str
+    reason: Callable[[], str]
+
+    @property
+    def why(self) -> str:
+        return self.reason()
 
 
 RECORDS = "records"  # what counts of records have in `counted`

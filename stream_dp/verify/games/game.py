@@ -38,7 +38,8 @@ class Verifier:
         if self.function is None:
             return self
         pair = isinstance(message, tuple) and len(message) == 2
-        return Verifier(self.function.accept(*message) if pair else None)
+        after = self.function.accept(*message) if pair else None
+        return self if after is self.function else Verifier(after)
 
 
 @dataclass(frozen=True, slots=True)
