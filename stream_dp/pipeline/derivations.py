@@ -140,7 +140,7 @@ def of_boxes(
 ) -> Derivation:
     """Derive the guarantee of the series of the first start, of which `block` takes no account of what they see.
 
-    It is the promise of the least filter of its family that admits them, in their boxes.
+    It is the promise of the least filter of its family that admits them, in their boxes, if that is less.
     """
     premises, boxes = tuple(p.derivation for p in parts), tuple(p.seen for p in parts)
     if not any(box.sides for box in boxes):
@@ -155,7 +155,9 @@ def of_boxes(
         case _:
             return block
     subject = f"{pipeline}: series of the first start"
-    return tightest(premises, Filtered(subject, least, boxes=boxes))
+    apart = tightest(premises, Filtered(subject, least, boxes=boxes))
+    saves = differential_privacy(apart.guarantee.measure).epsilon < dp_at(block, NONE).epsilon
+    return apart if saves else block
 
 
 def whole(pipeline: str, filter_: Filter, parts: Sequence[Part], target: ApproxDP) -> Derivation:

@@ -79,11 +79,10 @@ def test_every_node_above_the_mechanisms_says_it(data: Data) -> None:
     for_day = built(data, analysts=[{"name": "ann", "epsilon": "0.25"}])
     promise = for_day.promise
     assert guarantee_json(promise.guarantee)["users"] == EVERY_DAY
-    (alive,) = promise.premises
-    analyst, block = alive.premises
-    for node in (alive, analyst, block, *block.premises):
+    analyst, *series_of_the_file = promise.premises
+    for node in (analyst, for_day.block, *series_of_the_file):
         assert node.guarantee.users == Users(20, 24)
-    for series in (analyst, *block.premises):
+    for series in (analyst, *series_of_the_file):
         (one_event,) = series.premises
         assert one_event.guarantee.users is None
         assert series.guarantee.measure.epsilon == 20 * one_event.guarantee.measure.epsilon  # type: ignore[union-attr]
