@@ -24,6 +24,7 @@ NODES = 2_000
 DENSE = 1_024
 """Most boxes that are bits of one integer; a node of more counts as several nodes."""
 _DIVES = 2  # nodes between two looks for boxes whose weight is more than enough
+_HELD = 32  # points of a box on average, up to which the boxes at every point are listed together
 _CLASSES = 8  # most different weights that are counted class by class
 
 
@@ -254,16 +255,35 @@ class _Many:
 
     def children(self, name: str) -> "list[_Many]":
         """Return a child for every point of a field, the heaviest last."""
-        sided, free = list[tuple[Side, int]](), 0
-        for item in map(self.items.__getitem__, self.places()):
-            side = item.sides.get(name)
+        sided, free, weight = list[tuple[int, Side]](), list[int](), 0
+        for at in self.places():
+            side = self.items[at].sides.get(name)
             if side is None:
-                free += item.weight
+                free.append(at)
+                weight += self.items[at].weight
             else:
-                sided.append((side, item.weight))
+                sided.append((at, side))
+        sums = _sums((side, self.items[at].weight) for at, side in sided)
+        points = list(sums)
+        held: dict[Any, list[int]] | None = {point: [] for point in points}
+        room = _HELD * len(sided)
+        for at, side in sided:
+            inside = _inside(points, side)
+            room -= len(inside)
+            if held is None or room < 0:
+                held = None
+                break
+            for point in inside:
+                held[point].append(at)
         children = [
-            _Many(self.items, free + weight, partial(self._at, name, point))
-            for point, weight in _sums(sided).items()
+            _Many(
+                self.items,
+                weight + more,
+                partial(self._at, name, point)
+                if held is None
+                else partial(_merged, free, held[point]),
+            )
+            for point, more in sums.items()
         ]
         children.sort(key=attrgetter("weight"))
         return children
@@ -274,6 +294,18 @@ class _Many:
             for at in self.places()
             if (side := self.items[at].sides.get(name)) is None or holds(side, point)
         ]
+
+
+def _inside(points: Sequence[Any], side: Side) -> Sequence[Any]:
+    """Return the points, which are sorted, that lie in a side; all values of a set are points."""
+    if not isinstance(side, Stretch):
+        return list(side)
+    first = 0 if side.low is None else bisect_left(points, side.low)
+    return points[first : None if side.high is None else bisect_right(points, side.high)]
+
+
+def _merged(free: Sequence[int], held: Sequence[int]) -> Sequence[int]:
+    return sorted([*free, *held])
 
 
 # Sets of few boxes, as bits.

@@ -145,7 +145,7 @@ class WatchSpec(Frozen):
 
 
 MOST_NODES = 20_000
-"""How long the search for the most entries of an event may be."""
+"""Nodes of the search for the most entries of an event, for every thousand filters."""
 
 
 class Selection(NamedTuple):
@@ -183,7 +183,8 @@ def _most_inside(inside: Box, filters: Sequence[Selection], fields: Mapping[str,
     weights = dict.fromkeys(boxes, 0)
     for box, selection in zip(boxes, filters, strict=True):
         weights[box] += selection.ones
-    most = heaviest(weights, inside, nodes=MOST_NODES, step=take_steps)
+    nodes = MOST_NODES * (1 + len(filters) // 1_000)
+    most = heaviest(weights, inside, nodes=nodes, step=take_steps)
     chosen = set(most.boxes)
     names = [selection.name for box, selection in zip(boxes, filters, strict=True) if box in chosen]
     return Overlap(most.weight, tuple(names))
