@@ -23,6 +23,8 @@ from stream_dp.core.box import EVERYTHING, Box, Side, Stretch, holds, intersecti
 NODES = 2_000
 DENSE = 1_024
 """Most boxes that are bits of one integer; a node of more counts as several nodes."""
+_DIVES = 2  # nodes between two looks for boxes whose weight is more than enough
+_HELD = 32  # points of a box on average, up to which the boxes at every point are listed together
 _CLASSES = 8  # most different weights that are counted class by class
 
 
@@ -56,17 +58,19 @@ def heaviest(
     base = sum(item.weight for item in items if not item.sides)
     total = sum(item.weight for item in some)
     step = step or _uncounted
-    step(len(items) + 1)
 
     def answer(weight: int, places: Iterable[int], *, proven: bool) -> Heaviest:
         chosen = {id(some[at]) for at in places}
         boxes = tuple(item.box for item in items if not item.sides or id(item) in chosen)
         return Heaviest(base + weight, boxes, proven)
 
-    if not some or (enough is not None and base + total <= enough):
+    names = _names(some)
+    fits = enough is not None and base + total <= enough
+    if fits or len(names) < 2:
+        step(len(items) + 1)
+    if fits or not some:
         return answer(total, range(len(some)), proven=not some)
     root = _Many(some, total, partial(range, len(some)))
-    names = _names(some)
     if len(names) == 1:
         top = root.children(names[0])[-1]
         return answer(top.weight, top.places(), proven=True)
@@ -127,58 +131,64 @@ class _Node(Protocol):
 
 @dataclass(slots=True)
 class _Search:
-    """`enough` and the nodes that are left; `step` as in `heaviest`."""
+    """`enough` and the nodes that are left; `step` as in `heaviest`; the `known` children of nodes, by their ids."""
 
     enough: int | None
     left: int
     step: Callable[[int], object]
-    known: dict[int, "Sequence[_Node] | None"] = field(default_factory=dict)
+    best: "_Node | None" = None
+    known: "dict[int, tuple[_Node, Sequence[_Node] | None]]" = field(default_factory=dict)
 
     def run(self, root: _Node) -> tuple[_Node, bool]:
         """Return a node, and whether one record lies in all its boxes."""
-        best = self._dive(root)
+        self._dive(root)
         heap = [(-root.weight, 0, root)]
-        pushed = 0
+        pushed = popped = 0
         while heap:
             bound, _, node = heap[0]
-            if best is not None and (-bound <= best.weight or self._refuses(best.weight)):
+            if self.best is not None and (-bound <= self.best.weight or self._refuses()):
                 break
             if self.left <= 0 or self._admits(-bound):
                 return node, False
             heappop(heap)
+            popped += 1
             children = self._split(node)
             if children is None:  # no other bound is larger
                 return node, True
+            if self.enough is not None and children and popped % _DIVES == 0:
+                self._dive(children[-1])
             for child in children:
-                if best is None or child.weight > best.weight:
+                if self.best is None or child.weight > self.best.weight:
                     pushed -= 1  # the last child first, where bounds are equal: deeper before wider
                     heappush(heap, (-child.weight, pushed, child))
-        return (root, False) if best is None else (best, True)
+        return (root, False) if self.best is None else (self.best, True)
 
     def _admits(self, bound: int) -> bool:
         return self.enough is not None and bound <= self.enough
 
-    def _refuses(self, weight: int) -> bool:
-        return self.enough is not None and weight > self.enough
+    def _refuses(self) -> bool:
+        return self.enough is not None and self.best is not None and self.best.weight > self.enough
 
-    def _dive(self, node: _Node) -> _Node | None:
-        """Follow the heaviest children to boxes that hold one record; None: the limits come first."""
-        while self.left > 0 and not self._admits(node.weight):
-            children = self.known[id(node)] = self._split(node)
+    def _dive(self, node: _Node) -> None:
+        """Follow the heaviest children to boxes that hold one record, and keep them if no others weigh more."""
+        least = 0 if self.best is None else self.best.weight
+        while self.left > 0 and node.weight > least and not self._admits(node.weight):
+            children = self._split(node)
             if children is None:
-                return node
+                self.best = node
+                return
             if not children:
-                break
+                return
             node = children[-1]
-        return None
 
     def _split(self, node: _Node) -> "Sequence[_Node] | None":
-        if id(node) in self.known:  # by the dive, whose nodes are all alive
-            return self.known[id(node)]
-        size = len(node.places())
-        self.left -= 1 + size // DENSE
-        self.step(size + 1)
-        return node.split()
+        """Return the node's children; the first time it is work."""
+        if id(node) not in self.known:
+            size = len(node.places())
+            self.left -= 1 + size // DENSE
+            self.step(size + 1)
+            self.known[id(node)] = node, node.split()
+        return self.known[id(node)][1]
 
 
 # Sums at points. Amounts are weights, or bits that differ, whose sum is their union.
@@ -245,16 +255,35 @@ class _Many:
 
     def children(self, name: str) -> "list[_Many]":
         """Return a child for every point of a field, the heaviest last."""
-        sided, free = list[tuple[Side, int]](), 0
-        for item in map(self.items.__getitem__, self.places()):
-            side = item.sides.get(name)
+        sided, free, weight = list[tuple[int, Side]](), list[int](), 0
+        for at in self.places():
+            side = self.items[at].sides.get(name)
             if side is None:
-                free += item.weight
+                free.append(at)
+                weight += self.items[at].weight
             else:
-                sided.append((side, item.weight))
+                sided.append((at, side))
+        sums = _sums((side, self.items[at].weight) for at, side in sided)
+        points = list(sums)
+        held: dict[Any, list[int]] | None = {point: [] for point in points}
+        room = _HELD * len(sided)
+        for at, side in sided:
+            inside = _inside(points, side)
+            room -= len(inside)
+            if held is None or room < 0:
+                held = None
+                break
+            for point in inside:
+                held[point].append(at)
         children = [
-            _Many(self.items, free + weight, partial(self._at, name, point))
-            for point, weight in _sums(sided).items()
+            _Many(
+                self.items,
+                weight + more,
+                partial(self._at, name, point)
+                if held is None
+                else partial(_merged, free, held[point]),
+            )
+            for point, more in sums.items()
         ]
         children.sort(key=attrgetter("weight"))
         return children
@@ -265,6 +294,18 @@ class _Many:
             for at in self.places()
             if (side := self.items[at].sides.get(name)) is None or holds(side, point)
         ]
+
+
+def _inside(points: Sequence[Any], side: Side) -> Sequence[Any]:
+    """Return the points, which are sorted, that lie in a side; all values of a set are points."""
+    if not isinstance(side, Stretch):
+        return list(side)
+    first = 0 if side.low is None else bisect_left(points, side.low)
+    return points[first : None if side.high is None else bisect_right(points, side.high)]
+
+
+def _merged(free: Sequence[int], held: Sequence[int]) -> Sequence[int]:
+    return sorted([*free, *held])
 
 
 # Sets of few boxes, as bits.
