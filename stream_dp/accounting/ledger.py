@@ -44,7 +44,7 @@ from stream_dp.accounting.filters.linear import (
 from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.gaussian_curve import gaussian_to_approx
-from stream_dp.accounting.loads import FEW, Loads, join, lighter, local_part, several_ticks
+from stream_dp.accounting.loads import Loads, join, lighter, local_part, several_ticks
 from stream_dp.accounting.rules.groups import seen_box, whole_at_one_event
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation, require_exactly
@@ -399,7 +399,7 @@ class Ledger:
         if local_part(self.filter, entry, self.protected) == NOTHING:
             return self
         loads = self.loads.less(entry)
-        used = lighter(self.used, loads.at(nodes=FEW))
+        used = lighter(self.used, loads.at())
         return replace(self, loads=loads, used=used, freed=max(self.freed, end))
 
     @property

@@ -8,16 +8,28 @@ heaviest point gives up, they are larger than need be.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from stream_dp.accounting.filters.filter import DP, NOTHING, Entry, Filter, Spend
 from stream_dp.accounting.filters.linear import by_ticks
-from stream_dp.accounting.heaviest import NODES, heaviest
+from stream_dp.accounting.heaviest import heaviest
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.guarantee import Protected
 from stream_dp.core.neighbors import Neighbors
 
-FEW = 200
-"""Nodes of a search whose result is only shown."""
+
+class Search(NamedTuple):
+    """How far the heaviest point is searched: over so many `nodes`, or until the amount is `enough` or cannot be."""
+
+    nodes: int
+    enough: int | None = None
+
+    def beside(self, shared: Spend) -> "Search":
+        return self if self.enough is None else Search(self.nodes, self.enough - shared.amount)
+
+
+SHORT, MANY = Search(200), 1_000
+"""Nodes of a first look and of what is shown, and of the look before a refusal."""
 
 
 def local_part(filter_: Filter, entry: Entry, protected: Protected | None) -> Spend:
@@ -74,12 +86,20 @@ class Loads:
         return replace(self, local=self._with(entry.box, NOTHING - part))
 
     def around(self, entry: Entry) -> Spend:
-        """Return the most that an event meets whose load the entry changes: any event, unless all its cost is local."""
-        local = local_part(self.filter, entry, self.protected) == self.filter.cost(entry)
-        return self.at(entry.box if local else EVERYTHING)
+        """Return the most that an event meets whose load the entry changes: any event, unless all its cost is local.
 
-    def at(self, box: Box = EVERYTHING, *, nodes: int = NODES) -> Spend:
-        """Return the most that an event in the box meets; `nodes`: see `heaviest`.
+        The search goes on for long only where the filter would refuse the entry.
+        """
+        cost = self.filter.cost(entry)
+        local = local_part(self.filter, entry, self.protected) == cost
+        box = entry.box if local else EVERYTHING
+        met = self.at(box)
+        if self.filter.admits(met, cost):
+            return met
+        return self.at(box, Search(MANY, self.filter.capacity.amount - cost.amount))
+
+    def at(self, box: Box = EVERYTHING, search: Search = SHORT) -> Spend:
+        """Return the most that an event in the box meets.
 
         A replacement within a tick meets what sees the record before or after it: at most what two points meet
         together, and at most everything.
@@ -89,14 +109,14 @@ class Loads:
         if not boxes:
             return shared
         if self.protected is None or self.protected.neighbors is not Neighbors.REPLACE:
-            return shared + _heaviest(boxes, box, nodes)
-        twice = _heaviest(boxes, box, nodes) + _heaviest(boxes, EVERYTHING, nodes)
+            return shared + _heaviest(boxes, box, search.beside(shared))
+        twice = _heaviest(boxes, box, SHORT) + _heaviest(boxes, EVERYTHING, SHORT)
         return shared + lighter(_sum(boxes.values()), twice)
 
     def heaviest_records(self) -> Box:
         """Return a box of records that may meet the most; every record where all meet the same."""
         amounts = {box: part.amount for box, part in self.local.items() if box.sides}
-        boxes = heaviest(amounts, nodes=FEW).boxes if amounts else ()
+        boxes = heaviest(amounts, nodes=SHORT.nodes).boxes if amounts else ()
         records = Box(tuple(side for box in boxes for side in box.sides))
         return EVERYTHING if records.nowhere else records
 
@@ -107,12 +127,14 @@ class Loads:
         return changed
 
 
-def _heaviest(boxes: Mapping[Box, Spend], inside: Box, nodes: int) -> Spend:
+def _heaviest(boxes: Mapping[Box, Spend], inside: Box, search: Search) -> Spend:
     """Return the largest amount, delta and number of each epsilon at one point; each may be at another point."""
 
-    def most(weights: dict[Box, int]) -> int:
+    def most(weights: dict[Box, int], enough: int | None = None) -> int:
         weights = {box: weight for box, weight in weights.items() if weight}
-        return heaviest(weights, inside, nodes=nodes).weight if weights else 0
+        if not weights:
+            return 0
+        return heaviest(weights, inside, enough=enough, nodes=search.nodes).weight
 
     epsilons = sorted({epsilon for part in boxes.values() for epsilon, _ in part.epsilons})
     numbers = [
@@ -120,7 +142,7 @@ def _heaviest(boxes: Mapping[Box, Spend], inside: Box, nodes: int) -> Spend:
         for epsilon in epsilons
     ]
     return Spend(
-        most({box: part.amount for box, part in boxes.items()}),
+        most({box: part.amount for box, part in boxes.items()}, search.enough),
         most({box: part.delta for box, part in boxes.items()}),
         tuple((epsilon, number) for epsilon, number in numbers if number),
     )
