@@ -148,7 +148,7 @@ class RatioSeries(SeriesSpec):
         makers = tuple(self._maker(of, over, bounds) for bounds in ends)
         confidence = float(of.confidence)
         made = MadeSeries(self.name, self.inputs, of.keys, self.views, makers, confidence)
-        return MadeOf(made, lambda: self._why(of, over, horizon, within))
+        return MadeOf(made, self._why(of, over, horizon, within))
 
     def _maker(self, of: Input, over: Input, within: tuple[Fraction, Fraction] | None) -> Make:
         farthest = None if within is None else within[1] * over.unit / of.unit

@@ -72,7 +72,7 @@ class TopSeries(WindowedSeries, GroupedSeries):
         guess = hss.why.removeprefix("method: ")
         why = f"method: auto, {bands}, hss {hss.expected(setting.last)} ({guess})"
         narrower = hss if hss.expected(setting.last) < tree.expected(setting.last) else tree
-        return replace(narrower, reason=why)
+        return replace(narrower, why=why)
 
     def _counts(self, method: str) -> HistogramSeries:
         """Return the histogram that ranks are read off."""

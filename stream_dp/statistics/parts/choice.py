@@ -248,23 +248,18 @@ class Choice:
 
     Half-widths are numbers that people read. Where there are windows, `expected` is that of the first one, the single
     tick. `alarms`: how likely each alarm is a false one; nothing where there are none. `supposing`: what half-widths
-    are for, or in, where that is not plain, such as "for 1,000 records". `reason` is `why`, or computes it: only a
-    plan shows it, and no run waits for it.
+    are for, or in, where that is not plain, such as "for 1,000 records".
     """
 
     mechanism: ServingMechanism[Any]
-    reason: str | Callable[[], str]
+    why: str
     expected: Callable[[int], float]
     windows: Mapping[str, Callable[[int], float]] = field(default_factory=dict)
     alarms: tuple[FalseAlarm, ...] = ()
     supposing: str = ""
 
-    @property
-    def why(self) -> str:
-        return self.reason if isinstance(self.reason, str) else self.reason()
-
     def saying(self, more: str) -> "Choice":
-        return replace(self, reason=lambda: f"{self.why}; {more}")
+        return replace(self, why=f"{self.why}; {more}")
 
     def in_steps(self, step: Fraction) -> "Choice":
         """Return the choice with half-widths in numbers that people read, where they are in units of `step`."""

@@ -128,18 +128,13 @@ def better_choice(demand: Demand, tree: Choice) -> Choice:
     """Choose a form of HSS, the given tree or a Gaussian counter: by the typical error (RMSE) over the horizon."""
     forms = all_forms(demand)
     errors = form_errors(demand, forms)
-    form = taken(errors)
-
-    def why() -> str:
-        most = break_even(demand)
-        bounded = f"up to about {how_many(most, 'event')}"
-        until = bounded if most < MOST_EVENTS else "for any number of events"
-        said = f"method: auto, typical error (RMSE) for {demand.words}: {shown(errors)}; hss is taken {until}"
-        if GAUSSIAN not in errors:
-            return said
+    form, most = taken(errors), break_even(demand)
+    bounded = f"up to about {how_many(most, 'event')}"
+    until = bounded if most < MOST_EVENTS else "for any number of events"
+    why = f"method: auto, typical error (RMSE) for {demand.words}: {shown(errors)}; hss is taken {until}"
+    if GAUSSIAN in errors:
         best = errors[form] == min(errors.values())
-        return f"{said}{price_words(demand.setting, demand.epsilon, form, best)}"
-
+        why = f"{why}{price_words(demand.setting, demand.epsilon, form, best)}"
     if form in HSS_FORMS:
         return _choice(hss_of(form, demand), demand, why)
     counter = tree if form == TREE else by_gaussian(demand.setting, demand.epsilon)
@@ -157,12 +152,12 @@ def all_forms(demand: Demand) -> tuple[str, ...]:
     return (*forms, GAUSSIAN) if demand.setting.gdp else (*forms, GAUSSIAN, GAUSSIAN_HSS)
 
 
-def _choice(hss: HSS | PerBinHSS, demand: Demand, reason: str | Callable[[], str]) -> Choice:
+def _choice(hss: HSS | PerBinHSS, demand: Demand, why: str) -> Choice:
     def predicted(tick: int) -> int:
         intervals = predicted_intervals(hss, demand, tick)
         return hss.lag(tick + 1, intervals, demand.setting.confidence)
 
-    return Choice(hss, reason, predicted, supposing=demand.supposing)
+    return Choice(hss, why, predicted, supposing=demand.supposing)
 
 
 def hss_for(demand: Demand) -> HSS | PerBinHSS:

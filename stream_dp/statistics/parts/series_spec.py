@@ -75,17 +75,10 @@ class Input(NamedTuple):
 
 
 class MadeOf(NamedTuple):
-    """A series made of others' releases: what the engine makes them by, of what they tell, and why they are free.
-
-    `reason` computes `why`, which only a plan shows.
-    """
+    """A series made of others' releases: what the engine makes them by, of what they tell, and why they are free."""
 
     series: MadeSeries
-    reason: Callable[[], str]
-
-    @property
-    def why(self) -> str:
-        return self.reason()
+    why: str
 
 
 RECORDS = "records"  # what counts of records have in `counted`
