@@ -10,12 +10,11 @@ from typing import Any
 from stream_dp.accounting.amounts import UNITS, number
 from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.core.composition import Create
-from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import GaussianDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.relation import Claim, Relation
-from stream_dp.errors import BudgetRefused, FailClosed
+from stream_dp.errors import FailClosed
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.operate.run.live_series import series_claim
 from stream_dp.pipeline.budget import opened
@@ -130,23 +129,22 @@ def attack(
 def game_verifier(built: Built, claims: Sequence[Claim | None]) -> Relation:
     """Return the relation that limits what an adversary may send to all series; `claims` as in `audit_together`.
 
-    If the pipeline's filter admits each series by itself, that filter is the relation. If it admits them only as
-    one block at a delta (a Gaussian series under basic or an approximate filter), the relation is the block's
-    condition: these mechanisms, fixed beforehand ([HSV] Def 4.9).
+    If the pipeline's filter admits all series one by one, that filter is the relation. If it admits them only as one
+    block at a delta (a Gaussian series under basic or an approximate filter), or because no record meets all of them
+    (the game's pairs do), the relation is the block's condition: these mechanisms, fixed beforehand ([HSV] Def 4.9).
     """
-    if all(_admissible(built, chosen.derivation) for chosen in built.chosen):
+    if _admits_all(built):
         return filtered(game_filter(built), lambda claim: claim.measure, own_or(claims))
     created = (Create(c.mechanism, claim) for c, claim in zip(built.chosen, claims, strict=True))
     return fixed_mechanisms(created, own_or(claims))
 
 
-def _admissible(built: Built, part: Derivation) -> bool:
-    """Return whether a theorem lets the ledger's filter admit the part."""
-    try:
-        built.ledger.filter.cost(built.ledger.price(part))
-    except BudgetRefused:
-        return False
-    return True
+def _admits_all(built: Built) -> bool:
+    """Return whether the game's filter admits all series together, whatever they see."""
+    game: LedgerFilter | None = game_filter(built)
+    for chosen in built.chosen:
+        game = None if game is None else game.charge(chosen.derivation.guarantee.measure)
+    return game is not None
 
 
 def game_filter(built: Built) -> LedgerFilter:
