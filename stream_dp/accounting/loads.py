@@ -70,10 +70,14 @@ class Loads:
         part = local_part(self.filter, entry, self.protected)
         return replace(self, local=self._with(entry.box, NOTHING - part))
 
-    def around(self, entry: Entry) -> Spend:
-        """Return the most that an event meets whose load the entry changes: any event, unless all its cost is local."""
+    def changed(self, entry: Entry) -> Box:
+        """Return the box of the events whose load the entry changes: every event, unless all its cost is local."""
         local = local_part(self.filter, entry, self.protected) == self.filter.cost(entry)
-        return self.at(entry.box if local else EVERYTHING)
+        return entry.box if local else EVERYTHING
+
+    def around(self, entry: Entry) -> Spend:
+        """Return the most that an event meets whose load the entry changes."""
+        return self.at(self.changed(entry))
 
     def at(self, box: Box = EVERYTHING, *, nodes: int = NODES) -> Spend:
         """Return the most that an event in the box meets; `nodes`: see `heaviest`.

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
 
@@ -76,3 +77,18 @@ def test_other_filters_charge_each_series() -> None:
         ("least", 400_000_000_000),
         ("most", 400_000_000_000),
     ]
+
+
+@pytest.mark.parametrize(
+    ("privacy", "shown"),
+    [({}, True), (USERS, False)],
+    ids=["events", "users"],
+)
+def test_a_refusal_names_a_box_only_where_the_box_counts(
+    privacy: dict[str, str], *, shown: bool
+) -> None:
+    """Under zCDP what users cost adds up over all boxes, so no box is to blame."""
+    twice = [*BY_KEY, BY_KEY[1] | {"name": "again"}]
+    with pytest.raises(BudgetRefused) as refusal:
+        first(twice, {"filter": "zcdp", "delta": "0.000001", **privacy})
+    assert ("on records with key = b" in str(refusal.value)) is shown
