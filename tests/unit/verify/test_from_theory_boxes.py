@@ -220,7 +220,7 @@ TWO: Logs = ((record(0, who="you"), 0, record(1, who="you"), 1),)
 
 
 def two_ticks(records: Sequence[dict[str, Any]]) -> list[Item]:
-    return [one | {"time": 1000 * tick} for tick in (0, 1) for one in records]
+    return [values | {"time": 1000 * tick} for tick in (0, 1) for values in records]
 
 
 def of_a_user(records: Sequence[Item], most: int = 2) -> Pairs:

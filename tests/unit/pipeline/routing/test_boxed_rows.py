@@ -100,7 +100,7 @@ def test_series_that_count_a_record_have_boxes_that_meet(seed: int) -> None:
     boxes = [chosen.box for chosen in built.chosen]
     file = OpenRouter(built.spec, 0)
     live, own = alone(built)
-    columns = [each.rows.start for each in built.run_config(0).series]
+    columns = [counts.rows.start for counts in built.run_config(0).series]
     some = 0
     for _ in range(100):
         payload = record(random)
