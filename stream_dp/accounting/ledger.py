@@ -426,7 +426,8 @@ class Ledger:
             if self.filter.name == PURE and over < ROUNDING
             else ""
         )
-        where = f" on records with {entry.box}" if entry.box.sides else ""
+        changed = self.loads.changed(entry)
+        where = f" on records with {changed}" if changed.sides else ""
         if self.filter.name == PURE:
             state = (
                 f"of {text(self.epsilon)} the ledger has spent {text(found.spent.amount)}{where} and has "

@@ -85,14 +85,17 @@ class Loads:
         part = local_part(self.filter, entry, self.protected)
         return replace(self, local=self._with(entry.box, NOTHING - part))
 
+    def changed(self, entry: Entry) -> Box:
+        """Return the box of the events whose load the entry changes: every event, unless all its cost is local."""
+        local = local_part(self.filter, entry, self.protected) == self.filter.cost(entry)
+        return entry.box if local else EVERYTHING
+
     def around(self, entry: Entry) -> Spend:
-        """Return the most that an event meets whose load the entry changes: any event, unless all its cost is local.
+        """Return the most that an event meets whose load the entry changes.
 
         The search goes on for long only where the filter would refuse the entry.
         """
-        cost = self.filter.cost(entry)
-        local = local_part(self.filter, entry, self.protected) == cost
-        box = entry.box if local else EVERYTHING
+        cost, box = self.filter.cost(entry), self.changed(entry)
         met = self.at(box)
         if self.filter.admits(met, cost):
             return met
