@@ -97,9 +97,20 @@ class OptimalFilter(EpsilonUnits):
         if delta <= 0:
             return False
         limit = self.promise.epsilon / self.steps
-        if [number for _, number in more.epsilons] != [1]:
-            return _least(self._parts(together), delta) <= limit
-        ((added, _),) = self._parts(more)
+        kinds = together.epsilons
+        if [number for _, number in more.epsilons] == [1]:
+            kinds = more.epsilons
+        elif _least(self._parts(together), delta) <= limit:
+            return True
+        return any(self._fits_beside(together, epsilon, delta) for epsilon, _ in kinds)
+
+    def _fits_beside(self, together: Spend, epsilon: int, delta: Fraction) -> bool:
+        """Say whether `together` fits, computed as the charge of one epsilon beside the others.
+
+        Whatever fitted as a charge fits as a whole, though grids round the two differently.
+        """
+        added, limit = exact(epsilon) / self.steps, self.promise.epsilon / self.steps
+        used = together - Spend(epsilon, 0, ((epsilon, 1),))
         curve = _curve(self._parts(used), self._step_delta(self.promise.epsilon, 0))
         return added <= limit and beside(curve, added, limit) <= delta
 
