@@ -36,6 +36,7 @@ KINDS = 8
 """The most different epsilons that are composed; of more, neighbours count as the larger one."""
 _Parts: TypeAlias = tuple[tuple[Fraction, int], ...]
 _ROUNDS = 4
+_NEAR = Fraction(21, 20)  # grids differ by less
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +97,12 @@ class OptimalFilter(EpsilonUnits):
         delta = self._step_delta(self.promise.epsilon, together.delta)
         if delta <= 0:
             return False
-        limit = self.promise.epsilon / self.steps
-        kinds = together.epsilons
-        if [number for _, number in more.epsilons] == [1]:
-            kinds = more.epsilons
-        elif _least(self._parts(together), delta) <= limit:
-            return True
+        kinds = more.epsilons
+        if [number for _, number in kinds] != [1]:
+            least, limit = _least(self._parts(together), delta), self.promise.epsilon / self.steps
+            if least <= limit or least > limit * _NEAR:
+                return least <= limit
+            kinds = together.epsilons
         return any(self._fits_beside(together, epsilon, delta) for epsilon, _ in kinds)
 
     def _fits_beside(self, together: Spend, epsilon: int, delta: Fraction) -> bool:
