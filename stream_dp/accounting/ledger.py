@@ -303,7 +303,7 @@ class Ledger:
 
     @property
     def spent(self) -> int:
-        return self.filter.reached(self.used).amount
+        return taken(self.filter, self.used).amount
 
     @property
     def left(self) -> int:
@@ -311,7 +311,7 @@ class Ledger:
 
     @property
     def remaining(self) -> Spend:
-        return self.filter.capacity - self.filter.reached(self.used)
+        return self.filter.capacity - taken(self.filter, self.used)
 
     def price(self, derivation: Derivation, box: Box = EVERYTHING) -> Entry:
         """Return the entry that a charge for this derivation would add; the mechanism sees the records of the box.
@@ -454,9 +454,18 @@ class Ledger:
         return f"{text(budget_units(amount) if down else amount)}{delta}"
 
 
+def taken(filter_: Filter, load: Spend) -> Spend:
+    """Return the part of the capacity that a load of a ledger takes: at most all of it, since all charges fitted.
+
+    A load is a bound, whose parts may stem from different records; so it may take more than any charge did.
+    """
+    part = filter_.reached(load)
+    return replace(part, amount=min(part.amount, filter_.capacity.amount))
+
+
 def _preview(loads: Loads, entry: Entry) -> Preview:
     filter_, around = loads.filter, loads.around(entry)
-    cost, spent = filter_.cost(entry), filter_.reached(around)
+    cost, spent = filter_.cost(entry), taken(filter_, around)
     best = largest(filter_, entry, around)
     return Preview(
         filter_.admits(around, cost), cost, spent, filter_.capacity - spent, best, around

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.filters.filter import Spend, largest_pure
-from stream_dp.accounting.ledger import Ledger, truncated_odometer_at
+from stream_dp.accounting.ledger import Ledger, taken, truncated_odometer_at
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.box import Box
 from stream_dp.errors import BudgetRefused
@@ -44,7 +44,7 @@ def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
         "unit": main.filter.unit,
         "capacity": _down(main, main.epsilon),
         "spent": spent(main),
-        "peak": _up(main, main.filter.reached(main.peak).amount),
+        "peak": _up(main, taken(main.filter, main.peak).amount),
         "left": text(fits(main)),
         "heaviest": _words(main.loads.heaviest_records()),
         "odometer": odometer(spec, main),

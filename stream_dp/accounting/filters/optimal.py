@@ -36,6 +36,7 @@ KINDS = 8
 """The most different epsilons that are composed; of more, neighbours count as the larger one."""
 _Parts: TypeAlias = tuple[tuple[Fraction, int], ...]
 _ROUNDS = 4
+_NEAR = Fraction(21, 20)  # grids differ by less
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +97,21 @@ class OptimalFilter(EpsilonUnits):
         delta = self._step_delta(self.promise.epsilon, together.delta)
         if delta <= 0:
             return False
-        limit = self.promise.epsilon / self.steps
-        if [number for _, number in more.epsilons] != [1]:
-            return _least(self._parts(together), delta) <= limit
-        ((added, _),) = self._parts(more)
+        kinds = more.epsilons
+        if [number for _, number in kinds] != [1]:
+            least, limit = _least(self._parts(together), delta), self.promise.epsilon / self.steps
+            if least <= limit or least > limit * _NEAR:
+                return least <= limit
+            kinds = together.epsilons
+        return any(self._fits_beside(together, epsilon, delta) for epsilon, _ in kinds)
+
+    def _fits_beside(self, together: Spend, epsilon: int, delta: Fraction) -> bool:
+        """Say whether `together` fits, computed as the charge of one epsilon beside the others.
+
+        Whatever fitted as a charge fits as a whole, though grids round the two differently.
+        """
+        added, limit = exact(epsilon) / self.steps, self.promise.epsilon / self.steps
+        used = together - Spend(epsilon, 0, ((epsilon, 1),))
         curve = _curve(self._parts(used), self._step_delta(self.promise.epsilon, 0))
         return added <= limit and beside(curve, added, limit) <= delta
 

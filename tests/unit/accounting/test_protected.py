@@ -12,11 +12,13 @@ from stream_dp.accounting.amounts import UNITS
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.linear import BasicFilter, PureFilter
+from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.filters.squares import ZCDPFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Group, Moved, OfUsers
 from stream_dp.accounting.subledgers import Subledgers
+from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, Protected, PureDP
 from stream_dp.core.neighbors import Neighbors, Users
@@ -107,3 +109,31 @@ def test_what_one_of_two_ticks_may_cost_in_full_is_not_created_live() -> None:
     assert ledgers.price(MOVED).epsilon == 2 * UNITS
     frees_none = Subledgers.open(ZCDPFilter.of(ONE), protected=claim.guarantee.protected)
     assert frees_none.price(claim) == frees_none.main.price(claim)
+
+
+SOME = Box((("kind", frozenset("x")),))
+WHOLE = {
+    "another content at any tick": part(Neighbors.REPLACE_ANY_TICK),
+    "a user for ever": leaf("live", Guarantee(PureDP(ONE), Neighbors.ADD_REMOVE, users=TWICE), "p"),
+}
+
+
+def opened(filter_: Filter, derivation: Derivation) -> Ledger:
+    return Ledger.under(filter_, protected=derivation.guarantee.protected)
+
+
+@pytest.mark.parametrize("whom", DERIVATIONS)
+def test_a_box_counts_where_every_step_costs_its_part(whom: str) -> None:
+    rho, derivation = ZCDPFilter.of(9 * ONE), DERIVATIONS[whom]
+    box = EVERYTHING if derivation.guarantee.group > 1 else SOME
+    assert opened(rho, derivation).price(derivation, SOME).box == box
+    if whom in WHOLE:
+        assert opened(rho, derivation).price(WHOLE[whom], SOME).box == EVERYTHING
+
+
+@pytest.mark.parametrize("whom", WHOLE)
+def test_the_optimal_filter_takes_only_what_costs_an_event_its_part(whom: str) -> None:
+    ledger = opened(OptimalFilter.of(9 * ONE, Fraction(1, 9), 2), WHOLE[whom])
+    with pytest.raises(BudgetRefused, match="may lose all that it claims"):
+        ledger.price(WHOLE[whom])
+    assert ledger.price(DERIVATIONS[whom]).epsilon == 2 * UNITS
