@@ -73,7 +73,10 @@ def derived_again(
 
 
 def _total(built: Built, main: Ledger, parts: list[Part]) -> Derivation:
-    """Return the guarantee of all parts, derived from mechanisms and ticks; compare it with the ledger."""
+    """Return the guarantee of all parts, derived from mechanisms and ticks; compare it with the ledger.
+
+    Loads are compared where all parts see every record: else both are bounds of a search, whose order may differ.
+    """
     try:
         total = whole(built.spec.name, main.filter, parts, target(built.spec.privacy))
     except NotDerivable as refusal:
