@@ -24,6 +24,8 @@ from stream_dp.errors import BudgetRefused, UnknownMechanism, UsageError
 MAIN = ""
 ALL: Final[Mapping[str, Box]] = MappingProxyType({})
 """No partitions: every analyst's mechanisms may see all records."""
+SHOWN = 5
+"""Most mechanisms that a refusal names."""
 NESTED = "filter inside a filter ([HSV] Thm 12.4)"
 
 
@@ -110,7 +112,7 @@ class Subledgers:
             self.ledgers[analyst] = self._of(analyst).charge(entry, start).summed()
         except BudgetRefused as refusal:
             whose = f"in the ledger of analyst {analyst}: " if analyst else ""
-            raise BudgetRefused(f"{whose}{refusal}") from None
+            raise BudgetRefused(f"{whose}{refusal}{self._met(entry, analyst)}") from None
         self.running[entry.name] = (analyst, entry)
 
     def halt(self, name: str, end: int) -> tuple[str, Entry]:
@@ -120,6 +122,20 @@ class Subledgers:
         analyst, entry = self.running.pop(name)
         self.ledgers[analyst] = self.ledgers[analyst].halt(entry, end)
         return analyst, entry
+
+    def _met(self, entry: Entry, analyst: str) -> str:
+        """Return which mechanisms that can be halted see a record that this one would see; empty if none does."""
+        names = [
+            name
+            for name, (payer, running) in self.running.items()
+            if payer == analyst and running.box.meets(entry.box)
+        ]
+        if not names:
+            return ""
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        return (
+            f". Of what can be halted, these see the same records: {', '.join(names[:SHOWN])}{more}"
+        )
 
     def _of(self, analyst: str) -> Ledger:
         if analyst not in self.ledgers:

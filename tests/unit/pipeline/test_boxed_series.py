@@ -123,7 +123,7 @@ def test_live_series_of_other_records_fit_beside_each_other_and_a_halt_frees_its
     for country in COUNTRIES[:9]:
         created(admission, country)
     assert admission.subledgers.main.spent == 10**12
-    with pytest.raises(BudgetRefused):
+    with pytest.raises(BudgetRefused, match=r"c0 and has 0 left.* the same records: c0$"):
         created(admission, "c0", name="more")
     admission.halt("c0", 5)
     assert admission.subledgers.main.spent == 10**12  # of the others
