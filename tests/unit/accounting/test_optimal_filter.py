@@ -136,7 +136,11 @@ def test_so_many_are_alive_at_once_and_after_halts_for_ever(units: int, count: i
 def test_no_more_than_the_budget_is_spent_where_two_boxes_are_full() -> None:
     """84 of 0.05 fill a box and one of 1.9 another: the bound takes both together, but no record meets both."""
     ledger = Ledger.under(WIDE, protected=EVENT)
-    for count, units, kind in ((84, UNITS // 20, "x"), (1, UNITS * 19 // 10, "y")):
+    for count, units, kind in (
+        (84, UNITS // 20, "x"),
+        (1, UNITS * 19 // 10, "y"),
+        (1, UNITS // 20, "z"),
+    ):
         for _ in range(count):
             box = Box((("kind", frozenset(kind)),))
             ledger = ledger.charge(replace(live(units), box=box))

@@ -9,11 +9,12 @@ import pytest
 from stream_dp.accounting.conversions import zcdp_epsilon
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.linear import BasicFilter, PureFilter
+from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Alive
-from stream_dp.core.box import EVERYTHING
+from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, ApproxDP, Guarantee, Measure, PureDP
 from stream_dp.core.neighbors import Neighbors
@@ -22,7 +23,7 @@ from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.pipeline.budget import charged, charged_parts
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.derivations import Part, dp_at, fixed_blocks, whole
+from stream_dp.pipeline.derivations import Part, dp_at, fixed_blocks, of_boxes, whole
 from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.spec import PipelineSpec
 
@@ -331,3 +332,57 @@ def test_the_promise_covers_what_has_a_delta_and_what_is_alive_at_one_tick() -> 
             [Part(block, Alive(0, None)), *together],
             ApproxDP(Fraction(3), MILLIONTH),
         )
+
+
+EAST, WEST, BOTH = (Box((("region", frozenset(it)),)) for it in ("e", "w", "ew"))
+Seen = list[tuple[Derivation, Box]]
+
+
+def in_boxes(epsilon: Fraction, *boxes: Box) -> Seen:
+    return [(series_of(f"s{n}", PureDP(epsilon)), box) for n, box in enumerate(boxes)]
+
+
+def start(filter_: Filter, seen: Seen, delta: Fraction = Fraction(0)) -> tuple[Ledger, ApproxDP]:
+    """Return the ledger after the charges, and what the series cost one event."""
+    blocks = fixed_blocks("shop", tuple(part for part, _ in seen), delta)
+    ledger = Ledger.under(filter_, protected=ALARMS.guarantee.protected)
+    block, charges = charged_parts(ledger, seen, blocks)
+    parts = [Part(part, Alive(0, None), box) for part, box in charges]
+    cost = dp_at(of_boxes("shop", filter_, block, parts), MILLIONTH)
+    return charged(ledger, block, charges), cost
+
+
+def test_series_whose_boxes_do_not_meet_cost_an_event_only_one_of_them() -> None:
+    """The entry is the sum, whatever the series see: a journal's first charge is the price of its file."""
+    for filter_ in (PureFilter.of(2 * ONE), BasicFilter.of(2 * ONE, MILLIONTH)):
+        for boxes, met in (
+            ((EAST, WEST), 1), ((EAST, BOTH), 2), ((EAST, WEST, BOTH), 2), ((EAST, WEST, EVERYTHING), 2),
+        ):  # fmt: skip
+            ledger, cost = start(filter_, in_boxes(ONE, *boxes))
+            assert ledger.spent == met * 10**12
+            assert [entry.epsilon for entry in ledger.entries] == [len(boxes) * 10**12]
+            assert cost.epsilon == met
+    with pytest.raises(BudgetRefused, match="first start asks for epsilon 3"):
+        start(PureFilter.of(2 * ONE), in_boxes(ONE, EAST, EAST, BOTH))
+
+
+def test_a_block_with_a_granted_delta_takes_no_account_of_boxes() -> None:
+    ledger, cost = start(
+        BasicFilter.of(2 * ONE, MILLIONTH), in_boxes(Fraction(1, 20), *[EAST, WEST] * 20), MILLIONTH
+    )
+    assert 1.298 < ledger.spent / 10**12 < 1.299
+    assert ledger.used.delta == 10**6
+    assert cost.delta == MILLIONTH
+
+
+def test_filters_that_charge_less_for_many_take_the_boxes_of_the_series() -> None:
+    """Forty of 0.05 reach 1.2985, and ten of them 0.4992 in each of four boxes."""
+    optimal = OptimalFilter.of(2 * ONE, MILLIONTH)
+    quarters = [Box((("region", frozenset(it)),)) for it in "news"]
+    for boxes, met in (([EVERYTHING] * 40, 1.2985), (quarters * 10, 0.4992)):
+        ledger, cost = start(optimal, in_boxes(Fraction(1, 20), *boxes), MILLIONTH)
+        assert ledger.spent / 10**12 == pytest.approx(met, abs=1e-4)
+        assert float(cost.epsilon) == pytest.approx(met, abs=1e-4)
+    pair = in_boxes(ONE, EAST, WEST)
+    ledger, _ = start(ZCDPFilter.of(ONE), pair)
+    assert ledger.used == ledger.filter.cost(ledger.price(*pair[0]))
