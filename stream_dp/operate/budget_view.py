@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.filters.filter import Spend, largest_pure
+from stream_dp.accounting.filters.linear import OPTIMAL
 from stream_dp.accounting.ledger import Ledger, taken, truncated_odometer_at
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.box import Box
@@ -164,8 +165,18 @@ class PlanView:
                 *(_series(built, chosen) for chosen in built.chosen),
                 *(_made(made) for made in built.made),
             ],
-            "notes": caveats(built),
+            "notes": [*caveats(built), *_without_delta(built)],
         }
+
+
+def _without_delta(built: Built) -> list[str]:
+    """Return what the pure filter would leave of the budget, where the optimal filter holds."""
+    ledger = built.ledger
+    if ledger.filter.name != OPTIMAL:
+        return []
+    left = ledger.filter.capacity.amount - ledger.used.amount
+    would = f"leave {text(left)}" if left >= 0 else "refuse these series"
+    return [f"the pure filter, without the delta, would {would}"]
 
 
 def _made(made: MadeOf) -> dict[str, Any]:

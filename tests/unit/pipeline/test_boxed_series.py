@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from stream_dp.engine.admission import Admission
 from stream_dp.engine.series import Registry
 from stream_dp.errors import BudgetRefused, UsageError
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.operate.budget_view import budget_json
+from stream_dp.operate.budget_view import PlanView, budget_json
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.router import OpenRouter
@@ -30,8 +31,8 @@ def count(country: str, epsilon: str = "0.5", name: str = "", **keys: Any) -> di
     return {**series, "where": only(country), **keys}
 
 
-def pipeline(series: list[dict[str, Any]], **privacy: Any) -> PipelineSpec:
-    return PipelineSpec.model_validate({
+def content(series: list[dict[str, Any]], **privacy: Any) -> dict[str, Any]:
+    return {
         "version": "1",
         "name": "shop",
         "source": {"kind": "file", "path": "unused.jsonl"},
@@ -46,7 +47,11 @@ def pipeline(series: list[dict[str, Any]], **privacy: Any) -> PipelineSpec:
             "horizon": "100",
         },
         "series": series,
-    })  # fmt: skip
+    }  # fmt: skip
+
+
+def pipeline(series: list[dict[str, Any]], **privacy: Any) -> PipelineSpec:
+    return PipelineSpec.model_validate(content(series, **privacy))
 
 
 def admission_of(built: Built) -> Admission:
@@ -99,6 +104,17 @@ def test_with_a_delta_forty_counts_are_composed_at_the_optimum_in_their_boxes() 
         measure = built.derivation.guarantee.measure
         assert isinstance(measure, ApproxDP)
         assert float(measure.epsilon) == pytest.approx(epsilon, abs=1e-6)
+
+
+def test_a_plan_says_what_the_pure_filter_would_leave(tmp_path: Path) -> None:
+    path = tmp_path / "shop.yaml"
+    granted = {"epsilon": "2", "delta": "1e-6"}
+    for number, would in ((10, "leave 1.5"), (50, "refuse these series")):
+        series = [count("c0", "0.05", f"s{n}") for n in range(number)]
+        path.write_text(json.dumps(content(series, **granted)))
+        assert PlanView(path).shown()["notes"][-1] == (
+            f"the pure filter, without the delta, would {would}"
+        )
 
 
 TENANTS = [{"name": c, "epsilon": "0.5", "where": only(c)} for c in COUNTRIES]
