@@ -138,11 +138,13 @@ def test_the_plan_of_a_replay(data: Data) -> None:
 
 
 def test_a_claim_that_is_not_derived_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    claimed = Counter(3, Fraction(1), Neighbors.REPLACE, 10)
-    assert derived(claimed, "c").subject == "c"
+    def claimed() -> Counter:
+        return Counter(3, Fraction(1), Neighbors.REPLACE, 10)
+
+    assert derived(claimed(), "c").subject == "c"
     monkeypatch.setattr(Counter, "unit_epsilon", Fraction(1))
     with pytest.raises(NotDerivable, match="c: the derived guarantee differs"):
-        derived(claimed, "c")
+        derived(claimed(), "c")
 
 
 @pytest.mark.parametrize(
