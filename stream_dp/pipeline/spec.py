@@ -41,7 +41,7 @@ from stream_dp.records.endpoints import (
 from stream_dp.records.groupings import zones_of
 from stream_dp.records.privacy import WITH_OWN_DELTA, Privacy
 from stream_dp.records.scalars import Confidence, FieldName, Frozen, Name, problem, refuse
-from stream_dp.records.schema import FieldSpec, TimeField, field_problems, offsets
+from stream_dp.records.schema import FieldSpec, ListField, TimeField, field_problems, offsets
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.series_spec import MOST_SERIES, SHARED_SERIES, LiveRoom, Rest
 
@@ -194,7 +194,12 @@ class PipelineSpec(Frozen):
 
     def _analyst_problems(self) -> Iterator[InitErrorDetails]:
         for at, analyst in enumerate(self.privacy.analysts):
-            yield from where_problems(("privacy", "analysts", at), analyst.where, self.fields)
+            place = ("privacy", "analysts", at)
+            yield from where_problems(place, analyst.where, self.fields)
+            for number, condition in enumerate(analyst.where):
+                if isinstance(self.fields.get(condition.field), ListField):
+                    why = "a condition on a list sets no records apart: use another field"
+                    yield problem((*place, "where", number, "field"), why)
 
     def _moves_problems(self) -> Iterator[InitErrorDetails]:
         if self.privacy.moves == "any_tick":

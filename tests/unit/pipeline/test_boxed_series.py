@@ -134,6 +134,14 @@ def test_fifty_tenants_of_a_half_cost_a_half_and_see_their_records_only() -> Non
         created(admission, "c0", "c0", name="again")
 
 
+def test_an_analyst_is_given_no_part_by_a_list_whose_conditions_set_nothing_apart() -> None:
+    part = {"field": "tags", "contains": "new"}
+    listed = content([WHOLE], analysts=[{"name": "ann", "epsilon": "0.5", "where": [part]}])
+    listed["schema"]["tags"] = {"type": "list", "domain": ["new", "old"], "most": "1"}
+    with pytest.raises(ValueError, match="a condition on a list sets no records apart"):
+        PipelineSpec.model_validate(listed)
+
+
 def test_live_series_of_other_records_fit_beside_each_other_and_a_halt_frees_its_box() -> None:
     admission = admission_of(build(pipeline([WHOLE])))
     for country in COUNTRIES[:9]:
