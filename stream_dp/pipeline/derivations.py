@@ -129,10 +129,10 @@ class Part(NamedTuple):
 
 
 def heaviest_load(filter_: Filter, parts: Sequence[Part]) -> int:
-    """Return the most that one event meets, in units of what the filter adds up."""
+    """Return the part of the filter's capacity that what one event meets takes at most, in its units."""
     premises, alive, _ = zip(*parts, strict=True)
     loads = reached(premises, alive, [part.seen for part in parts], filter_)
-    return max(load.amount for load in loads)
+    return max(filter_.reached(load).amount for load in loads)
 
 
 def of_boxes(
@@ -148,10 +148,9 @@ def of_boxes(
     match filter_:
         case PureFilter() | BasicFilter():
             least: Filter = PureFilter(heaviest_load(filter_, parts))
-        case OptimalFilter():
-            loads = reached(premises, (Alive(0, None),) * len(parts), boxes, filter_)
-            amount = max(filter_.reached(load).amount for load in loads)
-            least = replace(filter_, capacity=replace(filter_.capacity, amount=amount))
+        case OptimalFilter(capacity):
+            amount = heaviest_load(filter_, parts)
+            least = replace(filter_, capacity=replace(capacity, amount=amount))
         case _:
             return block
     subject = f"{pipeline}: series of the first start"
