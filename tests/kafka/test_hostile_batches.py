@@ -28,6 +28,13 @@ def read(wire: Wire, topic: str, offset: int = 0) -> list[Frame]:
     return list(frames(wire.fetch(topic, 0, offset)[0]))
 
 
+def grown(wire: Wire, topic: str, batches: int) -> list[Frame]:
+    """The log once it holds so many batches: a broker writes a marker after it has answered."""
+    while len(log := read(wire, topic)) < batches:
+        time.sleep(0.01)
+    return log
+
+
 def added(frame: Frame) -> tuple[int, int]:
     """How many records of a batch are good, and how many dead."""
     try:
@@ -73,11 +80,12 @@ async def test_interleaved_transactions_lie_in_the_log_as_they_were_driven(kafka
             for one in (first, second, first, third):
                 assert one.send(topic, 0, plain([GOOD] * 3)).error == 0
             second.end(commit=True)
+            grown(wire, topic, 5)
             assert second.send(topic, 0, plain([GOOD])).error == 0
             first.end(commit=False)
+            grown(wire, topic, 7)
             second.end(commit=True)
-            while len(log := read(wire, topic)) < 8:  # brokers write markers after they answered
-                time.sleep(0.01)
+            log = grown(wire, topic, 8)
         names = {log[place].producer: number for number, place in ((1, 0), (2, 1), (3, 3))}
         return [(names[one.producer], marker(one) if one.control else None) for one in log]
 
