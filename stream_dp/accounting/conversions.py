@@ -22,6 +22,7 @@ from stream_dp.errors import InvalidCost
 
 STEPS = 90  # steps of the golden section over ln(alpha - 1)
 LOW, HIGH = -12.0, 60.0
+MOST_ORDER = 10**6
 
 
 @lru_cache(maxsize=1024)
@@ -95,21 +96,53 @@ def zcdp_to_approx(measure: ZCDP, delta: Fraction) -> ApproxDP:
 
 def zcdp_budget(target: ApproxDP) -> Fraction:
     """Return a rho, rounded down, such that rho-zCDP is (epsilon, delta)-DP; never below `standard_budget`."""
-    e, bits = float(target.epsilon), bits_float(target.delta)
-    a = _best(lambda a: ((bits + _gain_float(a)) / (a - 1) - e) / a)
-    tight = (Interval.of(target.epsilon) - (_gain(a) + ln_inverse(target.delta)) / (a - 1)) / a
+    alpha = _zcdp_order(target)
+    tight = _renyi_left(target, alpha) / alpha
     return max(tight.lower, standard_budget(target), Fraction(0))
+
+
+def _zcdp_order(target: ApproxDP) -> Fraction:
+    """Return an order near the one at which the largest rho implies `target`."""
+    e, bits = float(target.epsilon), bits_float(target.delta)
+    return _best(lambda a: ((bits + _gain_float(a)) / (a - 1) - e) / a)
+
+
+def _renyi_left(target: ApproxDP, alpha: Fraction) -> Interval:
+    """Return the epsilon of Renyi DP at this order that implies `target`, which may be negative."""
+    return Interval.of(target.epsilon) - (_gain(alpha) + ln_inverse(target.delta)) / (alpha - 1)
 
 
 def renyi_budget(target: ApproxDP, alpha: Fraction) -> RenyiDP:
     """Return the largest epsilon at this order, rounded down, that implies `target` (InvalidCost: none does)."""
-    left = Interval.of(target.epsilon) - (_gain(alpha) + ln_inverse(target.delta)) / (alpha - 1)
+    left = _renyi_left(target, alpha)
     if left.low <= 0:
         raise InvalidCost(
             f"Renyi DP at order {alpha} cannot give epsilon {float(target.epsilon):g} with delta "
             f"{float(target.delta):g}: choose a larger order, epsilon or delta"
         )
     return RenyiDP(alpha, Fraction(left.low))
+
+
+def best_order(target: ApproxDP) -> Fraction:
+    """Return the whole order, at most `MOST_ORDER`, whose budget holds most pure costs of a fortieth of epsilon.
+
+    That is a small series beside many others.
+    """
+    small = PureDP(target.epsilon / 40)
+    e, bits, cost = float(target.epsilon), bits_float(target.delta), float(small.epsilon)
+
+    def twice_cosh(x: float) -> float:
+        return math.log1p(math.exp(-2 * x)) + x
+
+    def against(alpha: float) -> float:
+        left = e - (bits + _gain_float(alpha)) / (alpha - 1)
+        return -left * (alpha - 1) / (twice_cosh(cost * (alpha - 0.5)) - twice_cosh(cost / 2))
+
+    near = math.floor(_best(against))
+    orders = [Fraction(min(max(order, 2), MOST_ORDER)) for order in (near, near + 1)]
+    return max(
+        orders, key=lambda a: Fraction(_renyi_left(target, a).low) / pure_to_renyi(small, a).epsilon
+    )
 
 
 def standard_budget(target: ApproxDP) -> Fraction:

@@ -201,8 +201,7 @@ def build(spec: PipelineSpec) -> Built:
     chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.counted)
     parts, granted = tuple(c.derivation for c in chosen), spec.privacy.block_delta
     ledgers = dict(opened(spec.privacy, spec.protection.protected, spec.partitions).ledgers)
-    order = spec.privacy.order if spec.privacy.filter == "renyi" else None
-    blocks = fixed_blocks(spec.name, parts, granted, spec.privacy.delta, order)
+    blocks = fixed_blocks(spec.name, parts, granted, spec.privacy.delta, spec.privacy.order)
     seen = tuple((c.derivation, c.box) for c in chosen)
     block, charges = charged_parts(ledgers[MAIN], seen, blocks)
     ledgers[MAIN] = charged(ledgers[MAIN], block, charges)

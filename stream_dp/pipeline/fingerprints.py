@@ -6,6 +6,7 @@ version is left out at its default, which has the meaning of files without the k
 
 import hashlib
 import json
+from fractions import Fraction
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -21,6 +22,9 @@ _LATER = (
     *("delta", "first_block_delta", "own_delta", "filter", "order", "analysts"),
     *("user", "max_events", "per", "overall", "share"),
 )
+FORMER_ORDER = Fraction(8)
+"""The order of a renyi filter without one, before there was a best one: what a fingerprint without an order means."""
+
 _UNMEANT: dict[str, Any] = dict.fromkeys(
     ("version", "source", "journal", "releases", "queries"), True
 )
@@ -51,6 +55,13 @@ def under_gone_filter(spec: PipelineSpec) -> str:
     return _digest(_canonical(meaning(spec)["privacy"] | {"filter": GONE_FILTER}))[:12]
 
 
+def under_former_order(spec: PipelineSpec) -> str:
+    """Return the fingerprint that the part `privacy` would have with `order: 8`."""
+    privacy = meaning(spec)["privacy"]
+    privacy.pop("order", None)
+    return _digest(_canonical(privacy))[:12]
+
+
 def meaning(spec: PipelineSpec) -> dict[str, Any]:
     conditions = [
         series.conditions_as(lambda condition: _meaning(spec, condition)) for series in spec.series
@@ -61,7 +72,9 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
         by_alias=True,
     )
     for later in _LATER:
-        if getattr(spec.privacy, later) == Privacy.model_fields[later].default:
+        default = Privacy.model_fields[later].default
+        former = FORMER_ORDER if later == "order" else default
+        if getattr(spec.privacy, later) in (default, former):
             del parts["privacy"][later]
     for analyst, written in zip(
         spec.privacy.analysts, parts["privacy"].get("analysts", ()), strict=False

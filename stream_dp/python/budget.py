@@ -133,7 +133,7 @@ class Budget(Single):
         What admits every charge. ``pure`` adds epsilons up; the others are for many small series, and ``zcdp``,
         ``renyi`` and ``gdp`` for Gaussian noise. The filter ``optimal`` of pipelines needs their one clock.
     order : int, str, Fraction or Decimal, optional
-        The order of a ``renyi`` filter; 8 if not given.
+        The order of a ``renyi`` filter; if not given, the best for many small series.
     neighbors : Neighbors or {"add_remove", "replace"}
         Which streams are neighbours: one event more, or one event with other content in the same tick.
     schema : mapping, optional

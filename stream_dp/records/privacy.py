@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import InitErrorDetails
 
-from stream_dp.accounting.conversions import renyi_budget
+from stream_dp.accounting.conversions import best_order, renyi_budget
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wording import meant
@@ -81,8 +81,9 @@ class Privacy(Frozen):
     """Who is protected, and how much may be spent on all series together, those asked later included.
 
     `filter` admits every charge: where a delta is granted and the unit is one event, `optimal` unless another is named;
-    without a delta, `pure`. `order` is that of a renyi filter. `moves`: on a replay clock an event's own time is
-    part of its content, so a replacement may move to another tick, unless the file vouches that none does.
+    without a delta, `pure`. `order` is that of a renyi filter, by default `best_order`. `moves`: on a replay clock an
+    event's own time is part of its content, so a replacement may move to another tick, unless the file vouches that
+    none does.
 
     Of `delta`, `own_delta` is what the series' own deltas may come to: all of it under the basic and the optimal
     filter; under tight_approximate the rest is the theorem's. Of that, `first_block_delta` is granted to the series
@@ -110,7 +111,7 @@ class Privacy(Frozen):
     filter: Annotated[FilterName, BeforeValidator(_filter, json_schema_input_type=FilterName)] = (
         "pure"
     )
-    order: Order = Fraction(8)
+    order: Order | None = None
     analysts: Annotated[tuple[Analyst, ...], Field(max_length=1000)] = ()
 
     @model_validator(mode="after")
@@ -126,9 +127,11 @@ class Privacy(Frozen):
             )
             problems.append(problem(("delta",), wrong))
         elif self.filter == "renyi":
-            problems += self._order_problems()
+            order = self.order or best_order(ApproxDP(self.epsilon, self.delta))
+            object.__setattr__(self, "order", order)
+            problems += self._order_problems(order)
         problems += self._own_delta_problems()
-        if self.filter != "renyi" and self.order != Privacy.model_fields["order"].default:
+        if self.filter != "renyi" and self.order is not None:
             problems.append(problem(("order",), f"filter {self.filter} has no order: leave it out"))
         names = [analyst.name for analyst in self.analysts]
         for at, name in enumerate(names):
@@ -185,9 +188,9 @@ class Privacy(Frozen):
             return [problem((given[-1],), wrong)]
         return []
 
-    def _order_problems(self) -> list[InitErrorDetails]:
+    def _order_problems(self, order: Fraction) -> list[InitErrorDetails]:
         try:
-            renyi_budget(ApproxDP(self.epsilon, self.delta), self.order)
+            renyi_budget(ApproxDP(self.epsilon, self.delta), order)
         except InvalidCost:
             enough = 2 + math.ceil(math.log(1 / self.delta) / self.epsilon)
             wrong = f"is too small for this epsilon and delta: {enough} is enough"

@@ -26,6 +26,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from stream_dp.accounting.conversions import MOST_ORDER
 from stream_dp.core.time import parse_moment
 
 OTHER = "other"
@@ -240,7 +241,9 @@ Delta: TypeAlias = Annotated[
 ]
 Order: TypeAlias = Annotated[
     Named,
-    must(lambda order: 1 < order <= 10**6, "must be greater than 1, and no more than a million"),
+    must(
+        lambda order: 1 < order <= MOST_ORDER, "must be greater than 1, and no more than a million"
+    ),
 ]
 Confidence: TypeAlias = Annotated[
     Named, must(lambda value: 0 < value < 1, "must lie strictly between 0 and 1")

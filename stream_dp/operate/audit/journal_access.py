@@ -21,7 +21,7 @@ from stream_dp.kafka.log.lease import KafkaLease
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.settings import settings_for, settled, source_there
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.fingerprints import under_gone_filter
+from stream_dp.pipeline.fingerprints import FORMER_ORDER, under_former_order, under_gone_filter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records import endpoints
@@ -94,6 +94,7 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
     header = None if sealed is None else _header(built.spec, sealer, sealed)
     if header is not None:
         _require_known_filter(built.spec, header)
+        _require_same_order(built, header)
         mine = {"fingerprint": built.fingerprint, "parts": built.parts, "private": private}
         require_same(header, msgspec.structs.replace(header, **mine))
     return sealed is None
@@ -106,6 +107,16 @@ def _require_known_filter(spec: PipelineSpec, header: Header) -> None:
             f"the journal of {spec.name} was written under `filter: {GONE_FILTER}`, which this version lacks, and a "
             "ledger never changes its filter. Go on with the version that wrote it, or give the file a name of its "
             "own, which opens a second ledger: the two guarantees then add up"
+        )
+
+
+def _require_same_order(built: Built, header: Header) -> None:
+    """Raise FailClosed if the journal's renyi filter had the former default order, and the file's has another."""
+    written = header.parts.get("privacy")
+    if written != built.parts["privacy"] and written == under_former_order(built.spec):
+        raise FailClosed(
+            f"the journal of {built.spec.name} was written under a renyi filter of order {FORMER_ORDER}, the default "
+            f"then, and a ledger never changes its filter: write `order: {FORMER_ORDER}` under privacy to go on with it"
         )
 
 

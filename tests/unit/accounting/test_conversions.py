@@ -88,6 +88,28 @@ def test_renyi_and_its_inverse_agree_and_round_up() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "order"),
+    [
+        ("2", "1e-6", 13),
+        ("1", "1e-6", 23),
+        ("0.1", "1e-9", 322),
+        ("8", "1e-3", 3),
+        ("100", "1e-3", 43),
+    ],
+)
+def test_the_best_order_holds_most_small_pure_costs(epsilon: str, delta: str, order: int) -> None:
+    target, small = ApproxDP(Fraction(epsilon), Fraction(delta)), Fraction(epsilon) / 40
+    assert convert.best_order(target) == order
+
+    def held(alpha: int) -> float:
+        gain = alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
+        left = float(epsilon) - (gain - math.log(float(delta))) / (alpha - 1)
+        return left / rr_renyi(float(small), alpha)
+
+    assert max(range(2, 3 * order + 10), key=held) == order
+
+
 @pytest.mark.parametrize("x", [-30, -9.5, -0.25, 0, 6.5, 12])
 def test_the_normal_distribution_function_encloses_scipys(x: float) -> None:
     result = normal_cdf(Fraction(x))

@@ -341,23 +341,31 @@ async def test_its_own_journal_is_no_obstacle(made: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("then", "words"),
+    ("filter_", "then", "words"),
     [
-        ("0e56ef786402", "was written under `filter: approximate`"),  # recorded before it was gone
-        ("22bdd44cd9c5", "changed: in the pipeline file"),
+        # recorded before it was gone, and before there was a best order
+        ("tight_approximate", "0e56ef786402", "was written under `filter: approximate`"),
+        ("renyi", "affeda1d29f4", "write `order: 8` under privacy to go on"),
+        ("tight_approximate", "22bdd44cd9c5", "changed: in the pipeline file"),
+        ("renyi", "22bdd44cd9c5", "changed: in the pipeline file"),
     ],
 )
 async def test_the_journal_of_a_filter_that_is_gone_is_refused(
-    made: Make, monkeypatch: pytest.MonkeyPatch, then: str, words: str
+    made: Make, monkeypatch: pytest.MonkeyPatch, filter_: str, then: str, words: str
 ) -> None:
     def under(*place: Any) -> Header | None:
         header = _header(*place)
         return header and msgspec.structs.replace(header, parts={"privacy": then})
 
     monkeypatch.setattr(journal_access, "_header", under)
-    now = {"epsilon": "20", "delta": "1e-9", "filter": "tight_approximate"}
+    now = {"epsilon": "20", "delta": "1e-9", "filter": filter_}
     with pytest.raises(FailClosed, match=words):
         await require_own(made(privacy=now), SEALER, private=True)
+
+
+def test_order_8_has_the_fingerprint_of_former_files_without_an_order(made: Make) -> None:
+    now = {"epsilon": "20", "delta": "1e-9", "filter": "renyi", "order": "8"}
+    assert made(privacy=now).parts["privacy"] == "affeda1d29f4"
 
 
 @pytest.mark.parametrize(
