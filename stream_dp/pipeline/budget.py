@@ -6,7 +6,8 @@ mechanism.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from fractions import Fraction
+from typing import TypeAlias, cast
 
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
 from stream_dp.accounting.filters.filter import Filter
@@ -45,7 +46,8 @@ def filter_of(privacy: Privacy, protected: Protected | None = None) -> Filter:
         case "zcdp":
             return ZCDPFilter.of(zcdp_budget(budget))
         case "renyi":
-            return RenyiFilter.of(renyi_budget(budget, privacy.order))
+            order = cast("Fraction", privacy.order)  # a renyi filter always has one
+            return RenyiFilter.of(renyi_budget(budget, order))
         case "gdp":
             return GaussianFilter.of(gaussian_budget(budget))
 
