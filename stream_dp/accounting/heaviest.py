@@ -15,8 +15,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from itertools import accumulate
-from operator import attrgetter, getitem
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stream_dp.core.box import EVERYTHING, Box, Side, Stretch, holds, intersection
 
@@ -25,7 +28,7 @@ DENSE = 1_024
 """Most boxes that are bits of one integer; a node of more counts as several nodes."""
 _DIVES = 2  # nodes between two looks for boxes whose weight is more than enough
 _HELD = 32  # points of a box on average, up to which the boxes at every point are listed together
-_CLASSES = 8  # most different weights that are counted class by class
+_PIECE = 43  # bits, of which 1,024 numbers add up exactly in a float
 
 
 class Heaviest(NamedTuple):
@@ -122,6 +125,10 @@ class _Node(Protocol):
     @property
     def weight(self) -> int: ...
 
+    @property
+    def size(self) -> int:
+        """The number of its boxes."""
+
     def places(self) -> Sequence[int]:
         """Return the places of its boxes among those that the search is about."""
 
@@ -184,9 +191,8 @@ class _Search:
     def _split(self, node: _Node) -> "Sequence[_Node] | None":
         """Return the node's children; the first time it is work."""
         if id(node) not in self.known:
-            size = len(node.places())
-            self.left -= 1 + size // DENSE
-            self.step(size + 1)
+            self.left -= 1 + node.size // DENSE
+            self.step(node.size + 1)
             self.known[id(node)] = node, node.split()
         return self.known[id(node)][1]
 
@@ -235,6 +241,10 @@ class _Many:
     weight: int
     listed: Callable[[], Sequence[int]]
     kept: Sequence[int] | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.places())
 
     def places(self) -> Sequence[int]:
         if self.kept is None:
@@ -313,12 +323,42 @@ def _merged(free: Sequence[int], held: Sequence[int]) -> Sequence[int]:
 
 @dataclass(slots=True, eq=False)
 class _Frame:
-    """What sets of the boxes at some `places` share: the `masks` of every field, and the sets that had a node."""
+    """What sets of the boxes at some `places` share: the `masks` of every field, and the sets that had a node.
+
+    `rows` has a row of zeros and ones for every mask; those of a field begin at its place in `begins`. `pieces` has
+    the weights in pieces of `_PIECE` bits, the lowest first, so that a product of both is exact in floats.
+    """
 
     places: Sequence[int]
     masks: Sequence[Sequence[int]]
-    weigh: Callable[[int], int]
+    rows: NDArray[np.float64]
+    begins: Sequence[int]
+    pieces: NDArray[np.float64]
     seen: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, items: Sequence[_Item], places: Sequence[int]) -> "_Frame":
+        some = [items[at] for at in places]
+        masks = [_masks([item.sides.get(name) for item in some]) for name in _names(some)]
+        rows = [_ones(mask, len(some)) for of_field in masks for mask in of_field]
+        begins = [0, *accumulate(len(of_field) for of_field in masks)]
+        lowest = range(0, max(item.weight for item in some).bit_length(), _PIECE)
+        pieces = [[item.weight >> low & (1 << _PIECE) - 1 for low in lowest] for item in some]
+        return cls(places, masks, np.array(rows, np.float64), begins, np.array(pieces, np.float64))
+
+    def weights(self, bits: int) -> NDArray[Any]:
+        """Return the weights of the boxes that the set has in common with every mask: whole floats, or integers."""
+        sums = self.rows @ (self.pieces * _ones(bits, len(self.places))[:, np.newaxis])
+        weights = sums[:, 0]
+        for at in range(1, sums.shape[1]):  # beyond what a float holds
+            weights = weights.astype(np.int64).astype(object) if at == 1 else weights
+            weights = weights + (sums[:, at].astype(np.int64).astype(object) << _PIECE * at)
+        return weights
+
+
+def _ones(bits: int, size: int) -> NDArray[np.uint8]:
+    packed = np.frombuffer(bits.to_bytes(-(-size // 8), "little"), np.uint8)
+    return np.unpackbits(packed, count=size, bitorder="little")
 
 
 @dataclass(slots=True, eq=False)
@@ -332,33 +372,31 @@ class _Bits:
 
     @classmethod
     def of(cls, items: Sequence[_Item], places: Sequence[int], weight: int) -> "_Bits":
-        some = [items[at] for at in places]
-        masks = [_masks([item.sides.get(name) for item in some]) for name in _names(some)]
-        frame = _Frame(places, masks, _weigher([item.weight for item in some]))
-        return cls(frame, weight, (1 << len(some)) - 1, range(len(masks)))
+        frame = _Frame.of(items, places)
+        return cls(frame, weight, (1 << len(places)) - 1, range(len(frame.masks)))
+
+    @property
+    def size(self) -> int:
+        return self.bits.bit_count()
 
     def places(self) -> Sequence[int]:
         return [place for at, place in enumerate(self.frame.places) if self.bits >> at & 1]
 
     def split(self) -> Sequence[_Node] | None:
-        weigh, bits = self.frame.weigh, self.bits
-        fewest: list[tuple[int, int]] | None = None
-        unsettled, chosen = list[int](), 0
-        for number in self.fields:
-            parts = {bits & mask for mask in self.frame.masks[number]}
-            if bits in parts:
-                continue
-            unsettled.append(number)
-            children = [(weigh(part), part) for part in parts]
-            if fewest is None or max(children)[0] < max(fewest)[0]:
-                fewest, chosen = children, number
-        if fewest is None:
+        frame = self.frame
+        weights = frame.weights(self.bits)
+        tops = np.maximum.reduceat(weights, frame.begins[:-1]).tolist()
+        unsettled = [number for number in self.fields if tops[number] < self.weight]
+        if not unsettled:
             return None
-        unsettled.remove(chosen)
-        seen = self.frame.seen
-        new = sorted(child for child in fewest if child[1] not in seen)
-        seen.update(part for _, part in new)
-        return [_Bits(self.frame, weight, part, unsettled) for weight, part in new]
+        chosen = min(unsettled, key=tops.__getitem__)
+        heavy = weights[frame.begins[chosen] : frame.begins[chosen + 1]].tolist()
+        parts = [self.bits & mask for mask in frame.masks[chosen]]
+        children = dict(zip(parts, map(int, heavy), strict=True))
+        new = sorted((w, part) for part, w in children.items() if part not in frame.seen)
+        frame.seen.update(part for _, part in new)
+        fields = [number for number in unsettled if number != chosen]
+        return [_Bits(frame, weight, part, fields) for weight, part in new]
 
 
 def _masks(sides: Sequence[Side | None]) -> list[int]:
@@ -371,24 +409,3 @@ def _masks(sides: Sequence[Side | None]) -> list[int]:
         if not any(mask & other == mask for other in largest):
             largest.append(mask)
     return [free | mask for mask in largest]
-
-
-def _weigher(weights: Sequence[int]) -> Callable[[int], int]:
-    """Return a function that sums the weights of bits."""
-    classes: dict[int, int] = {}
-    for at, weight in enumerate(weights):
-        classes[weight] = classes.get(weight, 0) | 1 << at
-    if len(classes) == 1:
-        (every,) = classes
-        return lambda bits: every * bits.bit_count()
-    if len(classes) <= _CLASSES:
-        pairs = tuple(classes.items())
-        return lambda bits: sum([weight * (bits & mask).bit_count() for weight, mask in pairs])
-    tables = []
-    for begin in range(0, len(weights), 8):
-        table = [0]
-        for weight in weights[begin : begin + 8]:
-            table += [before + weight for before in table]
-        tables.append(table)
-    size = len(tables)
-    return lambda bits: sum(map(getitem, tables, bits.to_bytes(size, "little")))
