@@ -421,7 +421,7 @@ def _where(value: object, moment: int | None, grid: TickGrid) -> str:
     return f"{side} the range that the clock declares (start, step, horizon)"
 
 
-_WITH_OTHER = ("category", "list")  # field types whose series have an entry `other`
+_WITH_OTHER = ("category", "list", "boolean")  # field types whose series have an entry `other`
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,7 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
         )
 
 
+STRONG = 2  # above this epsilon, the text says that the promise is weak
 TELLING = 100  # from this factor on, the text no longer says that nothing can be told
 ANY_ROW = "any row in its tick for any other: ~_H of [HSV]"
 _WINDOWS = {60_000: "minute", 3_600_000: "hour", 86_400_000: "day", 604_800_000: "week"}
@@ -150,9 +151,14 @@ def plain_promise(spec: PipelineSpec) -> str:
         else f"one {thing} may show in what is published"
     )
     moved = ", at any time," if spec.relation is Neighbors.REPLACE_ANY_TICK else ""
+    weak = (
+        " That is weak: people usually take an epsilon of 0.5 to 2."
+        if privacy.epsilon > STRONG
+        else ""
+    )
     vouched = f", if {spec.condition}" if spec.condition else ""
     bound = f"{change}{moved} every outcome is at most {factor:,f} times as likely{slack}{vouched}."
-    return f"{spec.name} protects {unit_name(spec)}: {says}: {bound}"
+    return f"{spec.name} protects {unit_name(spec)}: {says}: {bound}{weak}"
 
 
 def times(epsilon: Fraction) -> Decimal:

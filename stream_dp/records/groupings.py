@@ -245,8 +245,8 @@ def tick_problems(at: Place, by: By, clock: Clock) -> list[InitErrorDetails]:
 def _category_problems(at: Place, name: str, fields: Fields) -> list[InitErrorDetails]:
     number = name in fields and fields[name].type in ("integer", "number")
     edges = f"; bins need edges, such as {{field: {name}, edges: [0, 10]}}" if number else ""
-    wrong = f", not a category or a list{edges}"
-    return field_problems(at, name, fields, ("category", "list"), wrong)
+    wrong = f", not a category, a list or a boolean{edges}"
+    return field_problems(at, name, fields, ("category", "list", "boolean"), wrong)
 
 
 def _edges_problems(at: Place, bins: Edges, fields: Fields) -> list[InitErrorDetails]:

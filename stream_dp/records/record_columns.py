@@ -19,7 +19,13 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.records.conditions import OPERATORS, Test
 from stream_dp.records.decoder import Decoded
 from stream_dp.records.list_columns import Entries
-from stream_dp.records.schema import CategoryField, IntegerField, ListField, NumberField
+from stream_dp.records.schema import (
+    BooleanField,
+    CategoryField,
+    IntegerField,
+    ListField,
+    NumberField,
+)
 
 BoolArray: TypeAlias = NDArray[np.bool_]
 
@@ -203,6 +209,8 @@ def _column(
             return _Coded(attribute, domain, tests)
         case ListField(domain=domain):
             return _Listed(attribute, domain, tests)
+        case BooleanField():
+            return _Coded(attribute, (False, True), tests)
     values = dict.fromkeys([*named, *(v for t in tests for v in t.values)])
     return _Coded(attribute, list(values), tests)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, Field, model_validator
@@ -159,9 +159,10 @@ class NumberField(_Field):
 
 
 class BooleanField(_Field):
-    """True or false."""
+    """True or false; a series by it has an entry for either, and `other` for null."""
 
     type: Literal["boolean"] = "boolean"
+    domain: ClassVar = ("false", "true")
 
 
 FieldSpec: TypeAlias = Annotated[

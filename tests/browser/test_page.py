@@ -177,10 +177,10 @@ PROMISES: list[tuple[dict[str, Any], dict[str, str], str]] = [
     ({"unit": "user", "users": {**USERS, "per": None}, "neighbors": "replace_any_tick"},
      {"epsilon": "3", "delta": "0"},
      "No single customer's events can be told from these numbers: with them or with others in their place "
-     "each picture is at most 20.1 times as likely."),
+     "each picture is at most 20.1 times as likely. That is weak: people usually take an epsilon of 0.5 to 2."),
     ({}, {"epsilon": "10", "delta": "0"},
      "One event may show in these numbers: with or without it each picture is at most 2.21e+4 times as "
-     "likely."),
+     "likely. That is weak: people usually take an epsilon of 0.5 to 2."),
 ]  # fmt: skip
 
 

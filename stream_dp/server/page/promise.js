@@ -10,6 +10,7 @@ const NEIGHBOURS = {
 };
 const WINDOWS = { "1m": "minute", "1h": "hour", "1d": "day", "7d": "week" }; // as `plan` calls them
 const windowName = (per) => WINDOWS[per] ?? `window of ${spelled(per)}`;
+const STRONG = 2; // above this epsilon the promise is called weak
 const TELLING = 100; // a factor from which on nobody would say that nothing can be told
 
 export function showPromise(holder, pipeline, plan) {
@@ -46,7 +47,8 @@ export function plainly(pipeline, plan) {
   const change = (plan.neighbors ?? pipeline.neighbors) === "add_remove" ? `with or without ${them}` : `with ${them} or with others in their place`;
   const changed = them === "it" ? change.replace("others in their place", "another in its place") : change;
   const slack = toNumber(whole(plan).delta) === 0 ? "" : `, apart from a probability of ${amount(whole(plan).delta)}`;
-  const bound = `each picture is at most ${atMost(factor)} times as likely${slack}.`;
+  const weak = toNumber(whole(plan).epsilon) > STRONG ? " That is weak: people usually take an epsilon of 0.5 to 2." : "";
+  const bound = `each picture is at most ${atMost(factor)} times as likely${slack}.${weak}`;
   if (!(factor < TELLING)) return `One ${thing} may show in these numbers: ${changed} ${bound}`;
   return `No single ${thing} can be told from these numbers: ${changed} ${bound}`;
 }

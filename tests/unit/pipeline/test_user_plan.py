@@ -229,7 +229,7 @@ SAYS = [
     (
         "epsilon: 10",
         "shop protects one event: one event may show in what is published: with or without it every outcome is at "
-        "most 22,100 times as likely.",
+        "most 22,100 times as likely. That is weak: people usually take an epsilon of 0.5 to 2.",
     ),
 ]
 

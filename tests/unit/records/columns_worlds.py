@@ -112,6 +112,7 @@ AHEAD = {None: 0, "Asia/Kolkata": 19_800_000, "Etc/GMT+8": -28_800_000}
 """Zones whose clocks never change, and how many ms they are ahead of UTC."""
 GOING: tuple[str | Edges | TickKey, ...] = (
     *DOMAINS,
+    "flag",
     Edges(field="x", edges=(Fraction(-1), Fraction("0.1"), Fraction(1))),
     Edges(field="n", edges=(Fraction(-(2**53) - 1), Fraction(0), Fraction(2**63 - 1))),
     Edges(field="m", edges=(Fraction(2**53 + 1),)),
@@ -212,7 +213,7 @@ def going(part: Any) -> Going:
         return Binned(part.field, tuple(number(edge) for edge in part.edges))
     if isinstance(part, TickKey):
         return Clocked(part.tick == "weekday", AHEAD[part.zone])
-    return Named(part, DOMAINS[part])
+    return Named(part, DOMAINS.get(part, ("False", "True")))
 
 
 def adding(amount: Amount) -> Added:

@@ -45,6 +45,7 @@ schema:
   delay: {{type: number, nullable: true}}
   stops: {{type: integer}}
   note: {{type: text}}
+  late: {{type: boolean, nullable: true}}
 privacy: {{epsilon: 20}}
 clock: {{kind: replay, field: time, start: "2026-03-27T00:00:00Z", step: {step}, horizon: 100}}
 series:
@@ -71,6 +72,7 @@ def spec_of(folder: Path, by: str, **more: str) -> PipelineSpec:
          ("below -0.5", "-0.5 to 1/3", "1/3 to 2000", "2000 and more", "other")),
         ("[airline, {field: stops, edges: [1]}]", "airline and stops in bins",
          tuple(f"{a}, {b}" for a in ("AA", r"B\,A", r"C\\D", "other") for b in ("below 1", "1 and more", "other"))),
+        ("late", "late", ("false", "true", "other")),
         ("{tick: weekday}", "weekday",
          ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")),
         ("{tick: hour, zone: Europe/Zurich}", "hour in Europe/Zurich", tuple(f"{h:02}" for h in range(24))),
