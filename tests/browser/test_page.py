@@ -164,7 +164,7 @@ USERS = {"name": "(user, day)", "field": "customer", "max_events": 3, "per": "1d
 PROMISES: list[tuple[dict[str, Any], dict[str, str], str]] = [
     ({}, {"epsilon": "2.48", "delta": "0"},
      "No single event can be told from these numbers: with or without it each picture is at most 12 times "
-     "as likely."),
+     "as likely. That is weak: people usually take an epsilon of 0.5 to 2."),
     ({"neighbors": "replace"}, {"epsilon": "0.5", "delta": "0"},
      "No single event can be told from these numbers: with it or with another in its place each picture is "
      "at most 1.65 times as likely."),
