@@ -7,10 +7,12 @@ ledger, before anything runs. This file opens nothing.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from stream_dp.accounting.ledger import Ledger
+from stream_dp.accounting.rules.rule import at_delta
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation
@@ -199,7 +201,8 @@ def build(spec: PipelineSpec) -> Built:
     """
     layout = RowLayout.of(spec)
     chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.counted)
-    parts, granted = tuple(c.derivation for c in chosen), spec.privacy.block_delta
+    parts = tuple(c.derivation for c in chosen)
+    granted = max(spec.privacy.block_delta, sum((c.spec.delta for c in chosen), Fraction(0)))
     ledgers = dict(opened(spec.privacy, spec.protection.protected, spec.partitions).ledgers)
     blocks = fixed_blocks(spec.name, parts, granted, spec.privacy.delta, spec.privacy.order)
     seen = tuple((c.derivation, c.box) for c in chosen)
@@ -243,7 +246,8 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     lowest, highest = (0, 1) if series.amount is None else series.amount.units
     weight = max(abs(lowest), abs(highest))
     setting = Setting(
-        width, protection.relation.step, spec.clock.horizon, confidence, spec.privacy.stated_delta,
+        width, protection.relation.step, spec.clock.horizon, confidence,
+        series.delta or spec.privacy.stated_delta,
         gdp=spec.privacy.filter == "gdp",
         by_rho=spec.privacy.by_rho,
         steps=protection.steps if users is None else 1,
@@ -262,7 +266,10 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         raise UsageError(f"series {series.name}: {refused}") from None
     _require_covered(series, choice.mechanism, ones, weight)
     step = derived(choice.mechanism, series.name)
-    return Chosen(series, choice, protection.of(series.name, step), seen_by(spec, series))
+    derivation = protection.of(series.name, step)
+    if series.delta:
+        derivation = at_delta(derivation, series.delta)
+    return Chosen(series, choice, derivation, seen_by(spec, series))
 
 
 def _require_covered(

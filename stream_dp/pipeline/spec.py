@@ -302,14 +302,19 @@ def series_problems(series: Series, spec: PipelineSpec) -> list[InitErrorDetails
 
 
 def _delta_problems(series: Series, privacy: Privacy) -> Iterator[InitErrorDetails]:
-    """Yield the problem of a series whose method or inner counter needs a delta that it is not granted."""
+    """Yield what is wrong with a series' delta, or with a method or inner counter that needs one and has none."""
     # keys that some statistics have
     key = next((k for k in ("method", "counter") if getattr(series, k, None) == "gaussian"), None)
+    if series.delta and (key is None or privacy.filter not in WITH_OWN_DELTA):
+        why = "its noise costs no delta; only that of method gaussian and of counter gaussian does: leave it out"
+        if key is not None:
+            why = f"filter {privacy.filter} charges no series a delta of its own: leave it out"
+        yield problem(("delta",), why)
     if key is None:
         return
-    if not privacy.stated_delta:
+    if not series.delta and not privacy.stated_delta:
         wanted = (
-            "set privacy.first_block_delta"
+            "give the series one, such as delta: 1e-9, or set privacy.first_block_delta"
             if privacy.filter in WITH_OWN_DELTA
             else "name another filter (zcdp, renyi, gdp) and a delta"
         )

@@ -56,6 +56,9 @@ class RatioSeries(SeriesSpec):
     epsilon: SkipJsonSchema[
         Annotated[InstanceOf[Fraction], BeforeValidator(_nothing), Field(exclude=True)]
     ] = Fraction(0)
+    delta: SkipJsonSchema[
+        Annotated[InstanceOf[Fraction], BeforeValidator(_nothing), Field(exclude=True)]
+    ] = Fraction(0)
     where: SkipJsonSchema[Annotated[Where, BeforeValidator(_none), Field(exclude=True)]] = ()
     of: Name
     over: Name

@@ -28,7 +28,7 @@ KINDS: Mapping[str, str] = {
     "rank": "whole", "level": "whole", "threshold": "whole", "below": "flag", "windows": "windows",
 }  # fmt: skip
 """The form element for each key of a definition."""
-_EVERYWHERE = ("statistic", "name", "epsilon", "where")
+_EVERYWHERE = ("statistic", "name", "epsilon", "delta", "where")
 
 
 def askable_json(spec: PipelineSpec) -> dict[str, Any]:

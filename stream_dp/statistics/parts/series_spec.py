@@ -34,7 +34,16 @@ from stream_dp.records.groupings import (
 )
 from stream_dp.records.privacy import Privacy
 from stream_dp.records.record_columns import CapUse, Identified
-from stream_dp.records.scalars import Epsilon, Frozen, Line, Name, Prose, UnitName, refuse
+from stream_dp.records.scalars import (
+    Delta,
+    Epsilon,
+    Frozen,
+    Line,
+    Name,
+    Prose,
+    UnitName,
+    refuse,
+)
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.parts.alarms import Looking
 from stream_dp.statistics.parts.choice import Choice, FalseAlarm, Setting
@@ -181,7 +190,10 @@ class Derived:
 
 
 class SeriesSpec(Asked, Derived, Frozen, ABC):
-    """An entry of `series:`: a statistic of the records that pass all of `where`."""
+    """An entry of `series:`: a statistic of the records that pass all of `where`.
+
+    `delta` is what a series with Gaussian noise costs beside `epsilon`, where the filter charges deltas.
+    """
 
     shape: ClassVar[Shape] = Shape.SCALAR
     later: ClassVar[tuple[str, ...]] = ()
@@ -194,6 +206,7 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
     statistic: str
     name: Name
     epsilon: Epsilon
+    delta: Delta = Fraction(0)
     where: Where = ()
     title: Line = ""
     description: Prose = ""
@@ -327,7 +340,7 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
         model = type(self).model_fields
         return {
             name
-            for name in (*self.later, *self.words)
+            for name in ("delta", *self.later, *self.words)
             if getattr(self, name) == model[name].default
         }
 

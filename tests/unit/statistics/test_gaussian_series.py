@@ -115,6 +115,30 @@ def test_squares_add_up_and_the_filter_says_no(data: Data, both: tuple[Data, Dat
         made(data, ZCDP_FILTER, one | {"epsilon": "0.7"}, other | {"epsilon": "0.7"})
 
 
+@pytest.mark.parametrize("filter_", ["basic", "optimal"])
+@pytest.mark.parametrize(
+    "series", [COUNT, MAXIMUM, COUNT | {"windows": ["3h"]}], ids=["counts", "hss", "windows"]
+)
+def test_a_delta_of_its_own_is_charged_beside_the_epsilon(
+    data: Data, filter_: str, series: Data
+) -> None:
+    """The series is (0.5, 1e-7)-DP, and two of them cost twice both; a delta on pure noise is refused."""
+    own = series | {"epsilon": "0.5", "delta": "1e-7"}
+    privacy = {"epsilon": "1", "delta": "2e-7", "filter": filter_}
+    built = made(data, privacy, own, own)
+    measure = built.chosen[0].derivation.guarantee.measure
+    assert isinstance(measure, ApproxDP)
+    assert measure.delta == Fraction(1, 10**7)
+    assert 0.49 < measure.epsilon <= Fraction(1, 2) + Fraction(1, 10**9)
+    assert built.ledger.used.delta == 2 * 10**5
+    with pytest.raises(BudgetRefused):
+        made(data, privacy | {"delta": "1e-7"}, own, own)
+    with pytest.raises(ValidationError, match="costs no delta"):
+        made(data, privacy, TREE | {"epsilon": "0.5", "delta": "1e-7"})
+    with pytest.raises(ValidationError, match="charges no series a delta"):
+        made(data, ZCDP_FILTER, own)
+
+
 def test_a_gdp_filter_gets_less_noise_for_the_same_epsilon(data: Data) -> None:
     by_zcdp, by_gdp = (made(data, ZCDP_FILTER | {"filter": f}, COUNT) for f in ("zcdp", "gdp"))
     mu = gaussian_budget(ApproxDP(Fraction(1), DELTA))
@@ -319,7 +343,7 @@ ORDERS = [{"name": "orders", "epsilon": "1", **COUNT}]
         ({}, {"method": "gaussian"}, "filter pure grants none"),
         ({}, LIVE_HSS, "counter gaussian needs a delta"),
         ({"delta": "1e-6", "filter": "gdp"}, LIVE_HSS, "no finite communication"),
-        ({"delta": "1e-6", "filter": "basic", "first_block_delta": "1e-7"}, LIVE_HSS, "no theorem for zCDP"),
+        ({"delta": "1e-6", "filter": "basic", "first_block_delta": "1e-7"}, LIVE_HSS, "give the series one, such as"),
     ],
 )  # fmt: skip
 async def test_a_live_one_under_another_filter_is_refused_and_nothing_changes(

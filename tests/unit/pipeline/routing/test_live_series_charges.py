@@ -138,19 +138,23 @@ async def test_an_analyst_spends_from_a_ledger_of_their_own() -> None:
         ("zcdp", "gaussian"),
         ("renyi", "gaussian"),
         ("gdp", "gaussian"),
+        ("basic", "gaussian"),
+        ("optimal", "gaussian"),
     ],
 )
 async def test_under_every_filter_series_come_and_go(name: str, method: str) -> None:
     privacy = {"epsilon": "2", "delta": "1e-6", "filter": name}
-    privacy |= {"order": "30"} if name == "renyi" else {}
+    own = {"delta": "1e-7"} if name in ("basic", "optimal") else {}
     series = [{"name": "orders", "statistic": "count", "epsilon": "0.05"}]
     world = World(pipeline=PIPELINE | {"privacy": privacy, "series": series})
 
     async def ask(engine: Engine, _source: Stopping) -> None:
         left = engine.admission.subledgers.main.left
         for number in range(20):
-            await create_series(engine, question(f"large{number}", "0.3", method=method))
+            asked = question(f"large{number}", "0.3", method=method, **own)
+            await create_series(engine, asked)
             assert engine.admission.subledgers.main.left < left
+            assert engine.admission.subledgers.main.used.delta == 10**5 * len(own)
             await halt_series(engine, f"large{number}")
             assert engine.admission.subledgers.main.left == left
 
