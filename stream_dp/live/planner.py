@@ -19,7 +19,6 @@ from pydantic_core import ErrorDetails
 from stream_dp.accounting.amounts import text
 from stream_dp.core.box import Box
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import is_pure
 from stream_dp.core.mechanism import Query
 from stream_dp.engine.series import LiveSeries, Series
 from stream_dp.errors import UsageError
@@ -34,7 +33,6 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load_live, load_series
 from stream_dp.records.conditions import tests_of
 from stream_dp.records.groupings import grouping_text
-from stream_dp.records.privacy import WITH_OWN_DELTA
 from stream_dp.statistics import Series as SeriesSpec
 from stream_dp.statistics.parts.alarms import Looking
 from stream_dp.statistics.parts.choice import ENDLESS, FalseAlarm, noise_of
@@ -106,7 +104,6 @@ class LiveSeriesPlanner:
         feature = feature_of(self.spec, series)
         width = RowLayout.alone(self.spec, feature).width
         chosen = chosen_for(spec, series, slice(0, width))
-        _require_own_delta(spec, chosen)
         return PlannedSeries(self, spec, start, feature, chosen)
 
     def received(self, packed: bytes, start: int) -> "PlannedSeries":
@@ -278,16 +275,6 @@ class Foretold:
         if tick != self.last:
             raise ValueError("the error of a live series is known at its last tick only")
         return self.error
-
-
-def _require_own_delta(spec: PipelineSpec, chosen: Chosen) -> None:
-    """Refuse Gaussian noise without a delta where the filter charges one; `first_block_delta` is the file's."""
-    pure = is_pure(chosen.derivation.guarantee.measure)
-    if not pure and not chosen.spec.delta and spec.privacy.filter in WITH_OWN_DELTA:
-        raise UsageError(
-            f"delta: filter {spec.privacy.filter} charges Gaussian noise a delta: give the series one, such as "
-            "delta: 1e-9"
-        )
 
 
 def listed(series: SeriesSpec) -> Mapping[str, Any]:

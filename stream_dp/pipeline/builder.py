@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.rules.rule import at_delta
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation
@@ -23,7 +22,14 @@ from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.serving import Answer, Bands, ServingMechanism, derived
 from stream_dp.mechanisms.states import mechanism_fingerprint
 from stream_dp.pipeline.budget import Seen, charged, charged_parts, opened, target
-from stream_dp.pipeline.derivations import Part, analyst_ledger, fixed_blocks, of_boxes, whole
+from stream_dp.pipeline.derivations import (
+    Part,
+    analyst_ledger,
+    at_own_delta,
+    fixed_blocks,
+    of_boxes,
+    whole,
+)
 from stream_dp.pipeline.fingerprints import Fingerprints, fingerprints
 from stream_dp.pipeline.layout import RowLayout, entries_of_parts, seen_by, uncollected
 from stream_dp.pipeline.spec import PipelineSpec
@@ -266,9 +272,7 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         raise UsageError(f"series {series.name}: {refused}") from None
     _require_covered(series, choice.mechanism, ones, weight)
     step = derived(choice.mechanism, series.name)
-    derivation = protection.of(series.name, step)
-    if series.delta:
-        derivation = at_delta(derivation, series.delta)
+    derivation = at_own_delta(protection.of(series.name, step), series.delta)
     return Chosen(series, choice, derivation, seen_by(spec, series))
 
 

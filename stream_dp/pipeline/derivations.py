@@ -108,6 +108,11 @@ def _pure(part: Derivation) -> bool:
     return pure_measures((part.guarantee.measure,))
 
 
+def at_own_delta(derivation: Derivation, delta: Fraction) -> Derivation:
+    """Return the derivation as (epsilon, delta)-DP, at a delta that its series states; at 0, unchanged."""
+    return at_delta(derivation, delta) if delta else derivation
+
+
 def dp_at(derivation: Derivation, delta: Fraction) -> ApproxDP:
     """Return the derived guarantee as (epsilon, delta)-DP, at `delta` if it has no delta of its own."""
     return differential_privacy(at_delta(derivation, delta).guarantee.measure)

@@ -87,7 +87,7 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
     _zones_only(spec, parts["schema"])
     for series, dumped, meant in zip(spec.series, parts["series"], conditions, strict=True):
         for key in {*series.left_out, *series.rights, *series.words}:
-            del dumped[key]
+            dumped.pop(key, None)
         dumped |= meant
     if zones := zones_in(spec.series):
         parts["zones"] = zone_offsets(zones, spec.clock)

@@ -277,7 +277,7 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
     """Validate one series beside the rest of `spec`, or return all its problems."""
     try:
         series = _SERIES.validate_python(data).fitted(spec.fields)
-        wrong = series_problems(series, spec)
+        wrong = series_problems(series, spec, live=True)
         wrong += [problem(("statistic",), _OF_THE_FILE)] if series.inputs else []
         known = set(zones_in(spec.series))
         wrong += [
@@ -291,17 +291,23 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
     return series
 
 
-def series_problems(series: Series, spec: PipelineSpec) -> list[InitErrorDetails]:
+def series_problems(
+    series: Series, spec: PipelineSpec, *, live: bool = False
+) -> list[InitErrorDetails]:
+    """Return what is wrong with a series beside the rest of the file; a `live` one has no part of its first block."""
     privacy = spec.privacy
     problems = series.problems(Rest(spec.fields, spec.clock, privacy))
     known = {analyst.name for analyst in privacy.analysts}
     for place, name in enumerate(series.askers or ()):
         if name not in known:
             problems.append(problem(("ask", place), f"'{name}' is none of privacy.analysts", known))
-    return [*problems, *_delta_problems(series, privacy)]
+    shared = Fraction(0) if live and privacy.filter in WITH_OWN_DELTA else privacy.stated_delta
+    return [*problems, *_delta_problems(series, privacy, shared)]
 
 
-def _delta_problems(series: Series, privacy: Privacy) -> Iterator[InitErrorDetails]:
+def _delta_problems(
+    series: Series, privacy: Privacy, shared: Fraction
+) -> Iterator[InitErrorDetails]:
     """Yield what is wrong with a series' delta, or with a method or inner counter that needs one and has none."""
     # keys that some statistics have
     key = next((k for k in ("method", "counter") if getattr(series, k, None) == "gaussian"), None)
@@ -312,7 +318,7 @@ def _delta_problems(series: Series, privacy: Privacy) -> Iterator[InitErrorDetai
         yield problem(("delta",), why)
     if key is None:
         return
-    if not series.delta and not privacy.stated_delta:
+    if not series.delta and not shared:
         wanted = (
             "give the series one, such as delta: 1e-9, or set privacy.first_block_delta"
             if privacy.filter in WITH_OWN_DELTA

@@ -46,7 +46,7 @@ from stream_dp.statistics.parts.series_spec import SeriesSpec
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
 PAGE = (DOCS / "pipeline.md").read_text()
-COMMON = {"statistic", "name", "epsilon", "where", "title", "description", "unit"}
+COMMON = {"statistic", "name", "epsilon", "delta", "where", "title", "description", "unit"}
 
 
 def rows(head: str) -> dict[str, str]:
@@ -195,7 +195,9 @@ def test_the_pipeline_of_the_monitors_page_is_planned(tmp_path: Path) -> None:
 def test_the_monitors_page_names_every_key() -> None:
     assert set(watch_keys("key of a watch")) == set(WatchSpec.model_fields)
     every = {"name", "statistic", "where", "watch", *watch_keys("key of the monitor")}
-    assert every | {"clamp", "step"} == set(MonitorSeries.model_fields) - set(MonitorSeries.words)
+    assert every | {"clamp", "step", "delta"} == set(MonitorSeries.model_fields) - set(
+        MonitorSeries.words
+    )
     assert "| `of`, `clamp`, `step` |" in MONITORS
 
 
