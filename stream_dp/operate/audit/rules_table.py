@@ -14,7 +14,7 @@ from stream_dp.verify.exact_checks.table import RuleFinding, constructed, findin
 
 
 def rules_json(progress: Progress = unseen) -> dict[str, Any]:
-    """Return the findings and the counterexamples as plain values; takes half a minute.
+    """Return the findings and the counterexamples as plain values; takes under a minute.
 
     `progress` receives the number of checked rules and of all rules.
     """

@@ -1,8 +1,9 @@
 """Ledgers that are told untrue entries, each with the exact loss beyond its promise, and our answer.
 
 A ledger adds up and frees by what an entry says: the box, whether the mechanism is fresh, and for which neighbours its
-price is derived. Every book here but the last is the product's own ledger, told one of these wrongly, in the game of
-`exact_checks.live` against all adaptive adversaries. Our answer is what the ledger says to the true entries.
+price is derived. The books here are the product's own ledger, told one of these wrongly, in the game of
+`exact_checks.live` against all adaptive adversaries; `_past_ticks` alone has the books of `exact_checks.alive`. Our
+answer is what the ledger says to the true entries.
 """
 
 from collections.abc import Iterable, Sequence
@@ -69,9 +70,7 @@ def boxes() -> tuple[NaiveBook, ...]:
     first, second, third = (in_kinds(name) for name in "XYZ")
     x, y, both = ((("tags", tags),) for tags in ("x", "y", "x and y"))
     small, large = SIZED[:2]  # both of kind A
-    few, many = (
-        Box((*A.sides, ("size", side))) for side in (Stretch(high=4), dict(LARGE.sides)["size"])
-    )
+    few, many = A.cut(Box((("size", Stretch(high=4)),))), A.cut(LARGE)
     return (
         _smaller(
             "boxes that overlap, booked as disjoint", "in A, in A or B, in all",
