@@ -150,11 +150,13 @@ def users() -> tuple[NaiveBook, ...]:
 
 
 def _smaller(
-    title: str, seen: str, told: dict[Box, Sequence[Record]], true: Sequence[Box],
+    title: str, seen: str, declared: dict[Box, Sequence[Record]], true: Sequence[Box],
     records: Sequence[Record] = (IN_A, IN_B, NULL),
 ) -> NaiveBook:  # fmt: skip
     """Return the book of RR(ln 2) of these records, by the boxes that the ledger is told."""
-    kinds = [replace(response(TWO, box), cells=(frozenset(sees),)) for box, sees in told.items()]
+    kinds = [
+        replace(response(TWO, box), cells=(frozenset(sees),)) for box, sees in declared.items()
+    ]
     game = played("", pure(TWO), kinds, (), Stream(records=tuple(records)))
     refusal = _refusal(pure(TWO), EVENT, [response(TWO, box) for box in true])
     return _exceeded(title, BOXES, f"RR(ln 2): {seen}", game, refusal)

@@ -154,12 +154,11 @@ class Differing:
         """Yield the pairs of records that a tick may have, of which at least one differs from none."""
         for left in (None, *self.records):
             for right in (None, *self.records):
-                one, other = left is not None, right is not None
-                if left == right or (self.at_once and not (one and other)):
+                more = left is not None, right is not None
+                if left == right or (self.at_once and not all(more)):
                     continue
-                after = frozenset(
-                    (a - one, b - other) for a, b in self.room if a >= one and b >= other
-                )
+                left_over = ((a - more[0], b - more[1]) for a, b in self.room)
+                after = frozenset(room for room in left_over if min(room) >= 0)
                 if after:
                     yield (left, right), replace(self, room=after)
 
@@ -235,14 +234,14 @@ class Stream:
 
 def played(
     words: str, filter_: Filter, kinds: Sequence[Kind], fits: Sequence[int], stream: Stream,
-    told: Protected | None = None,
+    declared: Protected | None = None,
 ) -> Instance:  # fmt: skip
     """Return a game in which a ledger under this filter decides what is created.
 
-    `fits`: the numbers of the kinds of which the ledger admits as much at once as it does; the rule checks it. `told`:
-    whom the ledger protects, where these are not the neighbours of the stream.
+    `fits`: the numbers of the kinds of which the ledger admits as much at once as it does; the rule checks it.
+    `declared`: whom the ledger protects, where these are not the neighbours of the stream.
     """
-    ledger = Ledger.under(filter_, protected=told or stream.protected)
+    ledger = Ledger.under(filter_, protected=declared or stream.protected)
     entries = tuple(kind.entry(ledger) for kind in kinds)
     machine = LiveComposition(TickComposition(tuple(kind.seeing(stream.records) for kind in kinds)))
     differing = Differing.of(stream.protected, stream.records)
@@ -441,8 +440,8 @@ def halts() -> tuple[Instance, ...]:
             basic(THREE, 2 * TENTH), [late(A), late(B)], (0,), Stream(ticks=4),
         ),
         played(
-            "Renyi at order 2: a core that is not fresh, once; RR(ln 2) in A, in A or B, refilled",
-            renyi(CORE, renyi_claim(TWO)), [core(A), at_order_two(TWO, A), at_order_two(TWO, A_OR_B)], (0, 1),
+            "Renyi at order 2: a core that is not fresh, once; RR(ln 2) in B, in A or B, refilled",
+            renyi(CORE, renyi_claim(TWO)), [core(A), at_order_two(TWO, B), at_order_two(TWO, A_OR_B)], (0, 2),
             Stream(ticks=3),
         ),
         played(
@@ -454,7 +453,7 @@ def halts() -> tuple[Instance, ...]:
 
 def composed_at_best() -> tuple[Instance, ...]:
     """Return the filter of the optimal composition, with creations chosen from answers and refilled after halts."""
-    counts, one = [response(TWO, box) for box in (A, B, A_OR_B)], (IN_A,)
+    counts, single = [response(TWO, box) for box in (A, B, A_OR_B)], (IN_A,)
     moves = [for_moves(response(TWO))]
     quarter = Fraction(1, 4)  # the delta of RR(ln 2), RR(ln 3) at e^epsilon = 3
     return (
@@ -464,21 +463,21 @@ def composed_at_best() -> tuple[Instance, ...]:
         ),
         played(
             "the same, refilled: two alive at once, 4 created",
-            optimal(THREE, NINTH), counts[:1], (0, 0), Stream(records=one, ticks=3, creations=4),
+            optimal(THREE, NINTH), counts[:1], (0, 0), Stream(records=single, ticks=3, creations=4),
         ),
         played(
             "optimal filter of (ln 3, 1/4): RR(ln 2), ln 3 that announces itself",
             optimal(THREE, quarter), [response(TWO), announced()], (0, 1),
-            Stream(records=one, ticks=3, creations=4),
+            Stream(records=single, ticks=3, creations=4),
         ),
         played(
             "optimal filter of (ln 3, 0.325): RR(ln 2); (ln 3, 0.1), not fresh, once",
             optimal(THREE, joint_delta((quarter, TENTH))), [response(TWO), late()], (0, 1),
-            Stream(records=one, ticks=3),
+            Stream(records=single, ticks=3),
         ),
         played(
             "optimal filter of (ln 4, 2/3): RR(ln 2), priced ln 4; an event moves, two steps",
-            optimal(FOUR, Fraction(2, 3), 2), moves, (0, 0), Stream(Protected(MOVES), one, 3, 4),
+            optimal(FOUR, Fraction(2, 3), 2), moves, (0, 0), Stream(Protected(MOVES), single, 3, 4),
         ),
     )  # fmt: skip
 

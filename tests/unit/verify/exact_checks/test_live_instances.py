@@ -25,11 +25,14 @@ from stream_dp.accounting.loads import Loads
 from stream_dp.accounting.rules import groups
 from stream_dp.accounting.rules.fixed import filtered
 from stream_dp.accounting.rules.rule import Rule
+from stream_dp.core.box import EVERYTHING
+from stream_dp.core.guarantee import Protected
+from stream_dp.core.neighbors import Users
 from stream_dp.verify.counterexamples.untrue_entries import untrue_entries
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_ratio
 from stream_dp.verify.exact.finite import DifferAtMost
 from stream_dp.verify.exact_checks import live
-from stream_dp.verify.exact_checks.instance import Instance, Verdict, compare
+from stream_dp.verify.exact_checks.instance import Instance, Verdict, compare, logarithm
 
 F = Fraction
 A, B, AB, ANY = Box("A"), Box("B"), Box("AB"), Box(CELLS)
@@ -78,15 +81,14 @@ def test_halts_reach_what_the_second_game_reaches() -> None:
     assert exact(fresh, 3) == second(leaks, by_points(3), EVENT, at3, 3, 3) == F(1, 10)
     assert exact(not_fresh, 3) == second(offers(LATE, A, B), twice, EVENT, at3, 4, 3) == F(19, 100)
     kept = offers(parts.announcing(9, F(1, 10)), A, at=F(77, 45), kind="core")
-    paid, sums = offers(RR2, A, AB, at=F(3, 2)), parts.renyi_sum(F(77, 30))
+    paid, sums = offers(RR2, B, AB, at=F(3, 2)), parts.renyi_sum(F(77, 30))
     assert exact(core, order=2) == second(kept + paid, sums, EVENT, order2, 3, 3) == F(77, 30)
     assert exact(nine, order=2) == F(73, 9)
 
 
 def test_the_optimal_filter_reaches_what_the_second_game_reaches() -> None:
     boxed, refilled, announced, beside, moves = live.composed_at_best()
-    one = offers(RR2, A)
-    hot, quarter = one + offers(HOT3, A), parts.optimal(3, F(1, 4))
+    hot, quarter = offers(RR2, A) + offers(HOT3, A), parts.optimal(3, F(1, 4))
     chain, moving = parts.optimal(4, F(2, 3), 2), game.replace_any_tick("A")
     assert exact(boxed, 3) == exact(refilled, 3) == F(1, 9)
     assert exact(announced, 3) == second(hot, quarter, EVENT, game.delta_at(3), 3, 4) == F(47, 216)
@@ -133,14 +135,14 @@ def test_what_is_told_as_fresh_costs_no_more_in_copies(machine: Any, grows: bool
 
 def test_a_condition_holds_for_no_null() -> None:
     assert not live.sees(live.A, live.NULL)
-    assert live.sees(live.EVERYTHING, live.NULL)
+    assert live.sees(EVERYTHING, live.NULL)
     assert [live.sees(live.LARGE, record) for record in live.SIZED] == [False, True] * 2
 
 
 def test_neighbours_differ_as_their_relation_says() -> None:
     """A replacement is one record on each side; a user has records on one side, at most as many as the cap."""
 
-    def after(protected: live.Protected, *pairs: Any) -> list[Any]:
+    def after(protected: Protected, *pairs: Any) -> list[Any]:
         differing = live.Differing.of(protected, (live.IN_A,))
         for pair in pairs:
             (differing,) = (rest for moved, rest in differing.moves() if moved == pair)
@@ -149,12 +151,12 @@ def test_neighbours_differ_as_their_relation_says() -> None:
     left, right = (live.IN_A, None), (None, live.IN_A)
     assert after(live.EVENT) == [right, left]
     assert after(live.EVENT, left) == []
-    moving, users = live.Protected(live.MOVES), live.Protected(live.ADD, live.Users(2))
+    moving, users = Protected(live.MOVES), Protected(live.ADD, Users(2))
     assert after(moving, left) == [right]
     assert after(moving, left, right) == []
     assert after(users, left) == [left]
     assert after(users, left, left) == []
-    within = live.Differing.of(live.Protected(live.REPLACE), (live.IN_A, live.IN_B))
+    within = live.Differing.of(Protected(live.REPLACE), (live.IN_A, live.IN_B))
     assert [pair for pair, _ in within.moves()] == [(live.IN_A, live.IN_B), (live.IN_B, live.IN_A)]
     assert all(rest.over for _, rest in within.moves())
 
@@ -239,7 +241,7 @@ def test_a_broken_ledger_is_violated(
 
 # --- untrue entries -------------------------------------------------------------------------------
 
-LN2, LN3, LN8 = (live.logarithm(F(n)) for n in (2, 3, 8))
+LN2, LN3, LN8 = (logarithm(F(n)) for n in (2, 3, 8))
 EXCEEDED = {  # the exact worst case; logarithms are rounded
     "boxes that overlap, booked as disjoint": LN8,
     "a null booked in no box, but seen in two": 2 * LN2,
@@ -249,7 +251,7 @@ EXCEEDED = {  # the exact worst case; logarithms are rounded
     "an event that moves booked as one that does not": 2 * LN2,
     "a halt frees the delta of what is not fresh": F(271, 1000),
     "in two boxes the larger delta of what is not fresh": F(19, 100),
-    "a halt frees the Renyi epsilon of what is not fresh": live.logarithm(F(3293, 1125)),
+    "a halt frees the Renyi epsilon of what is not fresh": logarithm(F(3293, 1125)),
     "a halt frees ticks that are over": 3 * LN3,
     "two events of a user at the price of one, optimal filter": F(350, 729),
     "who was there, of users, by boxes": 4 * LN2,
