@@ -479,6 +479,10 @@ def composed_at_best() -> tuple[Instance, ...]:
             "optimal filter of (ln 4, 2/3): RR(ln 2), priced ln 4; an event moves, two steps",
             optimal(FOUR, Fraction(2, 3), 2), moves, (0, 0), Stream(Protected(MOVES), single, 3, 4),
         ),
+        played(
+            "the same of (ln 4, 1/4), two steps: one alive at once", optimal(FOUR, quarter, 2), moves, (0,),
+            Stream(Protected(MOVES), single, 3, 4),
+        ),
     )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def test_halts_reach_what_the_second_game_reaches() -> None:
 
 
 def test_the_optimal_filter_reaches_what_the_second_game_reaches() -> None:
-    boxed, refilled, announced, beside, moves = live.composed_at_best()
+    boxed, refilled, announced, beside, moves, alone = live.composed_at_best()
     hot, quarter = offers(RR2, A) + offers(HOT3, A), parts.optimal(3, F(1, 4))
     chain, moving = parts.optimal(4, F(2, 3), 2), game.replace_any_tick("A")
     assert exact(boxed, 3) == exact(refilled, 3) == F(1, 9)
@@ -95,6 +95,7 @@ def test_the_optimal_filter_reaches_what_the_second_game_reaches() -> None:
     assert exact(beside, 3) == 1 - (1 - F(1, 4)) * (1 - F(1, 10))
     at4 = game.delta_at(4)
     assert exact(moves, 4) == second(offers(RR2, A, at=4), chain, moving, at4, 3, 4) == F(68, 243)
+    assert exact(alone, 4) == 0
 
 
 BITS = DifferAtMost((0, 1), ((0, 1), (1, 0)))
@@ -199,6 +200,11 @@ def half_of_epsilons(spend: Spend) -> Spend:
     return replace(spend, epsilons=tuple((e // 2, n) for e, n in spend.epsilons))
 
 
+def one_delta_for_all_steps(patch: pytest.MonkeyPatch) -> None:
+    """Each step has the whole delta."""
+    patch.setattr(OptimalFilter, "_step_delta", lambda self, *_: self.promise.delta)
+
+
 def overlaps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(loads, "_heaviest", largest_alone)
 
@@ -217,11 +223,13 @@ BOXES, HALTS, BEST = live.boxes, live.halts, live.composed_at_best
         (frees_all, BEST, [3]),
         (too_cheap(BasicFilter, lambda spend: replace(spend, delta=spend.delta // 2)), HALTS, [2]),
         (too_cheap(OptimalFilter, half_of_epsilons), BEST, [0, 1]),
+        (one_delta_for_all_steps, BEST, [5]),
     ],
     ids=[
         "the largest where boxes overlap", "the largest under the optimal filter",
         "a replacement at its new record", "several steps at the price of one", "what is not fresh is freed",
         "its delta is freed under the optimal filter", "half of a delta", "half of the epsilons that compose",
+        "two steps at the delta of one",
     ],
 )  # fmt: skip
 def test_a_broken_ledger_is_violated(
