@@ -12,7 +12,7 @@ from stream_dp.verify.exact_checks.table import RuleFinding, findings
 
 @pytest.fixture(scope="session")
 def certified() -> tuple[RuleFinding, ...]:
-    """Every rule on its instances, as `stream-dp audit --rules` compares them: about ten seconds."""
+    """Every rule on its instances, as `stream-dp audit --rules` compares them: half a minute."""
     return tuple(findings())
 
 

@@ -84,7 +84,7 @@ def audit(
 ) -> None:
     """Attack PIPELINE.yaml's mechanisms, each and all together: can one event be told from its absence too well?
 
-    With --rules: every composition rule on small instances, exactly, against all adaptive adversaries (half a minute).
+    With --rules: every composition rule on small instances, exactly, against all adaptive adversaries (under a minute).
     With --trace: what an engine did, from its journal, against the concurrent composition, byte for byte.
     """
     if trace is not None:
@@ -230,7 +230,7 @@ def audit_rules(*, as_json: bool) -> None:
 
     with progress("Making small instances") as line:
         if not as_json:
-            line.say("Playing every adaptive adversary of some small instances: half a minute.")
+            line.say("Playing every adaptive adversary of some small instances: under a minute.")
         table = rules_json(line)
     if as_json:
         typer.echo(json.dumps(table))

@@ -27,7 +27,7 @@ from stream_dp.accounting.situations import Parallel, Touched
 from stream_dp.core.guarantee import ApproxDP, Guarantee, ProbabilisticDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All
-from stream_dp.errors import NotDerivable
+from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.verify.counterexamples.renyi_parallel import RenyiAdversary, WaitingAdversary
 from stream_dp.verify.exact.enumeration import Verified
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment
@@ -137,7 +137,7 @@ def first_sentence(call: Callable[[], Any]) -> str:
     """Return the first sentence of the refusal that `call` raises; RuntimeError where it raises none."""
     try:
         call()
-    except NotDerivable as refusal:
+    except (NotDerivable, BudgetRefused) as refusal:
         return _END.split(str(refusal))[0]
     raise RuntimeError("this should have been refused")
 

@@ -52,10 +52,16 @@ ZERO = Fraction(0)
 
 
 def claimed(
-    name: str, measure: Measure, relation: Neighbors = ADD, *, finite: bool = False
+    name: str,
+    measure: Measure,
+    relation: Neighbors = ADD,
+    *,
+    finite: bool = False,
+    fresh: bool = False,
 ) -> Derivation:
     """Return a part with a claim that holds for it."""
-    return leaf(name, Guarantee(measure, relation, finite=finite), "verify.exact_checks")
+    guarantee = Guarantee(measure, relation, finite=finite, fresh=fresh)
+    return leaf(name, guarantee, "verify.exact_checks")
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from stream_dp.verify.exact.randomized_response import (
     RandomizedResponse,
     TornLeak,
 )
-from stream_dp.verify.exact_checks import alive, fixed_parts, parallel, protocols
+from stream_dp.verify.exact_checks import alive, fixed_parts, live, parallel, protocols
 from stream_dp.verify.exact_checks.instance import (
     Comparison,
     Instance,
@@ -155,7 +155,7 @@ INSTANCES: Mapping[str, Callable[[], tuple[Instance, ...]]] = {
     gaussian_first_pair.name: parallel.first_pair_gaussian,
     composite.name: fixed_parts.hss,
     local.name: protocols.local,
-    filtered.name: fixed_parts.admitted,
+    filtered.name: lambda: (*fixed_parts.admitted(), *live.instances()),
     group.name: alive.events,
     moved.name: alive.moved_events,
     of_users.name: alive.users,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stream_dp.accounting import ledger, loads
 from stream_dp.accounting.derive import RULES
 from stream_dp.accounting.filters.filter import Spend
 from stream_dp.accounting.filters.linear import PureFilter, RenyiFilter
@@ -22,15 +23,17 @@ from stream_dp.accounting.situations import Filtered
 from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
 from stream_dp.operate.audit import rules_table as command
 from stream_dp.verify.counterexamples.naive_books import books
-from stream_dp.verify.exact_checks import table
-from stream_dp.verify.exact_checks.table import INSTANCES, RuleFinding
+from stream_dp.verify.counterexamples.untrue_entries import untrue_entries
+from stream_dp.verify.exact_checks import fixed_parts, live, table
+from stream_dp.verify.exact_checks.table import RuleFinding
 
 Twin = Callable[[Any, Any], Measure]
 
 
 def only(monkeypatch: pytest.MonkeyPatch, rule: Rule[Any], measure: Twin | None = None) -> None:
     """Leave one rule, with another measure, and no counterexample."""
-    monkeypatch.setattr(command, "books", lambda: ())
+    for name in ("books", "untrue_entries"):
+        monkeypatch.setattr(command, name, lambda: ())
     for kind, rules in RULES.items():
         mine = tuple(one for one in rules if one.name == rule.name)
         if measure is not None:
@@ -57,24 +60,29 @@ def test_the_whole_table_is_printed_and_parsed(
             assert compared["exact"] <= compared["booked"] * (1 + 1e-9) + 1e-5
         else:
             assert one["why"]
-    assert [one["source"] for one in found["counterexamples"]] == [
+    assert [one["source"] for one in found["counterexamples"][:4]] == [
         "[HSV] Thm 5.2", "[HSV] Thm 13.5", "[WRRW] App. F", "Kairouz, Oh, Viswanath",
     ]  # fmt: skip
+    assert [one["books"] for one in found["counterexamples"][4:]] == [
+        entry.title for entry in untrue_entries()
+    ]
     assert all(one["exact"] > one["promised"] and one["ours"] for one in found["counterexamples"])
 
 
 def test_the_table_fits_a_hundred_columns(say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = books()
+    kept, untrue = books(), untrue_entries()
     only(monkeypatch, concurrent)
     monkeypatch.setattr(command, "books", lambda: kept)
+    monkeypatch.setattr(command, "untrue_entries", lambda: untrue)
     monkeypatch.setenv("COLUMNS", "100")
     said = say("audit", "--rules")
     assert said.code == 0
-    assert "half a minute" in said.err
+    assert "under a minute" in said.err
     assert max(map(len, said.out.splitlines())) <= 100
     for text in (
         "concurrent composition, [HSV] Thm 4.10", "RR(ln 3), RR(ln 2) at once", "epsilon 1.7918", "equal",
         "Not certified here", "Admission that an adversary exceeds", "they promise", "Thm 13.5 breaks the rule",
+        "boxes that overlap, booked as disjoint", "a halt frees no past tick",
     ):  # fmt: skip
         assert text in " ".join(said.out.split())
 
@@ -149,13 +157,27 @@ def test_too_weak_a_filter_is_exit_four(
     only(monkeypatch, filtered)
     mine = [
         one
-        for one in INSTANCES[filtered.name]()
+        for one in fixed_parts.admitted()
         if isinstance(one.situation, Filtered) and type(one.situation.filter) is kind
     ]
     assert len(mine) == 1
     monkeypatch.setattr(table, "INSTANCES", {filtered.name: lambda: tuple(mine)})
     said = say("audit", "--rules")
     assert said.code == 4
+    assert f"exceeds what is booked by {filtered.name}" in said.err
+
+
+def test_a_ledger_that_frees_too_much_is_exit_four(
+    say: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A halt frees what is not fresh."""
+    for module in (loads, ledger):
+        monkeypatch.setattr(module, "local_part", lambda filter_, entry, _: filter_.cost(entry))
+    only(monkeypatch, filtered)
+    monkeypatch.setattr(table, "INSTANCES", {filtered.name: live.halts})
+    said = say("audit", "--rules")
+    assert said.code == 4
+    assert said.out.count("VIOLATED") == 3  # two instances and the legend
     assert f"exceeds what is booked by {filtered.name}" in said.err
 
 
