@@ -7,6 +7,7 @@ add_remove and 2^16 ticks; nothing is simulated here (tests/benchmarks/bench_hss
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import matplotlib as mpl
@@ -31,6 +32,7 @@ class Panel:
     errors: dict[str, tuple[float, ...]]
 
 
+@cache
 def panel(width: int) -> Panel:
     """The errors of the three forms."""
     setting = Setting(width, Neighbors.ADD_REMOVE, TICKS, 0.95)

@@ -333,9 +333,8 @@ PICTURES: Mapping[str, Callable[[], Picture]] = {
 }
 
 
-def draw(name: str, path: Path) -> None:
+def draw(name: str, picture: Picture, path: Path) -> None:
     """Write a picture; in the SVG a line's id is `name/line/label`, that of points `name/points/label`."""
-    picture = PICTURES[name]()
     settings = {"svg.hashsalt": name, "svg.fonttype": "none", "font.size": 9}
     with mpl.rc_context(settings):
         figure = Figure(figsize=(5.6, 3.4))
@@ -364,5 +363,5 @@ def draw(name: str, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    for each in PICTURES:
-        draw(each, Path(__file__).parent / f"{each}-errors.svg")
+    for each, computed in PICTURES.items():
+        draw(each, computed(), Path(__file__).parent / f"{each}-errors.svg")

@@ -164,14 +164,29 @@ def run(toy: Path, *command: str) -> str:
 
 
 MAIN = ("-c", "from stream_dp.cli.start import start; start()")
+COMMANDS = """
+import contextlib, io, json, sys
+from stream_dp.cli.main import code_of
+said = []
+for command in sys.argv[1:]:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert code_of(command.split()) == 0, command
+    said.append(out.getvalue())
+print(json.dumps(said))
+"""
 
 
 def test_the_recipes_statistic_runs_everywhere(toy: Path) -> None:
-    plan = json.loads(run(toy, *MAIN, "plan", "toy.yaml", "--json"))
+    sure = "--confidence 0.9999999999"  # bounds that luck breaks once in 10^10 runs
+    commands = (
+        "plan toy.yaml --json", "run toy.yaml --until-end", "ledger toy.yaml --json",
+        f"audit toy.yaml --runs 200 {sure} --json",
+    )  # fmt: skip
+    said = json.loads(run(toy, "-c", COMMANDS, *commands).splitlines()[-1])
+    plan, ledger, found = (json.loads(said[at]) for at in (0, 2, 3))
     assert [(s["name"], s["mechanism"], float(s["epsilon"])) for s in plan["series"]] == [
         ("per_tick", "TickNoise", 0.4), ("late", "TickNoise", 0.1), ("share", "post-processing", 0),
     ]  # fmt: skip
-    run(toy, *MAIN, "run", "toy.yaml", "--until-end")
     releases = [json.loads(line) for line in (toy / "toy.releases.jsonl").read_text().splitlines()]
     assert [(r["series"], r["tick"]) for r in releases] == [
         (name, tick) for tick in range(5) for name in ("per_tick", "late", "share")
@@ -179,22 +194,17 @@ def test_the_recipes_statistic_runs_everywhere(toy: Path) -> None:
     rates = [r for r in releases if r["series"] != "share"]
     assert all(isinstance(r["value"], int) and r["band"] > 0 for r in rates)
     assert all(r["low"] is not None for r in releases if r["series"] == "share")
-    assert json.loads(run(toy, *MAIN, "ledger", "toy.yaml", "--json"))["private"] is True
-    sure = ("--confidence", "0.9999999999")  # bounds that luck breaks once in 10^10 runs
-    found = json.loads(run(toy, *MAIN, "audit", "toy.yaml", "--runs", "200", *sure, "--json"))
+    assert ledger["private"] is True
     assert not found["violated"]
     assert [s["name"] for s in found["series"]] == ["per_tick", "late"]
-    told = json.loads(run(toy, "-c", LOOK))
-    assert told[0] == {
+    series, face, bands = run(toy, "-c", LOOK + FACE + ORDER).splitlines()
+    assert json.loads(series)[0] == {
         "name": "per_tick", "statistic": "rate", "by": None, "shape": "scalar", "about": "rate per tick",
         "meaning": None, "parameters": {}, "nonnegative": True, "error_unit": "events",
     }  # fmt: skip
-    assert json.loads(run(toy, "-c", FACE)) == ["rate-1", True, "1/10000000"]
-
-
-def test_an_order_of_rates_is_told_by_more_than_one_band(toy: Path) -> None:
-    band, apart = map(int, run(toy, "-c", ORDER).split())
-    assert band < apart < 2 * band
+    assert json.loads(face) == ["rate-1", True, "1/10000000"]
+    band, apart = map(int, bands.split())
+    assert band < apart < 2 * band  # an order of rates is told by more than one band
 
 
 def test_without_its_line_the_statistic_is_unknown(toy: Path, root: Path) -> None:

@@ -14,6 +14,9 @@ from browser.ask_worlds import MANY, Shop
 from browser.page_worlds import FLAGS, PATIENCE_MS, Engine, chromium, past
 from playwright.async_api import Browser, async_playwright
 
+from stream_dp.engine.proposals import OnThread
+from stream_dp.operate.run import running
+
 _HERE = Path(__file__).parent
 _LOOP: Final = "session"
 
@@ -50,17 +53,22 @@ def engine() -> Engine:
     return past().again()
 
 
-@pytest_asyncio.fixture(loop_scope=_LOOP)
-async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shop]:
-    """An engine of which analysts ask, with its page and its list of tokens."""
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of tokens; definitions are derived on a thread, for a process for each engine costs two CPU seconds."""
     monkeypatch.setenv("STREAM_DP_TOKEN_LIST", str(tmp_path / "tokens"))
+    monkeypatch.setattr(running, "DerivingProcess", OnThread)
+
+
+@pytest_asyncio.fixture(loop_scope=_LOOP)
+async def shop(prepared: None) -> AsyncIterator[Shop]:
+    """An engine of which analysts ask, with its page and its list of tokens."""
     async with Shop() as made:
         yield made
 
 
 @pytest_asyncio.fixture(loop_scope=_LOOP)
-async def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shop]:
+async def many(prepared: None) -> AsyncIterator[Shop]:
     """As `shop`, with many series to compare with."""
-    monkeypatch.setenv("STREAM_DP_TOKEN_LIST", str(tmp_path / "tokens"))
     async with Shop(MANY) as made:
         yield made

@@ -181,7 +181,7 @@ TURNED = (
 )
 LEAKS = {
     "listeners": "addEventListener('resize', () => null)",
-    "nodes": "kept.push(document.createElement('p'))",
+    "nodes": "kept.push(...Array.from('four', () => document.createElement('p')))",
     "bytes": "kept.push(Array(5000).fill(0.5))",
 }
 """What a page that leaks does at every look, by what grows."""

@@ -1,6 +1,6 @@
 """Intervals of means cover at their stated rate, and are not much wider than they must be.
 
-As in test_band_coverage: 200 runs of each, each test errs with probability below 1e-4; told by the statistic itself.
+As in test_band_coverage: 120 runs of each, each test errs with probability below 1e-4; told by the statistic itself.
 Twins: ends that forget the counts, and a quarter's confidence.
 """
 
@@ -18,7 +18,7 @@ from stream_dp.core.mechanism import Query, Update
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 
-RUNS, TICKS, KEYS = 200, 40, 12
+RUNS, TICKS, KEYS = 120, 40, 12
 LOOKED_AT = (9, 19, 29, 39)
 WIDEST = 1.15
 FILE = """\

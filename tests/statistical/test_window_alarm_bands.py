@@ -1,6 +1,6 @@
 """The bands of watches over windows, of counts and sums, at the rate that they state and against errors of real runs.
 
-200 runs of 17 keys. An alert's error is by how many events the window's count lay on the wrong side of the threshold:
+120 runs of 17 keys. An alert's error is by how many events the window's count lay on the wrong side of the threshold:
 when the watch fired, or while it did not fire though it should have. Judged as in test_band_coverage.
 """
 
@@ -18,7 +18,7 @@ from stream_dp.mechanisms.serving import Bands
 from stream_dp.mechanisms.watches.kinds import Monitor, SumMonitor
 from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 
-KEYS, TICKS, RUNS, WINDOW = 17, 80, 200, 6
+KEYS, TICKS, RUNS, WINDOW = 17, 80, 120, 6
 WATCHES = {
     "above": (WatchTerms(60, KEYS, window=WINDOW), 9),
     "below": (WatchTerms(60, KEYS, window=WINDOW, below=True), 12),
@@ -70,7 +70,7 @@ def of_a_run(name: str, run: int) -> list[tuple[IntArray, int]]:
     return found
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def measured(name: str) -> Errors:
     """All runs."""
     found = [(*each, run) for run in range(RUNS) for each in of_a_run(name, run)]

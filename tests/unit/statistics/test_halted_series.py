@@ -22,7 +22,7 @@ from stream_dp.errors import UnknownMechanism, UsageError
 from stream_dp.live.planner import LiveSeriesPlanner
 
 _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
-MORE = 40
+MORE = 25
 
 
 def world_of() -> MessageWorld:

@@ -265,7 +265,10 @@ def test_the_audit_refutes_noise_for_one_unit(
     for broken in (False, True):
         if broken:
             monkeypatch.setattr(*twin)
-        found = audit_mechanism(replace(mechanism), fresh_noise, runs=runs, ticks=1, failure=1e-6)
+        some = (
+            runs if broken else max(100, runs // 8)
+        )  # by fewer, a right one is refuted no more often
+        found = audit_mechanism(replace(mechanism), fresh_noise, runs=some, ticks=1, failure=1e-6)
         assert found.violated == broken
 
 

@@ -132,7 +132,7 @@ def test_first_ticks_lose_what_plan_states_and_noise_for_fewer_loses_more(case: 
     result, where = worst(world, pairs)
     assert result == world.stated == units, where
     mechanism: Any = world.series[0].mechanism
-    assert worst(world.twin(epsilon=2 * mechanism.epsilon), pairs)[0] > world.stated
+    assert worst(world.twin(epsilon=2 * mechanism.epsilon), [where])[0] > world.stated
 
 
 def test_a_user_who_is_counted_per_event_is_caught() -> None:

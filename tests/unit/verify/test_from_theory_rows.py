@@ -142,7 +142,8 @@ def test_raw_neighbours_lose_what_plan_states_and_a_twin_loses_more(case: str) -
     pairs = list(NEIGHBORS[privacy.get("neighbors", "add_remove")](logs, some))
     result, where = worst(world, pairs)
     assert result == world.stated == Fraction(series["epsilon"]), where
-    assert worst(world.twin(**broken), pairs)[0] > world.stated
+    twin = world.twin(**broken)
+    assert any(worst(twin, those)[0] > world.stated for those in ([where], pairs))
 
 
 def going(series: dict[str, Any]) -> Counted:
@@ -225,6 +226,7 @@ def test_counts_so_far_lose_what_is_stated(series: dict[str, Any], twin: dict[st
     """Beside windows too: a forest and a counter that see the same records add up."""
     world = World(pipeline([series], {}, 2), 2)
     pairs = list(one_more(LOGS, records(amounts=(1, None))))
-    assert worst(world, pairs)[0] == world.stated
+    result, where = worst(world, pairs)
+    assert result == world.stated
     if twin:
-        assert worst(world.twin(**twin), pairs)[0] > world.stated
+        assert worst(world.twin(**twin), [where])[0] > world.stated

@@ -96,16 +96,19 @@ def some_filters(seed: int, fields: Sequence[str]) -> list[Selection]:
     ]
 
 
-@pytest.mark.parametrize("fields", [("kind", "size"), ("share", "late", "note"), tuple(FIELDS)])
-def test_the_deepest_overlap_is_that_of_all_events(fields: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("fields", "seeds"),
+    [(("kind", "size"), 300), (("share", "late", "note"), 300), (tuple(FIELDS), 60)],
+)
+def test_the_deepest_overlap_is_that_of_all_events(fields: tuple[str, ...], seeds: int) -> None:
     deeper = 0
-    for seed in range(300):
+    for seed in range(seeds):
         filters = some_filters(seed, fields)
         found, most = deepest(filters, FIELDS), brute(filters, fields)
         assert found.number == most
         assert found.number == sum(f.ones for f in filters if f.name in found.names)
         deeper += most < sum(f.ones for f in filters)
-    assert deeper > 100  # not everything overlaps
+    assert deeper > seeds // 3  # not everything overlaps
 
 
 @pytest.mark.parametrize("fields", [("kind", "size"), ("share", "late", "note")])
