@@ -78,6 +78,16 @@ def _others(alternatives: list[Mapping[str, Any]]) -> str:
     return "; ".join(prices + lacking)
 
 
+def on_records(shown: Mapping[str, Any], form: str = " {}", key: str = "records") -> str:
+    """Return in `form` which records `shown` is about; empty where it is about every record.
+
+    >>> on_records({"records": "country = DE"}), on_records({"records": ""})
+    (' on records with country = DE', '')
+    """
+    records = shown.get(key)
+    return form.format(f"on records with {records}") if records else ""
+
+
 def budget_text(shown: Mapping[str, Any]) -> str:
     """Return spent and remaining budget of `budget_json` as a clause, with units if they differ.
 
@@ -85,7 +95,7 @@ def budget_text(shown: Mapping[str, Any]) -> str:
     """
     spent, left = shown.get("delta_spent", "0"), shown.get("delta_left", "0")
     deltas = "" if spent == left == "0" else f"; of delta {spent} spent by series, {left} left"
-    records = f" on records with {shown['heaviest']}" if shown.get("heaviest") else ""
+    records = on_records(shown, key="heaviest")
     if shown["unit"] == "epsilon" and shown["capacity"] == shown["budget"]:
         return f"spent {shown['spent']}{records}, left {shown['left']}{deltas}"
     return (
@@ -104,6 +114,25 @@ def tick_text(entry: Mapping[str, Any], key: str) -> str:
     if tick is None:
         return "runs"
     return str(tick) if time is None else f"{tick} ({time})"
+
+
+def given_back(halt: Mapping[str, Any]) -> str:
+    """Return what a halt gives back, to which new series, and from which tick on.
+
+    >>> halt = {"freed": "0.1", "freed_everywhere": "0", "budget": "2", "records": "country = DE", "end": 4}
+    >>> given_back(halt)
+    '0.1 of 2 to new series on records with country = DE, from tick 4 on (to one on every record: 0)'
+    >>> given_back({"freed": "0.1", "records": "", "end": 4}), given_back({"freed": "0", "records": ""})
+    ('0.1 to new series, from tick 4 on', 'nothing')
+    """
+    back, everywhere = halt["freed"], halt.get("freed_everywhere", halt["freed"])
+    if back == "0":
+        return "nothing"
+    of = f" of {halt['budget']}" if "budget" in halt else ""
+    others = f" (to one on every record: {everywhere})" if everywhere != back else ""
+    return (
+        f"{back}{of} to new series{on_records(halt)}, from tick {tick_text(halt, 'end')} on{others}"
+    )
 
 
 def watch_end_text(watch: Mapping[str, Any]) -> str:

@@ -55,9 +55,16 @@ class LiveSeriesClient:
         path = f"/api/queries/preview?analyst={quote(analyst, safe='')}"
         return self._ask("POST", path, definition)
 
+    def preview_halt(self, name: str) -> dict[str, Any]:
+        """Return what halting a series would give back; changes nothing."""
+        return self._named("GET", name, "/halt")
+
     def halt(self, name: str) -> dict[str, Any]:
+        return self._named("DELETE", name)
+
+    def _named(self, method: str, name: str, part: str = "") -> dict[str, Any]:
         try:
-            return self._ask("DELETE", f"/api/queries/{quote(name, safe='')}")
+            return self._ask(method, f"/api/queries/{quote(name, safe='')}{part}")
         except UnknownMechanism as error:
             raise UnknownMechanism(f"{name}: {error}") from None
 

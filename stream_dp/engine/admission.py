@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from stream_dp.accounting.filters.filter import Entry
-from stream_dp.accounting.ledger import Preview
+from stream_dp.accounting.ledger import Ledger, Preview
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.wording import meant
 from stream_dp.engine.proposals import Proposal, SeriesPlanner, WatchProposal
@@ -35,6 +35,18 @@ class Ended:
     start: int
     end: int
     told: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Halting:
+    """A halt of a live series: it sees no tick from `end` on. `ledger` is that of before, which was charged `entry`."""
+
+    name: str
+    number: int
+    end: int
+    analyst: str
+    entry: Entry
+    ledger: Ledger
 
 
 @dataclass(slots=True)
@@ -96,9 +108,16 @@ class Admission:
         """End a created series: it sees no tick from `end` on, and no tick at all if it has not begun by then. Raises
         `UnknownMechanism` if no created series of this name runs; then nothing has changed.
         """
+        halting = self.halting(name, end)
+        return self._end(halting.number, name, halting.end)
+
+    def halting(self, name: str, end: int) -> Halting:
+        """Return what `halt` would do; changes nothing. Errors as of `halt`."""
         live = self.registry.named(name)
         if live is not None and live.created:
-            return self._end(live.number, name, max(end, live.start))
+            analyst, entry = self.subledgers.running[name]
+            ledger = self.subledgers.ledgers[analyst]
+            return Halting(name, live.number, max(end, live.start), analyst, entry, ledger)
         if any(series.name == name for series in self.registry.releasing):
             raise UnknownMechanism(
                 "this series belongs to the pipeline file and runs as long as it; only what was created later can be "

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, cast
 
-from stream_dp.engine.admission import Admission
+from stream_dp.engine.admission import Admission, Halting
 from stream_dp.engine.commands import ENDED, Command, Inbox
 from stream_dp.engine.cut_changes import NONE, CutChanges
 from stream_dp.engine.ensemble import Ensemble
@@ -105,6 +105,15 @@ class Engine:
         if isinstance(outcome, UsageError):
             raise outcome
         return outcome
+
+    def halting(self, name: str) -> Halting:
+        """Return what a halt of a live series would do, from the first tick that is not public.
+
+        Raises `UnknownMechanism`, or `EngineEnded` where the engine does not run.
+        """
+        if self.phase is not EnginePhase.RUNNING:
+            raise EngineEnded(ENDED)
+        return self.admission.halting(name, self._chain.shown)
 
     @property
     def now(self) -> int:

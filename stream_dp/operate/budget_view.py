@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from stream_dp.accounting.amounts import budget_units, text
-from stream_dp.accounting.filters.filter import Spend, largest_pure
+from stream_dp.accounting.filters.filter import NOTHING, Entry, Spend, largest_pure
 from stream_dp.accounting.filters.linear import OPTIMAL
 from stream_dp.accounting.ledger import Ledger, taken, truncated_odometer_at
+from stream_dp.accounting.loads import local_part
 from stream_dp.accounting.subledgers import MAIN, Subledgers
-from stream_dp.core.box import Box
+from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.derivations import dp_at
@@ -32,7 +33,7 @@ def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
 
     `spent` is what the series alive now use, and what no halt has freed; `peak` is the largest such amount so far.
     Both count the quantity that the filter adds up (`unit`), of the records that meet most of it (`heaviest`; "" where
-    all records meet the same).
+    all records meet the same). `frees`: whether a halt gives the price of a live series back to later ticks.
     `delta_spent` and `delta_left` concern the part of `delta` that is reserved for the deltas of single series.
     """
     main = subledgers.main
@@ -48,9 +49,14 @@ def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
         "peak": _up(main, taken(main.filter, main.peak).amount),
         "left": text(fits(main)),
         "heaviest": _words(main.loads.heaviest_records()),
+        "frees": main.frees,
         "odometer": odometer(spec, main),
         "analysts": [
-            {"name": name, "budget": text(ledger.epsilon), "spent": text(ledger.spent), "left": text(ledger.left)}
+            {
+                "name": name,
+                "budget": text(ledger.epsilon), "spent": text(ledger.spent), "left": text(ledger.left),
+                "records": _words(subledgers.partitions.get(name, EVERYTHING)),
+            }
             for name, ledger in subledgers.ledgers.items()
             if name != MAIN
         ],
@@ -77,13 +83,58 @@ def api_budget(
         "unit": shown["unit"],
         "capacity": shown["capacity"],
         "peak": shown["peak"],
+        "heaviest": shown["heaviest"],
+        "frees": shown["frees"],
         "odometer": shown["odometer"],
         "analysts": [
-            {"name": a["name"], "epsilon": {"total": a["budget"], "spent": a["spent"], "left": a["left"]}}
+            {
+                "name": a["name"], "records": a["records"],
+                "epsilon": {"total": a["budget"], "spent": a["spent"], "left": a["left"]},
+            }
             for a in shown["analysts"]
         ],
-        "series": [{"name": name, "epsilon": text(epsilon)} for name, epsilon in prices],
+        "series": [
+            {"name": name, "epsilon": text(epsilon), **_live(subledgers, name)} for name, epsilon in prices
+        ],
     }  # fmt: skip
+
+
+def _live(subledgers: Subledgers, name: str) -> dict[str, Any]:
+    """Return which records a live series sees, and whether its halt frees them; nothing of a series of the file."""
+    if name not in subledgers.running:
+        return {}
+    analyst, entry = subledgers.running[name]
+    ledger = subledgers.ledgers[analyst]
+    frees = local_part(ledger.filter, entry, ledger.protected) != NOTHING
+    return {"records": _words(entry.box), "frees": frees}
+
+
+def freed(ledger: Ledger, entry: Entry) -> dict[str, str]:
+    """Return what a halt of the entry's mechanism gives back to one more series that sees the same `records`.
+
+    Such a series may cost `freed` more than before, at most `largest`. One that sees every record may cost `left`.
+    """
+    after = ledger.halt(entry, 0)
+    before, then = _fits_on(ledger, entry.box), _fits_on(after, entry.box)
+    return {
+        "records": _words(entry.box),
+        "freed": text(max(0, then - before)),
+        "largest": text(then),
+        "left": text(fits(after)),
+    }
+
+
+def freed_everywhere(ledger: Ledger, left: str) -> str:
+    """Return how much more one more series that sees every record may cost, where a halt leaves `left`."""
+    return text(max(0, budget_units(Fraction(left)) - fits(ledger)))
+
+
+def _fits_on(ledger: Ledger, records: Box) -> int:
+    return fits(ledger, ledger.loads.at(records)) if records.sides else fits(ledger)
+
+
+def whole_budget(spec: PipelineSpec, ledger: Ledger, analyst: str) -> str:
+    return text(budget_units(spec.privacy.epsilon) if analyst == MAIN else ledger.epsilon)
 
 
 def fits(ledger: Ledger, used: Spend | None = None) -> int:
@@ -142,8 +193,9 @@ class PlanView:
         self._built = build(load(pipeline))
 
     def json(self) -> dict[str, Any]:
-        """Return the plan as `--json` prints it, see `plan_json`."""
-        return plan_json(self._built)
+        """Return the plan as `--json` prints it: see `plan_json` and `budget_json`."""
+        built = self._built
+        return {**plan_json(built), "budget": budget_json(built.spec, built.subledgers())}
 
     def shown(self) -> dict[str, Any]:
         """Return the plan for people: exact decimal amounts, budget, derivation, errors by tick, notes."""

@@ -53,6 +53,10 @@ class LiveSeriesService(Protocol):
         """End the series, which frees budget for later ticks. Return a `Halted`."""
         ...
 
+    async def preview_halt(self, name: str, sender: Sender) -> Mapping[str, Any]:
+        """Return as `HaltPreview` what `halt` would give back, changing nothing."""
+        ...
+
     async def preview(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:
         """Return as `Preview` what `create` would do now, changing nothing; `spent` is in the filter's `unit`."""
         ...

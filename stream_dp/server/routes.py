@@ -240,6 +240,17 @@ def add_queries(app: FastAPI, live_series: LiveSeriesService, token: Any) -> Non
             return asked.Preview.documented(await live_series.preview(definition, analyst, sender))
 
     @route(
+        "GET /api/queries/{name}/halt",
+        summary="What ending a series would give back, to which records and from when; changes nothing",
+        answer="What would happen; nothing has.",
+        responses=refusals(401, 403, 404, 422, 503),
+    )
+    async def preview_halt(name: _Name, holder: TokenHolder = token) -> asked.HaltPreview:
+        sender = Sender(holder.analyst)
+        with _bugs_concealed():
+            return asked.HaltPreview.documented(await live_series.preview_halt(name, sender))
+
+    @route(
         "DELETE /api/queries/{name}",
         summary="End a series; this frees budget for later ticks",
         answer="Ended.",

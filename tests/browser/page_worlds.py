@@ -178,6 +178,8 @@ def budget() -> dict[str, Any]:
         "unit": "epsilon",
         "capacity": "1",
         "peak": "0.9",
+        "heaviest": "",
+        "frees": True,
         "analysts": [],
         "series": [{"name": name, "epsilon": epsilon} for name, epsilon in series],
     }

@@ -46,7 +46,7 @@ async def test_the_docs_can_be_read_and_nothing_leaves_the_host(
         assert answer is not None
         assert "unsafe" not in answer.headers["content-security-policy"]
         await page.wait_for_selector(READ)
-        await has(page, 16)
+        await has(page, 17)
         await unfolded(page, READ)
         assert '"sequence": 1236' in await text(page, f"{READ} .highlight-code")
         assert "no such series; /api/series lists them" in await text(page, READ)

@@ -178,7 +178,11 @@ async def test_what_is_ended_frees_its_price(browser: Browser, shop: Shop) -> No
     await tab.left("0.25")
     card = tab.page.locator(".card[data-series=short_lived]")
     await card.get_by_role("button", name="End this question").click()
+    when = f"from tick {shop.tick + 1} \\(.* UTC\\) on"
+    would = re.compile(f"^Ending it gives back ε 0.75 of 1 to new questions, {when}.$")
+    await card.get_by_role("status").filter(has_text=would).wait_for()
     await card.get_by_role("button", name="Keep it").click()
+    assert await card.get_by_role("status").inner_text() == ""
     assert shop.running == {"short_lived": "ann"}
     await tab.ends("short_lived")
     assert shop.running == {}

@@ -93,7 +93,7 @@ class ChangingEngine:
         """A budget with an odometer, a filter and an analyst."""
         quota = {"total": "0.3", "spent": "0.1", "left": "0.2"}
         series = [{"name": query["name"], "epsilon": query["epsilon"]} for query in self.listed]
-        analysts = [{"name": "ann", "epsilon": quota}]
+        analysts = [{"name": "ann", "epsilon": quota, "records": ""}]
         own = {"filter": "pure, over time", "analysts": analysts, "odometer": self.odometer}
         return {**budget(), "series": series, **own, **self.told}
 
@@ -236,11 +236,45 @@ async def test_the_odometer_and_the_quotas_are_shown(
         await page.click(SPENDING)
         assert await text(page, "[data-budget=odometer]") == "ε ≤ 0.93"
         shown = await text(page, "#budget")
-        for part in ("at δ 1.0e-9, so far", CLAIM[1:], "pure, over time", "ε 0.1 of 0.3"):
+        for part in ("at δ 1.0e-9, so far", CLAIM[1:], "pure, over time", "ε 0.1 of 0.3, 0.2 left"):
             assert part in shown
         changing.odometer = {"bound": "1.07", "delta": "0", "claim": CLAIM}
         await page.evaluate(LOOK)
         await page.wait_for_function(ODOMETER_IS_NEW)
+
+
+async def test_the_budget_says_which_records_it_was_spent_on_and_what_an_end_gives_back(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    """Prices of series that see different records do not add up to what is spent, so the bar is one piece."""
+    quota = {"total": "0.3", "spent": "0.1", "left": "0.2"}
+    changing.told = {
+        "heaviest": "country = DE",
+        "analysts": [{"name": "ann", "epsilon": quota, "records": "country = FR"}],
+        "series": [
+            {"name": "departures", "epsilon": "0.5"},
+            {"name": "large", "epsilon": "0.1", "records": "amount at least 500", "frees": True},
+        ],
+    }
+    async with changing.shown(browser, engine) as page:
+        await page.click(SPENDING)
+        shown = await text(page, "#budget")
+        for part in (
+            "of 1 spent on records with country = DE",
+            "arge on records with amount at least 500",
+            "nalyst ann on records with country = FR",
+            "A question that is ended gives its ε back, from the next tick on, to new questions on the records",
+        ):
+            assert part in shown
+        assert await page.locator(".budget-bar .piece").count() == 1
+        said = "Privacy budget: ε 0.9 of 1 spent on records with country = DE, 0.1 left"
+        assert await page.get_attribute(".budget-bar", "aria-valuetext") == said
+        changing.told = {**changing.told, "heaviest": "", "series": [changing.told["series"][0]]}
+        await page.evaluate(LOOK)
+        await page.wait_for_function(
+            "() => document.querySelectorAll('.budget-bar .piece').length === 2"
+        )
+        assert await page.locator("[data-budget=frees]").count() == 0
 
 
 async def test_a_late_answer_does_not_replace_a_newer_answer(

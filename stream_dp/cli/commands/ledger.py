@@ -7,10 +7,18 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from typer import Option
 
 from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
-from stream_dp.cli.printing import budget_text, folding_table, tick_text, wide_console
+from stream_dp.cli.printing import (
+    budget_text,
+    folding_table,
+    given_back,
+    on_records,
+    tick_text,
+    wide_console,
+)
 from stream_dp.cli.progress_line import Line, progress
 from stream_dp.core.wording import how_many
 from stream_dp.operate.audit.ledger_view import message_trail, read_ledger
@@ -59,14 +67,31 @@ def _loss(shown: dict[str, Any]) -> str:
     return f" Loss at any time: at most {loss['bound']}, but for a probability of {loss['delta']}."
 
 
+def _given_back(charge: dict[str, Any]) -> str:
+    return escape(given_back(charge["halt"])) if "halt" in charge else ""
+
+
+def _analysts(shown: dict[str, Any]) -> str:
+    """Return what analysts have left of their ledgers, each paid for in full; empty without analysts."""
+    theirs = ", ".join(
+        f"{a['name']} {a['left']} of {a['budget']}{on_records(a, ' ({})')}"
+        for a in shown["analysts"]
+    )
+    return f" Analysts have left: {theirs}." if theirs else ""
+
+
 def _print(shown: dict[str, Any]) -> None:
     console = Console(soft_wrap=True)
-    columns = ("commit", "charge", "analyst", "epsilon", "start", "end", "rule")
+    halts = any("halt" in charge for charge in shown["charges"])
+    columns = ["commit", "charge", "analyst", "epsilon", "start", "end", "rule"]
+    if halts:
+        columns.insert(-1, "a halt gives back")
     table = folding_table(*columns, title=f"{shown['pipeline']}: ledger")
     for charge in shown["charges"]:
         table.add_row(
             str(charge["commit"]), charge["name"], charge["analyst"], charge["epsilon"],
-            tick_text(charge, "start"), tick_text(charge, "end"), charge["rule"],
+            tick_text(charge, "start"), tick_text(charge, "end"),
+            *([_given_back(charge)] if halts else []), charge["rule"],
         )  # fmt: skip
     wide_console().print(table)
     if shown["accepted"]:
@@ -83,7 +108,7 @@ def _print(shown: dict[str, Any]) -> None:
         )
     console.print(
         f"Budget {shown['budget']} ({shown['filter']} filter): {budget_text(shown)}; "
-        f"delta {shown['delta']}. Odometer so far: {shown['odometer']['bound']}.{_loss(shown)} "
+        f"delta {shown['delta']}.{_analysts(shown)} Odometer so far: {shown['odometer']['bound']}.{_loss(shown)} "
         f"{how_many(shown['ticks'], 'tick')}, {how_many(shown['releases'], 'release')}; "
         f"the journal is whole and adds up."
         f"{_messages(shown)}"

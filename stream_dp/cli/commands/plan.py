@@ -7,7 +7,13 @@ import typer
 from rich.table import Table
 
 from stream_dp.cli.options import AsJson, PipelineFile, Proof
-from stream_dp.cli.printing import budget_text, derivation_tree, folding_table, wide_console
+from stream_dp.cli.printing import (
+    budget_text,
+    derivation_tree,
+    folding_table,
+    on_records,
+    wide_console,
+)
 from stream_dp.cli.progress_line import progress
 from stream_dp.operate.budget_view import PlanView
 
@@ -50,16 +56,29 @@ def _guarantee(shown: dict[str, Any]) -> str:
         f"{shown['unit']}, neighbours {shown['neighbors']}{lists}{condition}, over all releases for ever.\n"
         f"With all that is asked while it runs: ({budget['budget']}, {budget['delta']}), by the "
         f"{budget['filter']} filter.\nBudget {budget['budget']}: {budget_text(budget)}{_paid_for(budget)}.\n"
+        f"{_halts(budget)}\n"
     )
+
+
+def _halts(budget: dict[str, Any]) -> str:
+    what = (
+        "a live series that is halted gives its price back to later ticks, for the records that it sees"
+        if budget["frees"]
+        else f"a halt gives nothing back under the {budget['filter']} filter here"
+    )
+    return f"These series run as long as the pipeline; {what}."
 
 
 def _paid_for(budget: dict[str, Any]) -> str:
     """Return the analysts' ledgers, which count as spent although nobody has asked yet.
 
-    >>> _paid_for({"analysts": [{"name": "ann", "budget": "1"}, {"name": "bob", "budget": "1/2"}]})
-    '; spent is also what analysts may ask with: ann 1, bob 1/2'
+    >>> ann = {"name": "ann", "budget": "1", "records": ""}
+    >>> _paid_for({"analysts": [ann, {"name": "bob", "budget": "0.5", "records": "country = DE"}]})
+    '; spent is also what analysts may ask with: ann 1, bob 0.5 (on records with country = DE)'
     """
-    theirs = ", ".join(f"{analyst['name']} {analyst['budget']}" for analyst in budget["analysts"])
+    theirs = ", ".join(
+        f"{a['name']} {a['budget']}{on_records(a, ' ({})')}" for a in budget["analysts"]
+    )
     return f"; spent is also what analysts may ask with: {theirs}" if theirs else ""
 
 

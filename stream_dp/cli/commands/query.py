@@ -22,6 +22,7 @@ from stream_dp.cli.printing import (
     answer_text,
     derivation_tree,
     folding_table,
+    given_back,
     promise_text,
     tick_text,
     watch_end_text,
@@ -160,13 +161,22 @@ def halt(
     name: Annotated[str, Argument(metavar="NAME", show_default=False)],
     *,
     asking: Asking,
+    preview: Annotated[
+        bool, Option("--preview", help="Show what that would give back, and change nothing.")
+    ] = False,
 ) -> None:
     """End a series for good. Its budget comes free for later ticks, as docs/filters.md says."""
     engine = asking.engine(pipeline)
-    asking.say(
-        _answered(lambda: engine.halt(name)),
-        "{name}: halted, left {left}. End: tick {end}, the first it does not see.",
-    )
+    if preview:
+        asking.say(
+            _answered(lambda: engine.preview_halt(name)),
+            "{name}: a halt gives back {back}. Left then: {left}.",
+        )
+    else:
+        halted = _answered(lambda: engine.halt(name))
+        back = ", gives back {back}" if "freed" in halted else ""
+        end = "End: tick {end}, the first it does not see."
+        asking.say(halted, f"{{name}}: halted{back}, left {{left}}. {end}")
 
 
 @query.command("list")
@@ -298,7 +308,7 @@ _START = "Start: tick {start}, the first it sees. "
 _ERROR = "Expected error: ± {error} at tick {error_tick} with {confidence} confidence{supposing}."
 _AMOUNTS = (
     "name", "epsilon", "start", "end", "asked", "spent", "left", "largest", "error", "error_tick", "confidence",
-    "series", "watch",
+    "series", "watch", "back",
 )  # fmt: skip
 
 
@@ -325,6 +335,8 @@ def _shown(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer for the texts: "?" for a missing amount, and a unit if that is not epsilon."""
     shown: dict[str, Any] = {**dict.fromkeys(_AMOUNTS, "?"), **answer}
     shown |= {key: tick_text(answer, key) for key in ("start", "end") if key in answer}
+    if "freed" in answer:
+        shown["back"] = given_back(answer)
     shown["supposing"] = f", {answer['supposing']}" if answer.get("supposing") else ""
     shown["fits"] = "fits" if answer.get("fits") else "does not fit"
     unit = answer.get("unit", "epsilon")

@@ -8,6 +8,7 @@ of the file, of the main ledger and of her own ledger, and may create and halt b
 that answers queries itself may be asked by its owner and by the analysts whom it names.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.wording import meant
-from stream_dp.engine.admission import Admission
+from stream_dp.engine.admission import Admission, Halting
 from stream_dp.engine.cut_changes import CutChanges
 from stream_dp.engine.messages.addressed import Addressed, MessageReader, Wanted
 from stream_dp.engine.messages.conversation import PER_TICK, Conversation, not_accepted
@@ -25,7 +26,7 @@ from stream_dp.engine.proposals import Derived, Deriver, Proposal, SeriesPlanner
 from stream_dp.engine.series import LiveSeries
 from stream_dp.errors import BudgetRefused, NotAccepted, NotYours, UnknownMechanism, UsageError
 from stream_dp.journal.answer_body import RefusalKind, answer_head
-from stream_dp.journal.commit import Answer, Created, Halted
+from stream_dp.journal.commit import Answer, Created
 
 DEFINE = ("create", "preview", "watch")
 """Actions that bring a definition, which takes steps to derive."""
@@ -40,7 +41,9 @@ class Wording(Protocol):
     """The content of answers about series that come and go: plain public values; implemented above."""
 
     def created(self, admission: Admission, created: Created, analyst: str) -> Content: ...
-    def halted(self, admission: Admission, name: str, halted: Halted, analyst: str) -> Content: ...
+    def halted(self, halting: Halting) -> Content:
+        """Return what a halt does, before it is done."""
+
     def previewed(
         self, admission: Admission, proposal: Proposal, found: Preview, analyst: str
     ) -> Content: ...
@@ -221,9 +224,11 @@ class Answering:
             case "halt":
                 if not message.operator:
                     self._asked(wanted, message)
-                owner = self._require_own(wanted, message, "halt")
-                halted = changes.halt(wanted.series)
-                return self._wording.halted(admission, wanted.series, halted, owner)
+                self._require_own(wanted, message, "halt")
+                halting = admission.halting(wanted.series, changes.chain.next_tick)
+                halted = await asyncio.to_thread(self._wording.halted, halting)
+                changes.halt(wanted.series)
+                return halted
             case "preview":
                 effect = admission.preview(ready.proposal, message.analyst)
                 return self._wording.previewed(admission, ready.proposal, effect, message.analyst)

@@ -4,7 +4,8 @@ Rules: everything shown is public; it is derived again from the pipeline file an
 nothing.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from msgspec import UNSET
 
 from stream_dp.accounting.amounts import exact, text
+from stream_dp.accounting.filters.filter import Entry
 from stream_dp.accounting.filters.linear import PURE
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive
@@ -28,7 +30,7 @@ from stream_dp.journal.answer_body import RefusedMessage, read_answer
 from stream_dp.journal.commit import Answer, Created, Halted, Header
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.audit.journal_access import opened, sealed_commits
-from stream_dp.operate.budget_view import budget_json
+from stream_dp.operate.budget_view import budget_json, freed, freed_everywhere
 from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.derivations import Part, heaviest_load, whole
@@ -157,6 +159,7 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
     """Return the journal's ledger, derived again and compared; raises as `header_of` and `derived_again`."""
     header = header_of(built, summary)
     admission, total, parts = derived_again(built, summary)
+    grid = TickGrid(header.origin, built.spec.clock.step)
     return {
         "pipeline": built.spec.name,
         "private": header.private,
@@ -167,7 +170,7 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         **budget_json(built.spec, admission.subledgers),
         **loss_json(built, parts),
         "derivation": derivation_json(total),
-        "charges": _charges(summary, TickGrid(header.origin, built.spec.clock.step).start_text),
+        "charges": _charges(summary, grid.start_text, _halts(summary, admission)),
         "messages": _messages(summary),
         "ticks": summary.ticks,
         "releases": summary.releases,
@@ -207,8 +210,30 @@ def _reached(built: Built, times: Sequence[Alive]) -> Sequence[Alive] | None:
     return times if protection.steps == 1 else None
 
 
-def _charges(summary: JournalSummary, begins: Callable[[int], str]) -> list[dict[str, Any]]:
-    """Return all charges; `start` is the first tick of the paid series, `end` the first after it (None: runs)."""
+def _halts(summary: JournalSummary, admission: Admission) -> dict[str, dict[str, Any]]:
+    """Return, by name of a running live series, what its halt after the last tick would give back, and from when."""
+    known: dict[tuple[str, Entry], dict[str, Any]] = {}
+    halts = {}
+    for live in admission.registry.live:
+        if not live.created:
+            continue
+        halting = admission.halting(live.series.name, summary.ticks)
+        ledger, alike = halting.ledger, replace(halting.entry, name="", rule="")
+        if (halting.analyst, alike) not in known:
+            back = freed(ledger, alike)
+            back["freed_everywhere"] = freed_everywhere(ledger, back["left"])
+            known[halting.analyst, alike] = back
+        halts[halting.name] = {"end": halting.end, **known[halting.analyst, alike]}
+    return halts
+
+
+def _charges(
+    summary: JournalSummary, begins: Callable[[int], str], halts: Mapping[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return all charges; `start` is the first tick of the paid series, `end` the first after it (None: runs).
+
+    `halt` says of a live series that runs what its halt would give back, from its own `end` on.
+    """
     later = list(spans(summary).values())
     ticks = [(0, None)] * (len(summary.charges) - len(later)) + later
     return [
@@ -216,9 +241,14 @@ def _charges(summary: JournalSummary, begins: Callable[[int], str]) -> list[dict
             "commit": n, "name": c.name, "analyst": c.analyst, "epsilon": text(c.epsilon), "delta": text(c.delta),
             "measure": c.measure, "rule": c.rule, "start": start, "start_time": begins(start),
             "end": end, "end_time": None if end is None else begins(end),
+            **_halt(halts.get(c.name), begins),
         }
         for (n, c), (start, end) in zip(summary.charges, ticks, strict=True)
     ]  # fmt: skip
+
+
+def _halt(halt: Mapping[str, Any] | None, begins: Callable[[int], str]) -> dict[str, Any]:
+    return {} if halt is None else {"halt": {**halt, "end_time": begins(halt["end"])}}
 
 
 def _messages(summary: JournalSummary) -> list[dict[str, Any]]:

@@ -69,6 +69,12 @@ class RemoteMessages(RemoteEngine):
     def preview(self, series: str) -> dict[str, Any]:
         return self._answered("preview", {}, self._definition(series))
 
+    def preview_halt(self, name: str) -> dict[str, Any]:
+        raise UsageError(
+            "--preview: of a halt is over HTTP alone. By Kafka the answer to the halt says what it gave back, and "
+            "`stream-dp ledger` what a halt of each series would"
+        )
+
     def halt(self, name: str) -> dict[str, Any]:
         return self._answered("halt", {"series": name})
 

@@ -93,6 +93,9 @@ class RemoteSeries(RemoteEngine):
         definition = definition_of(series, self._spec)
         return self._engine().preview(definition, self._analyst)
 
+    def preview_halt(self, name: str) -> dict[str, Any]:
+        return self._engine().preview_halt(name)
+
     def halt(self, name: str) -> dict[str, Any]:
         return self._engine().halt(name)
 

@@ -16,13 +16,13 @@ from stream_dp.accounting.amounts import text
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.loads import join
 from stream_dp.accounting.subledgers import MAIN
-from stream_dp.engine.admission import Admission
+from stream_dp.engine.admission import Admission, Halting
 from stream_dp.engine.proposals import Proposal
 from stream_dp.engine.series import LiveSeries, Registry
-from stream_dp.journal.commit import Created, Halted, Release
+from stream_dp.journal.commit import Created, Release
 from stream_dp.journal.release import read
 from stream_dp.live.planner import LiveSeriesPlanner, listed
-from stream_dp.operate.budget_view import fits, spent
+from stream_dp.operate.budget_view import fits, freed, freed_everywhere, spent, whole_budget
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.report import derivation_json
@@ -121,10 +121,18 @@ class SeriesWords:
             **self._expected(planned),
         }
 
-    def halted(
-        self, admission: Admission, name: str, halted: Halted, analyst: str
-    ) -> Mapping[str, Any]:
-        return {"name": name, **self._end(halted.end), "left": _left(admission, analyst)}
+    def halted(self, halting: Halting) -> Mapping[str, Any]:
+        given_back = freed(halting.ledger, halting.entry)
+        return {"name": halting.name, **self._end(halting.end), **given_back}
+
+    def halting(self, halting: Halting) -> Mapping[str, Any]:
+        """Return what the halt would give back, at the earliest from `end` on."""
+        ledger, halted = halting.ledger, self.halted(halting)
+        return {
+            **halted,
+            "freed_everywhere": freed_everywhere(ledger, halted["left"]),
+            "budget": whole_budget(self.built.spec, ledger, halting.analyst),
+        }
 
     def previewed(
         self, admission: Admission, proposal: Proposal, preview: Preview, analyst: str

@@ -198,6 +198,7 @@ class EngineLiveSeries:
     ) -> None:
         self._built, self._shown, self._catching_up = built, shown, catching_up
         self._search = ErrorSearch()
+        self._halting = asyncio.Lock()
 
     async def message(self, text: bytes, signer: str) -> bytes:
         with self._running() as engine:
@@ -241,6 +242,18 @@ class EngineLiveSeries:
             definition = await self._search.priced(definition, payer, predicted)
             wanted = Wanted("preview", definition=definition)
             return await _content(engine, sender, wanted, payer, definition)
+
+    async def preview_halt(self, name: str, sender: Sender = BY_OPERATOR) -> Mapping[str, Any]:
+        """Return what halting a series would give back, to which records and from when; changes nothing.
+
+        The ledgers are values, so a thread computes it while ticks go on, for one sender at a time.
+        """
+        with self._running() as engine:
+            async with self._halting:
+                halting = engine.halting(name)
+                if sender.signer not in (MAIN, halting.analyst):
+                    raise NotYours("series: is of another ledger; you may halt what your own paid")
+                return await asyncio.to_thread(self._shown().words.halting, halting)
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
         """Return all series as the last running engine knows them.

@@ -152,8 +152,35 @@ class Halted(Answer):
     name: str
     end: Tick
     end_time: Time | None
+    records: Annotated[str | Absent, Field(examples=["country = DE"])] = None
+    """Which records it saw; empty: every record. Missing in answers on record of former versions, as `freed` is."""
+    freed: Decimal | Absent = None
+    """How much more one more series on `records` may cost the same ledger, from `end` on."""
+    largest: Decimal | Absent = None
+    """The largest epsilon that one more series on `records` may cost, from `end` on."""
     left: Decimal
-    """The largest epsilon that one more series may cost the same ledger, from `end` on."""
+    """The largest epsilon that one more series on any records may cost the same ledger, from `end` on."""
+
+
+class HaltPreview(Answer):
+    """What ending a series would give back; nothing was changed."""
+
+    name: str
+    end: Tick
+    """The first tick that it would not see, at the earliest: from then on budget is free again."""
+    end_time: Time | None
+    records: Annotated[str, Field(examples=["country = DE"])]
+    """Which records it sees; empty: every record."""
+    freed: Decimal
+    """How much more one more series on `records` may cost the same ledger then; 0 where a halt gives nothing back."""
+    largest: Decimal
+    """The largest epsilon that one more series on `records` may cost then."""
+    freed_everywhere: Decimal
+    """How much more one more series on any records may cost; less than `freed` where other records meet more."""
+    left: Decimal
+    """The largest epsilon that one more series on any records may cost then."""
+    budget: Decimal
+    """The whole budget of the ledger that paid."""
 
 
 class Preview(Answer):

@@ -283,6 +283,8 @@ class AnalystEntry(Answer):
 
     name: str
     epsilon: Account
+    records: Annotated[str, Field(examples=["country = DE"])]
+    """The only records that the series of the analyst may see; empty: every record."""
 
 
 class PriceEntry(Answer):
@@ -290,6 +292,10 @@ class PriceEntry(Answer):
 
     name: str
     epsilon: Decimal
+    records: Annotated[str | Absent, Field(examples=["amount at least 500"])] = None
+    """Of a live series: which records it sees and pays for; empty: every record."""
+    frees: bool | Absent = None
+    """Of a live series: whether its halt gives its price back, to later ticks; missing for the file's own series."""
 
 
 class OdometerEntry(Answer):
@@ -316,6 +322,10 @@ class Budget(Answer):
     """What the filter may add up, in `unit`."""
     peak: Decimal
     """The most that was ever spent at one time, in `unit`."""
+    heaviest: Annotated[str, Field(examples=["country = DE and amount at least 100"])]
+    """The records for which `epsilon.spent` was spent; all others meet no more. Empty: all records meet the same."""
+    frees: bool
+    """Whether the halt of a live series gives its price back, to later ticks."""
     odometer: OdometerEntry | Absent = None
     analysts: tuple[AnalystEntry, ...]
     series: tuple[PriceEntry, ...]

@@ -2,10 +2,18 @@
 // Rules: a card is found by the name of its series; it is left as it is but for one element at its end, which is there only
 // while she is logged in. Ending needs a second press, for it is for good.
 
-import { band, count, el, percent, words } from "./format.js";
+import { onRecords } from "./budget.js";
+import { amount, band, count, el, percent, tickText, toNumber, words } from "./format.js";
 import { freshKey } from "./login.js";
 
 export const isHers = (query, me) => me !== null && query.created && query.end === null && query.analyst === me.analyst;
+
+/** What an end would give back, to which questions and from when. */
+function givenBack({ freed, freed_everywhere: everywhere, budget, records, end, end_time: time }) {
+  if (toNumber(freed) === 0) return "Ending it gives nothing back.";
+  const others = everywhere === freed ? "" : ` A question on all records gets ε ${amount(everywhere)} of it, for other records meet more.`;
+  return `Ending it gives back ε ${amount(freed)} of ${amount(budget)} to new questions${onRecords(records)}, from ${tickText(end, time)} on.${others}`;
+}
 
 export class CardActions {
   constructor(holder, session, done) {
@@ -52,14 +60,23 @@ export class CardActions {
     const keep = el("button", { type: "button", class: "quiet" }, "Keep it");
     const key = freshKey();
     const show = (...parts) => row.replaceChildren(...parts, said);
-    first.addEventListener("click", () => { show(sure, keep); sure.focus(); });
-    keep.addEventListener("click", () => { show(first); first.focus(); });
+    let turn = 0; // what is heard of an end after another press is not said
+    first.addEventListener("click", async () => {
+      const now = ++turn;
+      show(sure, keep);
+      sure.focus();
+      const would = await this.session.ask("GET", `/api/queries/${encodeURIComponent(name)}/halt`).catch(() => null);
+      if (would !== null && now === turn) said.textContent = givenBack(would);
+    });
+    keep.addEventListener("click", () => { turn += 1; said.textContent = ""; show(first); first.focus(); });
     sure.addEventListener("click", async () => {
+      turn += 1;
       sure.disabled = true;
       try {
         const ended = await this.session.ask("DELETE", `/api/queries/${encodeURIComponent(name)}`, undefined, key);
         show();
-        said.textContent = `Ended: it sees no tick from ${count(ended.end)} on.`;
+        const back = toNumber(ended.freed ?? 0) === 0 ? "" : ` ε ${amount(ended.freed)} is free again for new questions${onRecords(ended.records)}.`;
+        said.textContent = `Ended: it sees no tick from ${count(ended.end)} on.${back}`;
         this.done();
       } catch (refusal) {
         sure.disabled = false;

@@ -1,12 +1,13 @@
 // The budget: a gauge of what is spent and left; one click away what for, the odometer, the analysts' quotas, and the queries that spend it.
 // Rules: amounts are shown as they came; lengths of bars only are reckoned. What the answer does not say is
 // not shown. A halted query stays in the list and leaves the bar. An analyst's ledger is paid for in full, so it is
-// one piece of the bar, and what she asks is not. Where the filter adds up something else than the budget's epsilon,
-// the bar is one piece.
+// one piece of the bar, and what she asks is not. The bar is one piece where prices do not add up to what is spent:
+// where series see different records, or the filter composes prices or counts something else than epsilon.
 
 import { amount, beginning, count, el, percent, setChildren, setText, toNumber, words } from "./format.js";
 
 const COLOURS = 6;
+const COMPOSED = "optimal"; // the filter whose prices do not add up
 const MOST_ROWS = 300;
 const REMEMBERED = 20; // of each ledger: so many halted ones are listed, the last
 
@@ -14,18 +15,21 @@ const REMEMBERED = 20; // of each ledger: so many halted ones are listed, the la
 export function showBudget(holder, budget, queries, titled) {
   if (!budget.epsilon) return void holder.replaceChildren();
   const { total, spent, left } = budget.epsilon;
-  const { unit = "epsilon", capacity = total } = budget;
+  const { unit = "epsilon", capacity = total, heaviest = "" } = budget;
   const plain = unit === "epsilon" && capacity === total;
+  const added = plain && !heaviest && budget.filter !== COMPOSED;
   const whole = toNumber(capacity) || 1;
   const paid = payments(budget, queries, titled);
-  const pieces = plain
+  const pieces = added
     ? paid.map((part, index) => ({ ...part, share: toNumber(part.epsilon) / whole, colour: `part-${index % COLOURS}` }))
     : [{ share: toNumber(spent) / whole, colour: "part-0" }];
   const [used, rest] = plain ? [`ε ${amount(spent)}`, `${amount(left)} left`] : [`${amount(spent)} ${unit}`, `ε ${amount(left)} left for one more`];
   const open = holder.querySelector("details")?.open ?? false;
-  const label = `Privacy budget${budget.scope === "file" ? " of the pipeline file" : ""}: ${used} of ${amount(capacity)} spent, ${rest}`;
+  const where = onRecords(heaviest);
+  const label = `Privacy budget${budget.scope === "file" ? " of the pipeline file" : ""}: ${used} of ${amount(capacity)} spent${where}, ${rest}`;
   const more = el("details", { class: "spending" }, el("summary", {}, "What it was spent on"), ...[
-    el("ul", { class: "legend" }, ...(plain ? pieces : paid).map(legendEntry)),
+    el("ul", { class: "legend" }, ...(added ? pieces : paid).map(legendEntry)),
+    givesBack(budget.series ?? []),
     toNumber(budget.delta?.total) === 0 ? null : el("p", { class: "muted small" }, `For everything together: ε ${amount(total)} at δ ${amount(budget.delta.total)}.`),
     odometer(budget.odometer),
     quotas(budget.analysts ?? []),
@@ -36,7 +40,7 @@ export function showBudget(holder, budget, queries, titled) {
   setChildren(holder,
     el("h2", {}, partly ? "Budget of the pipeline file" : "Budget"),
     partly ? el("p", { class: "muted small", "data-budget": "scope" }, "This page reads published numbers alone. What was asked for while the engine runs has its price too, which is not known here: less may be left than is shown.") : "",
-    el("p", { class: "spent" }, el("strong", { "data-budget": "spent" }, used), ` of ${amount(capacity)} spent`,
+    el("p", { class: "spent" }, el("strong", { "data-budget": "spent" }, used), ` of ${amount(capacity)} spent${where}`,
       el("span", { class: "left", "data-budget": "left" }, rest)),
     gauge(pieces, label, 100 * Math.min(1, toNumber(spent) / whole)),
     more);
@@ -47,7 +51,19 @@ function payments(budget, queries, titled) {
   const gone = new Set(queries.filter(({ end, analyst }) => isHalted(end) || analyst).map(({ name }) => name));
   const series = (budget.series ?? []).filter(({ name, epsilon }) => !gone.has(name) && toNumber(epsilon) > 0);
   const analysts = (budget.analysts ?? []).map(({ name, epsilon }) => ({ title: `Analyst ${words(name)}`, epsilon: epsilon.total }));
-  return [...series.map(({ name, epsilon }) => ({ title: titled(name), epsilon })), ...analysts];
+  return [...series.map(({ name, epsilon, records }) => ({ title: titled(name), epsilon, records })), ...analysts];
+}
+
+/** Which records are meant; nothing where it is all of them. */
+export const onRecords = (records) => (records ? ` on records with ${records}` : "");
+
+/** What an end of a live series gives back, where there is one. */
+function givesBack(series) {
+  const live = series.filter(({ frees }) => frees !== undefined);
+  if (live.length === 0) return null;
+  return el("p", { class: "muted small", "data-budget": "frees" }, live.some(({ frees }) => frees)
+    ? "A question that is ended gives its ε back, from the next tick on, to new questions on the records that it saw."
+    : "A question that is ended gives nothing back under this filter.");
 }
 
 /** How full the budget is: a piece for each that was paid for. */
@@ -62,9 +78,9 @@ function gauge(pieces, label, share) {
 }
 
 /** A piece of the bar has a colour and a share; what is no piece of it has neither. */
-function legendEntry({ title, epsilon, share, colour }) {
+function legendEntry({ title, epsilon, records, share, colour }) {
   return el("li", {}, colour ? el("span", { class: `dot ${colour}`, "aria-hidden": "true" }) : null,
-    el("span", { class: "legend-name" }, title),
+    el("span", { class: "legend-name" }, title, records ? el("small", {}, onRecords(records)) : null),
     el("span", { class: "legend-amount" }, `ε ${amount(epsilon)}`, colour ? el("small", {}, ` ${percent(share)}`) : null));
 }
 
@@ -80,11 +96,11 @@ function odometer(said) {
 
 function quotas(analysts) {
   if (analysts.length === 0) return null;
-  return el("ul", { class: "quotas", "aria-label": "Quotas of analysts" }, ...analysts.map(({ name, epsilon }) => {
+  return el("ul", { class: "quotas", "aria-label": "Quotas of analysts" }, ...analysts.map(({ name, epsilon, records }) => {
     const used = el("span", { class: "used" });
     used.style.width = `${Math.min(100, (100 * toNumber(epsilon?.spent)) / (toNumber(epsilon?.total) || 1))}%`;
-    return el("li", {}, el("span", {}, `Analyst ${words(name)}`), el("span", { class: "meter", "aria-hidden": "true" }, used),
-      el("span", { class: "legend-amount" }, `ε ${amount(epsilon?.spent)} of ${amount(epsilon?.total)}`));
+    return el("li", {}, el("span", {}, `Analyst ${words(name)}`, records ? el("small", {}, onRecords(records)) : null), el("span", { class: "meter", "aria-hidden": "true" }, used),
+      el("span", { class: "legend-amount" }, `ε ${amount(epsilon?.spent)} of ${amount(epsilon?.total)}, ${amount(epsilon?.left)} left`));
   }));
 }
 

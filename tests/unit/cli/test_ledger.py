@@ -11,20 +11,33 @@ from unit.live.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, Wo
 
 from stream_dp.core.guarantee import ApproxDP, differential_privacy
 from stream_dp.engine.history import JournalSummary, read_summary
-from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
+from stream_dp.errors import BudgetRefused, FailClosed, NotYours, UnknownMechanism, UsageError
 from stream_dp.files.memory import MemorySource
 from stream_dp.operate.audit import ledger_view
 from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.operate.budget_view import api_budget
 from stream_dp.operate.run.live_series import Attempt, EngineLiveSeries
 from stream_dp.pipeline.report import promise_json
+from stream_dp.server.live_series import Sender
 
 Privacy = dict[str, Any]
 BEGINS = {tick: f"2026-01-01T{tick:02}:00:00Z" for tick in range(HORIZON + 1)}
 
 
-def definition(name: str, epsilon: str) -> bytes:
-    return json.dumps({"name": name, "statistic": "count", "epsilon": epsilon}).encode()
+def definition(name: str, epsilon: str, country: str = "") -> bytes:
+    return json.dumps(_count(name, epsilon, country)).encode()
+
+
+def _count(name: str, epsilon: str, country: str = "") -> dict[str, Any]:
+    where = {"where": [{"field": "country", "equals": country}]} if country else {}
+    return {"name": name, "statistic": "count", "epsilon": epsilon, **where}
+
+
+BOXED = PIPELINE | {
+    "privacy": {"epsilon": "1"},
+    "series": [_count("de", "0.6", "DE"), _count("fr", "0.6", "FR")],
+}
+USERS = {"unit": "user", "user": "who", "max_events": "2", "per": "1h"}
 
 
 async def asked(
@@ -161,7 +174,11 @@ async def test_every_filter_states_its_budget_and_what_is_left(name: str) -> Non
         assert 0.99 < float(budget["odometer"]["bound"]) <= 1
         assert budget["odometer"]["delta"] == "0.000001"
         assert budget["analysts"] == [
-            {"name": "ann", "epsilon": {"total": "0.05", "spent": "0.03", "left": "0.02"}}
+            {
+                "name": "ann",
+                "records": "",
+                "epsilon": {"total": "0.05", "spent": "0.03", "left": "0.02"},
+            }
         ]
         promise = differential_privacy(live_series.promise().guarantee.measure)
         assert promise == ApproxDP(Fraction(1), Fraction(1, 10**6))
@@ -172,3 +189,106 @@ async def test_every_filter_states_its_budget_and_what_is_left(name: str) -> Non
     shown = ledger_json(world.built, await summary_of(world))
     assert [c["name"] for c in shown["charges"]] == ["analyst ann", "orders", "a", "c", "d"]
     await world.engine(MemorySource([], partitions=(0, 1))).run()
+
+
+async def test_what_a_halt_gives_back_is_said_before_and_then_fits() -> None:
+    """More is free on its own records than on all, where the others meet more; and what is said is what is admitted."""
+    world = World(BOXED)
+
+    async def ask(live_series: EngineLiveSeries, _source: Stopping) -> None:
+        await live_series.create(definition("more-de", "0.3", "DE"))
+        await live_series.create(definition("more-fr", "0.2", "FR"))
+        subledgers = live_series._shown().engine.admission.subledgers
+        budget, before = (
+            api_budget(world.built.spec, subledgers, [("more-de", Fraction(1))]),
+            subledgers.main,
+        )
+        assert (budget["heaviest"], budget["epsilon"]["left"], budget["frees"]) == (
+            "country = DE",
+            "0.1",
+            True,
+        )
+        live = {"name": "more-de", "epsilon": "1", "records": "country = DE", "frees": True}
+        assert budget["series"] == [live]
+        at = {"end": 3, "end_time": BEGINS[3], "budget": "1"}
+        of_de = await live_series.preview_halt("more-de")
+        assert of_de == {
+            "name": "more-de", "records": "country = DE", "freed": "0.3", "largest": "0.4",
+            "freed_everywhere": "0.1", "left": "0.2", **at,
+        }  # fmt: skip
+        of_fr = await live_series.preview_halt("more-fr")
+        assert of_fr == {
+            "name": "more-fr", "records": "country = FR", "freed": "0.2", "largest": "0.4",
+            "freed_everywhere": "0", "left": "0.1", **at,
+        }  # fmt: skip
+        assert subledgers.main is before
+        with pytest.raises(UnknownMechanism, match="belongs to the pipeline file"):
+            await live_series.preview_halt("de")
+        halted = await live_series.halt("more-fr")
+        assert of_fr.items() >= halted.items()
+        assert halted["freed"] == "0.2"
+        with pytest.raises(BudgetRefused):
+            await live_series.create(definition("over", "0.41", "FR"))
+        await live_series.create(definition("fits", "0.4", "FR"))
+
+    await asked(world, ask)
+    shown = ledger_json(world.built, await summary_of(world))
+    halts = {charge["name"]: charge["halt"] for charge in shown["charges"] if "halt" in charge}
+    assert halts.keys() == {"more-de", "fits"}
+    assert halts["more-de"] == {
+        "end": HORIZON, "end_time": "2026-01-01T12:00:00Z", "records": "country = DE", "freed": "0.3",
+        "largest": "0.4", "left": "0", "freed_everywhere": "0",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("privacy", "frees"),
+    [
+        ({"delta": "1e-6"}, True),
+        ({"delta": "1e-6", "filter": "zcdp"}, True),
+        ({"delta": "1e-6", "filter": "basic", **USERS}, True),
+        ({"delta": "1e-6", "filter": "zcdp", **USERS}, False),
+    ],
+    ids=["optimal", "zcdp", "basic, users", "zcdp, users"],
+)
+async def test_after_a_halt_fits_what_its_preview_said(privacy: Privacy, frees: bool) -> None:
+    schema = PIPELINE["schema"] | {"who": {"type": "text"}}
+    series = [_count("orders", "0.1")]
+    world = World(
+        PIPELINE | {"privacy": {"epsilon": "1", **privacy}, "series": series, "schema": schema}
+    )
+
+    async def ask(live_series: EngineLiveSeries, _source: Stopping) -> None:
+        for name, country in (("a", "DE"), ("b", "DE"), ("c", "")):
+            await live_series.create(definition(name, "0.05", country))
+        subledgers = live_series._shown().engine.admission.subledgers
+        budget = api_budget(world.built.spec, subledgers, [("a", Fraction(1))])
+        assert budget["frees"] == budget["series"][0]["frees"] == frees
+        would = await live_series.preview_halt("a")
+        assert (would["freed"] != "0") == frees
+        now = await live_series.preview(definition("next", "0.05", "DE"))
+        await live_series.halt("a")
+        then = await live_series.preview(definition("next", "0.05", "DE"))
+        assert then["largest"] == would["largest"]
+        assert then["left"] == would["left"]
+        assert Fraction(then["largest"]) - Fraction(now["largest"]) == Fraction(would["freed"])
+
+    await asked(world, ask)
+
+
+async def test_an_analyst_previews_halts_of_her_own_series_only() -> None:
+    privacy = {
+        "epsilon": "2",
+        "analysts": [{"name": "ann", "epsilon": "0.5"}, {"name": "bob", "epsilon": "0.1"}],
+    }
+    world = World(PIPELINE | {"privacy": privacy})
+
+    async def ask(live_series: EngineLiveSeries, _source: Stopping) -> None:
+        await live_series.create(definition("hers", "0.2"), "ann")
+        for sender in (Sender("ann"), Sender()):
+            would = await live_series.preview_halt("hers", sender)
+            assert (would["freed"], would["left"], would["budget"]) == ("0.2", "0.5", "0.5")
+        with pytest.raises(NotYours):
+            await live_series.preview_halt("hers", Sender("bob"))
+
+    await asked(world, ask)

@@ -108,10 +108,16 @@ def test_create_list_halt(ask: Ask, engine: FakeLiveSeries) -> None:
     assert engine.asked == [("create", LATE.encode(), "ann")]
 
     engine.now = 40
+    where, when = "new series on records with origin = {JFK}", f"from tick 40 ({TIME}) on"
+    assert ask("halt", "late", "--preview").out == (
+        f"late: a halt gives back 0.1 of 1 to {where}, {when} (to one on every record: 0). Left then: 0.4.\n"
+    )
+    assert engine.series[-1]["end"] is None
     said = ask("halt", "late")
     assert (said.code, said.err) == (0, "")
-    assert (
-        said.out == f"late: halted, left 0.5. End: tick 40 ({TIME}), the first it does not see.\n"
+    assert said.out == (
+        f"late: halted, gives back 0.1 to {where}, {when}, left 0.5. "
+        f"End: tick 40 ({TIME}), the first it does not see.\n"
     )
 
     said = ask("list")

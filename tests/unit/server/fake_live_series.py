@@ -59,9 +59,21 @@ class FakeLiveSeries:
         for entry in self.series:
             if entry["name"] == name and entry["end"] is None:
                 entry |= {"end": self.now, "end_time": TIME}
-                told = {"name": name, "end": self.now, "end_time": TIME, "left": self._left}
-                return {**told, "events": SECRET_COUNT}
+                return {**self._halted(name), "left": self._left}
         raise UnknownMechanism("no query of this name runs")
+
+    async def preview_halt(self, name: str, sender: Sender) -> Mapping[str, Any]:
+        self.senders.append(sender)
+        if self.error is not None:
+            raise self.error
+        if not any(entry["name"] == name for entry in self.series):
+            raise UnknownMechanism("no query of this name runs")
+        return {**self._halted(name), "left": self._left, "freed_everywhere": "0", "budget": "1"}
+
+    def _halted(self, name: str) -> dict[str, Any]:
+        given_back = {"records": "origin = {JFK}", "freed": "0.1", "largest": "0.5"}
+        times = {"end": self.now, "end_time": TIME}
+        return {"name": name, **times, **given_back, "events": SECRET_COUNT}
 
     async def message(self, text: bytes, signer: str) -> bytes:
         self.senders.append(Sender(signer))

@@ -60,7 +60,11 @@ def budget() -> dict[str, Any]:
         "unit": "epsilon",
         "capacity": "1",
         "peak": "0.5",
+        "heaviest": "",
+        "frees": True,
         "odometer": {"bound": "0.5", "delta": "0", "claim": "fix an epsilon beforehand"},
-        "analysts": [{"name": "ann", "epsilon": {"total": "0.2", "spent": "0", "left": "0.2"}}],
+        "analysts": [
+            {"name": "ann", "epsilon": {"total": "0.2", "spent": "0", "left": "0.2"}, "records": ""}
+        ],
         "series": [{"name": "total", "epsilon": "0.5"}],
     }

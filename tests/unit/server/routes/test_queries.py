@@ -25,7 +25,8 @@ Client = httpx.AsyncClient
 KEYS = {
     "preview": "fits asked spent unit left largest error error_tick confidence error_unit derivation",
     "create": "name start start_time epsilon rule left error error_tick confidence",
-    "halt": "name end end_time left",
+    "halt": "name end end_time records freed largest left",
+    "would": "name end end_time records freed largest freed_everywhere left budget",
     "query": "name statistic analyst epsilon start start_time end end_time created",
 }
 
@@ -51,18 +52,23 @@ async def test_a_life_of_a_series(open_live_series: Client, live_series: FakeLiv
     assert live_series.asked[-1] == ("create", body, "ann")
 
     live_series.now = 40
+    would = await open_live_series.get("/api/queries/late/halt")
+    assert live_series.series[-1]["end"] is None
     halted = await open_live_series.delete("/api/queries/late")
     ended = {"end": 40, "end_time": TIME}
-    assert (halted.status_code, halted.json()) == (200, {"name": "late", **ended, "left": "0.5"})
+    assert (would.status_code, would.json()["budget"]) == (200, "1")
+    told = {"name": "late", **ended, "left": "0.5", "freed": "0.1"}
+    assert (halted.status_code, halted.json().items() >= told.items()) == (200, True)
     listed = await open_live_series.get("/api/queries")
     queries = listed.json()["queries"]
     assert [(q["analyst"], q["created"]) for q in queries] == [("", False), ("ann", True)]
     assert queries[1].items() >= {"start": 17, **ended}.items()
 
-    for said, answer in (("preview", preview), ("create", created), ("halt", halted)):
+    answers = {"preview": preview, "create": created, "would": would, "halt": halted}
+    for said, answer in answers.items():
         assert set(answer.json()) == set(KEYS[said].split())
     assert all(set(query) == set(KEYS["query"].split()) for query in queries)
-    every = (preview, created, halted, listed)
+    every = (*answers.values(), listed)
     assert not any(str(SECRET_COUNT) in answer.text for answer in every)
 
 
