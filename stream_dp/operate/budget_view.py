@@ -6,25 +6,29 @@ Rules: everything here is public: parameters, charges, and what a filter makes o
 from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from stream_dp.accounting.amounts import budget_units, text
-from stream_dp.accounting.filters.filter import NOTHING, Entry, Spend, largest_pure
-from stream_dp.accounting.filters.linear import OPTIMAL
+from stream_dp.accounting.filters.filter import NOTHING, Entry, Spend, largest_pure, most_alike
 from stream_dp.accounting.ledger import Ledger, taken, truncated_odometer_at
 from stream_dp.accounting.loads import local_part
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.errors import BudgetRefused
-from stream_dp.pipeline.builder import Built, Chosen, build
+from stream_dp.pipeline.budget import charged, filter_of, uses
+from stream_dp.pipeline.builder import Built, Chosen, build, first_charges
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.promise import caveats, lists_words, plain_promise, unit_words
 from stream_dp.pipeline.report import MADE, derivation_json, plan_json, predicted_errors
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
+from stream_dp.records.privacy import FilterName, Privacy
 from stream_dp.statistics.parts.series_spec import MadeOf
 
 OF_THE_FILE: Final = "file"
+ALIKE: Final = 40
+MOST_ALIKE: Final = 1_000
+"""Filters are compared by how many more series of a fortieth of the budget they would take, up to so many."""
 _ANY = Fraction(1, 2)  # any delta will do: the pure filter does not use it
 
 
@@ -193,9 +197,13 @@ class PlanView:
         self._built = build(load(pipeline))
 
     def json(self) -> dict[str, Any]:
-        """Return the plan as `--json` prints it: see `plan_json` and `budget_json`."""
+        """Return the plan as `--json` prints it: see `plan_json`, `budget_json` and `filters_json`."""
         built = self._built
-        return {**plan_json(built), "budget": budget_json(built.spec, built.subledgers())}
+        return {
+            **plan_json(built),
+            "budget": budget_json(built.spec, built.subledgers()),
+            "filters": filters_json(built),
+        }
 
     def shown(self) -> dict[str, Any]:
         """Return the plan for people: exact decimal amounts, budget, derivation, errors by tick, notes."""
@@ -217,18 +225,54 @@ class PlanView:
                 *(_series(built, chosen) for chosen in built.chosen),
                 *(_made(made) for made in built.made),
             ],
-            "notes": [*caveats(built), *_without_delta(built)],
+            "filters": filters_json(built),
+            "notes": caveats(built),
         }
 
 
-def _without_delta(built: Built) -> list[str]:
-    """Return what the pure filter would leave of the budget, where the optimal filter holds."""
-    ledger = built.ledger
-    if ledger.filter.name != OPTIMAL:
-        return []
-    left = ledger.filter.capacity.amount - ledger.used.amount
-    would = f"leave {text(left)}" if left >= 0 else "refuse these series"
-    return [f"the pure filter, without the delta, would {would}"]
+def filters_json(built: Built) -> list[dict[str, Any]]:
+    """Return what the file's filter leaves beside the file's series, and what every other one would that takes them.
+
+    `series` is how many more of `epsilon` each, a fortieth of the budget, would fit at once where each sees every
+    record (at most `MOST_ALIKE`); None where the filter would refuse the file's series.
+    """
+    privacy = built.spec.privacy
+    size = max(1, budget_units(privacy.epsilon) // ALIKE)
+    names = [privacy.filter, *(name for name in get_args(FilterName) if name != privacy.filter)]
+    rows = []
+    for name in names:
+        ledger: Ledger | None = built.ledger
+        if name != privacy.filter:
+            other = privacy.under(name)
+            if other is None or not _takes(other, built):
+                continue
+            ledger = _booked(other, built)
+        more = None if ledger is None else most_alike(ledger.filter, ledger.used, size, MOST_ALIKE)
+        rows.append({"filter": name, "epsilon": text(size), "series": more})
+    return rows
+
+
+def _takes(privacy: Privacy, built: Built) -> bool:
+    """Return whether the filter has a theorem for each series of the file."""
+    protected = built.spec.protection.protected
+    ledger = Ledger.under(filter_of(privacy, protected), protected=protected)
+    try:
+        for chosen in built.chosen:
+            ledger.filter.cost(ledger.price(chosen.derivation, chosen.box))
+    except BudgetRefused:
+        return False
+    return True
+
+
+def _booked(privacy: Privacy, built: Built) -> Ledger | None:
+    """Return the main ledger of the same file with another filter; None: it would refuse the file's series."""
+    spec = built.spec.model_copy(update={"privacy": privacy})
+    try:
+        ledgers, block, parts = first_charges(spec, built.chosen)
+        fits, _ = uses(ledgers[MAIN], parts)
+    except BudgetRefused:
+        return None
+    return charged(ledgers[MAIN], block, parts) if fits else None
 
 
 def _made(made: MadeOf) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def charged_parts(
     if ledger.filter.name in (PURE, BASIC):
         block, parts = blocks[0], tuple(series)
         pure = isinstance(block.guarantee.measure, PureDP)
-        if pure and any(box.sides for _, box in parts) and _uses(ledger, parts)[0]:
+        if pure and any(box.sides for _, box in parts) and uses(ledger, parts)[0]:
             return block, parts
         return block, _everywhere([block])
     fitting: list[tuple[bool, int, Derivation, tuple[Seen, ...]]] = []
@@ -95,7 +95,7 @@ def charged_parts(
         whole = () if isinstance(block.guarantee.measure, DELTALESS) else (_everywhere([block]),)
         for parts in (tuple(series), _everywhere(block.premises), *whole):
             try:
-                fits, amount = _uses(ledger, parts)
+                fits, amount = uses(ledger, parts)
             except BudgetRefused as refusal:
                 refusals.append(refusal)
             else:
@@ -110,7 +110,7 @@ def _everywhere(parts: Sequence[Derivation]) -> tuple[Seen, ...]:
     return tuple((part, EVERYTHING) for part in parts)
 
 
-def _uses(ledger: Ledger, parts: Sequence[Seen]) -> tuple[bool, int]:
+def uses(ledger: Ledger, parts: Sequence[Seen]) -> tuple[bool, int]:
     """Return whether the filter admits these parts, and the most that one event would then have used of it."""
     loads, most, fits = ledger.loads, 0, True
     for part, box in parts:

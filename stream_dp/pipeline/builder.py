@@ -207,15 +207,26 @@ def build(spec: PipelineSpec) -> Built:
     """
     layout = RowLayout.of(spec)
     chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.counted)
-    parts = tuple(c.derivation for c in chosen)
-    granted = max(spec.privacy.block_delta, sum((c.spec.delta for c in chosen), Fraction(0)))
-    ledgers = dict(opened(spec.privacy, spec.protection.protected, spec.partitions).ledgers)
-    blocks = fixed_blocks(spec.name, parts, granted, spec.privacy.delta, spec.privacy.order)
-    seen = tuple((c.derivation, c.box) for c in chosen)
-    block, charges = charged_parts(ledgers[MAIN], seen, blocks)
+    ledgers, block, charges = first_charges(spec, chosen)
     ledgers[MAIN] = charged(ledgers[MAIN], block, charges)
     made = made_of_releases(spec, layout, chosen)
     return Built(spec, layout, chosen, block, charges, ledgers, made)
+
+
+def first_charges(
+    spec: PipelineSpec, chosen: Sequence[Chosen]
+) -> tuple[dict[str, Ledger], Derivation, tuple[Seen, ...]]:
+    """Return the ledgers before the charge for the file's series, and what is to be charged, as `charged_parts` does.
+
+    Errors as of `build`.
+    """
+    privacy = spec.privacy
+    ledgers = dict(opened(privacy, spec.protection.protected, spec.partitions).ledgers)
+    premises = tuple(c.derivation for c in chosen)
+    granted = max(privacy.block_delta, sum((c.spec.delta for c in chosen), Fraction(0)))
+    blocks = fixed_blocks(spec.name, premises, granted, privacy.delta, privacy.order)
+    seen = tuple((c.derivation, c.box) for c in chosen)
+    return ledgers, *charged_parts(ledgers[MAIN], seen, blocks)
 
 
 def made_of_releases(

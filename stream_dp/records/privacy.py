@@ -9,7 +9,7 @@ import math
 from fractions import Fraction
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
 
 from stream_dp.accounting.conversions import best_order, renyi_budget
@@ -77,6 +77,16 @@ class Analyst(Frozen):
     where: Where = ()
 
 
+def _not_taken(name: FilterName) -> set[str]:
+    """Return the keys that a file leaves out with this filter."""
+    keys = set() if name == "renyi" else {"order"}
+    if name == "pure":
+        keys.add("delta")
+    if name not in WITH_OWN_DELTA:
+        keys.add("first_block_delta")
+    return keys if name == "tight_approximate" else keys | {"own_delta"}
+
+
 class Privacy(Frozen):
     """Who is protected, and how much may be spent on all series together, those asked later included.
 
@@ -140,6 +150,14 @@ class Privacy(Frozen):
                 problems.append(problem(("analysts", at, "name"), why))
         refuse(problems)
         return self
+
+    def under(self, name: FilterName) -> "Privacy | None":
+        """Return the same with another filter and without the keys that it does not take; None: it does not fit."""
+        kept = {key: getattr(self, key) for key in self.model_fields_set - _not_taken(name)}
+        try:
+            return Privacy.model_validate({**kept, "filter": name})
+        except ValidationError:
+            return None
 
     @property
     def cap(self) -> int:

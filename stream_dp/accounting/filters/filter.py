@@ -125,6 +125,10 @@ class Spend:
             epsilons = tuple(sorted((e, number) for e, number in numbers.items() if number))
         return Spend(self.amount + sign * other.amount, self.delta + sign * other.delta, epsilons)
 
+    def times(self, number: int) -> "Spend":
+        epsilons = tuple((epsilon, number * many) for epsilon, many in self.epsilons)
+        return Spend(number * self.amount, number * self.delta, epsilons)
+
     def within(self, other: "Spend") -> bool:
         return self.amount <= other.amount and self.delta <= other.delta
 
@@ -287,11 +291,24 @@ def largest_pure(filter_: Filter, used: Spend) -> int:
     return _last(fits)
 
 
-def _last(fits: Callable[[int], bool]) -> int:
-    """Return the largest number from 1 on that fits, where all numbers up to some point fit; 0 if none does."""
-    low, high = 0, 1
+def most_alike(filter_: Filter, used: Spend, epsilon: int, most: int) -> int:
+    """Return how many pure mechanisms of this epsilon, in units, fit one by one beside `used`: at most `most`."""
+    one = filter_.cost(filter_.entry("", PureDP(exact(epsilon)), ""))
+
+    def fits(number: int) -> bool:
+        return number <= most and filter_.admits(used + one.times(number - 1), one)
+
+    by_sums = max(
+        0, (filter_.capacity - used).amount // one.amount
+    )  # every filter admits what adds up
+    return _last(fits, min(most, by_sums))
+
+
+def _last(fits: Callable[[int], bool], low: int = 0) -> int:
+    """Return the largest number above `low` that fits, where all numbers up to some point fit; else `low`."""
+    high = low + max(1, low // 4)
     while fits(high):
-        low, high = high, 2 * high
+        low, high = high, high + 2 * (high - low)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)

@@ -15,7 +15,7 @@ from stream_dp.cli.printing import (
     wide_console,
 )
 from stream_dp.cli.progress_line import progress
-from stream_dp.operate.budget_view import PlanView
+from stream_dp.operate.budget_view import MOST_ALIKE, PlanView
 
 _PADDING = 3  # of a column: a space to each side, and a line
 
@@ -56,7 +56,7 @@ def _guarantee(shown: dict[str, Any]) -> str:
         f"{shown['unit']}, neighbours {shown['neighbors']}{lists}{condition}, over all releases for ever.\n"
         f"With all that is asked while it runs: ({budget['budget']}, {budget['delta']}), by the "
         f"{budget['filter']} filter.\nBudget {budget['budget']}: {budget_text(budget)}{_paid_for(budget)}.\n"
-        f"{_halts(budget)}\n"
+        f"{_halts(budget)}\n{_filters(shown['filters'])}"
     )
 
 
@@ -67,6 +67,35 @@ def _halts(budget: dict[str, Any]) -> str:
         else f"a halt gives nothing back under the {budget['filter']} filter here"
     )
     return f"These series run as long as the pipeline; {what}."
+
+
+def _filters(filters: list[dict[str, Any]]) -> str:
+    """Return how many more series would fit under this filter and under others; empty where there is no other.
+
+    >>> rows = [("optimal", 48), ("pure", 28), ("basic", 28), ("zcdp", None), ("gdp", None)]
+    >>> _filters([{"filter": name, "epsilon": "0.05", "series": number} for name, number in rows])[:61]
+    'Beside them fit at once, of epsilon 0.05 each: 48 series by o'
+    """
+    holds, *others = filters
+    if not others:
+        return ""
+    taking = [
+        f"{other['filter']}{' (without delta)' if other['filter'] == 'pure' else ''} {_number(other)}"
+        for other in others
+        if other["series"] is not None
+    ]
+    refusing = [other["filter"] for other in others if other["series"] is None]
+    by_others = f"; by others: {', '.join(taking)}" if taking else ""
+    refused = f"; {', '.join(refusing)} would refuse these series" if refusing else ""
+    return (
+        f"Beside them fit at once, of epsilon {holds['epsilon']} each: {_number(holds)} series by {holds['filter']}, "
+        f"which holds{by_others}{refused}.\n"
+    )
+
+
+def _number(row: dict[str, Any]) -> str:
+    least = "at least " if row["series"] == MOST_ALIKE else ""
+    return f"{least}{row['series']:,}"
 
 
 def _paid_for(budget: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from stream_dp.engine.admission import Admission
 from stream_dp.engine.series import Registry
 from stream_dp.errors import BudgetRefused, UsageError
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.operate.budget_view import PlanView, budget_json
+from stream_dp.operate.budget_view import PlanView, budget_json, filters_json
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.router import OpenRouter
@@ -106,15 +106,49 @@ def test_with_a_delta_forty_counts_are_composed_at_the_optimum_in_their_boxes() 
         assert float(measure.epsilon) == pytest.approx(epsilon, abs=1e-6)
 
 
-def test_a_plan_says_what_the_pure_filter_would_leave(tmp_path: Path) -> None:
+def test_a_plan_says_how_many_more_series_each_filter_would_take(tmp_path: Path) -> None:
+    """74 beside 10, as 84 of 0.05 run at once; under the pure filter 40, so none beside 50."""
     path = tmp_path / "shop.yaml"
     granted = {"epsilon": "2", "delta": "1e-6"}
-    for number, would in ((10, "leave 1.5"), (50, "refuse these series")):
+    for number, optimal, pure in ((10, 74, 30), (50, 34, None)):
         series = [count("c0", "0.05", f"s{n}") for n in range(number)]
         path.write_text(json.dumps(content(series, **granted)))
-        assert PlanView(path).shown()["notes"][-1] == (
-            f"the pure filter, without the delta, would {would}"
-        )
+        shown = PlanView(path).shown()["filters"]
+        assert {row["epsilon"] for row in shown} == {"0.05"}
+        more = {row["filter"]: row["series"] for row in shown}
+        assert next(iter(more)) == "optimal"
+        assert (more["optimal"], more["pure"], more["basic"]) == (optimal, pure, pure)
+        assert len(more) == 7
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        {"delta": "1e-6"},
+        {"delta": "1e-6", "filter": "zcdp"},
+        {"delta": "1e-6", "filter": "renyi", "order": "30"},
+        {"delta": "1e-6", "filter": "gdp"},
+        {},
+    ],
+)
+def test_so_many_more_series_are_charged_one_by_one(privacy: dict[str, str]) -> None:
+    """What a plan says of the filter that holds: its own ledger takes so many, and not one more."""
+    built = build(pipeline([count("c0", "0.1"), count("c1", "0.05")], epsilon="1", **privacy))
+    holds, *others = filters_json(built)
+    main, size = built.ledger, PureDP(Fraction(holds["epsilon"]))
+    for number in range(holds["series"]):
+        main = main.charge(main.ask(f"s{number}", size, "a test"))
+    with pytest.raises(BudgetRefused):
+        main.charge(main.ask("more", size, "a test"))
+    assert holds["filter"] == built.spec.privacy.filter
+    assert bool(others) == bool(privacy)
+
+
+def test_filters_that_have_no_theorem_for_the_series_are_left_out() -> None:
+    """Gaussian noise has no epsilon without a delta of its own."""
+    gaussian = {**WHOLE, "method": "gaussian", "epsilon": "0.2"}
+    built = build(pipeline([gaussian], epsilon="2", delta="1e-6", filter="zcdp"))
+    assert [row["filter"] for row in filters_json(built)] == ["zcdp", "renyi"]
 
 
 TENANTS = [{"name": c, "epsilon": "0.5", "where": only(c)} for c in COUNTRIES]
