@@ -88,14 +88,14 @@ class ConcurrentComposition:
             RejectedMessage: no live mechanism has that index, or the mechanism itself refuses the message.
         """
         match message:
-            case Ask(index, inner):
-                child = self._live(state, index)
+            case Ask():
+                child = self._live(state, message.index)
                 machine: Any = child.mechanism  # each checks its query space
                 before = inside_of(child.state)
-                after, answer = machine.step(before, inner, noise)
+                after, answer = machine.step(before, message.message, noise)
                 if after is before:
                     return state, answer
-                live = {**state.live, index: Child(child.mechanism, after)}
+                live = state.live | {message.index: Child(machine, SealedState(after))}
                 return CompositionState(state.created, live), answer
             case Create(mechanism):
                 child = Child(mechanism, mechanism.init(noise))

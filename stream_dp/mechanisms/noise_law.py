@@ -5,10 +5,9 @@ Rules: floats are allowed, because no result is added to a count. This file know
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from itertools import pairwise, takewhile
+from functools import lru_cache
+from itertools import chain, pairwise, takewhile
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from stream_dp.mechanisms.noise_quantiles import (
     Term,
     Terms,
     by_chords,
+    in_floats,
     laplace_quantile,
 )
 from stream_dp.mechanisms.quotients import Widths
@@ -78,9 +78,11 @@ class NoiseLaw(NamedTuple):
     @property
     def spread(self) -> float:
         """The variance of the noise, without lattice effects and the remainder."""
-        terms = (Term(*term) for term in self.terms)
-        drawn = sum(2 * float(t.scale) ** 2 * t.number * t.weight**2 for t in terms)
-        return drawn + self.variance
+        terms = in_floats(self.terms)
+        return (
+            sum(2 * scale**2 * number * weight**2 for scale, number, weight in terms)
+            + self.variance
+        )
 
     def band(self, confidence: float) -> int:
         failure = 1 - confidence
@@ -154,12 +156,13 @@ def _chords(
     of: "_Sum", over: "_Sum", failure: float, farthest: Fraction | None
 ) -> list[tuple[Fraction, Fraction]]:
     """Return the lines a + b r through neighbouring quantiles; the last one has the slope of `over` alone."""
-    alike = _coarse(math.sqrt(of.variance / over.variance))
-    at = [slope * alike for slope in SLOPES]
-    if farthest is not None:
-        at = [*takewhile(farthest.__gt__, at), farthest]
+    at = _quotients_at(_coarse(math.sqrt(of.variance / over.variance)), farthest)
     starts, part = _over_one(at)
-    quantiles, unit = _over_one([of.plus(over, each).quantile(failure) for each in at])
+    sums = [of.plus(over, each) for each in at]
+    angles = _angles(sums, failure, FEW)
+    quantiles, unit = _over_one(
+        [each.quantile(failure, first) for each, first in zip(sums, angles, strict=True)]
+    )
     slopes = [
         _up((last - first) * part, (to - start) * unit, over.bits)
         for (start, to), (first, last) in zip(pairwise(starts), pairwise(quantiles), strict=True)
@@ -174,84 +177,107 @@ def _chords(
     return lines
 
 
+@lru_cache(maxsize=64)  # from tick to tick the two laws stay nearly as they are to one another
+def _quotients_at(alike: Fraction, farthest: Fraction | None) -> tuple[Fraction, ...]:
+    """Return the quotients at which quantiles are computed; `alike`: where both noises weigh the same."""
+    at = [slope * alike for slope in SLOPES]
+    return tuple(at if farthest is None else [*takewhile(farthest.__gt__, at), farthest])
+
+
 def _over_one(numbers: Sequence[Fraction]) -> tuple[list[int], int]:
     """Return the numerators over a common denominator, and the denominator: integer sums take a tenth of the time."""
     unit = math.lcm(*(number.denominator for number in numbers))
     return [number.numerator * (unit // number.denominator) for number in numbers], unit
 
 
-@dataclass(frozen=True)
-class _Sum:
-    """A sum of weighted continuous Laplace noises, `numbers` of each scale, and a normal law."""
+class _Sum(NamedTuple):
+    """A sum of weighted continuous Laplace noises, `numbers` of each scale, the `widest` of them, and a normal law."""
 
     scales: Floats
     numbers: Floats
     normal: float
+    variance: float
+    widest: float
 
     @classmethod
     def of(cls, law: NoiseLaw) -> "_Sum":
         """Return a sum that is at least as spread as the noise of `law`."""
         pairs = [
-            (term.weight / (2 * math.tanh(1 / (2 * float(term.scale)))), term.number)
-            for term in (Term(*each) for each in law.terms)
-            if term.number
+            (weight / (2 * math.tanh(1 / (2 * scale))), number)
+            for scale, number, weight in in_floats(law.terms)
         ]
-        scales, numbers = np.array(pairs, np.float64).reshape(-1, 2).T.copy()
-        return cls(scales, numbers, law.variance)
+        scales, numbers = np.array([*chain(*pairs)], np.float64).reshape(-1, 2).T.copy()
+        variance = float(2 * (numbers @ scales**2)) + law.variance
+        widest = max([scale for scale, _ in pairs], default=0.0)
+        return cls(scales, numbers, law.variance, variance, widest)
 
-    @cached_property
-    def variance(self) -> float:
-        return float(2 * (self.numbers @ self.scales**2)) + self.normal
+    @property
+    def deviation(self) -> float:
+        return math.sqrt(self.variance)
 
-    @cached_property
+    @property
     def bits(self) -> int:
         """Exponent of the grid: quantiles are multiples of 2^bits."""
         return math.floor(math.log2(self.variance) / 2) - BITS
 
     def plus(self, other: "_Sum", times: Fraction) -> "_Sum":
         factor = float(times)
-        scales = np.concatenate([self.scales, other.scales * factor])
-        numbers = np.concatenate([self.numbers, other.numbers])
-        return _Sum(scales, numbers, self.normal + other.normal * factor**2)
+        square = factor**2
+        return _Sum(
+            np.concatenate([self.scales, other.scales * factor]),
+            np.concatenate([self.numbers, other.numbers]),
+            self.normal + other.normal * square,
+            self.variance + other.variance * square,
+            max(self.widest, other.widest * factor),
+        )
 
-    def quantile(self, failure: float) -> Fraction:
-        """Return a bound that |sum| exceeds with probability at most `failure` (Gil-Pelaez, smoothed)."""
+    def spacing(self, failure: float) -> float:
+        """Return the angle between two points at which the transform is taken: pi over a bound on |sum| (Bernstein)."""
+        unlikely = math.log(2 / (failure * NEGLIGIBLE))
+        reach = math.sqrt(2 * unlikely) + unlikely * self.widest / self.deviation + 1
+        return math.pi / reach
+
+    def quantile(self, failure: float, first: "_Angles | None" = None) -> Fraction:
+        """Return a bound that |sum| exceeds with probability at most `failure` (Gil-Pelaez, smoothed).
+
+        `first` are the first angles, where they are known.
+        """
         if not self.variance:
             return Fraction(0)
-        deviation = math.sqrt(self.variance)
-        unlikely = math.log(2 / (failure * NEGLIGIBLE))
-        widest = float(self.scales.max(initial=0.0)) / deviation
-        bound = math.sqrt(2 * unlikely) + unlikely * widest + 1  # Bernstein
-        spacing, step = math.pi / bound, 2.0**self.bits / deviation
-        points = math.ceil(math.sqrt(2 * unlikely) / SMOOTH / spacing)
-        most = math.ceil(bound / step)
-        low, left_out = self._low_angles(spacing, points, failure * LEFT_OUT)
+        low = _angles((self,), failure, FEW)[0] if first is None else first
+        steepest = math.sqrt(2 * math.log(2 / (failure * NEGLIGIBLE))) / SMOOTH
+        points, step = math.ceil(steepest / low.spacing), 2.0**self.bits / self.deviation
+        most = math.ceil(math.pi / low.spacing / step)
+        low, left_out = self._enough(low, points, failure)
         try:
             steps = low.quantile(failure, step, most, left_out + ROUNDING)
         except NearTheEdge:
-            steps = self._angles(spacing, points).quantile(failure, step, most, 0.0)
+            steps = _angles((self,), failure, points)[0].quantile(failure, step, most, 0.0)
         return _times_power(steps, self.bits)
 
-    def _low_angles(self, spacing: float, points: int, least: float) -> "tuple[_Angles, float]":
-        """Return the first of `points` angles, and a bound, up to `least`, on what the others add to a probability: the
-        transform falls, and angle number k adds at most 2 / (pi k) times its value.
+    def _enough(self, low: "_Angles", points: int, failure: float) -> "tuple[_Angles, float]":
+        """Return at least the angles `low` of `points` angles, and a bound, up to `LEFT_OUT`, on what the others add to
+        a probability: the transform falls, and angle number k adds at most 2 / (pi k) times its value.
         """
-        few = FEW
-        while few < points:
-            low = self._angles(spacing, few)
+        while (few := len(low.theta)) < points:
             left_out = few * float(low.mass[-1]) * math.log(points / few)
-            if left_out <= least:
+            if left_out <= failure * LEFT_OUT:
                 return low, left_out
-            few *= 2
-        return self._angles(spacing, points), 0.0
+            low = _angles((self,), failure, min(2 * few, points))[0]
+        return low, 0.0
 
-    def _angles(self, spacing: float, points: int) -> "_Angles":
-        theta = spacing * np.arange(1, points + 1, dtype=np.float64)
-        deviation = math.sqrt(self.variance)
-        waves = np.log1p(np.multiply.outer(self.scales / deviation, theta) ** 2)
-        rest = (self.normal / self.variance + SMOOTH**2) / 2 * theta**2
-        mass = 2 / math.pi * spacing * np.exp(-(self.numbers @ waves) - rest) / theta
-        return _Angles(spacing, theta, mass)
+
+def _angles(sums: Sequence[_Sum], failure: float, number: int) -> "list[_Angles]":
+    """Return the first `number` angles of each sum; the sums have the same `numbers`, and are computed together."""
+    spacings = np.array([each.spacing(failure) for each in sums])
+    theta = np.multiply.outer(spacings, np.arange(1, number + 1, dtype=np.float64))
+    scales = np.array([each.scales / each.deviation for each in sums])
+    waves = scales[:, :, None] * theta[:, None, :]
+    waves *= waves
+    rest = np.array([each.normal / each.variance + SMOOTH**2 for each in sums]) / 2
+    exponents = sums[0].numbers @ np.log1p(waves, out=waves) + rest[:, None] * theta**2
+    mass = 2 / math.pi * spacings[:, None] * np.exp(-exponents) / theta
+    return [_Angles(*each) for each in zip(spacings.tolist(), theta, mass, strict=True)]
 
 
 class _Angles(NamedTuple):

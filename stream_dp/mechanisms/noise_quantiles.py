@@ -8,9 +8,9 @@ mechanism and no state.
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from itertools import chain, takewhile
 from statistics import NormalDist
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,6 +25,8 @@ ROUNDED = 0.5 - 1 / 8 - 7 * SMOOTH  # a rounded sum exceeds B where the smooth o
 NEGLIGIBLE = 1e-6  # numerical errors here, as a part of the failure probability
 NOTHING = 1e-30  # smaller transform values are left out: all of a ring together are far below one float rounding
 POINTS = 64
+_FIRST = np.arange(1, POINTS + 1, dtype=np.float64)
+_PLACES = sorted({int(2 ** (quarter / 4)) for quarter in range(4 * 64)})
 LEFT_OUT = 1e-9  # what a quick look leaves out, as a part of the failure probability
 CHORDS = 8  # so many steps of a search follow a chord; later steps halve the interval
 NORMAL = NormalDist()
@@ -168,37 +170,39 @@ def laplace_quantile(terms: Terms, failure: float) -> int:
     return all_of_it(summed, failure) if quantile is None else quantile
 
 
-@dataclass(frozen=True)
-class _Sum:
-    """Arrays of the terms; `bends` are (1 - a)^2 / a, a = e^(-1 / scale): 2 over the variance of a noise."""
+def in_floats(terms: Terms) -> list[tuple[float, int, float]]:
+    """Return (scale, number, weight) of every term that has a noise."""
+    return [
+        (term[0].numerator / term[0].denominator, term[1], term[2] if len(term) > 2 else 1.0)
+        for term in terms
+        if term[1]
+    ]
+
+
+class _Sum(NamedTuple):
+    """Arrays of the terms; `doubled` are 4 a / (1 - a)^2, a = e^(-1 / scale): twice the variance of a noise.
+
+    `whole`: whether the sum is an integer, so that nothing is rounded. `widest`: the largest scale times its weight.
+    """
 
     scales: Floats
     numbers: Floats
     weights: Floats
-    bends: Floats
+    doubled: Floats
+    variance: float
+    whole: bool
+    widest: float
 
     @classmethod
     def of(cls, terms: Terms) -> "_Sum":
-        rows = [
-            (term[0].numerator / term[0].denominator, term[1], term[2] if len(term) > 2 else 1.0)
-            for term in terms
-            if term[1]
-        ]
-        scales, numbers, weights = np.array(rows, dtype=np.float64).reshape(-1, 3).T
-        return cls(scales, numbers, weights, 4 * np.sinh(0.5 / scales) ** 2)
-
-    @property
-    def whole(self) -> bool:
-        """Whether the sum is an integer, so that nothing is rounded."""
-        return not np.count_nonzero(self.weights != 1)
-
-    @property
-    def widest(self) -> float:
-        return float((self.scales * self.weights).max(initial=0.0))
-
-    @cached_property
-    def variance(self) -> float:
-        return float((self.numbers * self.weights**2 * 2 / self.bends).sum())
+        rows = in_floats(terms)
+        whole = all(weight == 1 for _, _, weight in rows)
+        widest = max([scale * weight for scale, _, weight in rows], default=0.0)
+        flat = np.array([*chain(*rows)], dtype=np.float64)
+        scales, numbers, weights = flat.reshape(-1, 3).T.copy()
+        doubled = np.sinh(0.5 / scales) ** -2
+        variance = float(numbers @ (weights**2 * doubled)) / 2
+        return cls(scales, numbers, weights, doubled, variance, whole, widest)
 
     @property
     def spread(self) -> float:
@@ -207,9 +211,11 @@ class _Sum:
 
     def transform(self, theta: Floats) -> Floats:
         """Return the characteristic function at the angles `theta`; it is real."""
-        waves = np.sin(np.multiply.outer(self.weights / 2, theta)) ** 2
-        logs = np.log1p((4 / self.bends)[:, None] * waves)
-        return np.asarray(np.exp(-self.numbers @ logs), dtype=np.float64)
+        waves = np.sin(np.multiply.outer(self.weights / 2, theta))
+        waves *= waves
+        waves *= self.doubled[:, None]
+        logs = np.log1p(waves, out=waves)
+        return np.asarray(np.exp(-(self.numbers @ logs)), dtype=np.float64)
 
     def smooth_transform(self, theta: Floats) -> Floats:
         """Return the characteristic function of the sum plus the normal noise that makes its law smooth."""
@@ -223,6 +229,8 @@ class _Sum:
 
     def near_peaks(self, spacing: float, first: int, last: int, least: float) -> Floats:
         """Return the numbers, `first` to `last`, of angles at which the smooth law's transform may reach `least`."""
+        if (first, last) == (1, POINTS):
+            return _FIRST
         run = 1
         while run * 8 * POINTS <= last - first + 1:
             run *= 8
@@ -240,7 +248,7 @@ class _Sum:
         middles = np.multiply.outer(self.weights / 2, (begins + half) * spacing)
         off = np.abs(middles - np.pi * np.rint(middles / np.pi))
         waves = np.sin(np.maximum(off - (self.weights / 2 * half * spacing)[:, None], 0)) ** 2
-        logs = np.log1p((4 / self.bends)[:, None] * waves)
+        logs = np.log1p(self.doubled[:, None] * waves)
         highest = 1e-6 - self.numbers @ logs - (begins * spacing * SMOOTH) ** 2 / 2
         return np.asarray(highest, dtype=np.float64)
 
@@ -256,9 +264,10 @@ class _Sum:
         far = step * self._far((2 * ALIASES + 1) * np.pi / step)
         for turn in range(-ALIASES, ALIASES + 1):
             turned = theta + 2 * np.pi * turn
-            near = np.abs(turned) <= far
-            turned = turned[near]
-            added[near] += self.transform(turned / step) * np.sinc(turned / (2 * np.pi))
+            near = (np.abs(turned) <= far).nonzero()[0]
+            if near.size:
+                turned = turned[near]
+                added[near] += self.transform(turned / step) * np.sinc(turned / (2 * np.pi))
         return added
 
     def _far(self, last: float) -> float:
@@ -307,8 +316,7 @@ def _ring_law(summed: _Sum, step: int, reach: float, left_out: float) -> Callabl
 
 def _low_angles(summed: _Sum, step: int, size: int, left_out: float) -> int:
     """Return how many angles of a ring of this size to use: the others add at most `left_out` to a probability."""
-    places = np.unique((2 ** (np.arange(4 * size.bit_length()) / 4)).astype(np.int64))
-    places = np.append(places[places < size // 2], size // 2)
+    places = np.array([*takewhile((size // 2).__gt__, _PLACES), size // 2])
     turns = 1 if step == 1 else 2 * ALIASES + 1
     heights = turns * summed.transform(2 * np.pi * places / (size * step))
     rest = np.append(heights[:-1] * np.log(places[1:] / places[:-1]), 0.0)[::-1].cumsum()[::-1]
@@ -430,8 +438,10 @@ def _that_matter(
         theta = summed.near_peaks(spacing, first, points, least) * spacing
         transform = summed.smooth_transform(theta)
         runs.append((theta, transform))
-        upper = transform[np.searchsorted(theta, (points // 2 + 0.5) * spacing) :]
+        upper = transform[theta.searchsorted((points // 2 + 0.5) * spacing) :]
         if upper.max(initial=0.0) < failure * NEGLIGIBLE:
+            if len(runs) == 1:
+                return theta, transform
             angles, values = zip(*runs, strict=True)
             return np.concatenate(angles), np.concatenate(values)
         first, points = points + 1, points * 2

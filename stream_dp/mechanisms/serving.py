@@ -25,6 +25,7 @@ from stream_dp.mechanisms.quotients import Widths
 
 MOST_BYTES = 1 << 18  # bytes of cached bands of a mechanism, with their keys
 _ENTRY_BYTES = 150
+_NESTED = (tuple, frozenset)
 _ONES = (Fraction(1), Fraction(1))
 WIDTHS_KEPT = 256  # cached widths of a quotient; each takes about 3 kB
 
@@ -218,8 +219,8 @@ class Bands:
 
 
 def _size(key: Any) -> int:
-    parts = key if isinstance(key, tuple | frozenset) else ()
-    return sys.getsizeof(key) + sum(map(_size, parts))
+    size = sys.getsizeof(key)
+    return size + sum(map(_size, key)) if isinstance(key, _NESTED) else size
 
 
 class Contrasts:

@@ -84,6 +84,7 @@ WORD_BITS = 64
 _TABLE_GUARD = 96  # additional bits of the cuts of a table
 _GUARD = 32  # additional bits in the first attempt at a single number
 _SPREAD = 4  # log2 of the guide's buckets per cut
+_FEW = 64  # up to so many words are searched for in the cuts themselves; the guide takes longer to reach
 
 Cuts: TypeAlias = Callable[[int], list[Interval]]
 """Function from a width to enclosures of the cuts of one partition of [0, 1): increasing, each strictly inside."""
@@ -138,12 +139,15 @@ class Table:
 
         The first result is meaningless at such a position: use `cell` there.
         """
+        if len(words) <= _FEW:
+            exact = self._sorted.searchsorted(words, side="right")
+            return exact, (self._sorted.searchsorted(words) < exact).nonzero()[0]
         cells = self._guide[(words >> self._shift).view(np.int64)].astype(np.int64)
-        shared = np.flatnonzero(cells < 0)
+        shared = (cells < 0).nonzero()[0]
         if not shared.size:
             return cells, shared
         own = words[shared]
-        exact = np.searchsorted(self._sorted, own, side="right").astype(np.int64)
+        exact = self._sorted.searchsorted(own, side="right")
         cells[shared] = exact
         return cells, shared[self._sorted[np.maximum(exact, 1) - 1] == own]
 
@@ -267,7 +271,7 @@ class Sampler:
         """Return the samples of words of shape (n, digits), equal to those of `one` called row by row."""
         cells, undecided = self._top.cells(words[:, 0])
         top = cells - self._origin
-        slow = [undecided, np.flatnonzero((top >= self._reach) | (top < -self._reach))]
+        slow = [undecided, ((top >= self._reach) | (top < -self._reach)).nonzero()[0]]
         values = top
         if self._low:
             low = np.zeros(len(words), dtype=np.int64)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import Field
 from pydantic_core import InitErrorDetails
 
@@ -103,10 +102,10 @@ def ranks(names: Sequence[str], counts: IntArray, k: int, apart: int) -> tuple[R
     >>> [(rank.name, rank.value, rank.tied) for rank in ranks("abc", np.array([5, 9, 6]), 2, 3)]
     [('b', 9, ('c',)), ('c', 6, ('b', 'a'))]
     """
-    order = np.argsort(-counts, kind="stable")
+    order = (-counts).argsort(kind="stable")
     sizes = -counts[order]
-    firsts = np.searchsorted(sizes, sizes[:k] - apart, side="left").tolist()
-    ends = np.searchsorted(sizes, sizes[:k] + apart, side="right").tolist()
+    firsts = sizes.searchsorted(sizes[:k] - apart, side="left").tolist()
+    ends = sizes.searchsorted(sizes[:k] + apart, side="right").tolist()
     ordered = [names[at] for at in order[: k + 1 + MOST_TIED].tolist()]
     values = (-sizes[:k]).tolist()
     listed_ranks = []

@@ -11,7 +11,7 @@ values. This file knows no samplers and no ticks.
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
@@ -131,7 +131,7 @@ class PerBinHSS(CountRows, Deciding):
         J, and moving the law of the threshold's noise up, by the public J, pays for its survival.
         """
         query, intervals = public
-        return max(_column_band(self, query, each, confidence) for each in intervals)
+        return max([self._column_band(query, each, confidence) for each in intervals])
 
     def excess(self, public: tuple[int, frozenset[int]], failure: float) -> int:
         """Return a bound on a column's released - true (counter noise), exceeded with probability <= `failure`."""
@@ -139,7 +139,23 @@ class PerBinHSS(CountRows, Deciding):
         return max(laplace_quantile(tuple(terms), 2 * failure) for terms in laws)
 
     def lag(self, query: int, intervals: int, confidence: float) -> int:
-        return _column_band(self, self._rounded(query), intervals, confidence)
+        return self._column_band(self._rounded(query), intervals, confidence)
+
+    def _column_band(self, query: int, intervals: int, confidence: float) -> int:
+        key, known = (query, intervals, confidence), self._column_bands
+        if key not in known:
+            if len(known) >= KEPT:
+                known.clear()
+            scale, terms = self.watchers.scale, tuple(self.counters.noise_terms(intervals))
+            moved = moved_up((scale, scale), SURVIVAL * interval_share(intervals, query + 1))
+            behind = max(0, self.gamma(query, intervals) - 1) + moved
+            failure = 1 - confidence
+            known[key] = lagging_quantile(behind, terms, scale, 1, failure, 1 + SURVIVAL)
+        return known[key]
+
+    @cached_property
+    def _column_bands(self) -> dict[tuple[int, int, float], int]:
+        return {}
 
     def _rounded(self, query: int) -> int:
         """Return the number of queries that a bound is computed for: the horizon, or the next power of two."""
@@ -174,16 +190,18 @@ class PerBinHSS(CountRows, Deciding):
         asked = Ask(WATCHERS, LevelsQuery(levels=levels))
         parts, crossed = self.composition.step(state.parts, asked, noise)
         after = PerBinState(query, state.intervals, state.released, levels, parts)
-        if crossed is None or not np.count_nonzero(crossed):
-            return after
-        return self._close(after, np.flatnonzero(crossed), noise)
+        if crossed is None:
+            raise TypeError("watchers answer every query")
+        columns = crossed.nonzero()[0]
+        return self._close(after, columns, noise) if len(columns) else after
 
     def _close(self, state: PerBinState, columns: IntArray, noise: Noise) -> PerBinState:
         asked = Ask(COUNTERS, CloseQuery(columns=columns))
         parts, counts = self.composition.step(state.parts, asked, noise)
         if counts is None:
             raise TypeError("counters answer every query")
-        released, intervals, levels = map(np.copy, (state.released, state.intervals, state.levels))
+        copies = (state.released.copy(), state.intervals.copy(), state.levels.copy())
+        released, intervals, levels = copies
         released[columns] = np.maximum(counts, 0)
         intervals[columns] += 1
         levels[columns] = self._levels(state.queries, intervals[columns])
@@ -191,11 +209,3 @@ class PerBinHSS(CountRows, Deciding):
 
     def _levels(self, query: int, intervals: IntArray) -> IntArray:
         return np.array([self.gamma(query, j) for j in intervals.tolist()], dtype=np.int64)
-
-
-@lru_cache(maxsize=KEPT)
-def _column_band(hss: PerBinHSS, query: int, intervals: int, confidence: float) -> int:
-    scale, terms = hss.watchers.scale, tuple(hss.counters.noise_terms(intervals))
-    moved = moved_up((scale, scale), SURVIVAL * interval_share(intervals, query + 1))
-    behind = max(0, hss.gamma(query, intervals) - 1) + moved
-    return lagging_quantile(behind, terms, scale, 1, 1 - confidence, 1 + SURVIVAL)

@@ -126,8 +126,13 @@ def _moves(parts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
             yield tuple(after)
 
 
+@lru_cache(maxsize=256)  # neighbouring shares have neighbours in common
 def _score(
-    arities: tuple[int, ...], parts: Sequence[int], windows: Sequence[int], power: int, phases: int
+    arities: tuple[int, ...],
+    parts: tuple[int, ...],
+    windows: tuple[int, ...],
+    power: int,
+    phases: int,
 ) -> float:
     """Return the mean logarithm of the windows' variances, rounded so that every machine gets the same number."""
     nodes = [(PARTS / share) ** power for share in parts]

@@ -102,19 +102,17 @@ class SeparateCounters(HandsOver):
         number, inside = self.schedule.place(age + 1)
         base, trees = state.base, state.trees
         tree = self.tree(number, len(columns))
-        if inside > 1:
-            begun = _part(trees[number], columns, inside - 1)
-        else:
-            begun = tree.init(noise)
-            if number:
-                ended = _part(trees[number - 1], columns, self.schedule.size(number - 1))
-                left = self.tree(number - 1, len(columns)).fine(ended)
-                base = _written(base, columns, base[columns] + left)
-        now = tree.advance(begun, noise)
+        known = _part(trees[number], columns, inside - 1) if inside > 1 else None
+        now = tree.advance(tree.init(noise) if known is None else known, noise)
+        if known is None and number:
+            ended = _part(trees[number - 1], columns, self.schedule.size(number - 1))
+            left = self.tree(number - 1, len(columns)).fine(ended)
+            base = _written(base, columns, base[columns] + left)
         if number == len(trees):
             blank = _mapped(0, lambda a: np.zeros((*a.shape[:-1], self.width), dtype=np.int64), now)
             trees = (*trees, blank)
-        trees = (*trees[:number], _put(trees[number], columns, now), *trees[number + 1 :])
+        after = _put(trees[number], columns, now, known)
+        trees = (*trees[:number], after, *trees[number + 1 :])
         updates = _written(state.updates, columns, np.full(len(columns), age + 1))
         noisy = state.total[columns] + rounded(base[columns] + tree.fine(now))
         return SeparateState(state.total, updates, base, trees), noisy
@@ -143,6 +141,13 @@ def _part(tree: TreeState, columns: IntArray, prefix: int) -> TreeState:
     return _mapped(prefix, lambda array: array[..., columns], tree)
 
 
-def _put(tree: TreeState, columns: IntArray, part: TreeState) -> TreeState:
-    """Return the state with these columns replaced; its `prefix` is unused, because every column has its own."""
-    return _mapped(0, lambda whole, new: _written(whole, columns, new), tree, part)
+def _put(tree: TreeState, columns: IntArray, now: TreeState, known: TreeState | None) -> TreeState:
+    """Return the state with these columns replaced; its `prefix` is unused, because every column has its own.
+
+    `known`: the state of the columns in `tree`; an array that `now` has from it is there already.
+    """
+
+    def put(whole: IntArray, new: IntArray, old: IntArray | None = None) -> IntArray:
+        return whole if new is old else _written(whole, columns, new)
+
+    return _mapped(0, put, tree, now, *([] if known is None else [known]))

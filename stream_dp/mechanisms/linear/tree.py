@@ -87,6 +87,11 @@ class TreeShape:
             variances.append(self.arity * variances[-1] / (1 + self.arity * variances[-1]))
         return tuple(variances)
 
+    @cached_property
+    def children_gains(self) -> tuple[int, ...]:
+        """By level: the gain of the children's sum in a finished node's estimate, against the node's own noise."""
+        return tuple(round((1 - own) * UNIT) for own in self.finished)
+
     def variances(self, prefixes: IntArray) -> Variances:
         """Return the variances, in units of a node's, of the decoded noise after `prefixes` steps; same shape."""
         steps, k = prefixes - 1, self.arity
@@ -131,11 +136,6 @@ def _candidates(horizon: int) -> Iterator[TreeShape]:
 
 
 KEPT = 1 << 11  # cached gains of nodes: enough for the paths of many trees at their last steps
-
-
-def children_gain(shape: TreeShape, level: int) -> int:
-    """Return the gain of the children's sum in a finished node's estimate, against the node's own noise."""
-    return round((1 - shape.finished[level]) * UNIT)
 
 
 @lru_cache(maxsize=KEPT)
@@ -187,7 +187,7 @@ def _below(shape: TreeShape, level: int, number: int, weight: float) -> list[tup
     """Return (number, weight) of the noises in the estimates of `number` finished nodes of a level."""
     parts = []
     for lower in range(level, 0, -1):
-        to_children = children_gain(shape, lower) / UNIT
+        to_children = shape.children_gains[lower] / UNIT
         parts.append((number, weight * (1 - to_children)))
         number, weight = number * shape.arity, weight * to_children
     return [*parts, (number, weight)]
@@ -291,7 +291,7 @@ class TreeNoise:
         for level in range(1, min(changed, self.shape.height - 1) + 1):
             window = state.windows[level]
             own = window[self.shape.digit(level, state.prefix - 1) % len(window)] << FRACTION_BITS
-            gain = children_gain(self.shape, level)
+            gain = self.shape.children_gains[level]
             children = left[level - 1] + own + part(gain, children - own)
             left[level - 1] = children if level == changed or level == len(left) else children * 0
         return self._begun(state.prefix, windows, tuple(left), state.here)

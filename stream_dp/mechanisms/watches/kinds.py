@@ -256,13 +256,14 @@ class SinceBlock(WatchLaw):
     def step(self, state: AlertsState, message: Message, noise: Noise) -> Step[AlertsState]:
         """Add a row, or compare every place with its level."""
         if not isinstance(message, Query):
-            return replace(state, count=state.count + self.checked_row(message.row)), None
-        levels = self.levels(message)
-        fired = self._reached(state.count, levels, state.lift, noise).astype(np.int64)
-        if not np.count_nonzero(fired):
-            return state, fired
-        after, answer = self._after(state.armed(levels), fired, noise)
-        return replace(state, count=after.count, lift=after.lift), answer
+            return self.kept(state.count + self.checked_row(message.row), state.lift), None
+        fired = self._reached(state.count, self.levels(message), state.lift, noise)
+        places = fired.nonzero()[0]
+        if len(places):
+            count, lift = state.count.copy(), state.lift.copy()
+            count[places], lift[places] = 0, noise.geometric(self.scale, len(places))
+            state = self.kept(count, lift)
+        return state, fired.astype(np.int64)
 
 
 def _crosses(

@@ -253,10 +253,6 @@ class AlertsState:
     count: IntArray
     lift: IntArray
 
-    def armed(self, threshold: IntArray) -> MonitorState:
-        mode = np.full_like(threshold, ARMED)
-        return MonitorState(self.count, self.lift, np.zeros_like(threshold), threshold, mode)
-
 
 @wire("count-watchers-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)

@@ -56,7 +56,7 @@ class Profile:
         `even`: all alike; else the i-th has 1/i of the events of the first, but none more than there are. Series of one
         width share a profile, so nobody writes to its arrays.
         """
-        edges = np.unique(np.geomspace(1, width + 1, SAMPLED).astype(np.int64))
+        edges = np.array(sorted({*np.geomspace(1, width + 1, SAMPLED).astype(np.int64).tolist()}))
         edges = np.append(edges[edges <= width], width + 1)
         weights = np.diff(edges).astype(np.float64)
         ranks = np.sqrt(edges[:-1] * (edges[1:] - 1).astype(np.float64))

@@ -177,7 +177,8 @@ def _variance_after(counter: Counts, updates: int) -> float:
 @lru_cache(maxsize=32)
 def _course(mechanism: HSS | PerBinHSS, ticks: int) -> Course:
     """The course of an HSS over so many ticks, at most one update each."""
-    updates = np.unique(np.append((0, 1), np.geomspace(1, ticks, SAMPLED).astype(np.int64) - 1))
+    spread = np.geomspace(1, ticks, SAMPLED).astype(np.int64) - 1
+    updates = np.array(sorted({0, 1, *spread.tolist()}))
     steps = np.append(np.diff(updates), 1).astype(np.float64)
     scale, counter, _ = mechanism.closing
     gammas = [mechanism.gamma(ticks, number) for number in updates.tolist()]

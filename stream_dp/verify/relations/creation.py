@@ -14,7 +14,7 @@ from stream_dp.core.guarantee import ApproxDP, GaussianDP, PureDP, RenyiDP
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.relation import Claim
 from stream_dp.core.row_law import RowLaw
-from stream_dp.core.row_relations import RowSpace, Stream
+from stream_dp.core.row_relations import COUNTS, Stream
 
 Truth: TypeAlias = Callable[[Create], bool]
 Parameters: TypeAlias = Callable[[Claim], Hashable | None]
@@ -61,7 +61,8 @@ def takes(mechanism: object, message: object) -> bool:
     if narrower is not None:
         return bool(narrower(message))
     if isinstance(message, Update):
-        return RowSpace(getattr(mechanism, "width", None)).holds(message.row)
+        wide = getattr(mechanism, "width", None)
+        return COUNTS.holds(message.row) and wide in (None, message.row.size)
     return isinstance(message, Query)
 
 

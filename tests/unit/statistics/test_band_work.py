@@ -95,9 +95,9 @@ class Work:
             self.done += theta.size * one.scales.size
             return transform(one, theta)
 
-        def contrast(one: Any, failure: float) -> Any:
+        def contrast(one: Any, *asked: Any) -> Any:
             self.done += 1_000 * one.scales.size  # angles, about
-            return quantile(one, failure)
+            return quantile(one, *asked)
 
         def turned(values: NDArray[Any], size: int) -> Any:
             self.done += 2 * size
