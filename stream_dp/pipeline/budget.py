@@ -11,7 +11,14 @@ from typing import TypeAlias, cast
 
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
 from stream_dp.accounting.filters.filter import Filter
-from stream_dp.accounting.filters.linear import BASIC, PURE, BasicFilter, PureFilter, RenyiFilter
+from stream_dp.accounting.filters.linear import (
+    BASIC,
+    OPTIMAL,
+    PURE,
+    BasicFilter,
+    PureFilter,
+    RenyiFilter,
+)
 from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.gaussian_curve import gaussian_budget
@@ -79,6 +86,8 @@ def charged_parts(
     `blocks` derive the series together in several ways, tightest first. If sums are exact (pure, basic), the first
     block is the part; or, where some do not see every record and no delta is granted to the block, each series, if they
     fit. Other filters charge less for many small parts than for their sum; then those parts are taken that use least.
+    The optimal filter composes all parts anew at each charge, and a block at a delta would leave it none: it takes the
+    first that it has a theorem for, each series where it can.
     All this is a choice by public numbers before anything runs, between charges that the same filter admits. A block
     derived in a measure without a delta is what these filters add up themselves, so it is no part. Raises
     `BudgetRefused` if the filter has no theorem for any of these charges.
@@ -99,6 +108,8 @@ def charged_parts(
             except BudgetRefused as refusal:
                 refusals.append(refusal)
             else:
+                if ledger.filter.name == OPTIMAL:
+                    return block, parts
                 fitting.append((not fits, amount, block, parts))
     if not fitting:
         raise refusals[0]

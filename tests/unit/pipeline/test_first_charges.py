@@ -92,3 +92,10 @@ def test_a_refusal_names_a_box_only_where_the_box_counts(
     with pytest.raises(BudgetRefused) as refusal:
         first(twice, {"filter": "zcdp", "delta": "0.000001", **privacy})
     assert ("on records with key = b" in str(refusal.value)) is shown
+
+
+def test_under_the_optimal_filter_each_series_is_a_part_and_no_delta_is_used() -> None:
+    """A block at the file's delta costs a hair less, and later series could then only add up."""
+    several = [COUNT | {"name": f"s{at}", "epsilon": f"0.{at:02}"} for at in range(5, 17)]
+    charges = first(several, {"epsilon": "8", "delta": "1e-6"})
+    assert [epsilon for _, _, epsilon in charges] == [at * 10**10 for at in range(5, 17)]
