@@ -31,6 +31,7 @@ from stream_dp.journal.release import (
     part,
     read_exactly,
     told_number,
+    without_values,
     write,
 )
 from stream_dp.mechanisms.serving import clipped
@@ -171,7 +172,7 @@ class SeriesView:
 
     `band(tick, state)` is as in `Series`. Without `tell` the entries are counts or sums, and a release shows none
     below 0 unless they are signed. `told_bytes` is the most bytes that `tell` fills (None: about as many for each
-    entry). An answer has `numbers` numbers for each entry.
+    entry). An answer has `numbers` numbers for each entry. Before tick `first` none is told, and entries are null.
     """
 
     name: str
@@ -180,6 +181,7 @@ class SeriesView:
     tell: Tell | None = None
     told_bytes: int | None = None
     numbers: int = 1
+    first: int = 0
 
     @property
     def most_bytes(self) -> int:
@@ -194,7 +196,8 @@ class SeriesView:
         """Return what a release says of this window; 1 in an answer stands for one `unit`."""
         if self.tell is None:
             counts = answer if signed else clipped(answer)
-            return part(self.keys, counts, self.band(tick, state), unit)
+            shown = part(self.keys, counts, self.band(tick, state), unit)
+            return shown if tick >= self.first else without_values(shown)
         fields = self.tell(self.keys, answer, tick, state)
         return WindowPart(**_with_band(fields, lambda: self.band(tick, state)))
 

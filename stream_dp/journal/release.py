@@ -95,6 +95,8 @@ class Rank(Concealed, frozen=True, kw_only=True, omit_defaults=True):
 class WindowPart(Concealed, frozen=True, kw_only=True, omit_defaults=True):
     """What a release says of one window: one `value`, or `values` by key, and the half-width `band` of each.
 
+    Before the first end of a window that ends, each value is null.
+
     Or `quantiles`: none before the first end of a window that ends. Then `band` is in ranks: by how many events a
     released bucket may miss the rank that was asked for. Or `ranks`, the greatest first; then `band` holds for all
     their values at once. A quotient has two ends in place of a band, as in `Released`.
@@ -221,6 +223,17 @@ def part(keys: Sequence[str], answer: IntArray, band: int, unit: Fraction = _ONE
     shape = Shape.HISTOGRAM if any(keys) else Shape.SCALAR
     width: Any = told_number(band, unit)
     return WindowPart(**in_units(content(shape, keys, answer), unit), band=width)
+
+
+def without_values(shown: WindowPart) -> WindowPart:
+    """Return the part of a window of which none has ended yet: each value is null.
+
+    >>> msgspec.json.encode(without_values(part(("AA",), np.array([7]), 2)))
+    b'{"values":{"AA":null},"band":2}'
+    """
+    if shown.values is UNSET:
+        return msgspec.structs.replace(shown, value=None)
+    return msgspec.structs.replace(shown, values=dict.fromkeys(shown.values))
 
 
 def told_number(units: int, unit: Fraction) -> int | Decimal:

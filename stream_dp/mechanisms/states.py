@@ -24,6 +24,7 @@ from stream_dp.mechanisms.linear.counter import (
     HybridCounter,
     HybridState,
 )
+from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState
 from stream_dp.mechanisms.linear.gaussian_counter import (
     GaussianCounter,
     GaussianCounterState,
@@ -84,6 +85,7 @@ STATES = Codec(
         CountWatchers,
         CounterState,
         CutOffState,
+        EndedWindowsState,
         HandOverCounter,
         HandOverState,
         GaussianCounter,

@@ -80,7 +80,13 @@ class Chosen:
 
         views = tuple(
             SeriesView(
-                name, named, bands(Answer(mechanism, place)), teller(place), size, self.spec.numbers
+                name,
+                named,
+                bands(Answer(mechanism, place)),
+                teller(place),
+                size,
+                self.spec.numbers,
+                start + self.spec.first_told(place, spec.clock.step),
             )
             for place, name in enumerate(self.spec.views)
         )

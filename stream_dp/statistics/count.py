@@ -1,17 +1,18 @@
-"""The statistic `count`: how many events so far, or over sliding windows."""
+"""The statistic `count`: how many events so far, over sliding windows, or in each window."""
 
 from typing import ClassVar, Literal
 
 from stream_dp.statistics.parts.choice import Choice, Setting, by_gaussian, by_tree
 from stream_dp.statistics.parts.predicted_errors import better_counter
 from stream_dp.statistics.parts.series_spec import RECORDS
-from stream_dp.statistics.parts.windowed import WindowedSeries, choose_windows
+from stream_dp.statistics.parts.windowed import EndingWindows, choose_windows
+from stream_dp.statistics.parts.windows import ended_choice
 
 
-class CountSeries(WindowedSeries):
-    """How many events so far, or over sliding windows."""
+class CountSeries(EndingWindows):
+    """How many events so far, over sliding windows, or in each of the windows that follow one another."""
 
-    later = ("method", *WindowedSeries.later)
+    later = ("method", *EndingWindows.later)
     counted: ClassVar[str] = RECORDS
 
     statistic: Literal["count"] = "count"
@@ -22,6 +23,8 @@ class CountSeries(WindowedSeries):
         return f"count {self.over}"
 
     def choose(self, setting: Setting) -> Choice:
+        if self.every:
+            return ended_choice(setting, self.epsilon, self.every)
         if self.declared:
             return choose_windows(setting, self.epsilon, self.declared, self.method)
         if self.method == "gaussian":

@@ -1,4 +1,4 @@
-"""The statistic `histogram`: how many events so far, or over sliding windows, by category."""
+"""The statistic `histogram`: how many events by category, so far, over sliding windows, or in each window."""
 
 from typing import ClassVar, Literal
 
@@ -15,15 +15,15 @@ from stream_dp.statistics.parts.choose_hss import (
     hss_choice,
 )
 from stream_dp.statistics.parts.series_spec import RECORDS, GroupedSeries
-from stream_dp.statistics.parts.windowed import WindowedSeries, choose_windows
-from stream_dp.statistics.parts.windows import method_problems
+from stream_dp.statistics.parts.windowed import EndingWindows, choose_windows
+from stream_dp.statistics.parts.windows import ended_choice, method_problems
 
 
-class HistogramSeries(WindowedSeries, GroupedSeries):
-    """How many events so far, or over sliding windows, by category."""
+class HistogramSeries(EndingWindows, GroupedSeries):
+    """How many events by category, so far, over sliding windows, or in each of the windows that follow one another."""
 
     shape = Shape.HISTOGRAM
-    later = ("expected_shape", "counter", *WindowedSeries.later)
+    later = ("expected_shape", "counter", *EndingWindows.later)
     counted: ClassVar[str] = RECORDS
 
     statistic: Literal["histogram"] = "histogram"
@@ -47,7 +47,9 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
         """Choose what `method` names; `auto` takes the smaller error over the horizon."""
         guesses = self.expected_events, self.expected_shape
         demand = Demand(setting, None, self.epsilon, *guesses, self.counter)
-        if self.declared:
+        if self.every:
+            choice = ended_choice(setting, self.epsilon, self.every)
+        elif self.declared:
             choice = choose_windows(setting, self.epsilon, self.declared, self.method)
         elif self.method == "gaussian":
             choice = by_gaussian(setting, self.epsilon)

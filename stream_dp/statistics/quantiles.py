@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
@@ -30,10 +30,10 @@ from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_coun
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
     EVER,
-    Window,
+    Every,
     Windows,
+    every_problems,
     over_windows,
-    placed_windows,
     window_lengths,
     window_problems,
     windowed,
@@ -192,14 +192,9 @@ def _share(value: Fraction) -> Fraction:
     return value
 
 
-def _listed(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
 Shares = Annotated[
     tuple[Annotated[Edge, AfterValidator(_share)], ...], Field(min_length=1, max_length=20)
 ]
-Every = Annotated[Windows, BeforeValidator(_listed, json_schema_input_type=Window | Windows)]
 
 
 class QuantilesSeries(SeriesSpec):
@@ -294,7 +289,7 @@ class QuantilesSeries(SeriesSpec):
         problems = [
             *super().own_problems(),
             *window_problems(self.windows),
-            *window_problems(self.every, key="every"),
+            *every_problems(self.every, self.windows),
         ]
         if self.clamp is None and self.edges is None:
             why = "is missing: name a range such as [0, 600], or edges"
@@ -305,14 +300,6 @@ class QuantilesSeries(SeriesSpec):
         elif self.edges is not None and self.buckets is not None:
             why = "stands beside edges: the edges make the buckets"
             problems.append(problem(("buckets",), why))
-        if self.windows and self.every:
-            why = (
-                "stands beside windows: those slide, these follow one another; name one of the two"
-            )
-            problems.append(problem(("every",), why))
-        ever = "is told of windows that end: name a duration such as 24h"
-        named = placed_windows(self.every, key="every")
-        problems += [problem(at, ever) for at, name in named if name == EVER]
         for place, (before, share) in enumerate(pairwise(self.at)):
             if share <= before:
                 problems.append(problem(("at", place + 1), "must be greater than the one before"))

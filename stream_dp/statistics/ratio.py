@@ -17,7 +17,7 @@ from stream_dp.core.wording import meant
 from stream_dp.engine.series import MadeSeries, Make, Part
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.quotients import quotient
+from stream_dp.mechanisms.quotients import Quotient, quotient
 from stream_dp.mechanisms.serving import Contrasts
 from stream_dp.records.conditions import Where, implies, tests_of
 from stream_dp.records.groupings import By, decimal_text
@@ -166,9 +166,12 @@ class RatioSeries(SeriesSpec):
             (of_part, over_part), at_tick = parts, widths[window](tick)
             values: Any = of_part.get("values") or {"": of_part["value"]}
             totals: Any = over_part.get("values") or dict.fromkeys(values, over_part["value"])
-            pairs = [(Fraction(value), Fraction(totals[key])) for key, value in values.items()]
+            pairs = [(value, totals[key]) for key, value in values.items()]
             quotients = [
-                quotient(*pair, at_tick, digits, signed=signed, within=within) for pair in pairs
+                Quotient(None, None, None)
+                if None in pair
+                else quotient(*map(Fraction, pair), at_tick, digits, signed=signed, within=within)
+                for pair in pairs
             ]
             return quotient_values(quotients, list(values) if "values" in of_part else None)
 

@@ -18,7 +18,7 @@ from stream_dp.records.groupings import decimal_text
 from stream_dp.records.scalars import FieldName
 from stream_dp.statistics.parts.choice import Choice, Setting
 from stream_dp.statistics.parts.series_spec import Rest
-from stream_dp.statistics.parts.windowed import SingleOrKeyed
+from stream_dp.statistics.parts.windowed import EndingWindows, SingleOrKeyed
 from stream_dp.statistics.parts.windows import amounts_choice
 
 
@@ -63,8 +63,8 @@ class AmountSeries(SingleOrKeyed):
         return [*super().problems(rest), *number_problems(self.of, rest.fields)]
 
 
-class SumSeries(AmountSeries):
-    """The sum of the field `of`, so far or over sliding windows, each value within `clamp`, on a grid of `step`."""
+class SumSeries(EndingWindows, AmountSeries):
+    """The sum of the field `of`, each value within `clamp`, on a grid of `step`; so far, over windows or in each."""
 
     statistic: Literal["sum"] = "sum"
 
@@ -82,7 +82,9 @@ class SumSeries(AmountSeries):
 
     def choose(self, setting: Setting) -> Choice:
         units, step = self.amount.units, self.step
-        return amounts_choice(setting, self.epsilon, self.declared, units, step, "a sum")
+        return amounts_choice(
+            setting, self.epsilon, self.declared, units, step, "a sum", self.every
+        )
 
     def shown_totals(self, totals: IntArray) -> list[Any]:
         return [plain_number(units * self.step) for units in totals.tolist()]

@@ -7,12 +7,11 @@ import { Card, lowerBound } from "./card.js";
 import { chartPlace } from "./charts.js";
 import { FanChart, thinLines } from "./fan_chart.js";
 import { count, el, isoOf, seconds, setText, share, toNumber } from "./format.js";
+import { ENDED } from "./line_card.js";
 import { UNTOLD } from "./marks.js";
 
 /** `tick`, `x` and, by quantile, the values told and their ends. */
 export const noFan = () => ({ tick: [], x: [], lines: new Map(), ends: new Map() });
-
-const ENDED = "when a window ends";
 
 /** From where to where all values count, by the series' parameters: "-30 to 240". */
 function clampOf(series) {

@@ -96,17 +96,19 @@ export class HistogramCard extends Card {
 
   /** The value of a key and its ends: of a long history, so no more than these. */
   pointOf({ values, band: width }, key) {
-    return { value: values[key], low: values[key] - width, high: values[key] + width };
+    const value = values[key];
+    return value === null ? {} : { value, low: value - width, high: value + width };
   }
 
   /** Each key with its value, its ends, what is said of them, and whether the value says anything. */
   entries({ values, band: width }) {
     const entry = ([key, value]) => ({ key, value, low: value - width, high: value + width, text: count(value), spread: band(width), noise: Math.abs(value) <= width });
-    return Object.entries(values).map(entry).sort((one, two) => two.value - one.value);
+    return Object.entries(values).filter(([, value]) => value !== null).map(entry).sort((one, two) => two.value - one.value);
   }
 
   /** The sentence under the bars: of all keys, so many say nothing. */
   meaning(faint, many) {
+    if (many === 0) return "No window is over yet: it is told when one is.";
     return `Each value${this.over} ${band(this.latest.band)}${this.series.unit ? ` ${this.series.unit}` : ""} with ${this.confidence()} confidence.` +
       (faint === 0 ? "" : ` Within the band, so not distinguishable from noise: ${count(faint)} of ${count(many)} keys.`);
   }

@@ -10,6 +10,8 @@ import { PER_CENT, PLAIN, band, count, el, ends, isoOf, lengthOf, near, percent,
 
 export const noPoints = () => ({ tick: [], x: [], value: [], low: [], high: [], band: [], name: [] });
 
+export const ENDED = "when a window ends"; // when a series tells windows that follow one another
+const NONE_OVER = "No window is over yet: it is told when one is.";
 export const ANEW = "since a window began"; // when a series tells windows that do not slide
 const NOBODY = "nobody yet";
 
@@ -49,14 +51,14 @@ export class ScalarCard extends Card {
 
   take(release, points = this.points) {
     const { tick, end, value, band, name } = release;
-    const { low = value - band, high = value + band } = release;
+    const { low = value === null ? null : value - band, high = value === null ? null : value + band } = release;
     const point = { tick, x: seconds(end), value: value ?? null, low: low ?? -Infinity, high: high ?? Infinity, band, name };
     for (const [field, said] of Object.entries(point)) points[field].push(said);
   }
 
   /** A value with what is said of its error, and whether it says anything: of a count. */
   reading({ value, band: width }) {
-    return { value: count(value), spread: band(width), noise: Math.abs(value) <= width };
+    return { value: value === null ? "–" : count(value), spread: band(width), noise: value === null || Math.abs(value) <= width };
   }
 
   /** Whose the value is, with what stands between the two; nothing where values have no names. */
@@ -66,6 +68,7 @@ export class ScalarCard extends Card {
 
   /** The sentence under the picture. */
   meaning({ value, band: width, name }, sure) {
+    if (value === null) return NONE_OVER;
     const between = `between ${count(Math.max(this.floor, value - width))} and ${count(value + width)} with ${sure} confidence`;
     if (Math.abs(value) <= width) return "Within its band: it cannot be told from 0, it may be noise alone.";
     if (name !== undefined) {
@@ -184,7 +187,7 @@ export class QuotientCard extends ScalarCard {
   }
 
   meaning({ value, low, high }, sure) {
-    if (value === null && isBefore(this.window)) return "No window is over yet: it is told when one is.";
+    if (value === null && (isBefore(this.window) || this.series.parameters?.told === ENDED)) return NONE_OVER;
     const open = [low, high].filter((end) => !Number.isFinite(end)).length;
     const why = "Too few events were counted";
     if (open === 2 || (open === 0 && !isClosed(low, high, this.form))) return `${why} to say anything.`;

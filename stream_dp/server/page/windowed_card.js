@@ -4,7 +4,7 @@
 // the shortest window that says something at most times, and stays there. A tick is told by its length.
 
 import { duration, el, spelled, theLength, words } from "./format.js";
-import { ANEW, isBefore } from "./line_card.js";
+import { ANEW, ENDED, isBefore } from "./line_card.js";
 import { choice, choose } from "./view.js";
 
 export const TICK = "tick";
@@ -13,7 +13,7 @@ export const EVER = "ever";
 const ENOUGH = 48; // releases
 
 /** What a window is over, by what its series says of when it tells it; windows slide unless it says otherwise. */
-const SPANS = { "when a window ends": (length) => `in the ${length} that ended last`, [ANEW]: (length) => `since the ${length} began` };
+const SPANS = { [ENDED]: (length) => `in the ${length} that ended last`, [ANEW]: (length) => `since the ${length} began` };
 
 function overText(series, name) {
   if (name === EVER) return "so far";

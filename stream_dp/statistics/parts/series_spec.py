@@ -300,6 +300,10 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
         """Return how many bytes `teller` fills at most for entries of these names; None: about as many for each."""
         return None
 
+    def first_told(self, place: int, step: int) -> int:
+        """Return how many ticks of `step` ms go by before the window at `place` is told; its entries are null then."""
+        return 0
+
     def entry_confidence(self, confidence: float, width: int) -> float:
         """Return the confidence of the band of one of `width` entries, where a release is to hold with `confidence`."""
         return confidence

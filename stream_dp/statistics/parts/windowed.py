@@ -1,4 +1,4 @@
-"""What statistics that count over windows have alike: the keys `window` and `windows`, and what is shown of them."""
+"""What statistics that count over windows have alike: the keys `window`, `windows` and `every`, and what is shown."""
 
 import math
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from stream_dp.mechanisms.linear.noisy_forest import best_forest, mean_variance
 from stream_dp.mechanisms.linear.window_forest import GaussianForest
 from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver, ever_share
 from stream_dp.records.groupings import By, grouping_text
+from stream_dp.records.scalars import milliseconds, problem
 from stream_dp.statistics.parts.choice import Choice, Profile, Setting, largest_rho
 from stream_dp.statistics.parts.predicted_errors import (
     GAUSSIAN,
@@ -27,8 +28,10 @@ from stream_dp.statistics.parts.predicted_errors import (
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
     EVER,
+    Every,
     Window,
     Windows,
+    every_problems,
     forest_words,
     spans_of,
     views,
@@ -125,7 +128,7 @@ class WindowedSeries(SeriesSpec):
         return [*super().problems(rest), *lengths]
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
-        if self.declared:  # the totals of a run are those of no window
+        if self.views:  # the totals of a run are those of no window
             return None
         numbers = self.shown_totals(totals)
         if self.grouped_by is None:
@@ -135,6 +138,41 @@ class WindowedSeries(SeriesSpec):
     def shown_totals(self, totals: IntArray) -> list[Any]:
         numbers: list[Any] = totals.tolist()
         return numbers
+
+
+class EndingWindows(WindowedSeries):
+    """A windowed statistic that may be released of windows that follow one another, each when it has ended."""
+
+    later: ClassVar[tuple[str, ...]] = ("every", *WindowedSeries.later)
+
+    every: Every = ()
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return self.every or super().views
+
+    @property
+    def over(self) -> str:
+        return f"in each {', '.join(self.every)}" if self.every else super().over
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        told: dict[str, int | str] = {"told": "when a window ends"} if self.every else {}
+        return super().parameters | told
+
+    def first_told(self, place: int, step: int) -> int:
+        return milliseconds(self.every[place]) // step - 1 if self.every else 0
+
+    def own_problems(self) -> list[InitErrorDetails]:
+        every = every_problems(self.every, self.windows, self.window)
+        method = getattr(self, "method", "auto")
+        if self.every and method not in ("tree", "auto"):
+            why = "windows that end get noise once, by no method: leave method out"
+            every.append(problem(("method",), why))
+        return [*super().own_problems(), *every]
+
+    def problems(self, rest: Rest) -> list[InitErrorDetails]:
+        return [*super().problems(rest), *window_lengths(rest.clock, self.every, key="every")]
 
 
 class SingleOrKeyed(WindowedSeries):
@@ -148,7 +186,7 @@ class SingleOrKeyed(WindowedSeries):
 
     @property
     def form(self) -> Shape:
-        return Shape.HISTOGRAM if self.keyed and not self.declared else super().form
+        return Shape.HISTOGRAM if self.keyed and not self.views else super().form
 
     @property
     def keyed(self) -> bool:

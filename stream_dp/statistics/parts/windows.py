@@ -1,4 +1,4 @@
-"""The key `windows` of a series: sliding windows at every tick, the single tick first, all from one mechanism.
+"""The keys `windows` and `every` of a series: sliding windows at every tick, and windows that follow one another.
 
 A window is a duration as the file has it, which is its name in releases, or `ever`: the count, or sum, so far. Rules: a
 window is a whole number of ticks and not longer than the horizon. This file knows no statistic.
@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.wording import how_many
+from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.noisy_forest import ForestShape, best_forest
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
@@ -53,6 +54,16 @@ Windows: TypeAlias = Annotated[
 ]
 
 
+def _listed(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+Every: TypeAlias = Annotated[
+    Windows, BeforeValidator(_listed, json_schema_input_type=Window | Windows)
+]
+"""Windows that follow one another, the first from the first tick on; a release has the last one that ended."""
+
+
 def views(declared: Sequence[str]) -> tuple[str, ...]:
     """Return the names of what is shown: the single tick, the windows as declared, the count so far last."""
     spans = [name for name in declared if name != EVER]
@@ -84,6 +95,22 @@ def window_choice(
     return windowed(mechanism, setting, views(declared), words)
 
 
+def ended_choice(
+    setting: Setting,
+    epsilon: Fraction,
+    every: Sequence[str],
+    amounts: tuple[int, int] | None = None,
+) -> Choice:
+    """Choose what counts events, or adds up `amounts`, in windows that follow one another, each told at its end."""
+    own = setting.width, epsilon, setting.neighbors, spans_of(setting, every)[1:]
+    mechanism: EndedCounts | EndedSums = (
+        EndedCounts(*own, setting.ones)
+        if amounts is None
+        else EndedSums(*own, *amounts, setting.ones)
+    )
+    return windowed(mechanism, setting, every, "a window gets noise once, at its end")
+
+
 def over_windows(
     setting: Setting,
     epsilon: Fraction,
@@ -108,9 +135,12 @@ def amounts_choice(
     amounts: tuple[int, int],
     step: Fraction,
     what: str,
+    every: Sequence[str] = (),
 ) -> Choice:
-    """Choose what adds up amounts in units of `step`: a forest for windows, a tree counter where none are declared."""
-    if declared:
+    """Choose what adds up amounts in units of `step`: over windows, in `every` window, or by a tree counter so far."""
+    if every:
+        chosen = ended_choice(setting, epsilon, every, amounts)
+    elif declared:
         chosen = window_choice(setting, epsilon, declared, amounts)
     else:
         counter = sum_counter(setting, epsilon, amounts)
@@ -166,6 +196,19 @@ def window_problems(
         why = f"has {len(windows)} windows, and one forest answers at most {MOST_WINDOWS}"
         problems.append(problem((key,), why))
     return problems
+
+
+def every_problems(
+    every: Sequence[str], windows: Sequence[str], window: str | None = None
+) -> list[InitErrorDetails]:
+    problems = window_problems(every, key="every")
+    if every and (windows or window is not None):
+        key = "windows" if windows else "window"
+        why = f"stands beside {key}: those slide, these follow one another; name one of the two"
+        problems.append(problem(("every",), why))
+    ever = "is told of windows that end: name a duration such as 24h"
+    named = placed_windows(every, key="every")
+    return problems + [problem(at, ever) for at, name in named if name == EVER]
 
 
 def method_problems(declared: Sequence[str], method: str) -> list[InitErrorDetails]:

@@ -16,6 +16,7 @@ from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
 from stream_dp.mechanisms.hss.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState, CutOffState
 from stream_dp.mechanisms.linear.counter import CounterState, HandOverState, HybridState
+from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounterState, LatticeState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.separate_counters import SeparateState
@@ -43,6 +44,7 @@ PUBLIC: dict[type, set[str]] = {
     Child: {"mechanism"},
     CompositionState: {"created"},
     CutOffState: set(),
+    EndedWindowsState: {"updates", "told"},
     CounterState: set(),
     HandOverState: {"number"},
     GaussianCounterState: set(),

@@ -14,6 +14,7 @@ import pytest
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BrokenCondition
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
+from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.noisy_forest import ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.tree import TreeNoise
@@ -47,6 +48,8 @@ def cases() -> Iterator[Any]:
         (SumCounter(*rows, None, -3, 8, 2), {"trees": 2}),
         (WindowForest(*rows, (1, 12), LEVELS, 3), {"scales": 3}),
         (SumForest(*rows, (1, 12), LEVELS, -3, 8, 2), {"scales": 3}),
+        (EndedCounts(*rows, (1, 12), 3), {"scale": 1}),
+        (EndedSums(*rows, (1, 12), -3, 8, 2), {"scale": 1}),
         (TumblingQuantiles(*rows, (1, 4), (FIFTH, 1 - TENTH)), {"scale": 1}),
     ]
     for mechanism, names in mechanisms:

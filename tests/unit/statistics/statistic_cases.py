@@ -20,6 +20,7 @@ from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
@@ -150,6 +151,28 @@ CASES: dict[str, StatisticCase] = {
         [[1], [2], [4], [8]],
         [{"tick": n, "3h": three, "ever": ever} for n, three, ever in ((1, 1, 1), (2, 3, 3), (4, 7, 7), (8, 14, 15))],
         "count per tick and over 3h, and so far", "the count so far has 1/3 of the epsilon",
+    ),
+    "count every so often": StatisticCase(
+        "statistic: count, every: 2h", EndedCounts, {EVENT: (1,), WITHIN: (1,), MOVES: (1,)},
+        [[1], [2], [4], [8]], [{"2h": None}, {"2h": 3}, {"2h": 3}, {"2h": 12}],
+        "count in each 2h", "a window gets noise once, at its end", {"told": "when a window ends"},
+    ),
+    "histogram every so often": StatisticCase(
+        "statistic: histogram, by: country, every: [1h, 2h]", EndedCounts, {EVENT: (1,), WITHIN: (2,)},
+        [[3, 0, 1], [0, 2, 0]],
+        [
+            {"1h": {"DE": 3, "FR": 0, "other": 1}, "2h": {"DE": None, "FR": None, "other": None}},
+            {"1h": {"DE": 0, "FR": 2, "other": 0}, "2h": {"DE": 3, "FR": 2, "other": 1}},
+        ],
+        "histogram by country in each 1h, 2h", "a window gets noise once", {"told": "when a window ends"},
+    ),
+    "sum every so often": StatisticCase(
+        f"statistic: sum, {AMOUNTS}, every: 2h", EndedSums, {EVENT: (24_000,), WITHIN: (25_000,)},
+        [[1250], [-2000], [0]], [{"2h": None}, {"2h": -7.5}, {"2h": -7.5}],
+        "sum of amount, each from -10 to 240, in each 2h",
+        "a window gets noise once, at its end; one event changes it by up to 240 in all",
+        {"of": "amount", "clamp": "-10 to 240", "step": "0.01", "told": "when a window ends"},
+        error_unit="of amount", nonnegative=False,
     ),
     "histogram": StatisticCase(
         "statistic: histogram, by: country, method: tree", Counter, {EVENT: (1,), WITHIN: (2,), MOVES: (1,)},

@@ -78,6 +78,7 @@ def records(
     ]
 
 
+EACH = {"name": "s", "every": ["2s"]}
 NAMES = ("a", "zz", None)
 CASES: dict[str, tuple[dict[str, Any], dict[str, str], int, Logs, list[Item], dict[str, Any]]] = {
     "count": (COUNT | {"epsilon": "1"}, {}, 2, LOGS, records() + ODD, {"epsilon": Fraction(2)}),
@@ -87,6 +88,21 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], int, Logs, list[Item], di
     "count, not where": (
         COUNT | {"epsilon": "1", "where": [{"field": "amount", "at_least": "1"}]},
         WITHIN, 2, LOGS, records((0,), amounts=(0, 1, None)), {"epsilon": Fraction(2)},
+    ),
+    "count, each window": (
+        EACH | {"statistic": "count", "epsilon": "1"}, {}, 2, LOGS, records() + ODD, {"epsilon": Fraction(2)},
+    ),
+    "count, each of two windows": (
+        EACH | {"statistic": "count", "every": ["1s", "2s"], "epsilon": "2"}, {}, 2, LOGS, records(),
+        {"epsilon": Fraction(4)},
+    ),
+    "count, each window, any tick": (
+        EACH | {"statistic": "count", "every": ["1s"], "epsilon": "2"}, ANY, 2, LOGS, records(),
+        {"epsilon": Fraction(2)},
+    ),
+    "sum, each window, replaced": (
+        EACH | {"statistic": "sum", "of": "amount", "clamp": ["-1", "2"], "epsilon": "6"},
+        WITHIN, 2, LOGS, records((0,), amounts=AMOUNTS), {"neighbors": Neighbors.ADD_REMOVE},
     ),
     "histogram": (KEYS | {"epsilon": "1"}, {}, 2, LOGS, records(keys=NAMES) + ODD, {"epsilon": Fraction(2)}),
     "histogram, replaced": (

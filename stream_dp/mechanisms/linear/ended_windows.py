@@ -1,0 +1,149 @@
+"""Counts, and sums, of windows that follow one another: what each window held, once it has ended.
+
+Exact totals are collected within each public window of W ticks; the first window begins with the first update. At a
+window's last update its totals receive noise once, and are forgotten. These noisy totals are the answer until the next
+window of that length ends. An event lies in one window of each length, so a window pays for no other: its noise has the
+scale l1 / epsilon, whatever its length, where a sliding window adds up the noise of its ticks. Lengths share the
+epsilon evenly. This file knows no ticks' times, no names and no grid: amounts are whole units.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from stream_dp.accounting.amounts import text
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.rules.rule import leaf
+from stream_dp.accounting.situations import Fixed, Parallel, Touched
+from stream_dp.core.derivation import Condition, Derivation
+from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire
+from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.checks import of_the_exact_class
+from stream_dp.mechanisms.linear.counter import PureShares
+from stream_dp.mechanisms.linear.sum_counter import EventAmounts
+from stream_dp.mechanisms.linear.window_forest import SUM_SOURCE
+from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.noise_quantiles import Term
+from stream_dp.mechanisms.serving import Additive, CountRows
+from stream_dp.mechanisms.watches.watch_noise import WIDEST
+
+TEST = "tests/unit/mechanisms/test_ended_windows.py"
+
+
+@wire("ended-windows-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class EndedWindowsState:
+    """Exact totals of each open window, private, and the last noisy ones, `told`, public, both (windows, width)."""
+
+    updates: int
+    totals: IntArray
+    told: IntArray
+
+
+class EndedWindows(PureShares, Additive):
+    """Answers of shape (len(windows) * width,): by window length, the noisy totals of the last window that ended.
+
+    `windows` are lengths in updates. Before the first window of a length has ended, its totals are 0.
+
+    Privacy claim: `epsilon`-DP for its rows under `neighbors`, for ever, adaptively: an event lies in one window of
+    each length, whose totals differ by at most l1 and receive noise of scale len(windows) l1 / epsilon once ([HSV] Cor
+    5.5, k = 1); the lengths add up ([HSV] Thm 4.10).
+    """
+
+    width: int
+    windows: tuple[int, ...]
+
+    def checked_row(self, row: IntArray) -> IntArray:
+        raise NotImplementedError
+
+    @cached_property
+    def scale(self) -> Fraction:
+        return len(self.windows) / self.unit_epsilon
+
+    def _lengths(self) -> Derivation:
+        if self.scale > WIDEST:
+            raise NotDerivable("noise for these windows is too wide to be drawn: give more epsilon")
+        share = self.epsilon / len(self.windows)
+        why = f"l1 of a row / scale = {self.l1} / {text(self.scale)}, at most {text(share)}"
+        enough = Condition("noise", self.scale * share >= self.l1, why)
+        one = leaf(
+            "the totals of one window",
+            Guarantee(PureDP(share), self.neighbors),
+            SUM_SOURCE,
+            (enough,),
+        )
+        once = Touched.intervals(self.neighbors, "an event lies in one window of each length", TEST)
+        lengths = tuple(
+            derive((one,), Parallel(f"windows of {length} tick(s)", once))
+            for length in self.windows
+        )
+        return derive(lengths, Fixed("windows of each length")) if len(lengths) > 1 else lengths[0]
+
+    def public(self, updates: int, state: EndedWindowsState | None) -> None:
+        """Return None: the totals of every window have the same noise."""
+
+    def noise(self, public: None, view: int | None = None) -> NoiseLaw:
+        return NoiseLaw((Term(self.scale, 1, 1.0),))
+
+    def init(self, noise: Noise) -> EndedWindowsState:
+        nothing = np.zeros((len(self.windows), self.width), dtype=np.int64)
+        return EndedWindowsState(0, nothing, nothing)
+
+    def step(
+        self, state: EndedWindowsState, message: Message, noise: Noise
+    ) -> Step[EndedWindowsState]:
+        if isinstance(message, Query):
+            return state, state.told.flatten()
+        updates = state.updates + 1
+        totals, told = state.totals + self.checked_row(message.row), state.told
+        for place, length in enumerate(self.windows):
+            if updates % length == 0:
+                told = told.copy()
+                told[place] = totals[place] + noise.laplace(self.scale, self.width)
+                totals[place] = 0
+        return EndedWindowsState(updates, totals, told), None
+
+
+@wire("ended-counts", 1)
+@dataclass(frozen=True)
+class EndedCounts(CountRows, EndedWindows):
+    """Counts of windows that follow one another (`EndedWindows`); `ones`: the most entries that one event sets."""
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    windows: tuple[int, ...]
+    ones: int = 1
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        return self._lengths()
+
+
+@wire("ended-sums", 1)
+@dataclass(frozen=True)
+class EndedSums(EventAmounts, EndedWindows):
+    """Sums of windows that follow one another (`EndedWindows`).
+
+    An event adds one amount from `lowest` to `highest` (in units) to at most `ones` entries of its row, or nothing.
+    """
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    windows: tuple[int, ...]
+    lowest: int
+    highest: int
+    ones: int = 1
+
+    def __post_init__(self) -> None:
+        self._require_amounts()
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        return self._lengths()

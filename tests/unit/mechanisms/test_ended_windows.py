@@ -1,0 +1,184 @@
+"""Windows that follow one another: what they tell, and what an event loses through the real map of their noises.
+
+Independent of the code: streams differ as raw events do, and what tells them apart is found from the real map from
+noises to answers (`oracles.tree_privacy`). Twins lose more.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+from oracles.tree_privacy import least_shift
+from unit.mechanisms.shifted_noise import answers, linear_map
+
+from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums, EndedWindowsState
+from stream_dp.mechanisms.serving import derived
+from stream_dp.testing.noise import SeededNoise, ZeroNoise
+
+ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
+ONE, EPSILON = Fraction(1), Fraction(4, 5)
+TICKS = 6
+
+
+def test_a_window_is_told_when_it_has_ended_and_until_the_next_one_ends() -> None:
+    counts = EndedCounts(2, ONE, ADD, (1, 3))
+    rows = [(1, 0), (0, 2), (4, 0), (8, 1), (0, 0), (0, 16), (32, 0)]
+    whole = [(0, 0), (0, 0), (5, 2), (5, 2), (5, 2), (8, 17), (8, 17)]
+    told = [(*row, *window) for row, window in zip(rows, whole, strict=True)]
+    assert answers(counts, ZeroNoise(), rows).tolist() == [list(answer) for answer in told]
+
+
+def test_sums_are_those_of_signed_amounts() -> None:
+    sums = EndedSums(1, ONE, ADD, (2,), -5, 3)
+    rows = [(3,), (-5,), (-4,), (1,)]
+    assert answers(sums, ZeroNoise(), rows).tolist() == [[0], [-2], [-2], [-3]]
+
+
+def test_a_window_has_its_noise_once_and_no_other_window_has_it() -> None:
+    noise = SeededNoise(3)
+    told = answers(EndedCounts(1, ONE, ADD, (2,)), noise, [(0,)] * 7)[:, 0].tolist()
+    assert told[1:3] == told[1:2] * 2
+    assert told[3:5] == told[3:4] * 2
+    assert [call.size for call in noise.calls] == [1, 1, 1]
+    assert len({told[1], told[3], told[5]}) > 1
+
+
+def event_streams(mechanism: Any) -> Iterator[tuple[IntArray, IntArray]]:
+    """Streams that differ in one raw event: all of one tick, with every content that the rows allow."""
+    ones, width = mechanism.ones, mechanism.width
+    amounts = {getattr(mechanism, "lowest", 1), getattr(mechanism, "highest", 1)} - {0}
+    entries = [c for n in range(1, ones + 1) for c in itertools.combinations(range(width), n)]
+    contents = [np.zeros(width, np.int64)]
+    for places, amount in itertools.product(entries, amounts):
+        content = np.zeros(width, np.int64)
+        content[list(places)] = amount
+        contents.append(content)
+    lefts = contents if mechanism.neighbors is REPLACE else contents[:1]
+    for tick, left, right in itertools.product(range(TICKS), lefts, contents):
+        rows = np.zeros((2, TICKS, width), np.int64)
+        rows[0, tick], rows[1, tick] = left, right
+        yield rows[0], rows[1]
+
+
+def worst(mechanism: Any) -> float:
+    """The largest loss of a pair of neighbouring streams, in parts of the claim."""
+    matrix, scales = linear_map(mechanism, TICKS)
+    used = np.abs(matrix).max(axis=0) > 1e-4
+    weights = np.array([float(1 / scale) for scale in scales])[used]
+    losses = [0.0]
+    for left, right in event_streams(mechanism):
+        move = answers(mechanism, ZeroNoise(), left) - answers(mechanism, ZeroNoise(), right)
+        if move.any():
+            shift = least_shift(matrix[:, used], move.ravel(), weights, integer=False)
+            losses.append(float(weights @ np.abs(shift)))
+    return max(losses) / float(mechanism.epsilon)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        EndedCounts(1, EPSILON, ADD, (2,)),
+        EndedCounts(3, EPSILON, REPLACE, (1, 3)),
+        EndedCounts(3, EPSILON, ADD, (2, 3, 6), 2),
+        EndedCounts(3, EPSILON, REPLACE, (3,), 2),
+        EndedSums(1, EPSILON, ADD, (3,), -3, 8),
+        EndedSums(2, EPSILON, REPLACE, (2, 6), -3, 8),
+    ],
+    ids=str,
+)
+def test_an_event_loses_the_claim_and_no_more(mechanism: Any) -> None:
+    assert worst(mechanism) == pytest.approx(1, abs=1e-6)
+    assert derived(mechanism, "it").guarantee == mechanism.guarantee
+    assert mechanism.guarantee == Guarantee(PureDP(EPSILON), mechanism.neighbors)
+
+
+def test_a_band_holds_for_one_noise_of_the_scale() -> None:
+    """95 % of a discrete Laplace law of scale s lie within the band, and not within one less."""
+    for epsilon in (ONE, Fraction(1, 3)):
+        band = EndedCounts(1, epsilon, ADD, (24,)).view_band(0, None, 0.95)
+        a = float(np.exp(-float(epsilon)))
+        inside = [1 - 2 * a ** (b + 1) / (1 + a) for b in (band - 1, band)]
+        assert inside[0] < 0.95 <= inside[1]
+
+
+def test_noise_that_is_too_wide_to_be_drawn_is_refused() -> None:
+    with pytest.raises(NotDerivable, match="too wide"):
+        EndedSums(1, Fraction(1, 10**6), ADD, (2,), 0, 10**9).derivation()
+
+
+# Broken twins: what an event loses of them.
+
+
+@dataclass(frozen=True)
+class LengthsFree(EndedCounts):
+    """Each length has the whole epsilon."""
+
+    @cached_property
+    def scale(self) -> Fraction:
+        return 1 / self.unit_epsilon
+
+
+@dataclass(frozen=True)
+class OneEntry(EndedCounts):
+    """Noise for one entry, though an event may change several."""
+
+    @cached_property
+    def scale(self) -> Fraction:
+        return len(self.windows) / self.epsilon
+
+
+@dataclass(frozen=True)
+class RunsOn(EndedCounts):
+    """A window's exact totals stay for the next one."""
+
+    def step(self, state: EndedWindowsState, message: Message, noise: Noise) -> Any:
+        after, answer = super().step(state, message, noise)
+        if not isinstance(message, Query):
+            after = EndedWindowsState(
+                after.updates, state.totals + self.checked_row(message.row), after.told
+            )
+        return after, answer
+
+
+@dataclass(frozen=True)
+class Anew(EndedCounts):
+    """Noise anew at each answer."""
+
+    def step(self, state: EndedWindowsState, message: Message, noise: Noise) -> Any:
+        after, answer = super().step(state, message, ZeroNoise())
+        if answer is not None:
+            answer = answer + noise.laplace(self.scale, len(answer))
+        return after, answer
+
+
+@dataclass(frozen=True)
+class AmountsOfOne(EndedSums):
+    """Noise for amounts of 1."""
+
+    @cached_property
+    def scale(self) -> Fraction:
+        return len(self.windows) / self.epsilon
+
+
+@pytest.mark.parametrize(
+    ("twin", "loss"),
+    [
+        (LengthsFree(1, EPSILON, ADD, (2, 3)), 2),
+        (OneEntry(3, EPSILON, REPLACE, (3,)), 2),
+        (RunsOn(1, EPSILON, ADD, (2,)), 3),
+        (Anew(1, EPSILON, ADD, (3,)), 3),
+        (AmountsOfOne(1, EPSILON, ADD, (3,), -3, 8), 8),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_twin_loses_more(twin: Any, loss: int) -> None:
+    assert worst(twin) > loss - 1e-6
