@@ -166,13 +166,14 @@ class RatioSeries(SeriesSpec):
             (of_part, over_part), at_tick = parts, widths[window](tick)
             values: Any = of_part.get("values") or {"": of_part["value"]}
             totals: Any = over_part.get("values") or dict.fromkeys(values, over_part["value"])
-            pairs = [(value, totals[key]) for key, value in values.items()]
-            quotients = [
-                Quotient(None, None, None)
-                if None in pair
-                else quotient(*map(Fraction, pair), at_tick, digits, signed=signed, within=within)
-                for pair in pairs
-            ]
+
+            def told(value: Any, total: Any) -> Quotient:
+                if value is None:  # no window has ended
+                    return Quotient(None, None, None)
+                pair = Fraction(value), Fraction(total)
+                return quotient(*pair, at_tick, digits, signed=signed, within=within)
+
+            quotients = [told(value, totals[key]) for key, value in values.items()]
             return quotient_values(quotients, list(values) if "values" in of_part else None)
 
         return make

@@ -48,6 +48,8 @@ series:
   - {name: late_sums, statistic: sum, of: amount, clamp: [0, 4], step: 0.5, windows: [2h, ever],
      where: [{field: amount, at_least: 5}], epsilon: 1}
   - {name: rate_ever, statistic: count, windows: [2h, ever], epsilon: 1}
+  - {name: each, statistic: count, every: 2h, epsilon: 1}
+  - {name: late_each, statistic: count, every: 2h, where: [{field: amount, at_least: 5}], epsilon: 1}
   - {name: leaders, statistic: top, by: country, k: 2, epsilon: 1}
   - {name: medians, statistic: quantiles, of: amount, clamp: [0, 10], buckets: 10, at: [0.5], windows: [2h], epsilon: 1}
 """
@@ -165,6 +167,17 @@ def test_each_window_has_its_own_ends(tmp_path: Path) -> None:
     windows = told(built, 5, late_rate=of, rate=over)["windows"]
     assert [part["value"] for part in windows.values()] == [0.1, 0.1]
     assert len({part["high"] - part["low"] for part in windows.values()}) == 2
+
+
+def test_of_windows_that_end_nothing_is_told_before_the_first_has(tmp_path: Path) -> None:
+    built = made(tmp_path, "of: late_each, over: each")
+    silent, first = ({"windows": {"2h": {"value": value, "band": 3}}} for value in (None, 50))
+    ended = {"windows": {"2h": {"value": 200, "band": 3}}}
+    assert told(built, 0, late_each=silent, each=silent)["windows"] == {
+        "2h": {"value": None, "low": None, "high": None}
+    }
+    (part,) = told(built, 1, late_each=first, each=ended)["windows"].values()
+    assert part["low"] < part["value"] == 0.25 < part["high"]
 
 
 def test_it_is_described_as_what_it_is_made_of(tmp_path: Path) -> None:
