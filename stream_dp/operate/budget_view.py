@@ -186,6 +186,15 @@ def _down(ledger: Ledger, amount: int) -> str:
     return text(budget_units(Fraction(amount, ledger.filter.scale)))
 
 
+def whole_plan_json(built: Built) -> dict[str, Any]:
+    """Return the plan as `plan --json` prints it: see `plan_json`, `budget_json` and `filters_json`."""
+    return {
+        **plan_json(built),
+        "budget": budget_json(built.spec, built.subledgers()),
+        "filters": filters_json(built),
+    }
+
+
 class PlanView:
     """The plan of `pipeline` as `stream-dp plan` shows it: guarantee, derivation, expected errors. Touches no data.
 
@@ -197,13 +206,7 @@ class PlanView:
         self._built = build(load(pipeline))
 
     def json(self) -> dict[str, Any]:
-        """Return the plan as `--json` prints it: see `plan_json`, `budget_json` and `filters_json`."""
-        built = self._built
-        return {
-            **plan_json(built),
-            "budget": budget_json(built.spec, built.subledgers()),
-            "filters": filters_json(built),
-        }
+        return whole_plan_json(self._built)
 
     def shown(self) -> dict[str, Any]:
         """Return the plan for people: exact decimal amounts, budget, derivation, errors by tick, notes."""

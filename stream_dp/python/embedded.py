@@ -18,12 +18,12 @@ from stream_dp.journal.commit import Release
 from stream_dp.journal.release import release_of
 from stream_dp.kafka.log.lease import Holder
 from stream_dp.operate.audit.journal_access import require_own
+from stream_dp.operate.budget_view import whole_plan_json
 from stream_dp.operate.check_pipeline import require_fitting
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.yaml import load
 from stream_dp.python.tick_release import PublicRelease
 
@@ -94,7 +94,7 @@ class Pipeline:
 
     def plan(self) -> Plan:
         """Return the guarantee, its derivation, prices and predicted errors; reads no data."""
-        return Plan(plan_json(self._built), self._built.derivation, self._built.promise)
+        return Plan(whole_plan_json(self._built), self._built.derivation, self._built.promise)
 
     def run(
         self,

@@ -99,6 +99,7 @@ class TopSeries(WindowedSeries, GroupedSeries):
 def ranks(names: Sequence[str], counts: IntArray, k: int, apart: int) -> tuple[Rank, ...]:
     """Return the `k` greatest of `counts`, each with those that do not differ from it by more than `apart`.
 
+    >>> import numpy as np
     >>> [(rank.name, rank.value, rank.tied) for rank in ranks("abc", np.array([5, 9, 6]), 2, 3)]
     [('b', 9, ('c',)), ('c', 6, ('b', 'a'))]
     """

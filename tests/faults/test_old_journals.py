@@ -64,7 +64,9 @@ def test_it_is_read_and_goes_on(case: Case) -> None:
     after = ledger(case)
     assert after["journal"] == "whole"
     assert told["ticks"] < after["ticks"] == case.expected.horizon
-    assert after["charges"] == told["charges"]
+    assert [one | {"halt": None} for one in after["charges"]] == [
+        one | {"halt": None} for one in told["charges"]
+    ]  # what a halt gives back depends on the next tick
 
 
 def refused(case: Case) -> str:

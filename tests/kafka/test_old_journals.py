@@ -86,7 +86,9 @@ async def test_it_is_read_and_goes_on_and_a_newer_record_is_refused(
     after = await asyncio.to_thread(ledger, case)
     assert after["journal"] == "whole"
     assert after["ticks"] == case.expected.horizon > told["ticks"]
-    assert after["charges"] == told["charges"]
+    assert [one | {"halt": None} for one in after["charges"]] == [
+        one | {"halt": None} for one in told["charges"]
+    ]  # what a halt gives back depends on the next tick
 
     newer = [("stream-dp-journal", b"99"), ("sealed", b"elsewhere")]
     await written(kafka, name, [Stored("private.journal", 0, None, b"?", 0, newer)])

@@ -107,7 +107,8 @@ def test_ledger(site: Site) -> None:
     assert shown == {
         "pipeline": "clicks", "private": True, "accepted": "", "neighbors": "add_remove", "protects": "one event",
         "budget": "1", "spent": "1", "left": "0", "delta": "0", "delta_spent": "0", "delta_left": "0",
-        "filter": "pure", "unit": "epsilon", "capacity": "1", "peak": "1", "heaviest": "", "analysts": [],
+        "filter": "pure", "unit": "epsilon", "capacity": "1", "peak": "1", "heaviest": "", "frees": True,
+        "analysts": [],
         "odometer": {"bound": "1", "delta": "0", "claim": shown["odometer"]["claim"]},
         "loss": {"bound": "1", "delta": "0.000001", "claim": shown["loss"]["claim"]},
         "charges": [{"commit": 0, "name": "clicks: series of the first start", "epsilon": "1", "delta": "0",
