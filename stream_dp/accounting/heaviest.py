@@ -349,11 +349,11 @@ class _Frame:
     def weights(self, bits: int) -> NDArray[Any]:
         """Return the weights of the boxes that the set has in common with every mask: whole floats, or integers."""
         sums = self.rows @ (self.pieces * _ones(bits, len(self.places))[:, np.newaxis])
-        weights = sums[:, 0]
-        for at in range(1, sums.shape[1]):  # beyond what a float holds
-            weights = weights.astype(np.int64).astype(object) if at == 1 else weights
-            weights = weights + (sums[:, at].astype(np.int64).astype(object) << _PIECE * at)
-        return weights
+        if sums.shape[1] == 1:
+            return sums[:, 0]
+        pieces = sums.T.astype(np.int64).astype(object)  # together beyond what a float holds
+        whole: NDArray[Any] = sum(piece << _PIECE * at for at, piece in enumerate(pieces))
+        return whole
 
 
 def _ones(bits: int, size: int) -> NDArray[np.uint8]:

@@ -298,9 +298,8 @@ def most_alike(filter_: Filter, used: Spend, epsilon: int, most: int) -> int:
     def fits(number: int) -> bool:
         return number <= most and filter_.admits(used + one.times(number - 1), one)
 
-    by_sums = max(
-        0, (filter_.capacity - used).amount // one.amount
-    )  # every filter admits what adds up
+    # every filter admits what adds up
+    by_sums = max(0, (filter_.capacity - used).amount // one.amount)
     return _last(fits, min(most, by_sums))
 
 

@@ -7,6 +7,7 @@ scale l1 / epsilon, whatever its length, where a sliding window adds up the nois
 epsilon evenly. This file knows no ticks' times, no names and no grid: amounts are whole units.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -45,6 +46,16 @@ class EndedWindowsState:
     told: IntArray
 
 
+def of_each_length(
+    window: Derivation, neighbors: Neighbors, windows: Sequence[int], suite: str
+) -> Derivation:
+    """Derive the guarantee of windows that follow one another, of each of these lengths, from that of one window."""
+    once = Touched.intervals(neighbors, "an event lies in one window of each length", suite)
+    spans = [Parallel(f"windows of {length} tick(s)", once) for length in windows]
+    lengths = tuple(derive((window,), span) for span in spans)
+    return derive(lengths, Fixed("windows of each length"))
+
+
 class EndedWindows(PureShares, Additive):
     """Answers of shape (len(windows) * width,): by window length, the noisy totals of the last window that ended.
 
@@ -77,12 +88,7 @@ class EndedWindows(PureShares, Additive):
             SUM_SOURCE,
             (enough,),
         )
-        once = Touched.intervals(self.neighbors, "an event lies in one window of each length", TEST)
-        lengths = tuple(
-            derive((one,), Parallel(f"windows of {length} tick(s)", once))
-            for length in self.windows
-        )
-        return derive(lengths, Fixed("windows of each length")) if len(lengths) > 1 else lengths[0]
+        return of_each_length(one, self.neighbors, self.windows, TEST)
 
     def public(self, updates: int, state: EndedWindowsState | None) -> None:
         """Return None: the totals of every window have the same noise."""

@@ -31,7 +31,7 @@ import numpy as np
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.rules.rule import leaf
-from stream_dp.accounting.situations import Fixed, Parallel, Touched
+from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
@@ -39,6 +39,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import checked, of_the_exact_class
+from stream_dp.mechanisms.linear.ended_windows import of_each_length
 from stream_dp.mechanisms.serving import CountRows, Deciding
 
 SOURCE = "noisy maximum with one-sided noise (McKenna, Sheldon 2020; Ding, Kifer et al. 2021)"
@@ -109,11 +110,8 @@ class TumblingQuantiles(CountRows, Deciding):
                 "noise for these quantiles is too wide to be drawn: write them with fewer decimals, "
                 "or give more epsilon"
             )
-        once = Touched.intervals(self.neighbors, "an event lies in one window of each length", TEST)
         window = derive(tuple(map(self._choice, self.at)), Fixed("the quantiles of one window"))
-        spans = [Parallel(f"windows of {length} tick(s)", once) for length in self.windows]
-        lengths = tuple(derive((window,), span) for span in spans)
-        return derive(lengths, Fixed("windows of each length"))
+        return of_each_length(window, self.neighbors, self.windows, TEST)
 
     def _choice(self, quantile: Fraction) -> Derivation:
         claim = Guarantee(PureDP(self.choice_epsilon), self.neighbors)

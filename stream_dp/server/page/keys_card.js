@@ -6,7 +6,7 @@ import { Card, lowerBound } from "./card.js";
 import { chartPlace } from "./charts.js";
 import { band, count, el, ends, isoOf, near, seconds, sentence, setText } from "./format.js";
 import { COLOURS, KeysChart, keyColumns } from "./keys_chart.js";
-import { formOf, inWords, isClosed } from "./line_card.js";
+import { NONE_OVER, formOf, inWords, isClosed } from "./line_card.js";
 import { choices, choose } from "./view.js";
 
 const TOP = 15;
@@ -108,7 +108,7 @@ export class HistogramCard extends Card {
 
   /** The sentence under the bars: of all keys, so many say nothing. */
   meaning(faint, many) {
-    if (many === 0) return "No window is over yet: it is told when one is.";
+    if (many === 0) return NONE_OVER;
     return `Each value${this.over} ${band(this.latest.band)}${this.series.unit ? ` ${this.series.unit}` : ""} with ${this.confidence()} confidence.` +
       (faint === 0 ? "" : ` Within the band, so not distinguishable from noise: ${count(faint)} of ${count(many)} keys.`);
   }

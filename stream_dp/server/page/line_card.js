@@ -11,7 +11,7 @@ import { PER_CENT, PLAIN, band, count, el, ends, isoOf, lengthOf, near, percent,
 export const noPoints = () => ({ tick: [], x: [], value: [], low: [], high: [], band: [], name: [] });
 
 export const ENDED = "when a window ends"; // when a series tells windows that follow one another
-const NONE_OVER = "No window is over yet: it is told when one is.";
+export const NONE_OVER = "No window is over yet: it is told when one is.";
 export const ANEW = "since a window began"; // when a series tells windows that do not slide
 const NOBODY = "nobody yet";
 
