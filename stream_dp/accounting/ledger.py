@@ -31,6 +31,7 @@ from stream_dp.accounting.filters.filter import (
     budget,
     foreign,
     largest,
+    largest_pure,
 )
 from stream_dp.accounting.filters.linear import (
     BASIC,
@@ -207,17 +208,23 @@ class _Link:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The effect of a charge: asked, spent and left in the filter's amounts, and the largest request that fits.
+    """The effect of a charge for `entry`: asked, spent and left in the amounts of `filter`.
 
     `met` is what one event meets already whose load the charge changes, and `spent` what that has taken.
     """
 
+    filter: Filter
+    entry: Entry
     fits: bool
     asked: Spend
     spent: Spend
     left: Spend
-    largest: Entry
     met: Spend
+
+    @property
+    def largest(self) -> Entry:
+        """The largest such request that fits."""
+        return largest(self.filter, self.entry, self.met)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -362,6 +369,16 @@ class Ledger:
         """Return the effect of charging the entry (BudgetRefused: the filter takes none at any price)."""
         return _preview(self.loads, entry)
 
+    def foresee(self, entry: Entry, start: int = 0) -> None:
+        """Do the work of `preview`, and of `charge` without `parts`, and keep it: on this ledger both are quick then.
+
+        A ledger is a value, so a thread may do it while ticks go on. Raises as `charge`.
+        """
+        met = self.preview(entry).met
+        after = self.charge(entry, start)
+        for used in (self.used, met, after.used):  # what answers say is left
+            largest_pure(self.filter, used)
+
     def charge(self, entry: Entry, start: int = 0, parts: Sequence[Entry] = ()) -> "Ledger":
         """Return the ledger with this entry, for a mechanism that sees ticks from `start` on.
 
@@ -466,10 +483,8 @@ def taken(filter_: Filter, load: Spend) -> Spend:
 def _preview(loads: Loads, entry: Entry) -> Preview:
     filter_, around = loads.filter, loads.around(entry)
     cost, spent = filter_.cost(entry), taken(filter_, around)
-    best = largest(filter_, entry, around)
-    return Preview(
-        filter_.admits(around, cost), cost, spent, filter_.capacity - spent, best, around
-    )
+    fits = filter_.admits(around, cost)
+    return Preview(filter_, entry, fits, cost, spent, filter_.capacity - spent, around)
 
 
 def _asked(entry: Entry) -> str:

@@ -30,6 +30,8 @@ class Search(NamedTuple):
 
 SHORT, MANY = Search(200), 1_000
 """Nodes of a first look and of what is shown, and of the look before a refusal."""
+KEPT = 64
+"""Searches whose results loads keep."""
 
 
 def local_part(filter_: Filter, entry: Entry, protected: Protected | None) -> Spend:
@@ -65,13 +67,16 @@ def several_ticks(protected: Protected | None) -> bool:
 class Loads:
     """What the mechanisms that are alive now cost, by their boxes: `local`, and `everywhere` for every event.
 
-    A value; `local` is never changed.
+    A value; `local` is never changed. What a search has shown is kept, so that it is not searched again.
     """
 
     filter: Filter
     protected: Protected | None = None
     everywhere: Spend = NOTHING
     local: Mapping[Box, Spend] = field(default_factory=dict)
+    _shown: dict[tuple[Box, Search], Spend] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def plus(self, entry: Entry) -> "Loads":
         """Return the loads with one more mechanism; raises as `Filter.cost`."""
@@ -107,6 +112,14 @@ class Loads:
         A replacement within a tick meets what sees the record before or after it: at most what two points meet
         together, and at most everything.
         """
+        shown = self._shown.get((box, search))
+        if shown is None:
+            if len(self._shown) == KEPT:
+                self._shown.clear()
+            shown = self._shown[box, search] = self._searched(box, search)
+        return shown
+
+    def _searched(self, box: Box, search: Search) -> Spend:
         boxes = {b: part for b, part in self.local.items() if b.sides}
         shared = self.everywhere + self.local.get(EVERYTHING, NOTHING)
         if not boxes:
@@ -144,11 +157,16 @@ def _heaviest(boxes: Mapping[Box, Spend], inside: Box, search: Search) -> Spend:
         (epsilon, most({b: dict(part.epsilons).get(epsilon, 0) for b, part in boxes.items()}))
         for epsilon in epsilons
     ]
-    return Spend(
-        most({box: part.amount for box, part in boxes.items()}, search.enough),
-        most({box: part.delta for box, part in boxes.items()}),
-        tuple((epsilon, number) for epsilon, number in numbers if number),
-    )
+    if len(numbers) == 1 and all(part.amount == _added(part) for part in boxes.values()):
+        amount = _added(Spend(epsilons=(numbers[0],)))  # the heaviest point is the same
+    else:
+        amount = most({box: part.amount for box, part in boxes.items()}, search.enough)
+    delta = most({box: part.delta for box, part in boxes.items()})
+    return Spend(amount, delta, tuple((epsilon, number) for epsilon, number in numbers if number))
+
+
+def _added(part: Spend) -> int:
+    return sum(epsilon * number for epsilon, number in part.epsilons)
 
 
 def _sum(parts: Iterable[Spend]) -> Spend:

@@ -308,12 +308,17 @@ class Engine:
         return await self._inbox.executed(partial(act, derived, hold=True))
 
     async def _derived(self, needed: NeedsDerivation) -> Derived:
-        """Derive the definition of a message, and count its steps; `EngineEnded` if asked to stop meanwhile."""
-        work = asyncio.create_task(self._deriver.derive(needed.definition, needed.start))
+        """Derive and price the definition of a message; `EngineEnded` if asked to stop meanwhile."""
+        work = asyncio.create_task(self._priced(needed))
         if await _first_of(work, asyncio.create_task(self._asked_to_stop.wait())) is not work:
             raise EngineEnded(ENDED)
-        derived = work.result()
+        return work.result()
+
+    async def _priced(self, needed: NeedsDerivation) -> Derived:
+        derived = await self._deriver.derive(needed.definition, needed.start)
         self._conversation.worked(needed.analyst, derived.steps)
+        if not isinstance(derived.outcome, UsageError):
+            await self.admission.foresee(derived.outcome, needed.analyst)
         return derived
 
     async def _commit_all(self) -> None:

@@ -220,7 +220,7 @@ class RecordDecoder:
 
     def _decoded(self, payloads: Sequence[bytes], decode: Callable[[bytes], Any]) -> Decoded:
         try:
-            records = [decode(payload) for payload in payloads]
+            records = list(map(decode, payloads))
         except _REFUSALS:
             return self._one_by_one(payloads, decode)
         return Decoded(records, range(len(records)), [])

@@ -8,6 +8,7 @@ addition and two comparisons, and no rounding accumulates in favour of the analy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Protocol
 
 from stream_dp.accounting.amounts import UNITS, cost_units, exact
@@ -271,6 +272,7 @@ def foreign(filter_: Filter, name: str, measure: object) -> BudgetRefused:
     )
 
 
+@lru_cache(maxsize=64)
 def largest(filter_: Filter, entry: Entry, used: Spend) -> Entry:
     """Return `entry` with the largest epsilon that fits beside `used`, its delta cut to what is left."""
     left = filter_.capacity.delta - filter_.reached(used).delta
@@ -279,16 +281,17 @@ def largest(filter_: Filter, entry: Entry, used: Spend) -> Entry:
     def fits(epsilon: int) -> bool:
         return filter_.admits(used, filter_.cost(replace(base, epsilon=epsilon)))
 
-    return replace(base, epsilon=_last(fits))
+    return replace(base, epsilon=_last(fits, step=_STEP))
 
 
+@lru_cache(maxsize=64)
 def largest_pure(filter_: Filter, used: Spend) -> int:
     """Return the largest epsilon, in units, with which one more pure mechanism fits beside `used`; 0 if none fits."""
 
     def fits(epsilon: int) -> bool:
         return filter_.admits(used, filter_.cost(filter_.entry("", PureDP(exact(epsilon)), "")))
 
-    return _last(fits)
+    return _last(fits, step=_STEP)
 
 
 def most_alike(filter_: Filter, used: Spend, epsilon: int, most: int) -> int:
@@ -303,9 +306,15 @@ def most_alike(filter_: Filter, used: Spend, epsilon: int, most: int) -> int:
     return _last(fits, min(most, by_sums))
 
 
-def _last(fits: Callable[[int], bool], low: int = 0) -> int:
-    """Return the largest number above `low` that fits, where all numbers up to some point fit; else `low`."""
-    high = low + max(1, low // 4)
+_STEP = 2**24  # of a search for an epsilon, in units: far below any that is asked
+
+
+def _last(fits: Callable[[int], bool], low: int = 0, step: int = 1) -> int:
+    """Return the largest number above `low` that fits, where all numbers up to some point fit; else `low`.
+
+    The search begins `step` above `low`.
+    """
+    high = low + max(step, low // 4)
     while fits(high):
         low, high = high, high + 2 * (high - low)
     while high - low > 1:

@@ -78,7 +78,7 @@ class OptimalFilter(EpsilonUnits):
 
     @property
     def promise(self) -> ApproxDP:
-        return ApproxDP(exact(self.capacity.amount), exact(self.capacity.delta))
+        return _promise(self.capacity)
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
         return dp_entry(self, name, measure, rule)
@@ -162,6 +162,11 @@ def coarse(epsilons: Iterable[tuple[int, int]], kinds: int = KINDS) -> tuple[tup
 
 def _listed(parts: _Parts) -> int:
     return LISTED if len(parts) == 1 else FEW
+
+
+@lru_cache(maxsize=64)
+def _promise(capacity: Spend) -> ApproxDP:
+    return ApproxDP(exact(capacity.amount), exact(capacity.delta))
 
 
 @lru_cache(maxsize=256)

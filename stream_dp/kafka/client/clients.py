@@ -75,8 +75,9 @@ def library(part: str = "") -> Any:
     except ImportError:
         raise UsageError("Kafka needs an extra package: pip install 'stream_dp[kafka]'") from None
     logger = logging.getLogger("aiokafka")
-    logger.setLevel(logging.CRITICAL + 1)
-    logger.propagate = False
+    if logger.propagate:  # once: a new level empties the caches of all loggers
+        logger.setLevel(logging.CRITICAL + 1)
+        logger.propagate = False
     return module
 
 

@@ -11,6 +11,9 @@ import pytest
 from unit.live.live_series_worlds import HORIZON, Stopping
 from unit.live.message_worlds import WITH_ANALYSTS, MessageWorld, large, sealed, text
 
+from stream_dp.accounting import loads
+from stream_dp.accounting.filters import optimal
+from stream_dp.accounting.filters.filter import largest_pure
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.messages.addressed import MESSAGE_STEPS, TICK_STEPS, limited
 from stream_dp.engine.proposals import Derived, OnThread
@@ -104,6 +107,44 @@ async def test_ticks_go_on_while_a_message_is_derived(
     assert (answer["id"], answer["answer"]["fits"]) == ("p", True)
     source.go(HORIZON)
     await run
+
+
+@pytest.mark.parametrize("privacy", [{"epsilon": "1"}, {"epsilon": "1", "delta": "1e-6"}])
+@pytest.mark.parametrize("epsilon", ["0.1", "0.9"])
+async def test_no_cut_searches_what_a_series_meets(
+    privacy: dict[str, str], epsilon: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fits and what is refused: the ledgers are searched on a thread, while ticks go on."""
+    first = {"name": "fr", "statistic": "count", "epsilon": "0.6", "where": country("FR")}
+    world = MessageWorld(WITH_ANALYSTS | {"privacy": privacy, "series": [first]})
+    source, searched = Stopping(2), list[bool]()
+    engine = world.messaging(source)
+    run = asyncio.create_task(engine.run())
+    await world.until(2)
+
+    def noted(work: Callable[..., Any]) -> Callable[..., Any]:
+        def on_thread(*given: Any, **more: Any) -> Any:
+            searched.append(threading.current_thread() is not threading.main_thread())
+            return work(*given, **more)
+
+        return on_thread
+
+    for module, name in ((loads, "heaviest"), (optimal, "least_epsilon"), (optimal, "loss_curve")):
+        monkeypatch.setattr(module, name, noted(getattr(module, name)))
+    for cached in (optimal._least, optimal._curve, largest_pure):
+        cached.cache_clear()
+    for do in ("preview", "create"):
+        asked = large() | {"epsilon": epsilon}
+        answer = json.loads(await engine.tell(text(do, do, series=asked).encode(), ""))
+        assert ("refused" in answer) is (do == "create" and epsilon == "0.9"), answer
+    assert searched
+    assert all(searched)
+    source.go(HORIZON)
+    await run
+
+
+def country(name: str) -> list[dict[str, str]]:
+    return [{"field": "country", "equals": name}]
 
 
 async def test_a_closed_tick_waits_for_one_message_and_a_message_for_one_commit() -> None:
