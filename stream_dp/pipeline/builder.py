@@ -63,7 +63,7 @@ class Chosen:
     ) -> Series:
         """Return the engine's series: on these rows from tick `start` on, with `keys` as names of its entries."""
         confidence, mechanism = float(spec.confidence), self.mechanism
-        sure = self.spec.entry_confidence(confidence, mechanism.width)
+        sure = self.spec.entry_confidence(confidence, mechanism)
         counts = self.spec.counts_band(mechanism, confidence)
         named = self.spec.entries(keys)
         size = self.spec.told_bytes(named)

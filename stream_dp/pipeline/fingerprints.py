@@ -16,6 +16,7 @@ from stream_dp.records.conditions import Condition, typed
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.privacy import GONE_FILTER, Privacy
 from stream_dp.records.schema import TimeField, offsets
+from stream_dp.statistics.parts.series_spec import SeriesSpec
 
 # keys of `privacy` newer than the first journals: their defaults have the meaning of files without them
 _LATER = (
@@ -60,6 +61,17 @@ def under_former_order(spec: PipelineSpec) -> str:
     privacy = meaning(spec)["privacy"]
     privacy.pop("order", None)
     return _digest(_canonical(privacy))[:12]
+
+
+def former_keys(series: SeriesSpec) -> dict[str, str]:
+    """Return the keys that the series leaves out and that had another default before, with that default."""
+    return {k: value for k, value in series.former.items() if k not in series.model_fields_set}
+
+
+def under_former_series(spec: PipelineSpec) -> str:
+    """Return the fingerprint that the part `series` would have if `former_keys` were written."""
+    dumped = zip(spec.series, meaning(spec)["series"], strict=True)
+    return _digest(_canonical([keys | former_keys(series) for series, keys in dumped]))[:12]
 
 
 def meaning(spec: PipelineSpec) -> dict[str, Any]:

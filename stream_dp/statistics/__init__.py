@@ -1,4 +1,4 @@
-"""The statistics that a pipeline file can name: one file each, and one line each in `STATISTICS`.
+"""The statistics that a pipeline file can name: a file each (`maximum` is in `largest`), and a line in `STATISTICS`.
 
 A statistic says which rows it needs, which mechanism it chooses, how its releases look, and its words. Begin
 with `count`, then `parts.series_spec`. It knows no engine loop, no adapter and no other statistic's file;
@@ -18,8 +18,7 @@ from stream_dp.statistics.cut_off import CutOffSeries
 from stream_dp.statistics.distinct import DistinctSeries
 from stream_dp.statistics.gauge import GaugeSeries
 from stream_dp.statistics.histogram import HistogramSeries
-from stream_dp.statistics.largest import LargestSeries
-from stream_dp.statistics.maximum import MaximumSeries
+from stream_dp.statistics.largest import LargestSeries, MaximumSeries
 from stream_dp.statistics.mean import MeanSeries
 from stream_dp.statistics.monitor import MonitorSeries
 from stream_dp.statistics.parts.series_spec import SeriesSpec

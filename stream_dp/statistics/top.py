@@ -62,7 +62,7 @@ class TopSeries(WindowedSeries, GroupedSeries):
 
         A histogram takes the smaller typical error; but who is told apart depends on the largest, and an HSS lags.
         """
-        confidence = self.entry_confidence(setting.confidence, setting.width)
+        confidence = all_at_once(setting.confidence, setting.width)
         together = replace(setting, confidence=confidence)
         if self.declared or self.method != "auto":
             return self._counts(self.method).choose(together)
@@ -79,9 +79,9 @@ class TopSeries(WindowedSeries, GroupedSeries):
         own |= {"statistic": "histogram", "method": method}
         return HistogramSeries.model_construct(**own)
 
-    def entry_confidence(self, confidence: float, width: int) -> float:
+    def entry_confidence(self, confidence: float, mechanism: Any) -> float:
         """Return the confidence of one value's band: those of all entries hold at once, so those of the ranks do."""
-        return all_at_once(confidence, width)
+        return all_at_once(confidence, mechanism.width)
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
         differences = Bands(Differences(mechanism, place), confidence)

@@ -21,7 +21,13 @@ from stream_dp.kafka.log.lease import KafkaLease
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.settings import settings_for, settled, source_there
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.fingerprints import FORMER_ORDER, under_former_order, under_gone_filter
+from stream_dp.pipeline.fingerprints import (
+    FORMER_ORDER,
+    former_keys,
+    under_former_order,
+    under_former_series,
+    under_gone_filter,
+)
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records import endpoints
@@ -95,6 +101,7 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
     if header is not None:
         _require_known_filter(built.spec, header)
         _require_same_order(built, header)
+        _require_same_defaults(built, header)
         mine = {"fingerprint": built.fingerprint, "parts": built.parts, "private": private}
         require_same(header, msgspec.structs.replace(header, **mine))
     return sealed is None
@@ -118,6 +125,22 @@ def _require_same_order(built: Built, header: Header) -> None:
             f"the journal of {built.spec.name} was written under a renyi filter of order {FORMER_ORDER}, the default "
             f"then, and a ledger never changes its filter: write `order: {FORMER_ORDER}` under privacy to go on with it"
         )
+
+
+def _require_same_defaults(built: Built, header: Header) -> None:
+    """Raise FailClosed if the journal's series left keys out that had another default then."""
+    written, spec = header.parts.get("series"), built.spec
+    if written == built.parts["series"] or written != under_former_series(spec):
+        return
+    lines = [
+        f"`{key}: {value}` in {series.name}"
+        for series in spec.series
+        for key, value in former_keys(series).items()
+    ]
+    raise FailClosed(
+        f"the journal of {spec.name} was written when keys that the file leaves out had other defaults, and a series "
+        f"never changes its mechanism: write {', '.join(lines)} to go on with it"
+    )
 
 
 async def partitions_at_first(spec: PipelineSpec, sealer: Sealer) -> int | None:

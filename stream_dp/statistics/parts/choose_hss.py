@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -37,6 +37,7 @@ from stream_dp.statistics.parts.choice import (
     Profile,
     Setting,
     by_gaussian,
+    by_tree,
     gaussian_counter,
     largest_rho,
     tree_counter,
@@ -119,9 +120,52 @@ def hss_choice(demand: Demand) -> Choice:
     return _choice(hss_for(demand), demand, demand.why("hss"))
 
 
-def quantity_choice(demand: Demand, method: str) -> Choice:
-    """Choose the HSS of one quantity, or with method `paper_hss` the one that [HSV] prints."""
-    return paper_hss_choice(demand) if method == "paper_hss" else hss_choice(demand)
+RankMethod: TypeAlias = Literal["auto", "tree", "gaussian", "hss", "paper_hss"]
+
+
+def rank_choice(demand: Demand, method: RankMethod) -> Choice:
+    """Choose what the count of a rank is read off: a counter of all columns, or an HSS of the rank alone.
+
+    `auto` takes the narrowest band at the end; a Gaussian counter, where the filter adds up what it costs, if its band
+    is at most TOLERANCE wider.
+    """
+    if method == "paper_hss":
+        return paper_hss_choice(demand)
+    if method == "hss":
+        return hss_choice(demand)
+    setting, last = demand.setting, demand.setting.last
+    counted = replace(setting, confidence=rank_confidence(setting.confidence, setting.width))
+    if method == "gaussian":
+        return by_gaussian(counted, demand.epsilon)
+    choices = {TREE: by_tree(counted, demand.epsilon, "method: tree")}
+    if method == "tree":
+        return choices[TREE]
+    choices["hss"] = hss_choice(demand)
+    if gaussian_fits(setting):
+        choices[GAUSSIAN] = by_gaussian(counted, demand.epsilon)
+    bands = {form: (max(1.0, choice.expected(last)),) for form, choice in choices.items()}
+    form = least_regret(bands, [GAUSSIAN] if GAUSSIAN in bands else [])
+    why = f"method: auto, bands at the end: {shown(bands)} (hss for {demand.words})"
+    if GAUSSIAN in bands:
+        why = (
+            f"{why}{price_words(setting, demand.epsilon, form, bands[form] == min(bands.values()))}"
+        )
+    return replace(choices[form], why=why)
+
+
+def rank_confidence(confidence: float, width: int) -> float:
+    """Return the confidence of one column's band with which it holds for the count of one rank, read off all columns.
+
+    The count of rank k is too high by more than the band only where the noise of one of the width - k + 1 columns is
+    that do not truly have more, and too low only where that of one of the k columns is which truly have as much: one
+    tail of a symmetric noise each, width + 1 in all.
+    """
+    return 1 - 2 * (1 - confidence) / (width + 1)
+
+
+def counts_columns(mechanism: Any) -> bool:
+    """Whether its answers hold the counts of all columns: else an HSS decides, and answers its quantity."""
+    return mechanism.noise(1) is not None
 
 
 def better_choice(demand: Demand, tree: Choice) -> Choice:

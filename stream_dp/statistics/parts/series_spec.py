@@ -198,6 +198,8 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
     shape: ClassVar[Shape] = Shape.SCALAR
     later: ClassVar[tuple[str, ...]] = ()
     """The keys that came later: at their defaults they are left out of fingerprints."""
+    former: ClassVar[Mapping[str, str]] = {}
+    """What a key meant in journals of before where it was left out, if it has another default now."""
     rights: ClassVar[tuple[str, ...]] = ()
     """The keys that say who may do what: they touch neither data nor guarantee, and no fingerprint holds them."""
     words: ClassVar[tuple[str, ...]] = ("title", "description", "unit")
@@ -304,8 +306,8 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
         """Return how many ticks of `step` ms go by before the window at `place` is told; its entries are null then."""
         return 0
 
-    def entry_confidence(self, confidence: float, width: int) -> float:
-        """Return the confidence of the band of one of `width` entries, where a release is to hold with `confidence`."""
+    def entry_confidence(self, confidence: float, mechanism: Any) -> float:
+        """Return the confidence of the band of one entry of an answer, where a release is to hold with `confidence`."""
         return confidence
 
     @property

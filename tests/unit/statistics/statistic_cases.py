@@ -310,13 +310,21 @@ CASES: dict[str, StatisticCase] = {
         predicted=False,
     ),
     "maximum": StatisticCase(
-        "statistic: maximum, by: country", HSS, {EVENT: (1,), WITHIN: (2,)},
+        "statistic: maximum, by: country", Counter, {EVENT: (1,), WITHIN: (2,)},
+        [[0, 0, 0], [0, 4, 0], [9, 0, 0]], [(None, 0), ("FR", 4), ("DE", 9)],
+        "maximum by country so far, with its name", "the name is told too, at no further cost", {"named": "country"},
+    ),
+    "maximum by an HSS": StatisticCase(
+        "statistic: maximum, by: country, method: hss", HSS, {EVENT: (1,)},
         [[0, 0, 0], [0, 4_000, 0], [9_000, 0, 0]], [(None, 0), ("FR", 4_000), ("DE", 9_000)],
-        "maximum by country so far, with its name", "the name is told too, at no further cost",
-        {"named": "country"}, epsilon="8", predicted=False,
+        "maximum by country so far, with its name", "method: hss", {"named": "country"}, epsilon="8", predicted=False,
     ),
     "largest": StatisticCase(
-        "statistic: largest, rank: 2, by: country", HSS, {EVENT: (1,)},
+        "statistic: largest, rank: 2, by: country", Counter, {EVENT: (1,)},
+        [[4, 3, 0], [0, 9, 5]], [3, 5], "rank 2 by country so far", "bands at the end: tree", {"rank": 2},
+    ),
+    "largest by an HSS": StatisticCase(
+        "statistic: largest, rank: 2, by: country, method: hss", HSS, {EVENT: (1,)},
         [[4_000, 3_000, 0]], [3_000], "rank 2 by country so far", "method: hss", {"rank": 2}, epsilon="8",
         predicted=False,
     ),

@@ -35,15 +35,20 @@ Data = dict[str, Any]
 DELTA = Fraction(1, 10**6)
 ZCDP_FILTER = {"epsilon": "1", "delta": "1e-6", "filter": "zcdp"}
 RHO = exact(budget_units(zcdp_budget(ApproxDP(Fraction(1), DELTA))))
-BY = {"by": "destination", "counter": "gaussian"}
+BY = {"by": "destination", "counter": "gaussian", "method": "hss"}
 COUNT, TREE = {"statistic": "count", "method": "gaussian"}, {"statistic": "count"}
-HISTOGRAM = {"statistic": "histogram", "method": "hss", **BY}
+HISTOGRAM = {"statistic": "histogram", **BY}
 MAXIMUM = {"statistic": "maximum", **BY}
 HSS_SERIES: dict[str, Data] = {
     "histogram": HISTOGRAM,
     "maximum": MAXIMUM,
     "largest": {"statistic": "largest", "rank": 2, **BY},
-    "columns above": {"statistic": "columns_above", "level": 500, **BY},
+    "columns above": {
+        "statistic": "columns_above",
+        "level": 500,
+        "by": "destination",
+        "counter": "gaussian",
+    },
 }
 NAMED = "the name is told too, at no further cost, and the error is that of its own count as well"
 GUESSED = "error predicted for 100 events (by default, one a tick: declare expected_events"
@@ -213,7 +218,8 @@ def test_what_a_rho_buys_of_a_pure_epsilon_is_paid_for() -> None:
 
 
 def test_a_series_that_names_no_noise_is_what_it_always_was(data: Data) -> None:
-    plain = {"name": "n", "statistic": "maximum", "by": "destination", "epsilon": "0.1"}
+    hss = {"statistic": "maximum", "by": "destination", "method": "hss"}
+    plain = hss | {"name": "n", "epsilon": "0.1"}
     one, other = (
         PipelineSpec.model_validate(data | {"series": [s]})
         for s in (plain, plain | {"counter": "tree"})

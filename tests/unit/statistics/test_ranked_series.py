@@ -1,5 +1,6 @@
 """`top`, `maximum` and `largest`: ranks and ties, whose count a maximum is, and room for names in whatever letters."""
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +18,6 @@ from stream_dp.engine.cut_changes import selected
 from stream_dp.engine.series import MadeSeries, Series, SeriesView
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.journal.release import Rank, Shape, read
-from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.quantities import Largest
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
@@ -26,7 +26,7 @@ from stream_dp.mechanisms.serving import Differences, all_at_once
 from stream_dp.python.tick_release import Counts, PublicRelease
 from stream_dp.statistics import Series as SeriesSpec
 from stream_dp.statistics.parts.choice import Setting
-from stream_dp.statistics.parts.choose_hss import Demand, hss_for
+from stream_dp.statistics.parts.choose_hss import Demand, hss_for, rank_choice
 from stream_dp.statistics.top import MOST_TIED, ranks
 from stream_dp.testing.noise import ZeroNoise
 
@@ -86,7 +86,7 @@ def test_a_series_that_begins_later_tells_with_the_bands_of_its_own_ticks(tmp_pa
         place, keys = built.layout.slice("it"), built.layout.keys("it")
         first, later = (built.chosen[0].series(built.spec, place, keys, start) for start in (0, 5))
         state = first.mechanism.init(ZeroNoise())
-        answer = np.array([3, 2, 1][: len(first.keys) if entry is TOP else 1])
+        answer = np.array([3, 2, 1])
         told = [
             read(each.body(GRID, 1, at, state, answer)) for each, at in ((first, 0), (later, 5))
         ]
@@ -143,13 +143,78 @@ def test_of_equal_counts_the_first_of_the_domain_has_it_and_other_may(
 ) -> None:
     entry = f"{{name: it, epsilon: 20, statistic: maximum, by: [kind, country]{more}}}"
     series = series_of(built_of(tmp_path, entry, privacy=privacy))
-    assert isinstance(series.mechanism, PaperHSS if more else HSS)
+    assert isinstance(series.mechanism, PaperHSS if more else Counter)
     empty = [0] * len(series.keys)
     both, other = ([*empty] for _ in "ab")
     both[1] = both[3] = 9_000
     other[-1] = 20_000
     told = [msgspec.json.decode(body) for body in bodies(series, [empty, both, other])]
     assert [one.get("name") for one in told] == [None, series.keys[1], "other, other"]
+
+
+FAR = 10**4
+DATA = {
+    1: [[9], [9, 9], [9, 9, 9, 9], [9, 9, 8, 0]],
+    2: [[9, 9], [FAR, 5, 5, 5, 5], [FAR, FAR, 0, 0], [9, 5, 5, 4]],
+    3: [[FAR, FAR, 5, 5, 5, 5], [FAR, FAR, FAR, 0], [9, 8, 5, 5, 5]],
+}
+"""Counts of some columns, by the rank that is told: of equal ones each may seem the larger, and others lie far off."""
+
+
+def off_by_more(counts: list[int], rank: int, band: int, scale: float) -> float:
+    """The probability that the count of this rank is off by more than the band, with one DLap in each column.
+
+    Exact up to floats: it is too high where at least `rank` columns lie above, too low where fewer reach the lower end.
+    """
+    true, a = sorted(counts)[-rank], math.exp(-1 / scale)
+
+    def beyond(least: int) -> float:
+        """P(noise >= least)."""
+        return a**least / (1 + a) if least > 0 else 1 - a ** (1 - least) / (1 + a)
+
+    def at_least(least: int) -> float:
+        """P(at least `rank` noisy counts are at least so many)."""
+        number = np.array([1.0])
+        for count in counts:
+            p = beyond(least - count)
+            number = np.convolve(number, [1 - p, p])
+        return float(number[rank:].sum())
+
+    return at_least(true + band + 1) + 1 - at_least(true - band)
+
+
+@pytest.mark.parametrize("rank", DATA)
+def test_the_band_of_a_rank_read_off_all_columns_holds_exactly(rank: int) -> None:
+    """In one tick, for every data above; a column's own band does not hold, and one less is too little for some."""
+    failing, narrow, own = list[float](), list[float](), list[float]()
+    for counts in DATA[rank]:
+        setting = Setting(len(counts), Neighbors.ADD_REMOVE, 1, 0.95)
+        demand = Demand(setting, Largest(rank), Fraction(1, 50))
+        choice = rank_choice(demand, "tree")
+        (term,) = choice.mechanism.noise(1).terms  # type: ignore[union-attr]
+        band, scale = int(choice.expected(0)), float(term[0])
+        failing.append(off_by_more(counts, rank, band, scale))
+        narrow.append(off_by_more(counts, rank, band * 5 // 6, scale))
+        own.append(off_by_more(counts, rank, choice.mechanism.band(1, 0.95), scale))
+    assert max(failing) <= 0.05
+    assert max(narrow) > 0.05
+    assert max(own) > 0.05
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "width", "horizon", "most"),
+    [("3/10", 4, 1_000, 92), ("1", 20, 8_760, 47), ("1", 100, 65_536, 72)],
+)
+def test_auto_reads_a_maximum_off_a_tree_where_that_is_narrower(
+    epsilon: str, width: int, horizon: int, most: int
+) -> None:
+    """On average over the ticks; the HSS, which was the only form, has 411, 150 and 171 at the end."""
+    setting = Setting(width, Neighbors.ADD_REMOVE, horizon, 0.95)
+    demand = Demand(setting, Largest(1), Fraction(epsilon))
+    chosen, hss = rank_choice(demand, "auto"), rank_choice(demand, "hss")
+    ticks = [horizon * part // 50 for part in range(1, 50)]
+    assert np.mean([chosen.expected(tick) for tick in ticks]) <= most
+    assert hss.expected(setting.last) > 2 * most
 
 
 def test_a_rank_below_the_first_is_told_without_a_name(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ series:
 
 HSS = """
   - {name: orders, statistic: histogram, by: country, epsilon: 0.5, method: hss, counter: gaussian}
-  - {name: busiest, statistic: maximum, by: country, epsilon: 0.5, counter: gaussian}
+  - {name: busiest, statistic: maximum, by: country, epsilon: 0.5, method: hss, counter: gaussian}
 """
 
 

@@ -363,6 +363,23 @@ async def test_the_journal_of_a_filter_that_is_gone_is_refused(
         await require_own(made(privacy=now), SEALER, private=True)
 
 
+async def test_the_journal_of_a_maximum_without_a_method_is_refused_with_the_line_to_write(
+    made: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = {"name": "most", "statistic": "maximum", "by": "country", "epsilon": "0.1"}
+    then = made(series=[most | {"method": "hss"}]).parts["series"]
+
+    def before(*place: Any) -> Header | None:
+        header = _header(*place)
+        return header and msgspec.structs.replace(header, parts={"series": then})
+
+    monkeypatch.setattr(journal_access, "_header", before)
+    with pytest.raises(FailClosed, match="write `method: hss` in most to go on"):
+        await require_own(made(series=[most]), SEALER, private=True)
+    with pytest.raises(FailClosed, match="changed: in the pipeline file"):
+        await require_own(made(series=[most | {"epsilon": "0.2"}]), SEALER, private=True)
+
+
 def test_order_8_has_the_fingerprint_of_former_files_without_an_order(made: Make) -> None:
     now = {"epsilon": "20", "delta": "1e-9", "filter": "renyi", "order": "8"}
     assert made(privacy=now).parts["privacy"] == "affeda1d29f4"

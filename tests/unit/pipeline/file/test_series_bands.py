@@ -20,7 +20,8 @@ EVERY: list[dict[str, Any]] = [
     {"statistic": "histogram", "by": "destination", "method": "hss"},
     {"statistic": "top", "by": "destination", "k": "3", "method": "tree"},
     {"statistic": "top", "by": "destination", "k": "3", "method": "hss"},
-    {"statistic": "maximum", "by": "destination"},
+    {"statistic": "maximum", "by": "destination", "method": "tree"},
+    {"statistic": "maximum", "by": "destination", "method": "hss"},
     {"statistic": "alerts", "by": "airline", "threshold": "30"},
 ]
 
@@ -80,7 +81,7 @@ def test_whose_the_maximum_is_depends_on_public_parts_only(
 
 
 def test_a_name_by_what_is_pending_is_caught(data: dict[str, Any]) -> None:
-    one = series(data, {"statistic": "maximum", "by": "destination"})
+    one = series(data, {"statistic": "maximum", "by": "destination", "method": "hss"})
 
     def told(tick: int, state: Any) -> Any:
         assert one.tell is not None

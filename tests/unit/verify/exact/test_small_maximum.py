@@ -19,7 +19,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.sealed import inside_of
 from stream_dp.mechanisms.hss.hss import COUNTER, HSSState
 from stream_dp.mechanisms.hss.quantities import MAXIMUM
-from stream_dp.statistics.maximum import MaximumSeries
+from stream_dp.statistics.largest import MaximumSeries
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
 
