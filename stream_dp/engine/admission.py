@@ -30,13 +30,13 @@ REMEMBERED = 20
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A halted series; it saw the ticks from `start` up to, and not including, `end`. `told` is what lists show."""
+    """A halted series; it saw the ticks from `start` up to, and not including, `end`. `shown` is what lists show."""
 
     name: str
     analyst: str
     start: int
     end: int
-    told: Mapping[str, Any]
+    shown: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -280,7 +280,7 @@ class CutChanges:
             raise UsageError(f"watch: begins with tick {begins}; ask it from then on")
         reply = await self._asked(live, query)
         self._pending.changes.append(Asked(live.number, form, at, answer))
-        return series.told(read, reply.answer, reply.band)
+        return series.reply(read, reply.answer, reply.band)
 
     def last_of(self, series: Shown, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what the last public release of a series says about the asked parameters, or raise `UsageError`."""

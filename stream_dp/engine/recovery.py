@@ -185,7 +185,7 @@ class _Replay:
             query = live.series.asking.query(parameters)
             band = live.series.ask_band(asked.at, query, self.states[number])
             self.states[number], reply = live.series.ask(self.states[number], query, noise)
-            content = live.series.told(parameters, reply, band)
+            content = live.series.reply(parameters, reply, band)
             standing, places = AnswerCut.before(asked.at, self._grid), places_in(answer.body)
             body = body_of(asked.answer, answer.id, answer.do, standing, content, places)
         except (UsageError, RejectedMessage):

@@ -269,16 +269,16 @@ class Series:
             raise TypeError(f"the mechanism of {self.name} did not answer a query")
         return state, answer
 
-    def told(
+    def reply(
         self, parameters: Mapping[str, Any], answer: IntArray, band: int | None
     ) -> dict[str, Any]:
         """Return the content of the answer to a query: the mechanism's `answer`, with this `band` (in units)."""
         if self.asking is None:
             raise ValueError("this series is answered from its releases")
-        told = {"series": self.name, **self.asking.content(parameters, answer)}
+        content = {"series": self.name, **self.asking.content(parameters, answer)}
         if band is not None:
-            told |= {"band": told_number(band, self.unit), "confidence": self.confidence}
-        return told if self.private else {**told, "not_private": True}
+            content |= {"band": told_number(band, self.unit), "confidence": self.confidence}
+        return content if self.private else {**content, "not_private": True}
 
     def body(self, grid: TickGrid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
         """Return the exact public bytes of one release; no count, and no sum that is not signed, is below 0 in it."""

@@ -97,7 +97,7 @@ class AskedStep:
     def body(self, grid: TickGrid, series: Series, answer: IntArray, band: int | None) -> bytes:
         """Return the bytes of the answer body for `answer`, with its half-width `band`."""
         standing = AnswerCut.before(self.asked.at, grid)
-        content = series.told(read_parameters(self.asked.parameters), answer, band)
+        content = series.reply(read_parameters(self.asked.parameters), answer, band)
         recorded, places = self.recorded, places_in(self.recorded.body)
         return body_of(recorded.number, recorded.id, recorded.do, standing, content, places)
 

@@ -182,7 +182,7 @@ class SeriesWords:
         made = [series for series in self.built.spec.series if series.inputs]
         rows += [self._row(m.name, MAIN, listed(m), 0, None, False) for m in made]
         rows += [
-            self._row(e.name, e.analyst, e.told, e.start, e.end, True) for e in admission.ended
+            self._row(e.name, e.analyst, e.shown, e.start, e.end, True) for e in admission.ended
         ]
         return rows
 
