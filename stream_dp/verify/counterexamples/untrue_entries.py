@@ -35,6 +35,7 @@ from stream_dp.verify.exact_checks.live import (
     LARGE,
     NULL,
     SIZED,
+    SMALL_A,
     TENTH,
     THREE,
     TWO,
@@ -87,6 +88,10 @@ def boxes() -> tuple[NaiveBook, ...]:
         _smaller(
             "the box of a watch in place of its monitor's", "the monitor of A, a count of small ones in A",
             {many: (small, large), few: (small,)}, (A, few), SIZED,
+        ),
+        _smaller(
+            "an end that both ranges hold, booked in one", "in A up to 5, in A from 5 on",
+            {few: (small, large), many: (large,)}, (SMALL_A, many), SIZED,
         ),
     )  # fmt: skip
 

@@ -255,6 +255,7 @@ EXCEEDED = {  # the exact worst case; logarithms are rounded
     "a null booked in no box, but seen in two": 2 * LN2,
     "two values of a list as disjoint boxes": 2 * LN2,
     "the box of a watch in place of its monitor's": 2 * LN2,
+    "an end that both ranges hold, booked in one": 2 * LN2,
     "a replacement booked at its new record alone": 2 * LN2,
     "an event that moves booked as one that does not": 2 * LN2,
     "a halt frees the delta of what is not fresh": F(271, 1000),
