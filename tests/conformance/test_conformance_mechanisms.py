@@ -195,6 +195,9 @@ def means() -> Iterator[Case]:
         SumsAndCounts, SumForest(*windows, *AMOUNTS), WindowForest(*windows), windows=(1, 7)
     )
     yield replace(made, name="SumsAndCounts of windows")
+    ended = 2, ONE, REPLACE, (2, 5)
+    made = case(SumsAndCounts, EndedSums(*ended, *AMOUNTS), EndedCounts(*ended))
+    yield replace(made, name="SumsAndCounts of windows that end")
 
 
 def value_trees() -> Iterator[Case]:

@@ -85,6 +85,9 @@ MECHANISMS: list[Any] = [
         SumForest(WIDTH, HALF, REPLACE, (1, 4), FLAT, -3, 8),
         WindowForest(WIDTH, HALF, REPLACE, (1, 4), FLAT),
     ),
+    SumsAndCounts(
+        EndedSums(WIDTH, HALF, ADD, (2, 3), -3, 8), EndedCounts(WIDTH, HALF, ADD, (2, 3))
+    ),
     SumCounter(WIDTH, HALF, ADD, TICKS, -3, 8),
     SumCounter(WIDTH, HALF, REPLACE, None, 0, 8),
     TumblingQuantiles(WIDTH, HALF, ADD, (2, 3), (HALF,)),
