@@ -230,7 +230,7 @@ def ratios() -> Picture:
 def distinct() -> Picture:
     """Who was there since a window began, at its end, by its length."""
     entries = {
-        hours: {"statistic": "distinct", "of": "user", "windows": [f"{hours}h"]}
+        hours: {"statistic": "distinct", "of": "user", "every": f"{hours}h", "running": True}
         for hours in WINDOWS
     }
 

@@ -16,6 +16,7 @@ from stream_dp.records.conditions import Condition, typed
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.privacy import GONE_FILTER, Privacy
 from stream_dp.records.schema import TimeField, offsets
+from stream_dp.statistics.parts.series_spec import SeriesSpec
 
 # keys of `privacy` newer than the first journals: their defaults have the meaning of files without them
 _LATER = (
@@ -85,15 +86,20 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
     if spec.relation is not Neighbors.REPLACE_ANY_TICK:
         del parts["privacy"]["moves"]  # without the key, an event is always in one tick
     _zones_only(spec, parts["schema"])
-    for series, dumped, meant in zip(spec.series, parts["series"], conditions, strict=True):
-        for key in {*series.left_out, *series.rights, *series.words}:
-            dumped.pop(key, None)
-        dumped |= meant
+    parts["series"] = [
+        _of_series(series, dumped) | meant
+        for series, dumped, meant in zip(spec.series, parts["series"], conditions, strict=True)
+    ]
     if zones := zones_in(spec.series):
         parts["zones"] = zone_offsets(zones, spec.clock)
     if counting := spec.source.counting:
         parts["source"] = counting
     return parts
+
+
+def _of_series(series: SeriesSpec, dumped: dict[str, Any]) -> dict[str, Any]:
+    unmeant = {*series.left_out, *series.rights, *series.words}
+    return series.as_fingerprinted({key: of for key, of in dumped.items() if key not in unmeant})
 
 
 def _zones_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums
+from stream_dp.mechanisms.linear.ended_windows import EndedArrivals, EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
@@ -288,8 +288,16 @@ CASES: dict[str, StatisticCase] = {
         "a tree counter of first ticks; one event changes them by up to 2 in all", {"of": "customer"}, ([9], 9),
         error_unit="values of customer", live=False,
     ),
+    "distinct every so often": StatisticCase(
+        "statistic: distinct, of: customer, every: 4h", EndedArrivals,
+        {EVENT: (1,), WITHIN: (1,), MOVES: (1,), PER: (1,), OVERALL: (20,)},
+        [[3], [1], [0], [2], [5], [1]], [{"4h": n} for n in (None, None, None, 6, 6, 6)],
+        "different values of customer in each 4h",
+        "a window gets noise once, at its end; one event changes them by up to 1 in all",
+        {"of": "customer", "told": "when a window ends"}, error_unit="values of customer", live=False,
+    ),
     "distinct in windows": StatisticCase(
-        "statistic: distinct, of: customer, windows: [4h]", ArrivalCounter,
+        "statistic: distinct, of: customer, every: [4h], running: true", ArrivalCounter,
         {EVENT: (2,), PER: (1,), OVERALL: (20,)},
         [[3], [1], [0], [2], [5], [1]], [{"4h": n} for n in (3, 4, 4, 6, 5, 6)],
         "different values of customer since each 4h began", "a tree counter of first ticks",
