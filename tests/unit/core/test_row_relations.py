@@ -96,6 +96,13 @@ def meant(
     return oracle.user(pairs, relation.value, k, window, windows)
 
 
+def whole_windows(most: int, size: int) -> Case:
+    def meant(pairs: Pairs) -> bool:
+        return of_whole_windows(pairs, most, size)
+
+    return Case(WholeWindows(most, size), meant, COUNTED)
+
+
 def of_whole_windows(pairs: Pairs, most: int, size: int) -> bool:
     """By definition: up to each row, what windows differ by adds up to at most so many."""
     gaps = [left[0] - right[0] for left, right in pairs]
@@ -108,9 +115,7 @@ def of_whole_windows(pairs: Pairs, most: int, size: int) -> bool:
 COUNTED: list[Pair] = [(row(a), row(b)) for a, b in ((0, 0), (1, 0), (0, 1), (2, 0))]
 CASES: dict[str, Case] = {
     **{
-        f"{most} of whole windows of {size}": Case(
-            WholeWindows(most, size), lambda p, m=most, s=size: of_whole_windows(p, m, s), COUNTED
-        )
+        f"{most} of whole windows of {size}": whole_windows(most, size)
         for most, size in ((1, 2), (2, 2), (1, 1), (2, 3))
     },
     "identical": Case(Identical(), oracle.identical, [*ROWS[:5], *MESSAGES], 3),
