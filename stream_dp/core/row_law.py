@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.relation import Relation
-from stream_dp.core.row_relations import AMOUNTS, AmountRows, EventRows, HalvedRows, RowSpace, user
+from stream_dp.core.row_relations import (
+    AMOUNTS,
+    AmountRows,
+    EventRows,
+    HalvedRows,
+    RowSpace,
+    WholeWindows,
+    user,
+)
 from stream_dp.errors import NotDerivable
 
 MOST_UNITS = 10**9
@@ -63,6 +71,11 @@ class RowLaw:
         return (low, high) if high >= -low else (high, low)
 
     @property
+    def wanders(self) -> bool:
+        """Whether rows of neighbours may differ in other ticks than that of the event."""
+        return self.changes > 1
+
+    @property
     def halves(self) -> tuple["RowLaw", ...]:
         """The laws of the halves of a row; this law alone where rows have no halves."""
         return (self,)
@@ -106,15 +119,23 @@ class AmountLaw(_Own):
 class ArrivalLaw(_Own):
     """Rows of first ticks: one event changes up to `changes` units of them, in any ticks.
 
-    `moved`: a replacement in any tick counts as `moved` such events.
+    `moved`: a replacement in any tick counts as `moved` such events. `ended`: it changes so many units of the totals of
+    whole windows of `ended` ticks, and within a window what it likes; such rows have one entry.
     """
 
     moved: int = 2
+    ended: int | None = None
 
-    def relation(self, neighbors: Neighbors, events: int = 1) -> EventRows:
+    @property
+    def wanders(self) -> bool:
+        return self.changes > 1 or self.ended not in (None, 1)
+
+    def relation(self, neighbors: Neighbors, events: int = 1) -> EventRows | WholeWindows:
         """Return the relation for `events` events, or for all events of the users that the law is for."""
         moves = self.moved if neighbors is Neighbors.REPLACE_ANY_TICK else 1
         most = moves * events * self.changes
+        if self.ended is not None:
+            return WholeWindows(most, self.ended, RowSpace(self.width))
         return EventRows(self.neighbors, most, space=RowSpace(self.width))
 
 

@@ -32,34 +32,45 @@ class Arrivals:
     differ, one unit comes; if both streams have some of them, one unit comes and one may go. Windows count from tick
     0, as those of a user's cap do.
 
+    `ended`: only the number of a whole window is seen, once it has ended. An identifier is in that number or not, so
+    whatever comes and goes within a window, its number differs by one unit at most.
+
     >>> Arrivals().changes, Arrivals(1).changes, Arrivals(None, Users(20)).changes, Arrivals(24, Users(20, 24)).changes
     (2, 1, 1, 1)
+    >>> Arrivals(24, ended=True).changes, Arrivals(24, Users(20, 12), ended=True).changes
+    (1, 1)
     """
 
     window: int | None = None
     users: Users | None = None
+    ended: bool = False
 
     def __post_init__(self) -> None:
         if self.window is not None and (type(self.window) is not int or self.window < 1):
             raise InvalidCost("a window must be a whole number of at least 1")
+        if self.ended and self.window is None:
+            raise InvalidCost("a window that never ends has no number at its end")
 
     @property
     def changes(self) -> int:
-        """The most units by which the rows of neighbours differ, over all ticks."""
+        """The most units by which the rows of neighbours differ over all ticks, or the numbers of whole windows."""
+        comes_and_goes = 1 if self.ended else 2
         if self.users is None:
-            return 1 if self.window == 1 else 2
+            return 1 if self.window == 1 else comes_and_goes
         cap, theirs, counted = self.users.cap, self.users.window, self.window
         if theirs is None:
             return 1 if counted is None else cap
         if counted is None or (counted > theirs and counted % theirs == 0):
-            return 2
+            return comes_and_goes
         if theirs % counted == 0:
             return min(cap, theirs // counted)
-        return 2 * min(cap, (theirs - 2) // counted + 2)
+        return comes_and_goes * min(cap, (theirs - 2) // counted + 2)
 
     def __str__(self) -> str:
         """Return the description in words: `first ticks of identifiers in windows of 24 ticks`."""
         what = "identifiers" if self.users is None else "users"
+        if self.ended:
+            return f"numbers of {what} in whole windows of {how_many(self.window or 0, 'tick')}"
         if self.window is None:
             return f"first ticks of {what}"
         return f"first ticks of {what} in windows of {how_many(self.window, 'tick')}"
@@ -182,6 +193,35 @@ class EventRows(_Rows):
         if spent + events > self.most or (self.windows is not None and begun > self.windows):
             return None
         return replace(self, open=window, spent=spent + events, begun=begun)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeWindows:
+    """Rows whose totals of whole windows of `window` ticks differ by at most `most` units, over all windows.
+
+    Within a window units may come and go, and a window that is open counts what differs so far. `tick`, `spent` (units
+    of windows that have ended) and `here` (by what the open one differs) are state.
+    """
+
+    first_pair_consistent: ClassVar[bool] = False
+    most: int
+    window: int
+    space: RowSpace = COUNTS
+    tick: int = 0
+    spent: int = 0
+    here: int = 0
+
+    def accept(self, left: Any, right: Any) -> "WholeWindows | None":
+        gap = self.space.gap(left, right)
+        if gap is None:
+            return None
+        spent, here = self.spent, self.here
+        if self.tick % self.window == 0:
+            spent, here = spent + abs(here), 0
+        here += int(gap.sum())
+        if spent + abs(here) > self.most:
+            return None
+        return replace(self, tick=self.tick + 1, spent=spent, here=here)
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,9 +197,10 @@ class SeriesView:
         if self.tell is None:
             counts = answer if signed else clipped(answer)
             shown = part(self.keys, counts, self.band(tick, state), unit)
-            return shown if tick >= self.first else without_values(shown)
-        fields = self.tell(self.keys, answer, tick, state)
-        return WindowPart(**_with_band(fields, lambda: self.band(tick, state)))
+        else:
+            fields = self.tell(self.keys, answer, tick, state)
+            shown = WindowPart(**_with_band(fields, lambda: self.band(tick, state)))
+        return shown if tick >= self.first else without_values(shown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,9 @@ class WindowPart(Concealed, frozen=True, kw_only=True, omit_defaults=True):
     Before the first end of a window that ends, each value is null.
 
     Or `quantiles`: none before the first end of a window that ends. Then `band` is in ranks: by how many events a
-    released bucket may miss the rank that was asked for. Or `ranks`, the greatest first; then `band` holds for all
-    their values at once. A quotient has two ends in place of a band, as in `Released`.
+    released bucket may miss the rank that was asked for. Or `ranks`, the greatest first; none before the first end of a
+    window that ends. Then `band` holds for all their values at once. A quotient has two ends in place of a band, as in
+    `Released`.
     """
 
     value: _End | UnsetType = UNSET
@@ -226,14 +227,22 @@ def part(keys: Sequence[str], answer: IntArray, band: int, unit: Fraction = _ONE
 
 
 def without_values(shown: WindowPart) -> WindowPart:
-    """Return the part of a window of which none has ended yet: each value is null.
+    """Return the part of a window of which none has ended yet: each value, and each end, is null; nobody has a rank.
 
     >>> msgspec.json.encode(without_values(part(("AA",), np.array([7]), 2)))
     b'{"values":{"AA":null},"band":2}'
     """
-    if shown.values is UNSET:
-        return msgspec.structs.replace(shown, value=None)
-    return msgspec.structs.replace(shown, values=dict.fromkeys(shown.values))
+    nothing = {
+        "value": None,
+        "low": None,
+        "high": None,
+        "values": dict.fromkeys(shown.values or ()),
+        "lows": (None,) * len(shown.lows or ()),
+        "highs": (None,) * len(shown.highs or ()),
+        "ranks": (),
+    }
+    told = {key: empty for key, empty in nothing.items() if getattr(shown, key) is not UNSET}
+    return msgspec.structs.replace(shown, **told)
 
 
 def told_number(units: int, unit: Fraction) -> int | Decimal:

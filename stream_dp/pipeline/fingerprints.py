@@ -97,15 +97,20 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
     if spec.relation is not Neighbors.REPLACE_ANY_TICK:
         del parts["privacy"]["moves"]  # without the key, an event is always in one tick
     _zones_only(spec, parts["schema"])
-    for series, dumped, meant in zip(spec.series, parts["series"], conditions, strict=True):
-        for key in {*series.left_out, *series.rights, *series.words}:
-            dumped.pop(key, None)
-        dumped |= meant
+    parts["series"] = [
+        _of_series(series, dumped) | meant
+        for series, dumped, meant in zip(spec.series, parts["series"], conditions, strict=True)
+    ]
     if zones := zones_in(spec.series):
         parts["zones"] = zone_offsets(zones, spec.clock)
     if counting := spec.source.counting:
         parts["source"] = counting
     return parts
+
+
+def _of_series(series: SeriesSpec, dumped: dict[str, Any]) -> dict[str, Any]:
+    unmeant = {*series.left_out, *series.rights, *series.words}
+    return series.as_fingerprinted({key: of for key, of in dumped.items() if key not in unmeant})
 
 
 def _zones_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:

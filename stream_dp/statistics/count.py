@@ -5,14 +5,14 @@ from typing import ClassVar, Literal
 from stream_dp.statistics.parts.choice import Choice, Setting, by_gaussian, by_tree
 from stream_dp.statistics.parts.predicted_errors import better_counter
 from stream_dp.statistics.parts.series_spec import RECORDS
-from stream_dp.statistics.parts.windowed import EndingWindows, choose_windows
+from stream_dp.statistics.parts.windowed import WindowedSeries, choose_windows
 from stream_dp.statistics.parts.windows import ended_choice
 
 
-class CountSeries(EndingWindows):
+class CountSeries(WindowedSeries):
     """How many events so far, over sliding windows, or in each of the windows that follow one another."""
 
-    later = ("method", *EndingWindows.later)
+    later = ("method", *WindowedSeries.later)
     counted: ClassVar[str] = RECORDS
 
     statistic: Literal["count"] = "count"

@@ -1,14 +1,20 @@
-"""The statistic `distinct`: how many different identifiers came, so far or since a public window began."""
+"""The statistic `distinct`: how many different identifiers came, so far or in each public window.
 
-from collections.abc import Sequence
+By `every` a window's number is told once it has ended; with `running: true` at every tick, since its window began.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.row_relations import Arrivals
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
+from stream_dp.mechanisms.linear.ended_windows import EndedArrivals
 from stream_dp.records.record_columns import Identified
 from stream_dp.records.scalars import FieldName, milliseconds, problem
 from stream_dp.records.schema import field_problems
@@ -16,36 +22,62 @@ from stream_dp.statistics.parts.choice import Choice, Setting, steady
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
     EVER,
-    Window,
-    Windows,
+    ONCE,
+    Every,
+    every_problems,
+    length_of,
     window_lengths,
-    window_problems,
+    windowed,
 )
 
 _KINDS = ("text", "integer", "category")
 _NO_IDENTIFIER = ", not a text, an integer or a category"
 
 
+def _renamed(value: object) -> None:
+    """Refuse a key of former versions with the words that mean the same."""
+    if value is None:
+        return
+    listed = value if isinstance(value, list | tuple) else [value]
+    names = [name for name in listed if isinstance(name, str) and length_of(name)] or ["24h"]
+    written = f"[{', '.join(names)}]" if isinstance(value, list | tuple) else names[0]
+    raise ValueError(
+        f"is called every now, for it does not slide: write every: {written}, running: true. Without running a window "
+        "is told once it has ended, with less noise"
+    )
+
+
+Renamed: TypeAlias = SkipJsonSchema[Annotated[None, BeforeValidator(_renamed), Field(exclude=True)]]
+
+
 class DistinctSeries(SeriesSpec):
-    """How many different values the field `of` has had, so far or since the window began."""
+    """How many different values the field `of` has had, so far, in each window of `every`, or since it began."""
+
+    later = ("every", "running")
 
     statistic: Literal["distinct"] = "distinct"
     of: FieldName
-    window: Window | None = None
-    windows: Windows = ()
+    every: Every = ()
+    running: bool = False
+    window: Renamed = None
+    windows: Renamed = None
+    _alone: bool = PrivateAttr(False)
 
-    @property
-    def declared(self) -> str | None:
-        """The window, as the file has it; None: it counts so far."""
-        return self.window or next(iter(self.windows), None)
+    @model_validator(mode="wrap")
+    @classmethod
+    def _remember_the_form(cls, data: Any, validated: Callable[[Any], Self]) -> Self:
+        """Keep whether `every` is a single name or a list: fingerprints of former versions tell the two apart."""
+        series = validated(data)
+        series._alone = isinstance(data, Mapping) and isinstance(data.get("every"), str)  # noqa: SLF001 - its own
+        return series
 
     @property
     def views(self) -> tuple[str, ...]:
-        return () if self.declared is None else (self.declared,)
+        return self.every
 
     @property
     def identifier(self) -> Identified:
-        return Identified(self.of, None if self.declared is None else milliseconds(self.declared))
+        return Identified(self.of, milliseconds(self.every[0]) if self.every else None)
 
     @property
     def counted(self) -> Identified:
@@ -53,7 +85,11 @@ class DistinctSeries(SeriesSpec):
 
     @property
     def about(self) -> str:
-        when = "so far" if self.declared is None else f"since each {self.declared} began"
+        when = "so far"
+        if self.every:
+            when = (
+                f"since each {self.every[0]} began" if self.running else f"in each {self.every[0]}"
+            )
         return f"different values of {self.of} {when}"
 
     @property
@@ -62,39 +98,55 @@ class DistinctSeries(SeriesSpec):
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        when = {} if self.declared is None else {"told": "since a window began"}
-        return {"of": self.of, **when}
+        if not self.every:
+            return {"of": self.of}
+        told = "since a window began" if self.running else "when a window ends"
+        return {"of": self.of, "told": told}
+
+    def first_told(self, place: int, step: int) -> int:
+        if self.running or not self.every:
+            return 0
+        return milliseconds(self.every[place]) // step - 1
+
+    def as_fingerprinted(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """Return the plain values with the keys by which former versions told running numbers."""
+        if self.every and not self.running:
+            return plain
+        kept = {key: value for key, value in plain.items() if key not in ("every", "running")}
+        alone, listed = (self.every[0], []) if self._alone else (None, list(self.every))
+        return kept | {"window": alone, "windows": listed}
 
     def own_problems(self) -> list[InitErrorDetails]:
-        problems = [*super().own_problems(), *window_problems(self.windows, self.window)]
-        for place, name in enumerate(self.windows):
-            if name == EVER:
-                why = "without windows it counts so far: leave them out, or name one duration such as 24h"
-                problems.append(problem(("windows", place), why))
-            elif place:
+        problems = [*super().own_problems(), *every_problems(self.every, ())]
+        for place, name in enumerate(self.every):
+            if place and name != EVER:
                 why = f"'{name}' has a memory and a price of its own: make it a series of its own"
-                problems.append(problem(("windows", place), why))
-        if self.window == EVER:
-            why = "without a window it counts so far: leave it out"
-            problems.append(problem(("window",), why))
+                problems.append(problem(("every", place), why))
+        if self.running and not self.every:
+            why = "stands without every: what counts so far is told at every tick anyway"
+            problems.append(problem(("running",), why))
         return problems
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
         return [
             *super().problems(rest),
             *field_problems(("of",), self.of, rest.fields, _KINDS, _NO_IDENTIFIER),
-            *window_lengths(rest.clock, self.windows, self.window),
+            *window_lengths(rest.clock, self.every, key="every"),
         ]
 
     def choose(self, setting: Setting) -> Choice:
         span = self.identifier.span
         ticks = None if span is None else span // setting.step
-        arrivals = Arrivals(ticks, setting.users)
-        mechanism = ArrivalCounter(self.epsilon, setting.neighbors, setting.horizon, arrivals)
+        ended = bool(self.every) and not self.running
+        arrivals = Arrivals(ticks, setting.users, ended)
         who = "one event" if setting.users is None else "a user"
         moved = f"{who} changes them by up to {arrivals.changes} in all"
+        if ended:
+            whole = EndedArrivals(self.epsilon, setting.neighbors, arrivals)
+            return windowed(whole, setting, self.every, f"{ONCE}; {moved}")
+        mechanism = ArrivalCounter(self.epsilon, setting.neighbors, setting.horizon, arrivals)
         chosen = steady(mechanism, f"a tree counter of first ticks; {moved}", setting)
         return replace(chosen, windows=dict.fromkeys(self.views, chosen.expected))
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int | None:
-        return int(totals[0]) if self.declared is None else None
+        return None if self.every else int(totals[0])

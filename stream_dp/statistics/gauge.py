@@ -1,6 +1,6 @@
 """The statistic `gauge`: how many have come and not gone: records that count up, less those that count down.
 
-Over sliding windows it tells how many more came than went in them.
+Over sliding windows, or in each of the windows that follow one another, it tells how many more came than went in them.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias
@@ -41,7 +41,7 @@ Floor: TypeAlias = Annotated[Literal[0], BeforeValidator(_nothing)]
 
 
 class GaugeSeries(SingleOrKeyed):
-    """Records whose field `of` is one of `plus`, less those where it is one of `minus`, so far or over windows."""
+    """Records whose field `of` is one of `plus`, less those where it is one of `minus`."""
 
     statistic: Literal["gauge"] = "gauge"
     of: FieldName
@@ -74,6 +74,7 @@ class GaugeSeries(SingleOrKeyed):
             "plus": ", ".join(self.plus),
             "minus": ", ".join(self.minus),
             **floor,
+            **super().parameters,
         }
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
@@ -95,7 +96,9 @@ class GaugeSeries(SingleOrKeyed):
 
     def choose(self, setting: Setting) -> Choice:
         units, step = self.amount.units, self.grain
-        return amounts_choice(setting, self.epsilon, self.declared, units, step, "a gauge")
+        return amounts_choice(
+            setting, self.epsilon, self.declared, units, step, "a gauge", self.every
+        )
 
     def shown_totals(self, totals: IntArray) -> list[Any]:
         shown: list[Any] = (totals if self.signed else clipped(totals)).tolist()

@@ -15,15 +15,15 @@ from stream_dp.statistics.parts.choose_hss import (
     hss_choice,
 )
 from stream_dp.statistics.parts.series_spec import RECORDS, GroupedSeries
-from stream_dp.statistics.parts.windowed import EndingWindows, choose_windows
+from stream_dp.statistics.parts.windowed import WindowedSeries, choose_windows
 from stream_dp.statistics.parts.windows import ended_choice, method_problems
 
 
-class HistogramSeries(EndingWindows, GroupedSeries):
+class HistogramSeries(WindowedSeries, GroupedSeries):
     """How many events by category, so far, over sliding windows, or in each of the windows that follow one another."""
 
     shape = Shape.HISTOGRAM
-    later = ("expected_shape", "counter", *EndingWindows.later)
+    later = ("expected_shape", "counter", *WindowedSeries.later)
     counted: ClassVar[str] = RECORDS
 
     statistic: Literal["histogram"] = "histogram"

@@ -1,4 +1,4 @@
-"""The statistic `mean`: the average of a clamped number, so far or over sliding windows, over all or by key.
+"""The statistic `mean`: the average of a clamped number, so far, over windows or in each, over all or by key.
 
 Sums of how far records are from the middle of the clamp, and counts beside them, each noisy; the division of what is
 noisy already is post-processing ([HSV] 2.14). From the middle no amount is farther than half the clamp's width, so the
@@ -24,7 +24,7 @@ from stream_dp.records.conditions import Where
 from stream_dp.records.groupings import By, decimal_text
 from stream_dp.statistics.parts.choice import Choice, Setting, tree_counter
 from stream_dp.statistics.parts.series_spec import quotient_values
-from stream_dp.statistics.parts.windows import sum_counter, window_choice
+from stream_dp.statistics.parts.windows import ONCE, ended_choice, sum_counter, window_choice
 from stream_dp.statistics.sum import AmountSeries
 
 PLACES = 2  # digits behind those of the grid
@@ -43,7 +43,7 @@ class MeanPart(NamedTuple):
 
 
 class MeanSeries(AmountSeries):
-    """The mean of the field `of`, so far or over sliding windows, each value within `clamp`, on a grid of `step`."""
+    """The mean of the field `of`, so far, over windows or in each, each value within `clamp`, on a grid of `step`."""
 
     numbers: ClassVar[int] = 2
 
@@ -89,9 +89,12 @@ class MeanSeries(AmountSeries):
 
     def _both(self, half: Setting, sums: Fraction, counts: Fraction) -> SumsAndCounts:
         units = self.amount.units
-        if self.declared:
-            added = window_choice(half, sums, self.declared, units).mechanism
-            return SumsAndCounts(added, window_choice(half, counts, self.declared).mechanism)  # type: ignore[arg-type]
+        if self.views:
+            names, choice = (
+                (self.every, ended_choice) if self.every else (self.declared, window_choice)
+            )
+            added, counted = choice(half, sums, names, units), choice(half, counts, names)
+            return SumsAndCounts(added.mechanism, counted.mechanism)  # type: ignore[arg-type]
         return SumsAndCounts(sum_counter(half, sums, units), tree_counter(half, counts))
 
     @property
@@ -123,9 +126,10 @@ class MeanSeries(AmountSeries):
             window = f"{name}: " if name else ""
             above = decimal_text(sums * self.step)
             shown.append(f"{window}sqrt({above}^2 + ({counts} (r - {centre}))^2) / (n - {counts})")
+        once = f"; {ONCE}" if self.every else ""
         return (
-            f"sums of what amounts have beyond {centre}, with {share} of the epsilon, over counts with the rest; at "
-            f"tick {setting.last} its ends are within about {', '.join(shown)} of it, where it is r, of n records; "
+            f"sums of what amounts have beyond {centre}, with {share} of the epsilon, over counts with the rest{once}; "
+            f"at tick {setting.last} its ends are within about {', '.join(shown)} of it, where it is r, of n records; "
             f"errors are those at r = {centre} and n = {RECORDS:,}"
         )
 

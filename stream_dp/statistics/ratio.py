@@ -219,6 +219,10 @@ def _not_together(of: SeriesSpec, over: SeriesSpec) -> list[str]:
         problems.append(
             f"'{of.name}' and '{over.name}' must have the same windows: {_windows(of)}, and {_windows(over)}"
         )
+    elif _told(of) != _told(over):
+        problems.append(
+            f"'{over.name}' and '{of.name}' tell the same windows at other times: {_told(over)}, and {_told(of)}"
+        )
     if over.signed:
         problems.append(f"'{over.name}' may be 0 and below, where a ratio means nothing")
     if over.grouped_by is not None and over.keyed and over.grouped_by != of.grouped_by:
@@ -227,6 +231,10 @@ def _not_together(of: SeriesSpec, over: SeriesSpec) -> list[str]:
             "by, or divide by a total"
         )
     return problems
+
+
+def _told(series: SeriesSpec) -> int | str:
+    return series.parameters.get("told", "at every tick")
 
 
 def _windows(series: SeriesSpec) -> str:

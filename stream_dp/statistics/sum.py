@@ -18,7 +18,7 @@ from stream_dp.records.groupings import decimal_text
 from stream_dp.records.scalars import FieldName
 from stream_dp.statistics.parts.choice import Choice, Setting
 from stream_dp.statistics.parts.series_spec import Rest
-from stream_dp.statistics.parts.windowed import EndingWindows, SingleOrKeyed
+from stream_dp.statistics.parts.windowed import SingleOrKeyed
 from stream_dp.statistics.parts.windows import amounts_choice
 
 
@@ -54,7 +54,8 @@ class AmountSeries(SingleOrKeyed):
     @property
     def parameters(self) -> dict[str, int | str]:
         low, high = map(decimal_text, self.clamp)
-        return {"of": self.of, "clamp": f"{low} to {high}", "step": decimal_text(self.step)}
+        own = {"of": self.of, "clamp": f"{low} to {high}", "step": decimal_text(self.step)}
+        return {**own, **super().parameters}
 
     def own_problems(self) -> list[InitErrorDetails]:
         return [*super().own_problems(), *clamp_problems(self.clamp, self.step)]
@@ -63,7 +64,7 @@ class AmountSeries(SingleOrKeyed):
         return [*super().problems(rest), *number_problems(self.of, rest.fields)]
 
 
-class SumSeries(EndingWindows, AmountSeries):
+class SumSeries(AmountSeries):
     """The sum of the field `of`, each value within `clamp`, on a grid of `step`; so far, over windows or in each."""
 
     statistic: Literal["sum"] = "sum"

@@ -1,4 +1,4 @@
-"""The statistic `top`: the names with most events so far, or over sliding windows, and which ranks are not told apart.
+"""The statistic `top`: the names with most events so far or over windows, and which ranks are not told apart.
 
 Ranks are read off the noisy counts of all names, which costs nothing more; docs/top.md says why no mechanism that only
 selects is better for an endless stream. Of equal values the first of the domain is the greater. `other` ranks like any
@@ -48,7 +48,7 @@ class TopSeries(WindowedSeries, GroupedSeries):
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        return {"k": self.k}
+        return {"k": self.k, **super().parameters}
 
     def own_problems(self) -> list[InitErrorDetails]:
         return [*super().own_problems(), *method_problems(self.declared, self.method)]
@@ -64,7 +64,7 @@ class TopSeries(WindowedSeries, GroupedSeries):
         """
         confidence = all_at_once(setting.confidence, setting.width)
         together = replace(setting, confidence=confidence)
-        if self.declared or self.method != "auto":
+        if self.views or self.method != "auto":
             return self._counts(self.method).choose(together)
         tree, hss = (self._counts(method).choose(together) for method in ("tree", "hss"))
         bands = f"bands of all names at once at the end: tree {tree.expected(setting.last)}"

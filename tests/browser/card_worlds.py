@@ -186,7 +186,7 @@ def gallery() -> dict[str, tuple[Content, Callable[[int], Content]]]:
         "shares": ({**described(name="shares", **_RATIO), **_WITHIN}, lambda _: _SHARES),
         "cut": (described("cut_off", "cut", window="1d"), cut),
         "users": (
-            described("distinct", "users", of="user", window="1d"),
+            described("distinct", "users", of="user", every="1d", running=True),
             lambda tick: {"windows": {"1d": {"value": 20 + 11 * (tick % 24), "band": 10}}},
         ),
         "inside": (described("gauge", "inside", **_SIGNS), lambda tick: {"value": 3 * tick - 220, "band": 8}),

@@ -227,6 +227,16 @@ async def test_the_error_of_every_window_is_told_before_it_is_paid_for(
     card = tab.page.locator(f".card[data-series={name}]")
     await card.get_by_role("button", name="3 hours").click()
     await card.locator(".card-foot", has_text=f"expected error ± {three} events").wait_for()
+
+    await tab.fills("count", {"windows": "", "every": "3 hours"})
+    ended = re.search(r"± (\d+) events in 3 hours", await tab.prices())
+    assert ended is not None
+    assert int(ended[1]) == single  # noise once, whatever the length
+    card = tab.page.locator(f".card[data-series={await tab.asks()}]")
+    await shop.go(2)
+    await card.locator(".note", has_text="No window is over yet").wait_for()
+    await shop.go(2)
+    await card.locator(".band", has_text="in the 3 hours that ended last").wait_for()
     assert tab.console.complaints == []
 
 

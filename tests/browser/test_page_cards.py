@@ -187,6 +187,21 @@ async def test_a_fan_waits_for_the_first_window(browser: Browser) -> None:
         )
 
 
+async def test_cards_of_windows_that_end_wait_for_the_first_one(browser: Browser) -> None:
+    cards = Cards(
+        "leaders", "mean_by_door", "mean_delay", parameters={"told": "when a window ends"}
+    )
+    unknown = {"values": dict.fromkeys(DOORS), "lows": [None] * 3, "highs": [None] * 3}
+    untold = {"leaders": {"ranks": [], "band": 5}, "mean_by_door": unknown, "mean_delay": NOTHING}
+    async with cards.shown(browser) as page:
+        for name, part in untold.items():
+            cards.engine.publish(name, {"windows": {"tick": part, "24h": part}})
+        for name in untold:
+            note = page.locator(f"[data-series={name}] .note", has_text="No window is over yet")
+            await note.wait_for()
+        assert await page.locator("[data-series=leaders] table").is_hidden()
+
+
 async def test_where_all_values_are_possible_no_quantile_is_drawn(browser: Browser) -> None:
     card = "[data-series=waits]"
     async with Cards("waits").shown(browser, "?last=all", KEEPS_PLOTS) as page:

@@ -18,7 +18,7 @@ from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, 
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
-from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums
+from stream_dp.mechanisms.linear.ended_windows import EndedArrivals, EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.separate_counters import SeparateCounters
@@ -195,6 +195,9 @@ def means() -> Iterator[Case]:
         SumsAndCounts, SumForest(*windows, *AMOUNTS), WindowForest(*windows), windows=(1, 7)
     )
     yield replace(made, name="SumsAndCounts of windows")
+    ended = 2, ONE, REPLACE, (2, 5)
+    made = case(SumsAndCounts, EndedSums(*ended, *AMOUNTS), EndedCounts(*ended))
+    yield replace(made, name="SumsAndCounts of windows that end")
 
 
 def value_trees() -> Iterator[Case]:
@@ -242,6 +245,8 @@ CASES = [
     case(EndedCounts, 3, ONE, ADD, (1,)),
     case(EndedCounts, 3, ONE, REPLACE, (3, 5), 2),
     case(EndedSums, 2, ONE, REPLACE, (3,), *AMOUNTS, signed=True),
+    case(EndedArrivals, ONE, ADD, Arrivals(3, ended=True)),
+    case(EndedArrivals, ONE, REPLACE, Arrivals(1, ended=True)),
     case(TumblingQuantiles, 5, ONE, ADD, (1,), AT, untold=UNTOLD),
     case(TumblingQuantiles, 5, ONE, REPLACE, (3, 5), AT, 1, untold=UNTOLD),
     *value_trees(),

@@ -213,8 +213,10 @@ def _first_arrivals_steps(premises: Premises, situation: FirstArrivals) -> tuple
     A memory of earlier identifiers makes the rows from the events. The rows of neighbours differ in at most `changes`
     units over all ticks (`core.row_relations`). Hybrids have some of these units, in the order in which they come, so a
     hybrid's row is known as soon as the pair of rows is. None has an entry below 0, because it lies between two rows
-    without such entries. The memory is a part of the mechanism, so the whole price is charged at the tick of the raw
-    event, and one event may cost all of it, also where users are protected.
+    without such entries. Where only whole windows are seen (`ended`), the same holds of their numbers: they differ in
+    at most `changes` units, and a hybrid's is known when its window ends, before anything is told of it. The memory is
+    a part of the mechanism, so the whole price is charged at the tick of the raw event, and one event may cost all of
+    it, also where users are protected.
     """
     arrivals, like = situation.arrivals, premises[0].guarantee
     in_its_tick = like.neighbors is Neighbors.ADD_REMOVE or (

@@ -4,7 +4,7 @@ Exact totals are collected within each public window of W ticks; the first windo
 window's last update its totals receive noise once, and are forgotten. These noisy totals are the answer until the next
 window of that length ends. An event lies in one window of each length, so a window pays for no other: its noise has the
 scale l1 / epsilon, whatever its length, where a sliding window adds up the noise of its ticks. Lengths share the
-epsilon evenly. This file knows no ticks' times, no names and no grid: amounts are whole units.
+epsilon evenly. This file knows no ticks' times, no names, no identifiers and no grid: amounts are whole units.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,16 @@ import numpy as np
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.rules.rule import leaf
-from stream_dp.accounting.situations import Fixed, Parallel, Touched
+from stream_dp.accounting.situations import FirstArrivals, Fixed, Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.row_law import ArrivalLaw
+from stream_dp.core.row_relations import Arrivals
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.checks import of_the_exact_class
+from stream_dp.mechanisms.checks import checked, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import PureShares
 from stream_dp.mechanisms.linear.sum_counter import EventAmounts
 from stream_dp.mechanisms.linear.window_forest import SUM_SOURCE
@@ -34,6 +36,7 @@ from stream_dp.mechanisms.serving import Additive, CountRows
 from stream_dp.mechanisms.watches.watch_noise import WIDEST
 
 TEST = "tests/unit/mechanisms/test_ended_windows.py"
+ARRIVALS_TEST = "tests/unit/mechanisms/test_arrivals_exact.py"
 
 
 @wire("ended-windows-state", 1)
@@ -76,9 +79,12 @@ class EndedWindows(PureShares, Additive):
     def scale(self) -> Fraction:
         return len(self.windows) / self.unit_epsilon
 
-    def _lengths(self) -> Derivation:
+    def _require_drawable(self) -> None:
         if self.scale > WIDEST:
             raise NotDerivable("noise for these windows is too wide to be drawn: give more epsilon")
+
+    def _lengths(self) -> Derivation:
+        self._require_drawable()
         share = self.epsilon / len(self.windows)
         why = f"l1 of a row / scale = {self.l1} / {text(self.scale)}, at most {text(share)}"
         enough = Condition("noise", self.scale * share >= self.l1, why)
@@ -153,3 +159,63 @@ class EndedSums(EventAmounts, EndedWindows):
     @of_the_exact_class
     def derivation(self) -> Derivation:
         return self._lengths()
+
+
+@wire("ended-arrivals", 1)
+@dataclass(frozen=True)
+class EndedArrivals(EndedWindows):
+    """How many identifiers each window of `arrivals` had, by rows that count an identifier at its first tick in it.
+
+    An exact memory of each public window makes the rows from the events. Privacy claim: `epsilon`-DP for events under
+    `neighbors`, or for the users of `arrivals`, adaptively: the numbers of whole windows of neighbours differ by
+    `changes` units in all, each of which lies in one window ([HSV] Cor 5.5, k = 1) and costs epsilon / changes.
+    """
+
+    epsilon: Fraction
+    neighbors: Neighbors
+    arrivals: Arrivals
+
+    def __post_init__(self) -> None:
+        if not self.arrivals.ended:
+            raise NotDerivable("a number at a window's end is of arrivals in whole windows")
+
+    @property
+    def width(self) -> int:  # type: ignore[override]
+        return 1
+
+    @property
+    def windows(self) -> tuple[int, ...]:  # type: ignore[override]
+        return (self.arrivals.window or 0,)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(PureDP(self.epsilon), self.neighbors, users=self.arrivals.users)
+
+    @property
+    def rows(self) -> ArrivalLaw:
+        changes, window = self.arrivals.changes, self.arrivals.window
+        return ArrivalLaw(1, self.neighbors, changes=changes, ended=window)
+
+    @property
+    def l1(self) -> int:
+        return self.rows.changes
+
+    def checked_row(self, row: IntArray) -> IntArray:
+        return checked(row, self.width)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: one window's number, windows in turn, then the units by which neighbours differ."""
+        self._require_drawable()
+        unit = self.epsilon / self.arrivals.changes
+        why = f"1 / scale = 1 / {text(self.scale)}, at most {text(unit)}"
+        enough = Condition("noise", self.scale * unit >= 1, why)
+        one = leaf(
+            "the number of one window",
+            Guarantee(PureDP(unit), self.neighbors),
+            SUM_SOURCE,
+            (enough,),
+        )
+        once = Touched.intervals(self.neighbors, "a unit lies in one window", ARRIVALS_TEST)
+        windows = derive((one,), Parallel("windows one after the other", once))
+        return derive((windows,), FirstArrivals("identifiers", self.arrivals))

@@ -10,7 +10,7 @@ post-processing, and not made here. This file knows no noise, no ticks and no gr
 from collections.abc import Hashable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,12 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import checked, checked_amounts, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState
+from stream_dp.mechanisms.linear.ended_windows import (
+    EndedCounts,
+    EndedSums,
+    EndedWindows,
+    EndedWindowsState,
+)
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
@@ -35,8 +41,8 @@ from stream_dp.mechanisms.linear.windows_and_ever import (
     WindowsAndEverState,
 )
 
-Sums: TypeAlias = SumCounter | SumForest | SumsAndEver
-Counts: TypeAlias = Counter | HybridCounter | WindowForest | WindowsAndEver
+Sums: TypeAlias = SumCounter | SumForest | SumsAndEver | EndedSums
+Counts: TypeAlias = Counter | HybridCounter | WindowForest | WindowsAndEver | EndedCounts
 
 PARTS = 20  # the share of the sums is a multiple of 1 / PARTS
 
@@ -58,8 +64,8 @@ def sums_share(l1: int, touched: int, half: Fraction) -> Fraction:
 @wire("sums-and-counts-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class SumsAndCountsState:
-    sums: SumCounterState | WindowForestState | WindowsAndEverState
-    counts: CounterState | HybridState | WindowForestState | WindowsAndEverState
+    sums: SumCounterState | WindowForestState | WindowsAndEverState | EndedWindowsState
+    counts: CounterState | HybridState | WindowForestState | WindowsAndEverState | EndedWindowsState
 
 
 @wire("sums-and-counts", 1)
@@ -79,8 +85,7 @@ class SumsAndCounts:
         for name in ("width", "neighbors", "ones"):
             if getattr(self.sums, name) != getattr(self.counts, name):
                 raise NotDerivable(f"sums and counts differ in {name}")
-        evers = (self.sums.ever is None, self.counts.ever is None)
-        if _windows(self.sums) != _windows(self.counts) or evers[0] != evers[1]:
+        if _windows(self.sums) != _windows(self.counts):
             raise NotDerivable("sums and counts differ in windows")
         if _horizon(self.sums) != _horizon(self.counts):
             raise NotDerivable("sums and counts differ in horizon")
@@ -108,7 +113,8 @@ class SumsAndCounts:
 
     @property
     def views(self) -> int:
-        return len(_windows(self.sums)) + (self.sums.ever is not None)
+        windows = _windows(self.sums)
+        return len(windows.lengths) + windows.ever
 
     @property
     def guarantee(self) -> Guarantee:
@@ -167,10 +173,23 @@ class SumsAndCounts:
         return SumsAndCountsState(after, counts.step(state.counts, counting, noise)[0]), None
 
 
-def _windows(mechanism: Sums | Counts) -> tuple[int, ...]:
-    return () if mechanism.forest is None else mechanism.forest.windows
+class _Windows(NamedTuple):
+    """What a mechanism answers: windows of these lengths, which slide or have `ended`, and the value so far or not."""
+
+    lengths: tuple[int, ...]
+    ended: bool
+    ever: bool
+
+
+def _windows(mechanism: Sums | Counts) -> _Windows:
+    if isinstance(mechanism, EndedWindows):
+        return _Windows(mechanism.windows, ended=True, ever=False)
+    lengths = () if mechanism.forest is None else mechanism.forest.windows
+    return _Windows(lengths, ended=False, ever=mechanism.ever is not None)
 
 
 def _horizon(mechanism: Sums | Counts) -> int | None:
     """Return the horizon of the values so far; None: no horizon, or no value so far."""
-    return None if mechanism.ever is None else mechanism.ever.horizon
+    if isinstance(mechanism, EndedWindows) or mechanism.ever is None:
+        return None
+    return mechanism.ever.horizon

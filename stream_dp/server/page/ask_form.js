@@ -7,11 +7,12 @@ import { el, words } from "./format.js";
 const LABELS = {
   statistic: "What is to be told", name: "Called", where: "Only some records", error: "Off by at most", epsilon: "For a price of ε",
   by: "For each", of: "Of which number", clamp: "Numbers count from … to …", buckets: "In how many steps", at: "Which shares", k: "How many places",
-  rank: "Which place", level: "At least how many events", threshold: "How many events", below: "Tell when there are fewer", windows: "Over the last",
+  rank: "Which place", level: "At least how many events", threshold: "How many events", below: "Tell when there are fewer", windows: "Over the last", every: "Or once in every",
 };
 const HINTS = {
   clamp: "What lies outside counts as the nearer end.", at: "0.5 is the median; several with commas.",
-  windows: "Such as 1 hour, 24 hours; empty: since it was asked.", buckets: "A whole number that divides the range.",
+  windows: "Such as 1 hour, 24 hours; empty: since it was asked.", every: "Such as 24 hours: told when they are over, with less noise.",
+  buckets: "A whole number that divides the range.",
 };
 const NUMBERS = ["integer", "number"];
 const OPERATORS = {

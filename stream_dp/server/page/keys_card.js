@@ -6,7 +6,7 @@ import { Card, lowerBound } from "./card.js";
 import { chartPlace } from "./charts.js";
 import { band, count, el, ends, isoOf, near, seconds, sentence, setText } from "./format.js";
 import { COLOURS, KeysChart, keyColumns } from "./keys_chart.js";
-import { NONE_OVER, formOf, inWords, isClosed } from "./line_card.js";
+import { NONE_OVER, formOf, inWords, isClosed, noneOver } from "./line_card.js";
 import { choices, choose } from "./view.js";
 
 const TOP = 15;
@@ -239,6 +239,8 @@ export class QuotientsByKeyCard extends HistogramCard {
   }
 
   meaning(faint, many) {
+    const { values, lows, highs } = this.latest;
+    if (noneOver(this.series, [...Object.values(values), ...lows, ...highs])) return NONE_OVER;
     return `Each ${this.exactly}${this.over} lies between its two ends with ${this.confidence()} confidence.` +
       (faint === 0 ? "" : ` Too few events for both ends: ${count(faint)} of ${count(many)} keys.`);
   }

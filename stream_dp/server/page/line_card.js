@@ -187,7 +187,7 @@ export class QuotientCard extends ScalarCard {
   }
 
   meaning({ value, low, high }, sure) {
-    if (value === null && (isBefore(this.window) || this.series.parameters?.told === ENDED)) return NONE_OVER;
+    if ((value === null && isBefore(this.window)) || noneOver(this.series, [value, low, high])) return NONE_OVER;
     const open = [low, high].filter((end) => !Number.isFinite(end)).length;
     const why = "Too few events were counted";
     if (open === 2 || (open === 0 && !isClosed(low, high, this.form))) return `${why} to say anything.`;
@@ -195,6 +195,9 @@ export class QuotientCard extends ScalarCard {
     return `The ${this.exactly} lies between these two ends with ${sure} confidence.`;
   }
 }
+
+/** Whether a series tells windows that end and none is over yet: then it tells nothing at all, no end either. */
+export const noneOver = (series, told) => series.parameters?.told === ENDED && told.every((each) => each === null);
 
 /** Whether a window is the whole one before that which is open. */
 export const isBefore = (name) => /^\S+ before$/.test(name ?? "");

@@ -1,10 +1,12 @@
 // A top list: names by rank, with their values, and which of them are not told apart.
 // Rules: a rank is a range where names are not told apart: from the first place that a name may have to the last. A line
-// stands between two names only where everybody above it is told apart from everybody below.
+// stands between two names only where everybody above it is told apart from everybody below. Nobody has a rank before a
+// window that ends is over.
 
 import { Card } from "./card.js";
 import { band, count, el, sentence, setText } from "./format.js";
 import { placeBar } from "./keys_card.js";
+import { NONE_OVER } from "./line_card.js";
 
 const MOST_NAMED = 8;
 
@@ -41,6 +43,7 @@ export class RanksCard extends Card {
     const { ranks, band: width } = this.latest;
     const ordered = places(ranks);
     setText(this.caption, `Top ${count(ranks.length)}${this.over}`);
+    this.table.hidden = ranks.length === 0;
     const text = JSON.stringify([this.window, ranks, width]);
     if (text !== this.drawn) {
       this.drawn = text;
@@ -48,7 +51,7 @@ export class RanksCard extends Card {
       for (const body of this.table.querySelectorAll("tbody")) body.remove();
       this.table.append(...groups(ordered).map((rows) => el("tbody", { class: rows.length > 1 ? "tied" : null }, ...rows.map((row) => line(row, width, scale)))));
     }
-    setText(this.note, [`Each value ${band(width)}, all at once, with ${this.confidence()} confidence.`, tiedText(ordered)].filter(Boolean).join(" "));
+    setText(this.note, ranks.length === 0 ? NONE_OVER : `Each value ${band(width)}, all at once, with ${this.confidence()} confidence. ${tiedText(ordered)}`);
   }
 }
 
@@ -85,7 +88,6 @@ function line({ name, value, first, last }, width, scale) {
 }
 
 function tiedText(ordered) {
-  if (ordered.length === 0) return "No name is told.";
   if (ordered.every(({ tied, more }) => tied.length + more === 0)) return "All ranks are told apart.";
   const outside = [...new Set(ordered.flatMap((row) => row.outside))];
   const more = Math.max(...ordered.map((row) => row.more));

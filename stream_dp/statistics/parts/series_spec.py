@@ -335,6 +335,10 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
         """Return what a fingerprint has in place of conditions: what each is `meant` to say."""
         return {"where": [meant(condition) for condition in self.where]}
 
+    def as_fingerprinted(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """Return its plain values under the keys that fingerprints have had from the first version on."""
+        return plain
+
     def groupings(self) -> Iterator[tuple[Place, By]]:
         """Yield the values of its keys `by`, each with the place within the entry of the key's owner."""
         if (by := getattr(self, "by", None)) is not None:

@@ -101,12 +101,15 @@ def typical_errors(mechanism: Any, setting: Setting) -> tuple[float, ...]:
 
 
 class WindowedSeries(SeriesSpec):
-    """A statistic that may be released over sliding windows, at every tick, instead of so far."""
+    """A statistic that may be released over sliding windows, at every tick, or in each of the windows that follow one
+    another, when it has ended, instead of so far.
+    """
 
-    later: ClassVar[tuple[str, ...]] = ("window", "windows")
+    later: ClassVar[tuple[str, ...]] = ("every", "window", "windows")
 
     window: Window | None = None
     windows: Windows = ()
+    every: Every = ()
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -114,18 +117,35 @@ class WindowedSeries(SeriesSpec):
 
     @property
     def views(self) -> tuple[str, ...]:
-        return views(self.declared)
+        return self.every or views(self.declared)
 
     @property
     def over(self) -> str:
+        if self.every:
+            return f"in each {', '.join(self.every)}"
         return windows_words(self.declared) if self.declared else "so far"
 
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        return {"told": "when a window ends"} if self.every else {}
+
+    def first_told(self, place: int, step: int) -> int:
+        return milliseconds(self.every[place]) // step - 1 if self.every else 0
+
     def own_problems(self) -> list[InitErrorDetails]:
-        return [*super().own_problems(), *window_problems(self.windows, self.window)]
+        every = every_problems(self.every, self.windows, self.window)
+        method = getattr(self, "method", "auto")
+        if self.every and method not in ("tree", "auto"):
+            why = "windows that end get noise once, by no method: leave method out"
+            every.append(problem(("method",), why))
+        return [*super().own_problems(), *window_problems(self.windows, self.window), *every]
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
-        lengths = window_lengths(rest.clock, self.windows, self.window)
-        return [*super().problems(rest), *lengths]
+        return [
+            *super().problems(rest),
+            *window_lengths(rest.clock, self.windows, self.window),
+            *window_lengths(rest.clock, self.every, key="every"),
+        ]
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
         if self.views:  # the totals of a run are those of no window
@@ -138,41 +158,6 @@ class WindowedSeries(SeriesSpec):
     def shown_totals(self, totals: IntArray) -> list[Any]:
         numbers: list[Any] = totals.tolist()
         return numbers
-
-
-class EndingWindows(WindowedSeries):
-    """A windowed statistic that may be released of windows that follow one another, each when it has ended."""
-
-    later: ClassVar[tuple[str, ...]] = ("every", *WindowedSeries.later)
-
-    every: Every = ()
-
-    @property
-    def views(self) -> tuple[str, ...]:
-        return self.every or super().views
-
-    @property
-    def over(self) -> str:
-        return f"in each {', '.join(self.every)}" if self.every else super().over
-
-    @property
-    def parameters(self) -> dict[str, int | str]:
-        told: dict[str, int | str] = {"told": "when a window ends"} if self.every else {}
-        return super().parameters | told
-
-    def first_told(self, place: int, step: int) -> int:
-        return milliseconds(self.every[place]) // step - 1 if self.every else 0
-
-    def own_problems(self) -> list[InitErrorDetails]:
-        every = every_problems(self.every, self.windows, self.window)
-        method = getattr(self, "method", "auto")
-        if self.every and method not in ("tree", "auto"):
-            why = "windows that end get noise once, by no method: leave method out"
-            every.append(problem(("method",), why))
-        return [*super().own_problems(), *every]
-
-    def problems(self, rest: Rest) -> list[InitErrorDetails]:
-        return [*super().problems(rest), *window_lengths(rest.clock, self.every, key="every")]
 
 
 class SingleOrKeyed(WindowedSeries):

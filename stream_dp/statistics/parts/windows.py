@@ -25,6 +25,7 @@ from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_coun
 
 EVER, TICK = "ever", "tick"
 MOST_WINDOWS = 8
+ONCE = "a window gets noise once, at its end"
 
 
 def length_of(window: object) -> int:
@@ -108,7 +109,7 @@ def ended_choice(
         if amounts is None
         else EndedSums(*own, *amounts, setting.ones)
     )
-    return windowed(mechanism, setting, every, "a window gets noise once, at its end")
+    return windowed(mechanism, setting, every, ONCE)
 
 
 def over_windows(

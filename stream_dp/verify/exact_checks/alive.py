@@ -332,6 +332,25 @@ class FirstBits:
 
 
 @dataclass(frozen=True, slots=True)
+class WholeBits:
+    """Takes the same as `FirstBits`; answers at the end of a window by a noisy bit whether the identifier was there."""
+
+    odds: Fraction
+    window: int
+
+    def initial(self) -> Mapping[FirstState, Fraction]:
+        return {(0, False): ONE}
+
+    def step(self, state: FirstState, query: int) -> Law[FirstState]:
+        tick, seen = state
+        seen = bool(query) or (seen and tick % self.window != 0)
+        after = (tick + 1, seen)
+        if (tick + 1) % self.window:
+            return {(0, after): ONE}
+        return {(bit, after): chance for bit, chance in noisy_bit(int(seen), self.odds).items()}
+
+
+@dataclass(frozen=True, slots=True)
 class OneUserWindow:
     """One user's events, at most `cap` in each window of `window` ticks; the streams may differ in one window.
 
@@ -361,7 +380,9 @@ class OneUserWindow:
 
 def _arrivals(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Instance:
     premise = claimed("bits", private(THREE))
-    machine = FirstBits(THREE, arrivals.window)
+    machine: FirstBits | WholeBits = FirstBits(THREE, arrivals.window)
+    if arrivals.ended and arrivals.window is not None:
+        machine = WholeBits(THREE, arrivals.window)
     situation = FirstArrivals("arrivals", arrivals)
     return Instance(f"bits of ln 3; {words}", (premise,), situation, machine, pairs, ticks)
 
@@ -373,6 +394,10 @@ def arrived() -> tuple[Instance, ...]:
         _arrivals("one event moves an identifier's first tick", Arrivals(), event, 3),
         _arrivals("the same in windows of two ticks", Arrivals(2), event, 4),
         _arrivals("single ticks", Arrivals(1), event, 3),
+        _arrivals("whole windows of two ticks", Arrivals(2, ended=True), event, 4),
+        _arrivals(
+            f"{day}, in whole windows of twice as much", Arrivals(4, day, ended=True), window, 4
+        ),
         _arrivals(f"{overall}", Arrivals(None, overall), thrice, 4),
         _arrivals(f"{overall}, in each tick", Arrivals(1, overall), thrice, 4),
         _arrivals(f"{day}, so far", Arrivals(None, day), window, 4),

@@ -67,7 +67,7 @@ class OneStream(PairCondition):
 
     def creation(self, query: Create) -> "OneStream | None":
         law, wandering = law_of(query.mechanism), self.wandering
-        if law is not None and law.changes > 1:
+        if law is not None and law.wanders:
             wandering |= {len(self.next_tick)}
         return replace(self, next_tick=self.next_tick.append(self.begun), wandering=wandering)
 

@@ -1,7 +1,7 @@
 """What an event or a user changes in rows of first ticks: every small stream and all its neighbours, by definition."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from oracles.first_arrivals import apart, first_arrivals
@@ -42,24 +42,51 @@ def test_one_event_changes_two_units_at_most_added_or_replaced(window: int | Non
     assert moved == 2 * Arrivals(window).changes
 
 
+def whole(rows: Sequence[int], window: int) -> list[int]:
+    """The numbers of the windows of these rows."""
+    return [sum(rows[at : at + window]) for at in range(0, len(rows), window)]
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 4])
+def test_one_event_changes_one_unit_of_whole_windows(window: int) -> None:
+    added, replaced = 0, 0
+    for ticks in streams():
+        rows = whole(first_arrivals(ticks, window), window)
+        for tick in range(TICKS):
+            one, other = (
+                whole(first_arrivals(with_event(ticks, tick, name), window), window)
+                for name in NAMES
+            )
+            added, replaced = max(added, apart(rows, one)), max(replaced, apart(one, other))
+    assert added == replaced == 1 == Arrivals(window, ended=True).changes
+
+
 def capped(there: tuple[int, ...], cap: int, window: int | None) -> bool:
     """Whether a user's events, one in each of these ticks, are within the cap of each window."""
     windows = [0 if window is None else tick // window for tick in there]
     return all(windows.count(each) <= cap for each in windows)
 
 
-def worst(counted: int | None, users: Users, ticks: int) -> int:
-    """The most units that all events of one user in one window (or all of them) change, over all streams of `ticks`."""
+def worst(counted: int | None, users: Users, ticks: int, *, ended: bool = False) -> int:
+    """The most units that all events of one user in one window (or all of them) change, over all streams of `ticks`.
+
+    `ended`: units of the numbers of whole windows.
+    """
+
+    def rows(there: Sequence[Sequence[str]]) -> Sequence[int]:
+        each = first_arrivals(there, counted)
+        return whole(each, counted) if ended and counted else each
+
     result = 0
     for number in range(ticks + 1):
         for there in itertools.combinations(range(ticks), number):
             if not capped(there, users.cap, users.window):
                 continue
-            with_all = first_arrivals([["u"] * (t in there) for t in range(ticks)], counted)
+            with_all = rows([["u"] * (t in there) for t in range(ticks)])
             size = users.window or ticks
             for window in {tick // size for tick in there}:
                 left = [["u"] * (t in there and t // size != window) for t in range(ticks)]
-                result = max(result, apart(with_all, first_arrivals(left, counted)))
+                result = max(result, apart(with_all, rows(left)))
     return result
 
 
@@ -75,6 +102,23 @@ def test_a_user_changes_what_is_said_and_no_more(
     assert result <= counted_changes
     divides = theirs is None or counted is None or theirs % counted == 0 or counted % theirs == 0
     assert result == counted_changes or not (divides or cap == 1)
+
+
+@pytest.mark.parametrize("theirs", [None, 1, 2, 3, 4])
+@pytest.mark.parametrize("counted", [1, 2, 3, 4])
+@pytest.mark.parametrize("cap", [1, 2])
+def test_a_user_changes_no_more_of_whole_windows(
+    theirs: int | None, counted: int, cap: int
+) -> None:
+    """Met where one window divides the other; windows that lie across count by a bound."""
+    users = Users(cap, theirs)
+    changes, result = (
+        Arrivals(counted, users, ended=True).changes,
+        worst(counted, users, 12, ended=True),
+    )
+    assert result <= changes <= Arrivals(counted, users).changes
+    divides = theirs is None or theirs % counted == 0 or counted % theirs == 0
+    assert result == changes or not divides
 
 
 @pytest.mark.parametrize(("counted", "users", "forgotten"), [
@@ -110,6 +154,9 @@ def test_it_says_what_it_is_and_refuses_what_is_none() -> None:
     assert str(Arrivals(24)) == "first ticks of identifiers in windows of 24 ticks"
     assert str(Arrivals(1, Users(2))) == "first ticks of users in windows of 1 tick"
     assert str(Arrivals()) == "first ticks of identifiers"
+    assert str(Arrivals(24, ended=True)) == "numbers of identifiers in whole windows of 24 ticks"
+    with pytest.raises(InvalidCost, match="never ends"):
+        Arrivals(ended=True)
     for window in (0, -1, 1.5, True):
         with pytest.raises(InvalidCost, match="whole number"):
             Arrivals(window)  # type: ignore[arg-type]

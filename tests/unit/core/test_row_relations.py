@@ -14,7 +14,7 @@ from unit.verify.relations.symbols import JUNK, Pair, Symbol, compare, query, ro
 from stream_dp.core.mechanism import IntArray, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All, Identical, Relation, same
-from stream_dp.core.row_relations import MOST_EVENTS, EventRows, Stream, event, user
+from stream_dp.core.row_relations import MOST_EVENTS, EventRows, Stream, WholeWindows, event, user
 from stream_dp.errors import UsageError
 from stream_dp.verify.relations.streams import StaticDataSet, single_pair
 
@@ -96,7 +96,28 @@ def meant(
     return oracle.user(pairs, relation.value, k, window, windows)
 
 
+def whole_windows(most: int, size: int) -> Case:
+    def meant(pairs: Pairs) -> bool:
+        return of_whole_windows(pairs, most, size)
+
+    return Case(WholeWindows(most, size), meant, COUNTED)
+
+
+def of_whole_windows(pairs: Pairs, most: int, size: int) -> bool:
+    """By definition: up to each row, what windows differ by adds up to at most so many."""
+    gaps = [left[0] - right[0] for left, right in pairs]
+    return all(
+        sum(abs(sum(gaps[at : min(n, at + size)])) for at in range(0, n, size)) <= most
+        for n in range(1, len(gaps) + 1)
+    )
+
+
+COUNTED: list[Pair] = [(row(a), row(b)) for a, b in ((0, 0), (1, 0), (0, 1), (2, 0))]
 CASES: dict[str, Case] = {
+    **{
+        f"{most} of whole windows of {size}": whole_windows(most, size)
+        for most, size in ((1, 2), (2, 2), (1, 1), (2, 3))
+    },
     "identical": Case(Identical(), oracle.identical, [*ROWS[:5], *MESSAGES], 3),
     **{f"event {n}": replace(users(n, 1), relation=event(n)) for n in Neighbors},
     **{f"user 2 {n}": users(n, 2) for n in Neighbors},

@@ -29,6 +29,7 @@ from stream_dp.core.row_relations import Arrivals
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
+from stream_dp.mechanisms.linear.ended_windows import EndedArrivals
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
@@ -147,6 +148,68 @@ def test_a_user_for_ever_costs_one_unit_whatever_the_cap() -> None:
     mechanism = ArrivalCounter(EPSILON, ADD, TICKS, Arrivals(None, Users(20)))
     assert mechanism.inner == Counter(1, EPSILON, ADD, TICKS)
     assert worst(mechanism, by_users(Users(20), None)) == pytest.approx(1, abs=2e-3)
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+@pytest.mark.parametrize("window", [1, 2, 3])
+def test_every_pair_of_small_streams_of_events_loses_the_claim_at_a_windows_end(
+    relation: Neighbors, window: int
+) -> None:
+    """One unit, whatever moves within the window: half of what a tree that tells every tick must be made for."""
+    mechanism = EndedArrivals(EPSILON, relation, Arrivals(window, ended=True))
+    pairs = by_events(relation, window)
+    assert mechanism.scale == 1 / EPSILON
+    assert worst(mechanism, pairs) == pytest.approx(1, abs=2e-3)
+    check_relation(mechanism, relation, pairs)
+    assert derived(mechanism, "distinct").guarantee == mechanism.guarantee
+
+
+@pytest.mark.parametrize(("users", "window", "loss"), [
+    (Users(2), 1, 1), (Users(2), 2, 1), (Users(20), 4, 0.05), (Users(2, 2), 1, 1), (Users(2, 2), 2, 1),
+    (Users(2, 2), 4, 1), (Users(1, 1), 2, 1), (Users(2, 2), 3, 0.5),
+])  # fmt: skip
+def test_every_user_loses_the_claim_at_most_at_a_windows_end(
+    users: Users, window: int, loss: float
+) -> None:
+    """Less where a cap has more windows than this stream: of 4 ticks one window of 3 ends, and one of 4."""
+    mechanism = EndedArrivals(EPSILON, ADD, Arrivals(window, users, ended=True))
+    assert worst(mechanism, by_users(users, window)) == pytest.approx(loss, abs=2e-3)
+    assert mechanism.guarantee.users == users
+    assert derived(mechanism, "distinct").guarantee == mechanism.guarantee
+    check_relation(mechanism, ADD, by_users(users, window))
+
+
+class OneWindow(EndedArrivals):
+    """Forgets that a user may be there in several windows."""
+
+    @property
+    def rows(self) -> ArrivalLaw:
+        return replace(super().rows, changes=1)
+
+
+def test_twins_at_a_windows_end_lose_more() -> None:
+    """Noise for one window of several; a memory that forgets nobody, by which a unit goes from window to window."""
+    for users, window in ((Users(2), 1), (Users(2), 2), (Users(2, 2), 1)):
+        twin = OneWindow(EPSILON, ADD, Arrivals(window, users, ended=True))
+        assert worst(twin, by_users(users, window)) > 1.9
+        with pytest.raises(NotDerivable):
+            derived(twin, "distinct")
+    right = EndedArrivals(EPSILON, ADD, Arrivals(2, ended=True))
+    assert worst(right, by_events(ADD, None)) > 1.9
+    with pytest.raises(NotDerivable, match="in whole windows"):
+        EndedArrivals(EPSILON, ADD, Arrivals(2))
+    for refused in (
+        EndedArrivals(EPSILON, MOVES, Arrivals(2, ended=True)),
+        EndedArrivals(EPSILON, REPLACE, Arrivals(2, Users(2), ended=True)),
+    ):
+        with pytest.raises(NotDerivable):
+            derived(refused, "distinct")
+
+
+def test_a_window_tells_its_number_at_its_end_and_until_the_next_one_ends() -> None:
+    mechanism = EndedArrivals(EPSILON, ADD, Arrivals(3, ended=True))
+    told = answers(mechanism, ZeroNoise(), column([2, 0, 5, 1, 1, 1, 4])).ravel().tolist()
+    assert told == [0, 0, 7, 7, 7, 3, 3]
 
 
 class OneUnit(ArrivalCounter):

@@ -22,7 +22,7 @@ from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
-from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums
+from stream_dp.mechanisms.linear.ended_windows import EndedArrivals, EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
@@ -85,11 +85,15 @@ MECHANISMS: list[Any] = [
         SumForest(WIDTH, HALF, REPLACE, (1, 4), FLAT, -3, 8),
         WindowForest(WIDTH, HALF, REPLACE, (1, 4), FLAT),
     ),
+    SumsAndCounts(
+        EndedSums(WIDTH, HALF, ADD, (2, 3), -3, 8), EndedCounts(WIDTH, HALF, ADD, (2, 3))
+    ),
     SumCounter(WIDTH, HALF, ADD, TICKS, -3, 8),
     SumCounter(WIDTH, HALF, REPLACE, None, 0, 8),
     TumblingQuantiles(WIDTH, HALF, ADD, (2, 3), (HALF,)),
     EndedCounts(WIDTH, HALF, REPLACE, (2, 3)),
     EndedSums(WIDTH, HALF, ADD, (2, 3), -3, 8),
+    EndedArrivals(HALF, ADD, Arrivals(3, ended=True)),
     CutOffCounter(HALF, ADD, TICKS, Users(20, 5)),
     CutOffCounter(HALF, ADD, None, Users(20)),
     VALUES,

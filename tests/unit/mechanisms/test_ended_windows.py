@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oracles.mean_contents import pairs
 from oracles.tree_privacy import least_shift
 from unit.mechanisms.shifted_noise import answers, linear_map
 
@@ -21,12 +22,18 @@ from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums, EndedWindowsState
+from stream_dp.mechanisms.linear.noisy_forest import FLAT
+from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
+from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 ONE, EPSILON = Fraction(1), Fraction(4, 5)
+FEW, MANY = EPSILON / 4, EPSILON * 3 / 4  # of a mean's sums, and of its counts
+CLAMP, FROM_MIDDLE = (3, 7), (-2, 2)
 TICKS = 6
+mean_of = SumsAndCounts
 
 
 def test_a_window_is_told_when_it_has_ended_and_until_the_next_one_ends() -> None:
@@ -54,7 +61,18 @@ def test_a_window_has_its_noise_once_and_no_other_window_has_it() -> None:
 
 def event_streams(mechanism: Any) -> Iterator[tuple[IntArray, IntArray]]:
     """Streams that differ in one raw event: all of one tick, with every content that the rows allow."""
+    for tick, (left, right) in itertools.product(range(TICKS), contents_of(mechanism)):
+        rows = np.zeros((2, TICKS, mechanism.width), np.int64)
+        rows[0, tick], rows[1, tick] = left, right
+        yield rows[0], rows[1]
+
+
+def contents_of(mechanism: Any) -> Iterator[tuple[Any, Any]]:
+    """What an event adds to its tick's row, in one stream and in the other."""
     ones, width = mechanism.ones, mechanism.width
+    if isinstance(mechanism, SumsAndCounts):
+        yield from pairs(mechanism.neighbors, width // 2, ones, *CLAMP)
+        return
     amounts = {getattr(mechanism, "lowest", 1), getattr(mechanism, "highest", 1)} - {0}
     entries = [c for n in range(1, ones + 1) for c in itertools.combinations(range(width), n)]
     contents = [np.zeros(width, np.int64)]
@@ -62,11 +80,9 @@ def event_streams(mechanism: Any) -> Iterator[tuple[IntArray, IntArray]]:
         content = np.zeros(width, np.int64)
         content[list(places)] = amount
         contents.append(content)
-    lefts = contents if mechanism.neighbors is REPLACE else contents[:1]
-    for tick, left, right in itertools.product(range(TICKS), lefts, contents):
-        rows = np.zeros((2, TICKS, width), np.int64)
-        rows[0, tick], rows[1, tick] = left, right
-        yield rows[0], rows[1]
+    yield from itertools.product(
+        contents if mechanism.neighbors is REPLACE else contents[:1], contents
+    )
 
 
 def worst(mechanism: Any) -> float:
@@ -80,7 +96,7 @@ def worst(mechanism: Any) -> float:
         if move.any():
             shift = least_shift(matrix[:, used], move.ravel(), weights, integer=False)
             losses.append(float(weights @ np.abs(shift)))
-    return max(losses) / float(mechanism.epsilon)
+    return max(losses) / float(EPSILON)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +108,11 @@ def worst(mechanism: Any) -> float:
         EndedCounts(3, EPSILON, REPLACE, (3,), 2),
         EndedSums(1, EPSILON, ADD, (3,), -3, 8),
         EndedSums(2, EPSILON, REPLACE, (2, 6), -3, 8),
+        mean_of(EndedSums(1, FEW, ADD, (2, 3), *FROM_MIDDLE), EndedCounts(1, MANY, ADD, (2, 3))),
+        mean_of(EndedSums(2, FEW, ADD, (3,), *FROM_MIDDLE, 2), EndedCounts(2, MANY, ADD, (3,), 2)),
+        mean_of(
+            EndedSums(2, FEW, REPLACE, (3,), *FROM_MIDDLE), EndedCounts(2, MANY, REPLACE, (3,))
+        ),
     ],
     ids=str,
 )
@@ -113,6 +134,23 @@ def test_a_band_holds_for_one_noise_of_the_scale() -> None:
 def test_noise_that_is_too_wide_to_be_drawn_is_refused() -> None:
     with pytest.raises(NotDerivable, match="too wide"):
         EndedSums(1, Fraction(1, 10**6), ADD, (2,), 0, 10**9).derivation()
+
+
+def test_sums_and_counts_of_other_windows_make_no_mean() -> None:
+    """Their answers would not be of the same records: windows of another length, and windows that slide."""
+    ended = (
+        EndedSums(1, FEW, ADD, (2,), *FROM_MIDDLE),
+        EndedCounts(1, MANY, ADD, (2,)),
+        EndedCounts(1, MANY, ADD, (3,)),
+    )
+    sliding = (
+        SumForest(1, FEW, ADD, (2,), FLAT, *FROM_MIDDLE),
+        WindowForest(1, MANY, ADD, (2,), FLAT),
+    )
+    assert mean_of(ended[0], ended[1]).views == 1
+    for sums, counts in ((ended[0], ended[2]), (ended[0], sliding[1]), (sliding[0], ended[1])):
+        with pytest.raises(NotDerivable, match="differ in windows"):
+            mean_of(sums, counts)
 
 
 # Broken twins: what an event loses of them.
@@ -177,8 +215,21 @@ class AmountsOfOne(EndedSums):
         (RunsOn(1, EPSILON, ADD, (2,)), 3),
         (Anew(1, EPSILON, ADD, (3,)), 3),
         (AmountsOfOne(1, EPSILON, ADD, (3,), -3, 8), 8),
+        (
+            mean_of(
+                EndedSums(1, EPSILON, ADD, (2,), *FROM_MIDDLE), EndedCounts(1, EPSILON, ADD, (2,))
+            ),
+            2,
+        ),
+        (
+            mean_of(
+                AmountsOfOne(1, EPSILON / 2, ADD, (2,), *FROM_MIDDLE),
+                EndedCounts(1, EPSILON / 2, ADD, (2,)),
+            ),
+            1.5,
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_twin_loses_more(twin: Any, loss: int) -> None:
+def test_a_twin_loses_more(twin: Any, loss: float) -> None:
     assert worst(twin) > loss - 1e-6

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.row_relations import Arrivals
 from stream_dp.errors import BrokenCondition
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
-from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums
+from stream_dp.mechanisms.linear.ended_windows import EndedArrivals, EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.noisy_forest import ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.tree import TreeNoise
@@ -50,6 +51,7 @@ def cases() -> Iterator[Any]:
         (SumForest(*rows, (1, 12), LEVELS, -3, 8, 2), {"scales": 3}),
         (EndedCounts(*rows, (1, 12), 3), {"scale": 1}),
         (EndedSums(*rows, (1, 12), -3, 8, 2), {"scale": 1}),
+        (EndedArrivals(FIFTH, rows[2], Arrivals(12, ended=True)), {"scale": 1}),
         (TumblingQuantiles(*rows, (1, 4), (FIFTH, 1 - TENTH)), {"scale": 1}),
     ]
     for mechanism, names in mechanisms:

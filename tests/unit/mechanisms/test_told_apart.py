@@ -20,6 +20,7 @@ from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
+from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
@@ -153,6 +154,8 @@ VIEWED = {
     "sums and ever": SumsAndEver(SUMS, SumCounter(2, TENTH, ADD, 90, -3, 9)),
     "gaussian and ever": GaussianAndEver(NORMAL, GaussianCounter(2, SMALL, ADD, 90)),
     "cut off": CutOffCounter(TENTH, ADD, 90, Users(20, 7)),
+    "ended": EndedCounts(2, TENTH, ADD, WINDOWS),
+    "ended sums": EndedSums(2, TENTH, ADD, WINDOWS, -3, 9),
 }
 
 

@@ -53,7 +53,7 @@ OWN: Mapping[str, tuple[dict[str, Any], ...]] = {
     "sum": tuple({**SUM, **windows} for windows in WINDOWS),
     "mean": tuple({**SUM, **windows} for windows in WINDOWS),
     "gauge": tuple({"of": "country", "plus": ["DE"], "minus": ["FR"], **more} for more in WINDOWS),
-    "distinct": ({"of": "who"}, {"of": "stops", "windows": ["2h"]}),
+    "distinct": ({"of": "who"}, {"of": "stops", "every": "2h"}, {"of": "stops", "every": "2h", "running": "true"}),
     "cut_off": ({},),
     "histogram": tuple({"method": m, **w} for m in ("tree", "hss") for w in WINDOWS),
     "top": tuple({"k": "2", **windows} for windows in WINDOWS),

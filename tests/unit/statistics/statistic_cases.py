@@ -20,7 +20,7 @@ from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums
+from stream_dp.mechanisms.linear.ended_windows import EndedArrivals, EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
@@ -243,6 +243,27 @@ CASES: dict[str, StatisticCase] = {
         "over counts with the rest", {"of": "pieces", "clamp": "-20 to 60", "step": "20", "digits": 2},
         error_unit="of pieces", nonnegative=False, predicted=False,
     ),
+    "mean every so often": StatisticCase(
+        "statistic: mean, of: pieces, clamp: [-20, 60], step: 20, by: country, every: [1h, 2h]", SumsAndCounts,
+        {EVENT: (2, 1), WITHIN: (4, 2)},
+        [[3, 0, 1, 3, 0, 1], [-1, 2, 0, 1, 1, 0], [0, 0, -2, 0, 0, 1]],
+        [
+            {"1h": {"DE": 40, "FR": None, "other": 40}, "2h": {"DE": None, "FR": None, "other": None}},
+            {"1h": {"DE": 0, "FR": 60, "other": None}, "2h": {"DE": 30, "FR": 60, "other": 40}},
+            {"1h": {"DE": None, "FR": None, "other": -20}, "2h": {"DE": 30, "FR": 60, "other": 40}},
+        ],
+        "mean of pieces, each from -20 to 60, by country in each 1h, 2h",
+        "over counts with the rest; a window gets noise once, at its end",
+        {"of": "pieces", "clamp": "-20 to 60", "step": "20", "digits": 2, "told": "when a window ends"},
+        error_unit="of pieces", nonnegative=False, predicted=False,
+    ),
+    "gauge every so often": StatisticCase(
+        f"statistic: gauge, {DOORS}, by: country, every: 2h", EndedSums, {EVENT: (1,), WITHIN: (2,), PER: (1,)},
+        [[2, -1, 0], [-5, 3, 0], [9, 9, 9]],
+        [{"2h": {"DE": None, "FR": None, "other": None}}, *[{"2h": {"DE": -3, "FR": 2, "other": 0}}] * 2],
+        "enter less leave of kind, by country in each 2h", "a window gets noise once, at its end",
+        {"of": "kind", "plus": "enter", "minus": "leave", "told": "when a window ends"}, nonnegative=False,
+    ),
     "gauge": StatisticCase(
         f"statistic: gauge, {DOORS}", SumCounter, {EVENT: (1,), WITHIN: (2,), PER: (1,)},
         [[2], [-5], [4]], [2, -3, 1], "enter less leave of kind, so far",
@@ -267,8 +288,16 @@ CASES: dict[str, StatisticCase] = {
         "a tree counter of first ticks; one event changes them by up to 2 in all", {"of": "customer"}, ([9], 9),
         error_unit="values of customer", live=False,
     ),
+    "distinct every so often": StatisticCase(
+        "statistic: distinct, of: customer, every: 4h", EndedArrivals,
+        {EVENT: (1,), WITHIN: (1,), MOVES: (1,), PER: (1,), OVERALL: (20,)},
+        [[3], [1], [0], [2], [5], [1]], [{"4h": n} for n in (None, None, None, 6, 6, 6)],
+        "different values of customer in each 4h",
+        "a window gets noise once, at its end; one event changes them by up to 1 in all",
+        {"of": "customer", "told": "when a window ends"}, error_unit="values of customer", live=False,
+    ),
     "distinct in windows": StatisticCase(
-        "statistic: distinct, of: customer, windows: [4h]", ArrivalCounter,
+        "statistic: distinct, of: customer, every: [4h], running: true", ArrivalCounter,
         {EVENT: (2,), PER: (1,), OVERALL: (20,)},
         [[3], [1], [0], [2], [5], [1]], [{"4h": n} for n in (3, 4, 4, 6, 5, 6)],
         "different values of customer since each 4h began", "a tree counter of first ticks",
@@ -303,6 +332,17 @@ CASES: dict[str, StatisticCase] = {
             (("DE", 40), ("DE", 40), ("DE", 40)), (("FR", 20), ("DE", 40), ("DE", 40)),
             (("FR", 1), ("FR", 21), ("DE", 40)))],
         "top 1 by country per tick and over 2h, and so far", "windows", {"k": 1},
+    ),
+    "top every so often": StatisticCase(
+        "statistic: top, by: country, k: 2, every: [1h, 2h]", EndedCounts, {EVENT: (1,), MOVES: (1,), WITHIN: (2,)},
+        [[40, 10, 0], [0, 90, 0], [0, 0, 1]],
+        [
+            {"1h": [("DE", 40), ("FR", 10)], "2h": []},
+            {"1h": [("FR", 90), ("DE", 0)], "2h": [("FR", 100), ("DE", 40)]},
+            {"1h": [("other", 1), ("DE", 0)], "2h": [("FR", 100), ("DE", 40)]},
+        ],
+        "top 2 by country in each 1h, 2h", "a window gets noise once, at its end",
+        {"k": 2, "told": "when a window ends"},
     ),
     "top by an HSS": StatisticCase(
         "statistic: top, by: country, k: 2, method: hss", PerBinHSS, {EVENT: (1,)},

@@ -140,6 +140,24 @@ def test_the_ends_are_where_sums_and_counts_begin_to_speak_against_a_mean(tmp_pa
         assert abs(sums - outside * counts) > widths.at(outside)
 
 
+def test_nothing_is_told_of_a_mean_before_a_window_has_ended(tmp_path: Path) -> None:
+    """Then its ends are those of the pair of noisy numbers; where nothing counted, those of the clamp."""
+    keys = f"statistic: mean, {PLAIN}, every: 2h"
+    (first, ended, _, empty) = bodies(
+        series_of(built_of(tmp_path, keys)), [[9, 1], [-309, 2], [0, 0], [0, 0]]
+    )
+    nothing = {"value": None, "low": None, "high": None}
+    assert json.loads(first)["windows"] == {"2h": nothing}
+    part = json.loads(ended)["windows"]["2h"]
+    assert part["value"] == 20
+    assert part["low"] < 20 < part["high"]
+    assert json.loads(empty)["windows"]["2h"] == {"value": None, "low": 0, "high": 240}
+    by_key = series_of(built_of(tmp_path, f"{keys}, by: country"))
+    told = json.loads(bodies(by_key, [[9, 0, 0, 1, 0, 0]])[0])["windows"]["2h"]
+    ends = [None] * 3
+    assert told == {"values": {"DE": None, "FR": None, "other": None}, "lows": ends, "highs": ends}
+
+
 def test_the_plan_of_a_mean_says_what_its_error_depends_on(tmp_path: Path) -> None:
     (shown,) = plan_json(built_of(tmp_path, f"statistic: mean, {PLAIN}, windows: [3h, ever]"))[
         "series"

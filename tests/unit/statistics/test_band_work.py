@@ -52,7 +52,7 @@ EVENTS: dict[str, dict[str, Any]] = {
     "ratio": {"statistic": "ratio", "of": "sum_week", "over": "count_week"},
 }  # fmt: skip
 USERS: dict[str, dict[str, Any]] = {
-    "distinct": {"statistic": "distinct", "of": "customer", "windows": ["24h"]},
+    "distinct": {"statistic": "distinct", "of": "customer", "every": "24h", "running": "true"},
     "cut_off": {"statistic": "cut_off", "window": "1d"},
     "mean_week": {"statistic": "mean", **FINE, "windows": WEEK},
 }

@@ -24,13 +24,15 @@ from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.mechanisms import serving
 from stream_dp.mechanisms.linear.arrival_counter import CutOffCounter
 from stream_dp.mechanisms.noise_law import NoiseLaw, contrast_widths
+from stream_dp.mechanisms.states import mechanism_fingerprint
 from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.fingerprints import meaning
 from stream_dp.pipeline.promise import caveats
 from stream_dp.pipeline.yaml import load
 from stream_dp.testing.noise import SeededNoise
 
 RUNS = 200
-DAILY = "statistic: distinct, of: customer, windows: [4h]"
+DAILY = "statistic: distinct, of: customer, every: 4h, running: true"
 EACH = pytest.mark.parametrize(
     ("keys", "privacy"), [("statistic: cut_off, window: 4h", PER), ("statistic: cut_off", OVERALL)]
 )
@@ -39,8 +41,9 @@ EACH = pytest.mark.parametrize(
 @pytest.mark.parametrize(
     ("keys", "privacy", "changes", "share"),
     [
-        ("of: pieces, window: 1h", EVENT, 1, "1"), (DAILY, ", neighbors: replace", 2, "1/4"),
-        ("of: customer, window: 3h", PER, 4, "1/4"), (DAILY, OVERALL, 20, "1/20"), ("of: pieces", PER, 2, "1/40"),
+        ("of: pieces, every: 1h, running: true", EVENT, 1, "1"), (DAILY, ", neighbors: replace", 2, "1/4"),
+        ("of: customer, every: 3h, running: true", PER, 4, "1/4"), (DAILY, OVERALL, 20, "1/20"),
+        ("of: pieces", PER, 2, "1/40"),
     ],
 )  # fmt: skip
 def test_an_identifiers_noise_is_for_what_an_event_or_a_user_moves(
@@ -49,6 +52,28 @@ def test_an_identifiers_noise_is_for_what_an_event_or_a_user_moves(
     keys = keys if "statistic" in keys else f"statistic: distinct, {keys}"
     mechanism: Any = built_of(tmp_path, keys, privacy=privacy).chosen[0].mechanism
     assert (mechanism.rows.changes, mechanism.inner.epsilon) == (changes, Fraction(share))
+
+
+FORMER: dict[str, dict[str, Any]] = {
+    "": {"window": None, "windows": []},
+    ", every: 4h, running: true": {"window": "4h", "windows": []},
+    ", every: [4h], running: true": {"window": None, "windows": ["4h"]},
+    ", every: 4h": {"every": ["4h"]}, ", every: [4h]": {"every": ["4h"]},
+}  # fmt: skip
+"""What fingerprints say of a series in former versions' keys; a window that is told at its end was none of theirs."""
+
+
+@pytest.mark.parametrize("keys", FORMER)
+def test_a_journal_of_a_number_that_ran_goes_on_under_its_new_keys(
+    tmp_path: Path, keys: str
+) -> None:
+    built = built_of(tmp_path, f"statistic: distinct, of: customer{keys}")
+    (series,) = meaning(built.spec)["series"]
+    own = {"statistic": "distinct", "name": "it", "epsilon": "1", "of": "customer", "where": []}
+    assert series == own | FORMER[keys]
+    if "running" in keys:
+        mechanism = mechanism_fingerprint(built.chosen[0].mechanism)
+        assert mechanism.startswith("44fe2318c743")  # of the commit before the key was renamed
 
 
 @pytest.mark.parametrize(

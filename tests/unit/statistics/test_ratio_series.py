@@ -213,12 +213,25 @@ def test_readers_are_told_that_the_windows_of_distinct_users_do_not_slide(tmp_pa
     path = file(tmp_path, "of: new_tags, over: users")
     field = "schema:\n  user: {type: text}"
     users = "".join(
-        f"  - {{name: {name}, statistic: distinct, of: user, windows: [4h], epsilon: 1}}\n"
+        f"  - {{name: {name}, statistic: distinct, of: user, every: 4h, running: true, epsilon: 1}}\n"
         for name in ("users", "new_tags")
     )
     path.write_text(path.read_text().replace("schema:", field).replace(START, users + START))
     series = load(path).series[-1]
     assert series.parameters["told"] == "since a window began"
+
+
+def test_windows_that_are_told_at_other_times_are_not_divided(tmp_path: Path) -> None:
+    """The number of the day that ended, over those since the day began, is a ratio of nothing."""
+    path = file(tmp_path, "of: ended, over: running")
+    field = "schema:\n  user: {type: text}"
+    users = "".join(
+        f"  - {{name: {name}, statistic: distinct, of: user, every: 4h{more}, epsilon: 1}}\n"
+        for name, more in (("ended", ""), ("running", ", running: true"))
+    )
+    path.write_text(path.read_text().replace("schema:", field).replace(START, users + START))
+    with pytest.raises(UsageError, match="tell the same windows at other times: since a window be"):
+        load(path)
 
 
 def test_a_ratio_of_gaussian_counts(tmp_path: Path) -> None:

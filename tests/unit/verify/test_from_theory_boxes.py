@@ -256,7 +256,8 @@ def who_was(land: str) -> dict[str, Any]:
         "name": land,
         "statistic": "distinct",
         "of": "who",
-        "windows": ["2s"],
+        "every": "2s",
+        "running": True,
         "epsilon": "2",
         "where": where,
     }

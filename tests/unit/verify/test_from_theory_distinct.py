@@ -83,7 +83,7 @@ def by_user(ticks: int, window: int | None = None, names: str = "") -> Pairs:
 def first_ticks(log: Log, series: dict[str, Any], privacy: dict[str, str], room: int = 99) -> Rows:
     """How many identifiers come first in each tick; a memory of less room forgets who came longest ago."""
     ticks = sum(isinstance(one, int) for one in log)
-    window = int(series.get("windows", ["9"])[0][0])
+    window = int(series.get("every", "9")[0])
     cap = int(privacy.get("max_events", privacy.get("overall", 99)))
     rows, known, used, now = [0] * ticks, list[Any](), dict[Any, int](), 0
     came: list[list[Any]] = [[] for _ in range(ticks)]
@@ -103,15 +103,46 @@ def first_ticks(log: Log, series: dict[str, Any], privacy: dict[str, str], room:
     return tuple((one,) for one in rows)
 
 
-def windows(series: dict[str, Any], ticks: int, epsilon: int) -> dict[str, Any]:
-    """The series in windows of so many ticks."""
-    return series | {"windows": [f"{ticks}s"], "epsilon": str(epsilon)}
+def windows(
+    series: dict[str, Any], ticks: int, epsilon: int, *, running: bool = True
+) -> dict[str, Any]:
+    """The series in windows of so many ticks, told at every tick, or each at its end."""
+    return series | {"every": f"{ticks}s", "running": running, "epsilon": str(epsilon)}
 
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, str], int, Pairs, int]] = {
     "event": (WHO | {"epsilon": "2"}, {}, 3, by_event(3), 2),
     "event, windows": (windows(WHO, 2, 2), {}, 3, by_event(3), 2),
     "replaced": (OTHER | {"epsilon": "2"}, WITHIN, 2, by_other(2, True), 2),
+    "event, at a window's end": (windows(WHO, 2, 1, running=False), {}, 4, by_event(4), 1),
+    "replaced, at a window's end": (
+        windows(OTHER, 2, 1, running=False),
+        WITHIN,
+        2,
+        by_other(2, True),
+        1,
+    ),
+    "user, at the end of shorter windows": (
+        windows(WHO, 1, 2, running=False),
+        PER,
+        3,
+        by_user(3, 2),
+        2,
+    ),
+    "user, at the end of longer windows": (
+        windows(WHO, 4, 1, running=False),
+        PER,
+        4,
+        by_user(4, 2),
+        1,
+    ),
+    "user, another field, at the end": (
+        windows(OTHER, 2, 2, running=False),
+        EVER,
+        2,
+        by_user(2, None, "pq"),
+        2,
+    ),
     "replaced, ticks": (windows(OTHER, 1, 1), WITHIN, 2, by_other(2, True), 1),
     "replaced in any tick": (OTHER | {"epsilon": "4"}, ANY, 3, by_other(3, False, "pq"), 4),
     "user for ever": (WHO | {"epsilon": "1"}, EVER, 3, by_user(3), 1),

@@ -27,6 +27,7 @@ from unit.verify.exact.raw_streams import (
 )
 
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.linear.ended_windows import EndedCounts
 
 WITHIN = {"neighbors": "replace", "moves": "within_tick"}
 ANY = {"neighbors": "replace"}
@@ -34,6 +35,7 @@ COUNT = {"name": "s", "statistic": "count", "windows": ["2s"]}
 KEYS = {"name": "s", "statistic": "histogram", "by": "key", "windows": ["2s"]}
 TAGS = {"name": "s", "statistic": "histogram", "by": "tags", "windows": ["1s"]}
 SUM = {"name": "s", "statistic": "sum", "of": "amount", "clamp": ["-1", "2"], "windows": ["2s"]}
+MEAN = {"statistic": "mean", "of": "amount", "clamp": ["0", "2"]}
 TOP = {"name": "s", "statistic": "top", "by": "key", "k": "2", "windows": ["2s"]}
 LOGS: Logs = ((event(0, key=None), 0, event(1), 1),)
 ONE: Logs = ((event(0), 0),)
@@ -133,6 +135,17 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], int, Logs, list[Item], di
     "gauge": (GAUGE | {"epsilon": "1"}, {}, 2, MOVING, MOVED, {"epsilon": Fraction(2)}),
     "gauge, a leave for an enter": (
         GAUGE | {"windows": ["2s"], "epsilon": "2"}, WITHIN, 2, MOVING, MOVED[:4], {"neighbors": Neighbors.ADD_REMOVE},
+    ),
+    "gauge, each window, a leave for an enter": (
+        EACH | GAUGE | {"epsilon": "2"}, WITHIN, 2, MOVING, MOVED[:4], {"neighbors": Neighbors.ADD_REMOVE},
+    ),
+    "mean, each window": (
+        EACH | MEAN | {"epsilon": "5"}, {}, 2, LOGS, records(amounts=AMOUNTS) + ODD,
+        {"counts": EndedCounts(1, Fraction(4), Neighbors.ADD_REMOVE, (2,))},
+    ),
+    "top, each window": (
+        EACH | {"statistic": "top", "by": "key", "k": "2", "epsilon": "1"}, {}, 2, LOGS, records(keys=NAMES),
+        {"epsilon": Fraction(2)},
     ),
     "top": (TOP | {"epsilon": "1"}, {}, 2, LOGS, records(keys=NAMES), {"epsilon": Fraction(2)}),
     "top, any tick": (TOP | {"epsilon": "2"}, ANY, 2, LOGS, records(keys=NAMES), {"epsilon": Fraction(2)}),

@@ -26,9 +26,9 @@ WINDOW = 4
 EVENTS = {"unit": "event", "epsilon": "100"}
 SERIES = [
     {"name": "ever", "statistic": "distinct", "of": "customer", "epsilon": "2"},
-    {"name": "each", "statistic": "distinct", "of": "customer", "windows": ["4s"], "epsilon": "2"},
+    {"name": "each", "statistic": "distinct", "of": "customer", "every": ["4s"], "running": True, "epsilon": "2"},
     {
-        "name": "some", "statistic": "distinct", "of": "customer", "window": "1s", "epsilon": "2",
+        "name": "some", "statistic": "distinct", "of": "customer", "every": "1s", "running": True, "epsilon": "2",
         "where": [{"field": "key", "one_of": ["a", "b"]}],
     },
     {"name": "all", "statistic": "count", "epsilon": "2"},

@@ -17,6 +17,7 @@ from stream_dp.core.relation import Claim
 from stream_dp.core.row_relations import Arrivals, Stream, user
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.ended_windows import EndedArrivals
 from stream_dp.verify.relations.creation import own_or
 from stream_dp.verify.relations.streams import OneStream, engine_relation
 
@@ -103,6 +104,22 @@ def test_first_ticks_may_differ_where_an_identifier_comes_back() -> None:
     assert accepted((1, 0), (3, 1), (4, 2))
     assert not accepted((1, 1), (4, 1), (4, 1))  # events in two ticks
     assert not accepted((1, 1), (3, 0), (4, 1))  # three units
+
+
+def test_units_of_a_window_that_ends_may_come_and_go_at_other_ticks() -> None:
+    """One event more comes first in its window, and another of the same identifier no longer does."""
+    ended = EndedArrivals(Fraction(1), ADD, Arrivals(2, ended=True))
+
+    def sent(*rows: int) -> list[Any]:
+        return [Create(ended), *(Ask(0, Update(np.array([row]))) for row in rows)]
+
+    def accepted(*rows: int) -> bool:
+        return pair_accepted(engine_relation(ADD), sent(0, 1, 5, 5), sent(*rows))
+
+    assert accepted(1, 0, 5, 5)
+    assert accepted(1, 1, 5, 5)
+    assert not accepted(1, 1, 6, 5)  # the numbers of two windows
+    assert not accepted(2, 1, 5, 5)
 
 
 class EachForItself(OneStream):
