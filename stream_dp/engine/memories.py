@@ -106,7 +106,7 @@ class UserMemory:
         kept, counted = self._table.first(users, windows, self._cap)
         if not len(counted.users):
             return kept, None
-        used = self._pending[self._number] = Used(self._number, counted)
+        used = self._pending[self._number] = Used(self._number, counted, self.kind)
         self._number += 1
         return kept, used
 
@@ -119,7 +119,8 @@ class UserMemory:
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         if not ticks:
             return ticks, None
-        taken = chain.from_iterable(closed.used for closed in ticks)
+        every = chain.from_iterable(closed.used for closed in ticks)
+        taken = (used for used in every if used.kind == self.kind)
         used = self.settle(taken, ticks[-1].tick + 1)
         return ticks, part(used) if used else None
 
@@ -148,6 +149,12 @@ class UserMemory:
         if self._window is not None and next_tick // self._window > self._open:
             self._open = next_tick // self._window
             self._table.forget(self._open)
+
+
+class TickCapMemory(UserMemory):
+    """How many events of each user count in each tick that is still open, beside the cap of a window."""
+
+    kind: ClassVar[str] = "users by tick"
 
 
 def written_by_window(counted: Counted) -> dict[int, bytes]:

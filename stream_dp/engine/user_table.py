@@ -60,10 +60,11 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Used:
-    """What some records used of their users' caps; `number` is the memory's count of such admissions."""
+    """What some records used of their users' caps; `number` is the count of such admissions of the memory `kind`."""
 
     number: int
     counted: Counted
+    kind: str = "users"
 
 
 class UserTable:

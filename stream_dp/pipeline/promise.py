@@ -196,8 +196,12 @@ def unit_words(spec: PipelineSpec) -> str:
     if privacy.unit == "event":
         return name
     where = "for ever" if privacy.per is None else f"within one {_window(privacy.per)}"
-    many = f"{privacy.cap} {'counts' if privacy.cap == 1 else 'count'}"
-    return f"{name}: all events of one {privacy.user} {where} together, of which at most {many}"
+    cap = privacy.most_events(spec.clock)
+    many = f"{cap} {'counts' if cap == 1 else 'count'}"
+    each = "" if privacy.per_tick is None else f", and {privacy.per_tick} of a tick"
+    return (
+        f"{name}: all events of one {privacy.user} {where} together, of which at most {many}{each}"
+    )
 
 
 def unit_json(spec: PipelineSpec) -> dict[str, Any]:
@@ -207,7 +211,8 @@ def unit_json(spec: PipelineSpec) -> dict[str, Any]:
         return {"unit": privacy.unit}
     per = None if privacy.per is None else duration_text(privacy.per)
     users = {
-        "name": unit_name(spec), "field": privacy.user, "max_events": privacy.cap, "per": per,
+        "name": unit_name(spec), "field": privacy.user, "max_events": privacy.most_events(spec.clock), "per": per,
+        **({} if privacy.per_tick is None else {"per_tick": privacy.per_tick}),
     }  # fmt: skip
     return {"unit": privacy.unit, "users": users}
 

@@ -319,7 +319,7 @@ class _Lane:
         self._guard = guard_of(spec, origin, key)
         self._guard.begin((0,))
         seen = SeenMemory(self._router.layout.windows(spec))
-        self._memories = Memories(self._guard.memory, seen)
+        self._memories = Memories(*self._guard.memories, seen)
         self._ticks = TickAssembler((0,), self._router.width)
         amounts = (runs.rows,) if runs.amounts else ()
         self._rows = Guard(self._router.width, amounts)

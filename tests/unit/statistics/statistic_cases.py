@@ -281,13 +281,13 @@ CASES: dict[str, StatisticCase] = {
             (0, None), (0.1, None), (0.25, None), (0.25, None), (0.01, 0.25))],
         "the share of the users active in each 4h who had events beyond their cap, which are not counted",
         "two tree counters of first ticks, at half the epsilon each: of the users active in each 4h, the share who had "
-        "more than 20 events", {"within": "0 to 1", "told": "since a window began"},
+        "events beyond their caps", {"within": "0 to 1", "told": "since a window began"},
         error_unit="users in either number", live=False,
     ),
     "cut_off for ever": StatisticCase(
         "statistic: cut_off", CutOffCounter, {OVERALL: (2,)}, [[400, 0], [100, 50], [300, 150]], [0, 0.1, 0.25],
         "the share of the users active so far who had events beyond their cap, which are not counted",
-        "of the users active ever, the share who had more than 20 events", {"within": "0 to 1"},
+        "of the users active ever, the share who had events beyond their caps", {"within": "0 to 1"},
         error_unit="users in either number", live=False,
     ),
     "top": StatisticCase(
