@@ -24,7 +24,7 @@ from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver, WindowsAndEver
+from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver, UserSums, WindowsAndEver
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor
@@ -173,6 +173,22 @@ CASES: dict[str, StatisticCase] = {
         "a window gets noise once, at its end; one event changes it by up to 240 in all",
         {"of": "amount", "clamp": "-10 to 240", "step": "0.01", "told": "when a window ends"},
         error_unit="of amount", nonnegative=False,
+    ),
+    "sum with a total": StatisticCase(
+        "statistic: sum, of: amount, clamp: [0, 240], step: 0.5, user_total: 600, every: 2h", UserSums,
+        {PER: (1200,), OVERALL: (1200,)}, [[1200], [80], [0]], [{"2h": None}, {"2h": 640}, {"2h": 640}],
+        "sum of amount, each from 0 to 240, in each 2h, of each user at most 600",
+        "a window gets noise once, at its end; a user changes it by up to 600 in all, whatever the ticks",
+        {"of": "amount", "clamp": "0 to 240", "step": "0.5", "user_total": "600", "told": "when a window ends"},
+        error_unit="of amount", live=False,
+    ),
+    "sum with a total by key": StatisticCase(
+        "statistic: sum, of: pieces, clamp: [0, 9], user_total: 12, by: tags", UserSums, {PER: (12,)},
+        [[9, 3, 0], [0, 4, 0]], [{"new": 9, "gift": 3, "other": 0}, {"new": 9, "gift": 7, "other": 0}],
+        "sum of pieces, each from 0 to 9, by tags so far, of each user at most 12",
+        "a sum is a tree counter; a user changes it by up to 12 in all",
+        {"of": "pieces", "clamp": "0 to 9", "step": "1", "user_total": "12"},
+        ([9, 7, 0], {"new": 9, "gift": 7, "other": 0}), error_unit="of pieces", live=False,
     ),
     "histogram": StatisticCase(
         "statistic: histogram, by: country, method: tree", Counter, {EVENT: (1,), WITHIN: (2,), MOVES: (1,)},
