@@ -13,7 +13,13 @@ from typing import Any
 
 from stream_dp.accounting.rules.fixed import concurrent, filtered, optimal
 from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair
-from stream_dp.accounting.rules.groups import first_arrivals, group, moved, of_users
+from stream_dp.accounting.rules.groups import (
+    first_arrivals,
+    group,
+    moved,
+    of_users,
+    user_totals,
+)
 from stream_dp.accounting.rules.parallel import (
     first_pair,
     first_pair_renyi,
@@ -37,6 +43,7 @@ from stream_dp.accounting.situations import (
     Parallel,
     Situation,
     Ticks,
+    UserTotals,
 )
 from stream_dp.core.derivation import Alternative, Derivation, require_exactly
 from stream_dp.errors import BrokenCondition, NotDerivable
@@ -53,6 +60,7 @@ RULES: dict[type[Any], tuple[Rule[Any], ...]] = {
     Moved: (moved,),
     OfUsers: (of_users,),
     FirstArrivals: (first_arrivals,),
+    UserTotals: (user_totals,),
     Ticks: (ticks,),
 }  # fmt: skip
 

@@ -179,6 +179,16 @@ class FirstArrivals:
 
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
+class UserTotals:
+    """The premise receives rows of amounts of which all records of a user add at most `total` units, by a memory."""
+
+    subject: str
+    users: Users
+    total: int
+
+
+@takes_no_subclass
+@dataclass(frozen=True, slots=True)
 class Alive:
     """The ticks that a part sees: `first` to `last`, both included (None: for ever); past ticks that it reads count."""
 
@@ -205,5 +215,6 @@ Situation = (
     | Moved
     | OfUsers
     | FirstArrivals
+    | UserTotals
     | Ticks
 )

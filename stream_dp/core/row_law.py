@@ -140,6 +140,18 @@ class ArrivalLaw(_Own):
 
 
 @dataclass(frozen=True)
+class TotalLaw(_Own):
+    """Rows of amounts, in units: all records of a user together add up to `changes` units, to any entries and ticks."""
+
+    def relation(self, neighbors: Neighbors, events: int = 1) -> AmountRows:
+        """Return the relation for so many users; one of their units is an event of one unit."""
+        return AmountRows(1, 1, events * self.changes, AMOUNTS.of_width(self.width))
+
+    def of_users(self, neighbors: Neighbors, users: Users, first: int) -> Relation:
+        return self.relation(neighbors)
+
+
+@dataclass(frozen=True)
 class HalvedLaw(_Own):
     """Rows of two halves of equal width, both functions of the same events: sums, followed by counts."""
 

@@ -62,7 +62,7 @@ class Engine:
         self._guard = guard or EveryRecord()
         self._conversation = Conversation(requests.per_tick)
         self._memories = Memories(
-            self._conversation, self._guard.memory, *memories, OpenIdentifiers()
+            self._conversation, *self._guard.memories, *memories, OpenIdentifiers()
         )
         self.admission = Admission(
             self._config.registry(), requests.subledgers, requests.planner, private=config.private

@@ -1,7 +1,9 @@
 """The distinct identifiers of ticks that are still open, by the column that counts them, as keyed hashes.
 
-Rules: identifiers are kept as a set, so the order and the batches in which they come play no part. Private: in
-sealed commits only. This file knows no window and no memory.
+A column of amounts has, beside each hash, how many units its records add in the tick: a third word, and amounts of one
+hash are added up where identifiers are kept once. Rules: identifiers are kept as a set and amounts as sums, so the
+order and the batches in which they come play no part. Private: in sealed commits only. This file knows no window and
+no memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +16,9 @@ from stream_dp.engine.user_table import Hashes
 from stream_dp.errors import FailClosed
 
 ByColumn: TypeAlias = Mapping[int, Hashes]
-"""Identifiers by the column of the row that counts them."""
+"""Identifiers by the column of the row that counts them; of a column of amounts, of shape (users, 3)."""
 
+_WITH_AMOUNTS = 3
 _FEW = 1 << 12
 
 
@@ -44,11 +47,13 @@ class Arrivals:
                 self._bound[column] = 2 * self._kept[column] + _FEW
 
     def fresh(self) -> dict[int, Hashes]:
-        """Return the identifiers seen for the first time, by column, sorted by hash, and remember them."""
+        """Return the identifiers seen for the first time, by column, sorted by hash, and remember them. Of amounts it
+        is all that was added since.
+        """
         first: dict[int, Hashes] = {}
         for column, parts in sorted(self._parts.items()):
             hashes = each_once(parts)
-            for run in self._known.get(column, ()):
+            for run in () if _has_amounts(hashes) else self._known.get(column, ()):
                 hashes = hashes[~_among(run, hashes)]
             if len(hashes):
                 first[column] = hashes
@@ -88,32 +93,50 @@ def _among(known: Hashes, hashes: Hashes) -> NDArray[np.bool_]:
 
 
 def each_once(parts: Sequence[Hashes]) -> Hashes:
-    """Return the distinct identifiers of all parts, sorted by hash."""
+    """Return the distinct identifiers of all parts, sorted by hash, with the sums of their amounts if they have any."""
     every = np.concatenate(parts)
     every = every[np.lexsort((every[:, 1], every[:, 0]))]
     first = np.ones(len(every), np.bool_)
-    first[1:] = (every[1:] != every[:-1]).any(axis=1)
-    return every[first]
+    first[1:] = (every[1:, :2] != every[:-1, :2]).any(axis=1)
+    once = every[first]
+    if _has_amounts(every) and len(every):
+        once[:, 2] = np.add.reduceat(every[:, 2], np.flatnonzero(first))
+    return once
+
+
+def _has_amounts(hashes: Hashes) -> bool:
+    return bool(hashes.shape[1] == _WITH_AMOUNTS)
 
 
 def write_identifiers(arriving: Mapping[int, ByColumn]) -> dict[int, dict[int, bytes]]:
+    """Return identifiers by tick and column as bytes; a column c of amounts is written as ~c, which is negative."""
     return {
-        tick: {column: hashes.astype("<u8").tobytes() for column, hashes in columns.items()}
+        tick: {
+            ~column if _has_amounts(hashes) else column: hashes.astype("<u8").tobytes()
+            for column, hashes in columns.items()
+        }
         for tick, columns in arriving.items()
     }
 
 
 def read_identifiers(arriving: Mapping[int, Mapping[int, bytes]]) -> dict[int, ByColumn]:
     """Return the identifiers that `write_identifiers` wrote; raise `FailClosed` for other bytes."""
-    if any(len(entries) % 16 for columns in arriving.values() for entries in columns.values()):
+    every = [item for columns in arriving.values() for item in columns.items()]
+    if any(len(entries) % (8 * _words(column)) for column, entries in every):
         raise FailClosed(
             "the journal holds identifiers that this engine has not written: restore it, or run the version of the "
             "code that wrote it"
         )
     return {
         tick: {
-            column: np.frombuffer(entries, "<u8").reshape(-1, 2).astype(np.uint64)
+            max(column, ~column): np.frombuffer(entries, "<u8")
+            .reshape(-1, _words(column))
+            .astype(np.uint64)
             for column, entries in columns.items()
         }
         for tick, columns in arriving.items()
     }
+
+
+def _words(column: int) -> int:
+    return _WITH_AMOUNTS if column < 0 else 2

@@ -1,7 +1,8 @@
 """What an engine remembers beside the states of its mechanisms, and a journal restores: keyed hashes (private).
 
 `Memory` is the form of a memory. `UserMemory`: how many events of each user count in each public window. `SeenMemory`:
-the identifiers that came earlier in their window. `OpenIdentifiers`: those of ticks that are still open.
+the identifiers that came earlier in their window. `TotalMemory`: how much each user has added to a sum in the window.
+`OpenIdentifiers`: the identifiers, and amounts, of ticks that are still open.
 
 Rules: a memory stands at the cut. A commit holds, in its `parts` under the memory's kind, what its ticks, or the
 messages before it, added to the memory. A start replays all commits in order, from the first one on, which gives the
@@ -30,6 +31,7 @@ from stream_dp.journal.commit import Commit, part, part_in
 
 _BY_WINDOW = msgspec.msgpack.Decoder(dict[int, bytes])
 _BY_TWO = msgspec.msgpack.Decoder(dict[int, dict[int, bytes]])
+_UNIT_BITS = 40  # a table of units is for one window; see `MOST_UNITS`
 _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("events", "<u4")])
 
 
@@ -106,7 +108,7 @@ class UserMemory:
         kept, counted = self._table.first(users, windows, self._cap)
         if not len(counted.users):
             return kept, None
-        used = self._pending[self._number] = Used(self._number, counted)
+        used = self._pending[self._number] = Used(self._number, counted, self.kind)
         self._number += 1
         return kept, used
 
@@ -119,7 +121,8 @@ class UserMemory:
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         if not ticks:
             return ticks, None
-        taken = chain.from_iterable(closed.used for closed in ticks)
+        every = chain.from_iterable(closed.used for closed in ticks)
+        taken = (used for used in every if used.kind == self.kind)
         used = self.settle(taken, ticks[-1].tick + 1)
         return ticks, part(used) if used else None
 
@@ -148,6 +151,12 @@ class UserMemory:
         if self._window is not None and next_tick // self._window > self._open:
             self._open = next_tick // self._window
             self._table.forget(self._open)
+
+
+class TickCapMemory(UserMemory):
+    """How many events of each user count in each tick that is still open, beside the cap of a window."""
+
+    kind: ClassVar[str] = "users by tick"
 
 
 def written_by_window(counted: Counted) -> dict[int, bytes]:
@@ -214,14 +223,89 @@ class SeenMemory:
 
     def _counted(self, closed: ClosedTick, used: dict[int, list[Used]]) -> ClosedTick:
         row: IntArray = closed.row.copy()
-        for column, hashes in closed.arrived.items():
-            memory = self._columns[column]
+        for column in closed.arrived.keys() & self._columns.keys():
+            hashes, memory = closed.arrived[column], self._columns[column]
             windows = memory.windows(np.full(len(hashes), closed.tick))
             first, use = memory.admit(hashes, windows)
             row[column] = np.count_nonzero(first)
             used[column] += [] if use is None else [use]
         row.flags.writeable = False
         return replace(closed, row=row)
+
+
+class TotalMemory:
+    """How many units each user has added in the open public window of `window` ticks (None: for ever), for each slice
+    of columns that share a total. A commit records what its ticks added, in the form of `UserMemory`.
+
+    Rules: a user who has added S of a total of C, and whose records in a tick amount to v, adds min(C, S + v) - S. Of a
+    tick's columns the first ones come first. So all that a user adds in a window is at most C, and depends on the sums
+    of that user's own records by tick and column, whatever order and partitions they come in.
+    """
+
+    kind: ClassVar[str] = "totals"
+
+    def __init__(self, totals: Mapping[tuple[int, int], int], window: int | None) -> None:
+        """`totals` has the most units of a user by the first and the end of the columns that share them."""
+        self._most = totals
+        self._window = window
+        self._open = 0
+        self._tables = dict[int, UserTable]()
+        self._begin()
+
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
+        """Return the ticks with rows that hold what users add; else see `Memory`."""
+        if not (self._most and ticks):
+            return ticks, None
+        added: dict[int, list[Counted]] = {start: [] for start, _ in self._most}
+        counted = [self._counted(closed, added) for closed in ticks]
+        self._enter(ticks[-1].tick + 1)
+        settled = {
+            start: written_by_window(Counted.together(parts).since(self._open))
+            for start, parts in added.items()
+        }
+        recorded = {start: entries for start, entries in settled.items() if entries}
+        return counted, part(recorded) if recorded else None
+
+    def rewind(self, cut: Cut) -> Cut:
+        """Records behind the cut never reach this memory."""
+        return cut
+
+    def replay(self, commit: Commit) -> None:
+        recorded = part_in(commit, self.kind, _BY_TWO, _OTHERS) or {}
+        most = {start: most for (start, _), most in self._most.items()}
+        if not recorded.keys() <= most.keys():
+            raise _foreign(commit)
+        if commit.ticks:
+            self._enter(commit.ticks[-1] + 1)
+        for start, entries in recorded.items():
+            for window, written in entries.items():
+                counted = _read(window, written, commit)
+                one_window = counted._replace(windows=np.zeros_like(counted.windows))
+                if window != self._open or not self._tables[start].add(one_window, most[start]):
+                    raise _foreign(commit)
+
+    def _counted(self, closed: ClosedTick, added: dict[int, list[Counted]]) -> ClosedTick:
+        self._enter(closed.tick)
+        row: IntArray = closed.row.copy()
+        for (start, stop), most in self._most.items():
+            for column in sorted(c for c in closed.arrived if start <= c < stop):
+                users, amounts = closed.arrived[column][:, :2], closed.arrived[column][:, 2]
+                units = self._tables[start].up_to(users, amounts.astype(np.int64), most)
+                row[column] = units.sum()
+                some = units > 0
+                windows = np.full(np.count_nonzero(some), self._open)
+                added[start].append(Counted(users[some], windows, units[some]))
+        row.flags.writeable = False
+        return replace(closed, row=row)
+
+    def _enter(self, tick: int) -> None:
+        """Forget the window before where the tick is in another one."""
+        if self._window is not None and tick // self._window != self._open:
+            self._open = tick // self._window
+            self._begin()
+
+    def _begin(self) -> None:
+        self._tables = {start: UserTable(_UNIT_BITS) for start, _ in self._most}  # in its window 0
 
 
 class OpenIdentifiers:

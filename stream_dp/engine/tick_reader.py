@@ -19,7 +19,8 @@ class RecordGuard(Protocol):
     """Decides which records count; nothing that a payload holds raises."""
 
     @property
-    def memory(self) -> UserMemory: ...
+    def memories(self) -> Sequence[UserMemory]:
+        """Return the memories of its caps."""
 
     def begin(self, partitions: Sequence[int]) -> None:
         """Start to guard a source that had these partitions at the first start. Raises `UsageError` if it cannot tell
@@ -36,7 +37,7 @@ class EveryRecord:
     """Admits every record; for pipelines that protect single events."""
 
     def __init__(self) -> None:
-        self.memory = UserMemory(1, None)
+        self.memories: Sequence[UserMemory] = (UserMemory(1, None),)
 
     def begin(self, partitions: Sequence[int]) -> None:
         """Do nothing."""

@@ -19,8 +19,6 @@ Hashes: TypeAlias = NDArray[np.uint64]
 """Shape (users, 2)."""
 Rows: TypeAlias = NDArray[np.uint64]
 """Shape (rows, 3)."""
-_BITS = np.uint64(16)
-_EVENTS = np.uint64((1 << 16) - 1)
 _HALF = np.uint64(32)
 _LOW = np.uint64((1 << 32) - 1)
 _APART = np.uint64(0x9E3779B1)  # odd, so that the windows of one user begin their search apart
@@ -60,23 +58,26 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Used:
-    """What some records used of their users' caps; `number` is the memory's count of such admissions."""
+    """What some records used of their users' caps; `number` is the count of such admissions of the memory `kind`."""
 
     number: int
     counted: Counted
+    kind: str = "users"
 
 
 class UserTable:
-    """Events by user and window, below 2^16 each; a user who is not in the table has no events. A row has three words:
-    two for the hash, and a third one for window + 1 and the number of events; 0 marks a free row.
+    """Events by user and window, below 2^`bits` each; a user who is not in the table has no events. A row has three
+    words: two for the hash, and a third one for window + 1 and the number of events; 0 marks a free row.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bits: int = 16) -> None:
+        self._bits = np.uint64(bits)
+        self._most = np.uint64((1 << bits) - 1)
         self._make(_SMALLEST)
 
     def __len__(self) -> int:
         """The number of pairs of user and window that have events."""
-        return int(np.count_nonzero(self._rows[:, 2] & _EVENTS))
+        return int(np.count_nonzero(self._rows[:, 2] & self._most))
 
     def first(
         self, users: Hashes, windows: IntArray, cap: int
@@ -90,6 +91,17 @@ class UserTable:
             kept[chunk], used = self._first(users[chunk], windows[chunk], cap)
             parts.append(used)
         return kept, Counted.together(parts)
+
+    def up_to(self, users: Hashes, amounts: IntArray, cap: int) -> IntArray:
+        """Add the amount of each of these different users in window 0, as far as `cap` allows; return what was added,
+        of shape (users,).
+        """
+        added = np.empty(len(users), np.int64)
+        for chunk in self._in_parts(len(users)):
+            slots = self._slots(users[chunk], np.zeros(chunk.stop - chunk.start, np.int64))
+            added[chunk] = np.minimum(amounts[chunk], cap - self._events(slots))
+            self._rows[slots, 2] += added[chunk].astype(np.uint64)
+        return added
 
     def add(self, counted: Counted, cap: int) -> bool:
         """Add these events; return whether `cap` allows all of them."""
@@ -110,7 +122,7 @@ class UserTable:
 
     def forget(self, before: int) -> None:
         marks = self._rows[:, 2]
-        marks[marks >> _BITS <= np.uint64(before)] &= ~_EVENTS
+        marks[marks >> self._bits <= np.uint64(before)] &= ~self._most
         if 2 * len(self) < self._taken:
             self._renew()
 
@@ -149,7 +161,7 @@ class UserTable:
 
     def _renew(self) -> None:
         """Move all rows with events to a new table that has room to grow."""
-        kept = self._whole.take((self._rows[:, 2] & _EVENTS).nonzero()[0])
+        kept = self._whole.take((self._rows[:, 2] & self._most).nonzero()[0])
         self._make(_SMALLEST + 18 * len(kept) // 7)
         at = self._begin(_rows_of(kept))
         order = at.argsort(kind="stable")  # nearly sorted: every table orders rows alike
@@ -164,14 +176,14 @@ class UserTable:
         self._placed(_rows_of(kept[inside:]))
 
     def _events(self, slots: IntArray) -> IntArray:
-        events: IntArray = (self._rows[slots, 2] & _EVENTS).astype(np.int64)
+        events: IntArray = (self._rows[slots, 2] & self._most).astype(np.int64)
         return events
 
     def _slots(self, users: Hashes, windows: IntArray) -> IntArray:
         """Return the row number of each user in its window; missing rows are added."""
         wanted = np.empty((len(users), 3), np.uint64)
         wanted[:, :2] = users
-        wanted[:, 2] = (windows.astype(np.uint64) + np.uint64(1)) << _BITS
+        wanted[:, 2] = (windows.astype(np.uint64) + np.uint64(1)) << self._bits
         return self._placed(wanted)
 
     def _placed(self, wanted: Rows) -> IntArray:
@@ -185,7 +197,7 @@ class UserTable:
                 self._put(wanted.take(free, axis=0), at[free])
                 there[free] = self._rows.take(at[free], axis=0)
             there ^= wanted
-            there[:, 2] &= ~_EVENTS
+            there[:, 2] &= ~self._most
             (on,) = (there[:, 0] | there[:, 1] | there[:, 2]).nonzero()
             left, wanted = left[on], wanted.take(on, axis=0)
             slots[left] = (at[on] + 1) % len(self._rows)
@@ -201,7 +213,7 @@ class UserTable:
 
     def _begin(self, wanted: Rows) -> IntArray:
         """Return where the search for each row begins."""
-        spread = (wanted[:, 0] + (wanted[:, 2] >> _BITS) * _APART) & _LOW
+        spread = (wanted[:, 0] + (wanted[:, 2] >> self._bits) * _APART) & _LOW
         begins: IntArray = ((spread * np.uint64(len(self._rows))) >> _HALF).astype(np.int64)
         return begins
 

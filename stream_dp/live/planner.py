@@ -101,6 +101,11 @@ class LiveSeriesPlanner:
                 f"statistic: '{series.statistic}' remembers who was there from the first tick on; put it into the "
                 "pipeline file"
             )
+        if series.totals:
+            raise UsageError(
+                "user_total: what each user has added is remembered from the first tick on; put the series into the "
+                "pipeline file, or leave user_total out"
+            )
         feature = feature_of(self.spec, series)
         width = RowLayout.alone(self.spec, feature).width
         chosen = chosen_for(spec, series, slice(0, width))

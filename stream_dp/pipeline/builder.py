@@ -257,16 +257,17 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
 
     If a replacement may move to another tick, the mechanism is made for `add_remove` with half the series' epsilon.
     If users are protected and k events of a user count, it gets a k-th of the epsilon; but a mechanism that counts
-    these users themselves is made for users directly. Raises `NotDerivable` if no rule covers the series, or one event
-    may set more entries of its rows than the mechanism allows.
+    these users themselves, or adds up their totals, is made for users directly. Raises `NotDerivable` if no rule
+    covers the series, or one event may set more entries of its rows than the mechanism allows.
     """
     width, confidence, protection = rows.stop - rows.start, float(spec.confidence), spec.protection
-    identifier = series.identifier
+    identifier, totals = series.identifier, series.totals
     by_user = identifier is not None and identifier.counts(spec.privacy.user)
-    users = protection.users if by_user else None
+    users = protection.users if by_user or totals else None
     part = series.at_share(protection.share) if users is None else series
-    ones = series.ones(spec.fields)
-    lowest, highest = (0, 1) if series.amount is None else series.amount.units
+    # of a total each unit is an event of its own
+    ones = 1 if totals else series.ones(spec.fields)
+    lowest, highest = (0, 1) if series.amount is None or totals else series.amount.units
     weight = max(abs(lowest), abs(highest))
     setting = Setting(
         width, protection.relation.step, spec.clock.horizon, confidence,

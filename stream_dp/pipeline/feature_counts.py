@@ -10,7 +10,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
-from itertools import chain
+from itertools import chain, pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -18,8 +19,9 @@ import numpy as np
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import EPOCH, TickGrid
+from stream_dp.engine.tick_assembler import together
 from stream_dp.pipeline.layout import Feature, Slot
-from stream_dp.records.amount_units import Amount, Centred, Known, Sign
+from stream_dp.records.amount_units import Amount, Centred, Known, Sign, UserTotal
 from stream_dp.records.conditions import Test
 from stream_dp.records.decoder import Decoded
 from stream_dp.records.groupings import Edges, TickKey, edge_value, grouping_fields, number_of_keys
@@ -31,8 +33,10 @@ from stream_dp.records.record_columns import (
     Identified,
     IdentifierColumn,
     RecordColumns,
+    Summed,
     Texts,
     by_tick,
+    texts_of,
 )
 
 # Features whose conditions differ in one value only: one count by the values of that field answers all of them. A
@@ -194,11 +198,16 @@ class FeatureCounts:
         fields: Mapping[str, Any],
         attribute: Callable[[str], str],
         grid: TickGrid,
+        user: str | None = None,
     ) -> None:
-        """See `RecordColumns` for `fields` and `attribute`; `grid` says when each tick begins."""
+        """See `RecordColumns` for `fields` and `attribute`; `grid` says when each tick begins, `user` is the field that
+        names the users whose totals are counted.
+        """
         every = list(features)
-        features = [item for item in every if not isinstance(item[0].of, Identified | CapUse)]
+        elsewhere = Identified | CapUse | UserTotal
+        features = [item for item in every if not isinstance(item[0].of, elsewhere)]
         remembered = [(f, f.of, slot) for f, slot in every if isinstance(f.of, Identified)]
+        totals = [(f, f.of, slot) for f, slot in every if isinstance(f.of, UserTotal)]
         scalars: dict[frozenset[Test], list[int]] = {}
         for feature, slot in features:
             if feature.by is None and feature.of is None:
@@ -209,16 +218,18 @@ class FeatureCounts:
         self._repeats = np.repeat(np.arange(len(alone)), [len(at) for at in alone.values()])
         by = [(f, slot) for f, slot in features if f.by is not None or f.of is not None]
         added = list(dict.fromkeys(f.of for f, _ in by if f.of is not None))
+        added += [of.amount for _, of, _ in totals if of.amount not in added]
         signs = {of: of.tests(fields) for of in added if isinstance(of, Sign)}
         shared = [feature.where for feature, _ in by] + [alike.rest for alike in together]
-        shared += [feature.where for feature, *_ in remembered]
+        shared += [feature.where for feature, *_ in (*remembered, *totals)]
         shared += [frozenset({test}) for tests in signs.values() for test in tests]
         wheres = list(dict.fromkeys([*alone, *(where for where in shared if where)]))
         place = {where: at for at, where in enumerate(wheres)}
         named = {alike.field: list(_values(alike.field, together)) for alike in together}
-        coded = list(_numbered_or_coded(feature for feature, _ in by))
+        grouped = [*(f for f, _ in by), *(f for f, *_ in totals)]
+        coded = list(_numbered_or_coded(grouped))
         self._columns = RecordColumns(coded, wheres, fields, attribute, named)
-        groupings = dict.fromkeys(f.by for f, _ in by if not isinstance(f.by, str))
+        groupings = dict.fromkeys(f.by for f in grouped if not isinstance(f.by, str))
         self._coders = {grouping: coder(grouping, fields, grid) for grouping in groupings}
         self._amounts = [of for of in added if isinstance(of, Amount | Centred | Known)]
         self._signs = {
@@ -236,6 +247,11 @@ class FeatureCounts:
             IdentifierColumn(slot.start, attribute(of.field), place.get(feature.where))
             for feature, of, slot in remembered
         ]
+        self._totals_of_users = [
+            _Totals(f.by, place.get(f.where), slot, of.amount, attribute(user))
+            for f, of, slot in totals
+            if user is not None
+        ]
 
     def write(
         self, rows: IntArray, decoded: Decoded, numbers: IntArray, names: Sequence[int]
@@ -251,7 +267,8 @@ class FeatureCounts:
             rows[:, self._scalars] = self._passed(passing, numbers)[self._repeats].T
         for part in self._parts:
             part.count(rows, codes, passing, at)
-        return by_tick(self._identified, decoded.records, numbers, names, passing)
+        texts = by_tick(self._identified, decoded.records, numbers, names, passing)
+        return self._with_totals(texts, decoded, codes, passing, names, at)
 
     def cells(
         self, decoded: Decoded, numbers: IntArray, names: Sequence[int]
@@ -270,7 +287,24 @@ class FeatureCounts:
             which, ticks = np.nonzero(passed)
             columns = np.array(self._scalars, np.int64)
             cells.append(Cells(ticks, columns[which], passed[which, ticks]))
-        return cells, by_tick(self._identified, decoded.records, numbers, names, passing)
+        texts = by_tick(self._identified, decoded.records, numbers, names, passing)
+        return cells, self._with_totals(texts, decoded, codes, passing, names, at)
+
+    def _with_totals(
+        self,
+        texts: Texts,
+        decoded: Decoded,
+        codes: _Codes,
+        passing: BoolArray,
+        names: Sequence[int],
+        at: IntArray | None,
+    ) -> Texts:
+        """Add to `texts` what users add to their totals; `at` as in `_By.count`, among the ticks `names`."""
+        for part in self._totals_of_users:
+            at = np.zeros(len(decoded.records), np.int64) if at is None else at
+            for tick, column, summed in part.amounts(decoded, codes, passing, at):
+                texts.setdefault(names[tick], {})[column] = summed
+        return texts
 
     def _passed(self, passing: BoolArray, numbers: IntArray) -> IntArray:
         """Return how many records pass the conditions of the scalars, of shape (conditions, ticks)."""
@@ -315,6 +349,36 @@ class _By:
         amounts = None if self._amount is None else codes[self._amount].codes[records]
         units = np.ones(len(entries), np.int64) if amounts is None else amounts
         return Cells(ticks, entries + self._slot.start, units)
+
+
+class _Totals:
+    """A sum of which users add at most a total, which a memory keeps; by `by` as in `_By`."""
+
+    def __init__(self, by: Any, where: int | None, slot: Slot, amount: Amount, user: str) -> None:
+        self._by, self._where, self._slot, self._amount = by, where, slot, amount
+        self._user_of: Callable[[Any], Any] = attrgetter(user)
+
+    def amounts(
+        self, decoded: Decoded, codes: _Codes, passing: BoolArray, at: IntArray
+    ) -> Iterator[tuple[int, int, Summed]]:
+        """Yield the index of a tick, a column, and what each user's records add there where that is not 0."""
+        entries, ticks, records = _chosen(codes[self._by], self._where, passing, at)
+        units = codes[self._amount].codes[records]
+        known: dict[Any, int] = {}
+        users = np.array(
+            [known.setdefault(user, len(known)) for user in map(self._user_of, decoded.records)],
+            np.int64,
+        )
+        texts, keys = texts_of(known), len(self._slot.keys)
+        some = units > 0
+        cells = (ticks * keys + entries)[some] * len(known) + users[records][some]
+        sums = together(cells, units[some])
+        places, of = np.divmod(sums.columns, max(1, len(known)))
+        begins = np.flatnonzero(np.diff(places, prepend=-1))
+        for begin, end in pairwise([*begins.tolist(), len(places)]):
+            tick, key = divmod(int(places[begin]), keys)
+            named = [texts[user] for user in of[begin:end].tolist()]
+            yield tick, self._slot.start + key, Summed(named, sums.counts[begin:end])
 
 
 class _Together:
@@ -379,7 +443,7 @@ def _chosen(
 def _numbered_or_coded(features: Iterable[Feature]) -> Iterable[str]:
     for feature in features:
         yield from grouping_fields(feature.by)
-        if isinstance(feature.of, Amount | Centred | Known):
+        if isinstance(feature.of, Amount | Centred | Known | UserTotal):
             yield feature.of.field
 
 

@@ -21,7 +21,7 @@ from stream_dp.statistics.parts.series_spec import SeriesSpec
 # keys of `privacy` newer than the first journals: their defaults have the meaning of files without them
 _LATER = (
     *("delta", "first_block_delta", "own_delta", "filter", "order", "analysts"),
-    *("user", "max_events", "per", "overall", "share"),
+    *("user", "max_events", "per_tick", "per", "overall", "share"),
 )
 FORMER_ORDER = Fraction(8)
 """The order of a renyi filter without one, before there was a best one: what a fingerprint without an order means."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from stream_dp.core.box import Box
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.records.amount_units import Addend
+from stream_dp.records.amount_units import Addend, UserTotal
 from stream_dp.records.conditions import Test, box_of, tests_of
 from stream_dp.records.groupings import By, grouping_fields, keys_of, number_of_keys
 from stream_dp.records.record_columns import CapUse, Identified
@@ -88,6 +88,15 @@ class RowLayout:
             for feature, slot in self.features.items()
             if isinstance(feature, Feature) and isinstance(feature.of, Identified | CapUse)
             for column in range(slot.start, slot.stop)
+        }
+
+    @property
+    def totals(self) -> dict[tuple[int, int], int]:
+        """The most units of one user, by the first and the end of the columns that share a total."""
+        return {
+            (slot.start, slot.stop): feature.of.most
+            for feature, slot in self.features.items()
+            if isinstance(feature, Feature) and isinstance(feature.of, UserTotal)
         }
 
     @property

@@ -88,10 +88,10 @@ def _of_identifiers(spec: PipelineSpec) -> list[str]:
     ]
 
 
-def _early(spec: PipelineSpec, columns: int) -> str:
+def _early(spec: PipelineSpec, columns: int, size: int = 16) -> str:
     if not isinstance(spec.clock, ReplayClock):
         return ""
-    return f", {16 * columns} more in an earlier one for each tick before whose turn it is read"
+    return f", {size * columns} more in an earlier one for each tick before whose turn it is read"
 
 
 def _of_people(spec: PipelineSpec) -> Iterator[str]:
@@ -112,6 +112,12 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
         f"the guard remembers every user who counts {until}: at most 64 bytes of memory each, and 20 bytes in the "
         "private commit of each tick in which the user counts. It grows with the users and forgets nobody earlier"
     )
+    cap = privacy.most_events(spec.clock)
+    if cap > 1:
+        yield (
+            f"noise is for all {cap} events of a user that count, {cap} times that for one; a sum with user_total "
+            "goes by that, distinct users and cut_off by users. Records that a series' where excludes use the cap too"
+        )
     if privacy.share is not None:
         yield f"only {privacy.share} of all users count, chosen by a keyed hash: counts are of these users alone"
     if isinstance(source, KafkaSourceSpec) and source.keyed_by is not None:
@@ -119,6 +125,13 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
             f"a user's records count in one partition, that of {source.partitioner} over the partitions of the first "
             "start: others are dead letters. Added partitions count nowhere, and users who move with them no more"
         )
+    for series in spec.series:
+        if series.totals:
+            yield (
+                f"{series.name} remembers how much each user has added {until}: at most 64 bytes of memory each, and "
+                "20 bytes in the private commit of each tick in which the user adds to it"
+                f"{_early(spec, 1, 24)}. What a user would add beyond the total is cut off, which no cut_off counts"
+            )
     yield f"a user is whoever has the same {privacy.user}, to the letter; a record without one is a dead letter"
     if privacy.per is not None:
         yield (
@@ -196,8 +209,12 @@ def unit_words(spec: PipelineSpec) -> str:
     if privacy.unit == "event":
         return name
     where = "for ever" if privacy.per is None else f"within one {_window(privacy.per)}"
-    many = f"{privacy.cap} {'counts' if privacy.cap == 1 else 'count'}"
-    return f"{name}: all events of one {privacy.user} {where} together, of which at most {many}"
+    cap = privacy.most_events(spec.clock)
+    many = f"{cap} {'counts' if cap == 1 else 'count'}"
+    each = "" if privacy.per_tick is None else f", and {privacy.per_tick} of a tick"
+    return (
+        f"{name}: all events of one {privacy.user} {where} together, of which at most {many}{each}"
+    )
 
 
 def unit_json(spec: PipelineSpec) -> dict[str, Any]:
@@ -207,7 +224,8 @@ def unit_json(spec: PipelineSpec) -> dict[str, Any]:
         return {"unit": privacy.unit}
     per = None if privacy.per is None else duration_text(privacy.per)
     users = {
-        "name": unit_name(spec), "field": privacy.user, "max_events": privacy.cap, "per": per,
+        "name": unit_name(spec), "field": privacy.user, "max_events": privacy.most_events(spec.clock), "per": per,
+        **({} if privacy.per_tick is None else {"per_tick": privacy.per_tick}),
     }  # fmt: skip
     return {"unit": privacy.unit, "users": users}
 

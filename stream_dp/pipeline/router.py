@@ -18,6 +18,7 @@ import numpy as np
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.identifiers import Arrivals
+from stream_dp.engine.memories import SeenMemory, TotalMemory
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import OpenRow, Routed, Row, ThinRow, thin, together, without
 from stream_dp.engine.user_table import Hashes
@@ -30,7 +31,7 @@ from stream_dp.pipeline.user_guard import NO_KEY, UserHash
 from stream_dp.pipeline.user_homes import naming_field
 from stream_dp.records.decoder import NO_TIME, OUTSIDE, Decoded, ListDecoder, OwnTicks, Refusal
 from stream_dp.records.endpoints import ReplayClock
-from stream_dp.records.record_columns import Texts
+from stream_dp.records.record_columns import Summed, Texts
 
 # a batch has dense rows up to so many entries, and for each record so many more
 _CELLS, _CELLS_EACH = 1 << 16, 32
@@ -65,7 +66,8 @@ class Router:
         self._hash = UserHash(key)
         self.fields = decoded_fields(spec, (feature for feature, _ in counted))
         self.decoder = self._decoder_of(self.fields)
-        self.counts = [FeatureCounts(counted, spec.fields, self.decoder.attribute, self._grid)]
+        attribute = self.decoder.attribute
+        self.counts = [FeatureCounts(counted, spec.fields, attribute, self._grid, user)]
         if isinstance(spec.clock, ReplayClock):
             self._time_of = attrgetter(self.decoder.attribute(spec.clock.field))
             self._ticks = OwnTicks(self._grid, spec.own_times)
@@ -140,15 +142,21 @@ class Router:
         return rows, texts
 
     def _hashed(self, identifiers: Texts) -> Iterator[tuple[int, int, Hashes]]:
-        """Yield the hashes of identifiers by tick and column; those of all ticks are computed at once."""
+        """Yield the hashes of identifiers by tick and column, of users' totals beside what they add; those of all ticks
+        are computed at once.
+        """
         places = [(tick, column) for tick, columns in identifiers.items() for column in columns]
         if not places:
             return
-        texts = [texts for columns in identifiers.values() for texts in columns.values()]
+        items = [item for columns in identifiers.values() for item in columns.values()]
+        texts = [item.texts if isinstance(item, Summed) else item for item in items]
         hashes = self._hash.of(list(chain.from_iterable(texts)))
         parts = np.split(hashes, list(accumulate(map(len, texts))))
-        for (tick, column), part in zip(places, parts, strict=False):
-            yield tick, column, part
+        for (tick, column), item, part in zip(places, items, parts, strict=False):
+            if isinstance(item, Summed):
+                yield tick, column, np.column_stack([part, item.units.astype(np.uint64)])
+            else:
+                yield tick, column, part
 
     def _own_ticks(self, decoded: Decoded) -> tuple[Decoded, IntArray]:
         if self._time is None:
@@ -165,6 +173,12 @@ class Router:
         ]
         kept = decoded.at(np.flatnonzero(inside))
         return replace(kept, refused=decoded.refused + outside), ticks[inside]
+
+
+def memories_of(layout: RowLayout, spec: PipelineSpec) -> tuple[SeenMemory, TotalMemory]:
+    """Return memories, which know nothing yet, of identifiers that came and of what users added to totals."""
+    window = spec.privacy.window_ticks(spec.clock)
+    return SeenMemory(layout.windows(spec)), TotalMemory(layout.totals, window)
 
 
 def decoded_fields(spec: PipelineSpec, features: Iterable[Feature]) -> list[str]:

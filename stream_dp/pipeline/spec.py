@@ -239,7 +239,9 @@ class PipelineSpec(Frozen):
         privacy = self.privacy
         if privacy.unit == "event":
             return Protection(self.relation)
-        return Protection(self.relation, Users(privacy.cap, privacy.window_ticks(self.clock)))
+        return Protection(
+            self.relation, Users(privacy.most_events(self.clock), privacy.window_ticks(self.clock))
+        )
 
     @property
     def live_room(self) -> LiveRoom:

@@ -1,10 +1,11 @@
-"""The guard for users: at most a declared number of each user's records counts in each public window.
+"""The guard for users: at most a declared number of each user's records counts in each public window, and in each tick.
 
 Rules: the first records of a user count, in the order of the user's partition. Which ones do depends on that user's
 own records, on public windows and ticks, and on the key of the hashes; it does not depend on other users, on how
 records come in batches, or on room. A user outside the declared share counts nowhere, by the user's keyed hash. A
 record is a dead letter if its user cannot be read, if the user's name is too long, or if it lies in another
-partition than its user's. A record that is late, or of a time outside the grid, uses nothing of the cap. The other
+partition than its user's. A record that is late, or of a time outside the grid, uses nothing of a cap, and one beyond
+the cap of its tick nothing of its window's. The other
 content of a record plays no part, so later series change nothing here: a record that the router could not decode
 for them is decoded again for the guard alone. Nothing raises.
 """
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.identifiers import ByColumn
-from stream_dp.engine.memories import UserMemory
+from stream_dp.engine.memories import TickCapMemory, UserMemory
 from stream_dp.engine.ports import NOBODY, Batch
 from stream_dp.engine.tick_reader import EveryRecord, RecordGuard
 from stream_dp.engine.user_table import Hashes, Used, in_order
@@ -136,6 +137,7 @@ class UserGuard:
             raise TypeError("a guard for users needs the field that names them")
         self._spec = spec
         self.memory = UserMemory(privacy.cap, privacy.window_ticks(clock))
+        self._by_tick = None if privacy.per_tick is None else TickCapMemory(privacy.per_tick, 1)
         self._field, self._hash = privacy.user, UserHash(key)
         self._grid = TickGrid(origin_ms, clock.step, clock.horizon)
         self._highest = int(_HASHES * (1 if privacy.share is None else privacy.share)) - 1
@@ -149,6 +151,10 @@ class UserGuard:
         self._homes: Homes | None = None
         self._first, self._now = frozenset[int](), 0
         self._uses = RowLayout.of(spec).cap_uses
+
+    @property
+    def memories(self) -> Sequence[UserMemory]:
+        return (self.memory,) if self._by_tick is None else (self.memory, self._by_tick)
 
     def begin(self, partitions: Sequence[int]) -> None:
         self._homes = homes_of(self._spec, partitions)
@@ -222,10 +228,15 @@ class UserGuard:
             return kept, [], NOBODY
         hashes = self._hash.of(users.texts)
         counting = counting & (hashes[:, 0] <= np.uint64(self._highest))
-        windows = self.memory.windows(ticks)
-        kept[counting], used = self.memory.admit(hashes[counting], windows[counting])
+        kept, used = counting.copy(), list[Used]()
+        # what is beyond the cap of its tick uses none of its window's; the other way round it makes no difference, as
+        # no later record of that user counts in that tick: the window has all of it
+        for memory in reversed(self.memories):
+            windows = memory.windows(ticks[kept])
+            kept[kept], uses = memory.admit(hashes[kept], windows)
+            used += [] if uses is None else [uses]
         active = cap_uses(self._uses, hashes, ticks, counting, kept)
-        return kept, [] if used is None else [used], active
+        return kept, used, active
 
     def _dead(self, decoded: Decoded, reason: str, chosen: BoolArray) -> Iterator[Refusal]:
         for position in compress(decoded.positions, chosen.tolist()):

@@ -68,6 +68,7 @@ class Unit(TypedDict, total=False):
     unit: Literal["event", "user"]
     user: str
     max_events: int
+    per_tick: int
     per: str
     overall: int
     share: Amount
@@ -143,7 +144,8 @@ class Budget(Single):
     start : str, optional
         When tick 0 begins, for groupings by hour and for the ends that releases name; now if not given.
     **unit
-        ``unit``, ``user``, ``max_events``, ``per``, ``overall`` and ``share``, as in ``privacy:`` of a pipeline file.
+        ``unit``, ``user``, ``max_events``, ``per_tick``, ``per``, ``overall`` and ``share``, as in ``privacy:`` of a
+        pipeline file.
 
     Raises
     ------

@@ -22,7 +22,7 @@ from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.mechanism import IntArray, Noise
 from stream_dp.core.time import TickGrid
 from stream_dp.core.wording import how_many
-from stream_dp.engine.memories import Memories, SeenMemory
+from stream_dp.engine.memories import Memories
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.series import Guard, MadeSeries, Series
 from stream_dp.engine.tick_assembler import TickAssembler
@@ -30,7 +30,7 @@ from stream_dp.errors import FailClosed, NotDerivable, RejectedMessage
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.builder import Chosen, chosen_for, made_of_releases
 from stream_dp.pipeline.layout import RowLayout
-from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.router import Router, memories_of
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.python.statistic import Request
@@ -318,8 +318,8 @@ class _Lane:
         self._router = Router(spec, origin, None, key)
         self._guard = guard_of(spec, origin, key)
         self._guard.begin((0,))
-        seen = SeenMemory(self._router.layout.windows(spec))
-        self._memories = Memories(self._guard.memory, seen)
+        remembered = memories_of(self._router.layout, spec)
+        self._memories = Memories(*self._guard.memories, *remembered)
         self._ticks = TickAssembler((0,), self._router.width)
         amounts = (runs.rows,) if runs.amounts else ()
         self._rows = Guard(self._router.width, amounts)

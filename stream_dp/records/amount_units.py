@@ -156,5 +156,24 @@ class Known:
         return numbers.known.astype(np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class UserTotal:
+    """An amount that is not negative, of which all records of a user add at most `most` units in a window of the cap.
+
+    How much of it a record adds is for the engine's memory to say.
+    """
+
+    amount: Amount
+    most: int
+
+    @property
+    def field(self) -> str:
+        return self.amount.field
+
+    @property
+    def units(self) -> tuple[int, int]:
+        return self.amount.units
+
+
 # what a record adds to its entries of a feature
-Addend: TypeAlias = Amount | Sign | Centred | Known
+Addend: TypeAlias = Amount | Sign | Centred | Known | UserTotal

@@ -40,7 +40,7 @@ GONE_FILTER = "approximate"
 ALL_DELTA = ("basic", "optimal")  # filters of which series' own deltas may be all of delta
 WITH_OWN_DELTA = (*ALL_DELTA, "tight_approximate")
 MOST_EVENTS_OF_ONE = 10_000  # each of them takes its part of every epsilon
-OF_USERS = ("user", "max_events", "per", "overall", "share")
+OF_USERS = ("user", "max_events", "per_tick", "per", "overall", "share")
 _WRITTEN = (
     Neighbors.ADD_REMOVE,
     Neighbors.REPLACE,
@@ -101,12 +101,14 @@ class Privacy(Frozen):
 
     `unit` user protects all events together of whoever is named in the field `user`: at most `max_events` of them in
     each public window of length `per` count, so that (user, window) is protected; or `overall` for ever, and the user.
-    Where not all can be remembered, only that `share` of users counts, chosen by a keyed hash.
+    Beside either, at most `per_tick` of a user's events in each tick count, and those beyond use no other cap. Where
+    not all can be remembered, only that `share` of users counts, chosen by a keyed hash.
     """
 
     unit: Literal["event", "user"] = "event"
     user: FieldName | None = None
     max_events: Cap | None = None
+    per_tick: Cap | None = None
     per: Duration | None = None
     overall: Cap | None = None
     share: PublicShare | None = None
@@ -163,6 +165,13 @@ class Privacy(Frozen):
     def cap(self) -> int:
         """How many events of one unit count at most: in one public window, or for ever."""
         return (self.max_events if self.overall is None else self.overall) or 1
+
+    def most_events(self, clock: Clock) -> int:
+        """How many events of one unit count at most by all caps together: min(k, a T), at most a in each of T ticks."""
+        ticks = self.window_ticks(clock)
+        if self.per_tick is None or ticks is None:
+            return self.cap
+        return min(self.cap, self.per_tick * ticks)
 
     def window_ticks(self, clock: Clock) -> int | None:
         """How many ticks a public window of the cap has; None: it holds for ever, or the unit is one event."""
@@ -232,6 +241,13 @@ class Privacy(Frozen):
         return problems + self._cap_problems()
 
     def _cap_problems(self) -> list[InitErrorDetails]:
+        problems = self._window_problems()
+        if self.per_tick is not None and not problems and self.per_tick >= self.cap:
+            wrong = f"is never reached: {self.cap} count in all: leave it out, or give less"
+            problems.append(problem(("per_tick",), wrong))
+        return problems
+
+    def _window_problems(self) -> list[InitErrorDetails]:
         if self.overall is not None:
             wrong = "overall is the cap for ever: leave it out, or leave overall out"
             given = [k for k in ("max_events", "per") if getattr(self, k) is not None]

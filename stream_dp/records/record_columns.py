@@ -229,8 +229,17 @@ def _rounds(sets: Sequence[Sequence[int]]) -> list[tuple[list[int], list[int]]]:
 # engine's memory to say. Null is none.
 
 ACTIVE, CUT = "active", "cut"
-Texts: TypeAlias = Mapping[int, Mapping[int, Sequence[bytes]]]
-"""The different identifiers of records as text in UTF-8, by tick and column."""
+
+
+class Summed(NamedTuple):
+    """Users as text in UTF-8, and how many units the records of each add in one tick and column, at least 1."""
+
+    texts: Sequence[bytes]
+    units: IntArray
+
+
+Texts: TypeAlias = dict[int, dict[int, Sequence[bytes] | Summed]]
+"""The different identifiers of records as text in UTF-8, by tick and column; of a column of totals with amounts."""
 _LONG = 1024  # bytes; a longer identifier stands for itself by its SHA-256, so that it is no more work than others
 _DIGESTED = b"\xff"  # begins a digest; no text in UTF-8 begins like that
 
@@ -288,7 +297,12 @@ class IdentifierColumn:
 def _texts(values: Iterable[Any]) -> Sequence[bytes]:
     known = dict.fromkeys(values)
     known.pop(None, None)
-    texts = [str(value).encode() for value in known]
+    return texts_of(known)
+
+
+def texts_of(values: Iterable[Any]) -> list[bytes]:
+    """Return each value as text; a long one by its digest."""
+    texts = [str(value).encode() for value in values]
     return [t if len(t) <= _LONG else _DIGESTED + sha256(t).digest() for t in texts]
 
 
@@ -302,7 +316,7 @@ def by_tick(
     """Return what comes in these columns; the first `numbers[0]` records are in tick `names[0]`, and so on."""
     stops = numbers.cumsum().tolist()
     ends = list(zip([0, *stops[:-1]], stops, strict=True))
-    arrivals: dict[int, dict[int, Sequence[bytes]]] = {}
+    arrivals: Texts = {}
     for column in columns:
         for tick, texts in zip(names, column.texts(records, ends, passing), strict=True):
             if texts:

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.core.wording import how_many
 from stream_dp.engine.series import Tell
 from stream_dp.mechanisms.linear.arrival_counter import ENTRIES, CutOffCounter
 from stream_dp.mechanisms.quotients import quotient
@@ -94,11 +93,10 @@ class CutOffSeries(SeriesSpec):
         if users is None:
             raise TypeError("users are cut off where they are protected")
         mechanism = CutOffCounter(self.epsilon, setting.neighbors, setting.horizon, users)
-        cap = f"more than {how_many(users.cap, 'event')}"
         when = "ever" if self.window is None else f"in each {self.window}"
         why = (
             f"two tree counters of first ticks, at half the epsilon each: of the users active {when}, the share who "
-            f"had {cap}; theirs beyond are not counted. Half-widths are those of either number of users"
+            "had events beyond their caps; those are not counted. Half-widths are those of either number of users"
         )
         chosen = windowed(mechanism, setting, self.views or ("",), why)
         return chosen if self.views else replace(chosen, windows={})

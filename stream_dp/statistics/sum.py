@@ -1,25 +1,28 @@
 """The statistic `sum`: how much of a clamped number, so far or over sliding windows, over all or by what it goes by."""
 
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
+from stream_dp.core.row_law import MOST_UNITS
+from stream_dp.core.wording import how_many
 from stream_dp.records.amount_units import (
     Amount,
     Clamp,
     Step,
+    UserTotal,
     clamp_problems,
     number_problems,
     plain_number,
 )
 from stream_dp.records.groupings import decimal_text
-from stream_dp.records.scalars import FieldName
+from stream_dp.records.scalars import Exact, FieldName, problem
 from stream_dp.statistics.parts.choice import Choice, Setting
 from stream_dp.statistics.parts.series_spec import Rest
 from stream_dp.statistics.parts.windowed import SingleOrKeyed
-from stream_dp.statistics.parts.windows import amounts_choice
+from stream_dp.statistics.parts.windows import amounts_choice, totals_choice
 
 
 class AmountSeries(SingleOrKeyed):
@@ -65,13 +68,35 @@ class AmountSeries(SingleOrKeyed):
 
 
 class SumSeries(AmountSeries):
-    """The sum of the field `of`, each value within `clamp`, on a grid of `step`; so far, over windows or in each."""
+    """The sum of the field `of`, each value within `clamp`, on a grid of `step`; so far, over windows or in each.
+
+    With `user_total` all records of a user add at most that much, in each public window of the cap or for ever.
+    """
+
+    later: ClassVar[tuple[str, ...]] = ("user_total", *AmountSeries.later)
 
     statistic: Literal["sum"] = "sum"
+    user_total: Exact | None = None
 
     @property
-    def amount(self) -> Amount:
-        return self.whole
+    def amount(self) -> Amount | UserTotal:
+        return self.whole if self.user_total is None else UserTotal(self.whole, self._most)
+
+    @property
+    def totals(self) -> bool:
+        return self.user_total is not None
+
+    @property
+    def about(self) -> str:
+        if self.user_total is None:
+            return super().about
+        return f"{super().about}, of each user at most {decimal_text(self.user_total)}"
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        total = self.user_total
+        own: dict[str, int | str] = {} if total is None else {"user_total": decimal_text(total)}
+        return super().parameters | own
 
     @property
     def signed(self) -> bool:
@@ -79,13 +104,52 @@ class SumSeries(AmountSeries):
 
     @property
     def counted(self) -> Amount | None:
-        return None if self.signed else self.amount
+        # fewer records of a user may add more of what is left of a total than others took
+        return None if self.signed or self.user_total is not None else self.whole
+
+    @property
+    def _most(self) -> int:
+        return int((self.user_total or 0) / self.step)
+
+    def own_problems(self) -> list[InitErrorDetails]:
+        problems, total = super().own_problems(), self.user_total
+        if total is None:
+            return problems
+        shown = decimal_text(total)
+        if not self.step <= total <= self.step * MOST_UNITS or (total / self.step).denominator != 1:
+            steps = f"a whole number of steps of {decimal_text(self.step)}"
+            why = f"'{shown}' must be {steps}, from 1 step to {MOST_UNITS:,}"
+            problems.append(problem(("user_total",), why))
+        if self.signed:
+            why = (
+                "needs amounts of one sign, a clamp that begins at 0 or above: with both signs, what a user added "
+                "could go up and down by more than the total"
+            )
+            problems.append(problem(("user_total",), why))
+        return problems
+
+    def problems(self, rest: Rest) -> list[InitErrorDetails]:
+        problems, total = super().problems(rest), self.user_total
+        if total is None:
+            return problems
+        if rest.privacy.unit == "event":
+            why = "is what one user may add, and privacy.unit is event: say unit: user"
+            return [*problems, problem(("user_total",), why)]
+        events = rest.privacy.most_events(rest.clock)
+        most = events * self.clamp[1] * self.ones(rest.fields)
+        if not problems and total >= most:
+            why = (
+                f"the {how_many(events, 'event')} of a user that count add at most {decimal_text(most)} "
+                "anyway, at the same price: leave it out, or give less"
+            )
+            problems.append(problem(("user_total",), why))
+        return problems
 
     def choose(self, setting: Setting) -> Choice:
-        units, step = self.amount.units, self.step
-        return amounts_choice(
-            setting, self.epsilon, self.declared, units, step, "a sum", self.every
-        )
+        units, step, over = self.whole.units, self.step, (self.declared, self.every)
+        if self.user_total is not None:
+            return totals_choice(setting, self.epsilon, over[0], self._most, step, over[1])
+        return amounts_choice(setting, self.epsilon, over[0], units, step, "a sum", over[1])
 
     def shown_totals(self, totals: IntArray) -> list[Any]:
         return [plain_number(units * self.step) for units in totals.tolist()]

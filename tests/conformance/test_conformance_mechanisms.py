@@ -28,6 +28,7 @@ from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest,
 from stream_dp.mechanisms.linear.windows_and_ever import (
     GaussianAndEver,
     SumsAndEver,
+    UserSums,
     WindowsAndEver,
 )
 from stream_dp.mechanisms.papers.paper_hss import NoisyQuantity, PaperHSS, PaperSparseVector
@@ -139,6 +140,17 @@ def monitor(width: int, relation: Neighbors, **terms: Any) -> Case:
     return case(Monitor, *own, column=(1, ONE, relation, watches[:1]))
 
 
+def totals(inner: Any, horizon: int | None) -> Case:
+    """The case of sums with a total for each user."""
+    return Case(
+        name=f"UserSums {type(inner).__name__}",
+        make=lambda: UserSums(inner, 9, Users(3, 4)),
+        horizon=horizon,
+        counts=horizon is not None,
+        signed=True,  # negative rows are refused by nobody, and made by nothing
+    )
+
+
 def distinct(relation: Neighbors, window: int | None, horizon: int | None) -> Case:
     """The case of a counter of first ticks."""
     own = ONE, relation, horizon, Arrivals(window)
@@ -247,6 +259,9 @@ CASES = [
     case(EndedSums, 2, ONE, REPLACE, (3,), *AMOUNTS, signed=True),
     case(EndedArrivals, ONE, ADD, Arrivals(3, ended=True)),
     case(EndedArrivals, ONE, REPLACE, Arrivals(1, ended=True)),
+    totals(SumCounter(2, ONE, ADD, TICKS, 0, 1), TICKS),
+    totals(SumForest(2, ONE, ADD, (1, 7), LEVELS, 0, 1), None),
+    totals(EndedSums(2, ONE, ADD, (3,), 0, 1), None),
     case(TumblingQuantiles, 5, ONE, ADD, (1,), AT, untold=UNTOLD),
     case(TumblingQuantiles, 5, ONE, REPLACE, (3, 5), AT, 1, untold=UNTOLD),
     *value_trees(),

@@ -2,7 +2,8 @@
 
 The rules: within each partition, in its order, a record of a tick that is over there (the partition's last mark is not
 before it) is late. Of the others the first `cap` of each user in each public window of `window` ticks count (None: one
-window for ever). A record in another partition than its user's is a dead letter. Nothing else plays a part.
+window for ever), of those that are among the first `per_tick` of that user in their tick (None: all). A record in
+another partition than its user's is a dead letter. Nothing else plays a part.
 """
 
 from collections import Counter
@@ -37,6 +38,7 @@ class Verdict:
     late: int = 0
     capped: int = 0
     dead: int = 0
+    at: Counter[tuple[int, str]] = field(default_factory=Counter)
 
 
 def window_of(tick: int, window: int | None) -> int:
@@ -50,6 +52,7 @@ def judge(
     window: int | None,
     home: Callable[[str], int] | None = None,
     marks: Mapping[int, int] | None = None,
+    per_tick: int | None = None,
 ) -> Verdict:
     """Judge all records, or those of each partition up to its mark in `marks`."""
     found = Verdict()
@@ -66,14 +69,17 @@ def judge(
             elif item.tick <= passed:
                 found.late += 1
             else:
-                _count(found, item, cap, window)
+                _count(found, item, cap, window, per_tick)
     return found
 
 
-def _count(found: Verdict, event: Event, cap: int, window: int | None) -> None:
-    place = window_of(event.tick, window), event.user
-    if found.used[place] >= cap:
+def _count(
+    found: Verdict, event: Event, cap: int, window: int | None, per_tick: int | None
+) -> None:
+    place, at = (window_of(event.tick, window), event.user), (event.tick, event.user)
+    if found.used[place] >= cap or (per_tick is not None and found.at[at] >= per_tick):
         found.capped += 1
     else:
         found.used[place] += 1
+        found.at[at] += 1
         found.rows[event.tick, event.key] += 1

@@ -1,6 +1,7 @@
 """Chains of steps of one event, each priced by group privacy over the number of its steps.
 
-Chains are: groups, a replacement in any tick, all events of a user, and identifiers that count when they first come.
+Chains are: groups, a replacement in any tick, all events of a user, identifiers that count when they first come, and
+amounts of which a user adds at most a total.
 Two consecutive streams of a chain (hybrids) differ in one event and are admissible streams. An adversary against them
 plays the event-level game and gives equal pairs elsewhere, so the bounds hold adaptively.
 """
@@ -18,7 +19,7 @@ from stream_dp.accounting.rules.rule import (
     one_event_each,
     rests_on,
 )
-from stream_dp.accounting.situations import FirstArrivals, Group, Moved, OfUsers
+from stream_dp.accounting.situations import FirstArrivals, Group, Moved, OfUsers, UserTotals
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import (
@@ -236,4 +237,25 @@ first_arrivals = _chain(
     lambda situation: situation.arrivals.changes,
     _first_arrivals_steps,
     users=lambda situation: situation.arrivals.users,
+)
+
+
+# A memory adds up, for each user and public window of the cap, what that user's records added so far: S becomes
+# min(C, S + v), and the rows get the increment. v is not negative, so the increments of a user are not negative and add
+# up to at most C over all ticks and entries of the window, whatever the number of records. They depend on that user's
+# own records alone, so without the user the rows of all others are the same. Hybrids have some of these units, in the
+# order in which they come, so a hybrid's row is known as soon as the pair of rows is. One event may cost all of it.
+user_totals: Rule[UserTotals] = _chain(
+    "totals of users",
+    "as many steps as units",
+    lambda situation: situation.total,
+    lambda premises, situation: (
+        Condition(
+            "total",
+            True,
+            f"{situation.users}: a memory lets all of them add at most {situation.total:,} units",
+        ),
+        one_event_each("one unit more each", premises),
+    ),
+    users=lambda situation: situation.users,
 )

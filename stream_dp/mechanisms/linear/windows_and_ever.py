@@ -3,7 +3,8 @@
 With n windows (a single tick counts as a window) the counter has 1 / (n + 1) of the budget, the share at which the
 geometric mean of all errors is least. While the longest window still covers all ticks so far, the value so far is
 read off that window, until the public tick from which the counter has less noise. This choice is post-processing.
-This file knows no noise and no ticks.
+`UserSums` is any mechanism for sums, these or a counter, where a user adds at most a total. This file knows no noise
+and no ticks.
 """
 
 from bisect import bisect_left
@@ -16,16 +17,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.situations import Fixed
+from stream_dp.accounting.situations import Fixed, UserTotals
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
 from stream_dp.core.mechanism import Message, Noise, Query, Step
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.row_law import AmountLaw, RowLaw
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.row_law import AmountLaw, RowLaw, TotalLaw
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState
+from stream_dp.mechanisms.linear.ended_windows import EndedSums
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter, GaussianCounterState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
@@ -217,3 +219,79 @@ class SumsAndEver(WithEver):
     @of_the_exact_class
     def derivation(self) -> Derivation:
         return self._both("windows and the sum so far")
+
+
+@wire("user-sums", 1)
+@dataclass(frozen=True)
+class UserSums(Additive):
+    """Sums of amounts of which all records of a user add at most a total: answers of `inner`, made for single units.
+
+    The code that makes rows remembers how much each user has added, in each public window of the cap or for ever. So
+    the rows with and without a user differ by at most `total` units in all, in whatever entries and ticks they lie, and
+    the noise is that of sums whose events add one unit to one entry, at epsilon / total.
+
+    Privacy claim: `total` times the epsilon of `inner`, for the `users`, adaptively, where a memory that decides by a
+    user's own records makes the rows: those with and without the user differ by at most `total` units, and each unit is
+    an event of `inner`.
+    """
+
+    inner: SumCounter | SumForest | SumsAndEver | EndedSums
+    total: int
+    users: Users
+
+    def __post_init__(self) -> None:
+        law = self.inner.rows
+        if self.total < 1 or (law.lowest, law.highest, law.ones) != (0, 1, 1):
+            raise NotDerivable("a user's total is made of units, each of them an event that adds 1")
+
+    @property
+    def width(self) -> int:
+        return self.inner.width
+
+    @property
+    def neighbors(self) -> Neighbors:
+        return self.inner.neighbors
+
+    @property
+    def epsilon(self) -> Fraction:
+        measure: Any = self.inner.guarantee.measure
+        return Fraction(self.total * measure.epsilon)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(PureDP(self.epsilon), self.neighbors, users=self.users)
+
+    @property
+    def rows(self) -> TotalLaw:
+        return TotalLaw(self.width, self.neighbors, changes=self.total)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        part = self.inner.derivation()
+        return derive((part,), UserTotals("what a user adds in all", self.users, self.total))
+
+    def takes(self, message: object) -> bool:
+        return self.inner.takes(message)
+
+    def public(self, updates: int, state: Any) -> Any:
+        return self.inner.public(updates, state)
+
+    def view_public(self, place: int, updates: int, state: Any) -> Any:
+        return self.inner.view_public(place, updates, state)
+
+    def noise(self, public: Any, view: int | None = None) -> NoiseLaw:
+        return self.inner.noise(public, view)
+
+    def band(self, public: Any, confidence: float) -> int:
+        return self.inner.band(public, confidence)
+
+    def view_band(self, place: int, public: Any, confidence: float) -> int:
+        return self.inner.view_band(place, public, confidence)
+
+    def init(self, noise: Noise) -> Any:
+        return self.inner.init(noise)
+
+    def step(self, state: Any, message: Message, noise: Noise) -> Step[Any]:
+        inner: Any = self.inner
+        after: Step[Any] = inner.step(state, message, noise)
+        return after

@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.memories import SeenMemory
 from stream_dp.engine.messages.answering import Requests, Understanding
 from stream_dp.engine.ports import Audience, Ports
 from stream_dp.engine.recovery import NoiseMaker
@@ -38,7 +37,7 @@ from stream_dp.operate.run.live_series import Attempt
 from stream_dp.operate.run.settings import patience_of
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter, memories_of
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.server.view import NOTHING, PublicView, ReleaseLog
@@ -234,7 +233,7 @@ class Run:
                 built.spec.queries.per_tick, DerivingProcess(planner),
             ),
             guard=guard_of(built.spec, config.origin, key),
-            memories=[SeenMemory(built.layout.windows(built.spec))],
+            memories=memories_of(built.layout, built.spec),
         )  # fmt: skip
         return Attempt(engine, words)
 

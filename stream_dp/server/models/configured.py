@@ -38,6 +38,8 @@ class UsersEntry(Answer):
     """How many events of one user count, in each public window."""
     per: Annotated[str, Field(examples=["1d"])] | None
     """The length of a public window, counted from tick 0; null: for ever."""
+    per_tick: Annotated[int, Field(ge=1)] | Absent = None
+    """How many of them count in each tick; absent where there is no such cap."""
 
 
 class ClockEntry(Answer):

@@ -236,6 +236,11 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
         return None
 
     @property
+    def totals(self) -> bool:
+        """Whether its amounts are of users of whom each adds at most a total, which a memory keeps."""
+        return False
+
+    @property
     def grain(self) -> Fraction:
         """What one unit of its rows is as a number that people read."""
         return Fraction(1)

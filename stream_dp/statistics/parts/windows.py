@@ -5,6 +5,7 @@ window is a whole number of ticks and not longer than the horizon. This file kno
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, TypeAlias
 
@@ -16,7 +17,12 @@ from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.noisy_forest import ForestShape, best_forest
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver, WindowsAndEver, ever_share
+from stream_dp.mechanisms.linear.windows_and_ever import (
+    SumsAndEver,
+    UserSums,
+    WindowsAndEver,
+    ever_share,
+)
 from stream_dp.mechanisms.serving import Answer, Bands
 from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import Place, decimal_text
@@ -139,15 +145,43 @@ def amounts_choice(
     every: Sequence[str] = (),
 ) -> Choice:
     """Choose what adds up amounts in units of `step`: over windows, in `every` window, or by a tree counter so far."""
-    if every:
-        chosen = ended_choice(setting, epsilon, every, amounts)
-    elif declared:
-        chosen = window_choice(setting, epsilon, declared, amounts)
-    else:
-        counter = sum_counter(setting, epsilon, amounts)
-        chosen = steady(counter, f"{what} is a tree counter", setting)
+    chosen = _of_units(setting, epsilon, declared, amounts, what, every)
     changed = decimal_text(chosen.mechanism.rows.l1 * step)
     return chosen.in_steps(step).saying(f"one event changes it by up to {changed} in all")
+
+
+def totals_choice(
+    setting: Setting,
+    epsilon: Fraction,
+    declared: Sequence[str],
+    most: int,
+    step: Fraction,
+    every: Sequence[str] = (),
+) -> Choice:
+    """Choose what `amounts_choice` does, for amounts of which a user adds at most `most` units: each is an event."""
+    users = setting.users
+    if users is None:
+        raise TypeError("a total is that of a user")
+    chosen = _of_units(setting, epsilon / most, declared, (0, 1), "a sum", every)
+    mechanism: Any = UserSums(chosen.mechanism, most, users)  # type: ignore[arg-type]  # all sums are
+    changed = f"a user changes it by up to {decimal_text(most * step)} in all, whatever the ticks"
+    return replace(chosen.in_steps(step), mechanism=mechanism).saying(changed)
+
+
+def _of_units(
+    setting: Setting,
+    epsilon: Fraction,
+    declared: Sequence[str],
+    amounts: tuple[int, int],
+    what: str,
+    every: Sequence[str],
+) -> Choice:
+    if every:
+        return ended_choice(setting, epsilon, every, amounts)
+    if declared:
+        return window_choice(setting, epsilon, declared, amounts)
+    counter = sum_counter(setting, epsilon, amounts)
+    return steady(counter, f"{what} is a tree counter", setting)
 
 
 def sum_counter(setting: Setting, epsilon: Fraction, amounts: tuple[int, int]) -> SumCounter:

@@ -11,12 +11,21 @@ import math
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from typing import Any, TypeAlias
 
 from stream_dp.accounting.conversions import pure_to_zcdp
 from stream_dp.accounting.rules.groups import moved, of_users
 from stream_dp.accounting.rules.rule import Premises
-from stream_dp.accounting.situations import Alive, FirstArrivals, Group, Moved, OfUsers, Ticks
+from stream_dp.accounting.situations import (
+    Alive,
+    FirstArrivals,
+    Group,
+    Moved,
+    OfUsers,
+    Ticks,
+    UserTotals,
+)
 from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.guarantee import Measure, PureDP
 from stream_dp.core.neighbors import Users
@@ -355,11 +364,12 @@ class OneUserWindow:
     """One user's events, at most `cap` in each window of `window` ticks; the streams may differ in one window.
 
     In that window (`differs`) one stream has events and the other has none. `used` counts the events of the current
-    window; `kept` says that both streams have events in it.
+    window; `kept` says that both streams have events in it. A tick with an event has an amount up to `largest`.
     """
 
     window: int
     cap: int
+    largest: int = 1
     tick: int = 0
     differs: int | None = None
     used: int = 0
@@ -372,10 +382,11 @@ class OneUserWindow:
         yield (0, 0), after
         if used == self.cap:
             return
-        if not kept and self.differs in (None, now):
-            yield (0, 1), replace(after, differs=now, used=used + 1)
-        if self.differs != now:
-            yield (1, 1), replace(after, used=used + 1, kept=True)
+        for amount in range(1, self.largest + 1):
+            if not kept and self.differs in (None, now):
+                yield (0, amount), replace(after, differs=now, used=used + 1)
+            if self.differs != now:
+                yield (amount, amount), replace(after, used=used + 1, kept=True)
 
 
 def _arrivals(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Instance:
@@ -403,6 +414,62 @@ def arrived() -> tuple[Instance, ...]:
         _arrivals(f"{day}, so far", Arrivals(None, day), window, 4),
         _arrivals(f"{day}, in windows of as much", Arrivals(2, day), window, 4),
         _arrivals(f"{day}, in each tick", Arrivals(1, day), window, 4),
+    )
+
+
+TotalState: TypeAlias = tuple[int, int]
+MOST_AT_ONCE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TotalBits:
+    """Takes what a user's records amount to at a tick, up to 2; answers by a noisy bit for each unit that is added.
+
+    The units of a window of `window` ticks (None: for ever) are at most `total`. One user is enough: all others add the
+    same in both streams.
+    """
+
+    odds: Fraction
+    total: int
+    window: int | None
+
+    def initial(self) -> Mapping[TotalState, Fraction]:
+        return {(0, 0): ONE}
+
+    def step(self, state: TotalState, query: int) -> Law[TotalState]:
+        tick, added = state
+        if self.window is not None and tick % self.window == 0:
+            added = 0
+        more = min(self.total, added + query) - added
+        bits_ = [noisy_bit(int(more > unit), self.odds) for unit in range(MOST_AT_ONCE)]
+        after = (tick + 1, added + more)
+        return {
+            (answer, after): math.prod(
+                (bit[a] for bit, a in zip(bits_, answer, strict=True)), start=ONE
+            )
+            for answer in product((0, 1), repeat=MOST_AT_ONCE)
+        }
+
+
+def totals() -> tuple[Instance, ...]:
+    """Return one user's amounts of up to 2 at any ticks against none: less, as much and more than the total."""
+    amounts, premise = ((0, 1), (0, 2)), claimed("bits", private(THREE))
+    day, overall, window = Users(4, 2), Users(3), OneUserWindow(2, 4, largest=MOST_AT_ONCE)
+    cases: tuple[tuple[Users, int, Pairs, int], ...] = (
+        (overall, 2, DifferAtMost((0,), amounts, 3), 3),
+        (overall, 3, DifferAtMost((0,), amounts, 3), 3),
+        (day, 3, window, 4),
+    )
+    return tuple(
+        Instance(
+            f"bits of ln 3, a total of {total}; {users}",
+            (premise,),
+            UserTotals("totals", users, total),
+            TotalBits(THREE, total, users.window),
+            pairs,
+            ticks,
+        )
+        for users, total, pairs, ticks in cases
     )
 
 

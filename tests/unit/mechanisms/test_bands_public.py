@@ -31,6 +31,7 @@ from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest,
 from stream_dp.mechanisms.linear.windows_and_ever import (
     GaussianAndEver,
     SumsAndEver,
+    UserSums,
     WindowsAndEver,
 )
 from stream_dp.mechanisms.papers.paper_hss import PaperHSS
@@ -94,6 +95,8 @@ MECHANISMS: list[Any] = [
     EndedCounts(WIDTH, HALF, REPLACE, (2, 3)),
     EndedSums(WIDTH, HALF, ADD, (2, 3), -3, 8),
     EndedArrivals(HALF, ADD, Arrivals(3, ended=True)),
+    UserSums(SumCounter(WIDTH, HALF, ADD, TICKS, 0, 1), 9, Users(20, 5)),
+    UserSums(SumForest(WIDTH, HALF, ADD, (1, 4), FLAT, 0, 1), 9, Users(20)),
     CutOffCounter(HALF, ADD, TICKS, Users(20, 5)),
     CutOffCounter(HALF, ADD, None, Users(20)),
     VALUES,

@@ -348,7 +348,7 @@ def test_who_is_protected_is_the_budgets_to_say() -> None:
     assert budget.promise.users == budget.derivation.guarantee.users == made.guarantee.users
     made.update({"who": "anna"} for _ in range(5))
     made.release()
-    assert made._lane._guard.memory._pending == {}  # what a tick took is not remembered twice
+    assert made._lane._guard.memories[0]._pending == {}  # what a tick took is not remembered twice
     with pytest.raises(UsageError, match="use `series`"):
         budget.counter(epsilon="0.1")
 

@@ -21,8 +21,9 @@ from stream_dp.engine.tick_reader import EveryRecord
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource
 from stream_dp.journal.keys import Sealer
 from stream_dp.noise import fresh_seed
+from stream_dp.pipeline import router as routing
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter, memories_of
 from stream_dp.pipeline.spec import PipelineSpec, diagnose
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.python import series
@@ -73,6 +74,7 @@ BESIDE: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (EVENT, {"by": "country", "where": [{"field": "kind", "equals": "come"}]}),
     (EVENT, {"by": "tags"}),
     (USER, {"where": [{"field": "tags", "contains": "new"}]}),
+    (USER, {"clamp": ["0", 240], "user_total": "100.5", "step": "0.5", "every": "2h"}),
 ]
 
 
@@ -164,7 +166,8 @@ async def of_the_pipeline(spec: PipelineSpec) -> list[dict[str, Any]]:
     ports = Ports(source, MemoryJournal(), sink, ManualClock(0), SEALER, fresh_seed)
     router = OpenRouter(spec, plan.origin, built.layout, key)
     guard, seen = guard_of(spec, plan.origin, key), SeenMemory(built.layout.windows(spec))
-    await Engine(plan, router, ports, numbered(), guard=guard, memories=[seen]).run()
+    _, totals = memories_of(built.layout, spec)
+    await Engine(plan, router, ports, numbered(), guard=guard, memories=[seen, totals]).run()
     return [without_number(body) for body in bodies]
 
 
@@ -266,7 +269,7 @@ TWINS: list[tuple[str, Any, str, Any, dict[str, Any]]] = [
     ("histogram", Budget, "_after", free, EVENT),
     ("count", Budget, "_request", unlimited, EVENT),
     ("count", series, "guard_of", lambda *_: EveryRecord(), USER),
-    ("distinct", series, "SeenMemory", lambda windows: SeenMemory(), EVENT),
+    ("distinct", routing, "SeenMemory", lambda windows: SeenMemory(), EVENT),
 ]
 
 

@@ -24,7 +24,7 @@ from stream_dp.mechanisms.linear.ended_windows import EndedArrivals, EndedCounts
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver, WindowsAndEver
+from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver, UserSums, WindowsAndEver
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor
@@ -174,6 +174,22 @@ CASES: dict[str, StatisticCase] = {
         {"of": "amount", "clamp": "-10 to 240", "step": "0.01", "told": "when a window ends"},
         error_unit="of amount", nonnegative=False,
     ),
+    "sum with a total": StatisticCase(
+        "statistic: sum, of: amount, clamp: [0, 240], step: 0.5, user_total: 600, every: 2h", UserSums,
+        {PER: (1200,), OVERALL: (1200,)}, [[1200], [80], [0]], [{"2h": None}, {"2h": 640}, {"2h": 640}],
+        "sum of amount, each from 0 to 240, in each 2h, of each user at most 600",
+        "a window gets noise once, at its end; a user changes it by up to 600 in all, whatever the ticks",
+        {"of": "amount", "clamp": "0 to 240", "step": "0.5", "user_total": "600", "told": "when a window ends"},
+        error_unit="of amount", live=False,
+    ),
+    "sum with a total by key": StatisticCase(
+        "statistic: sum, of: pieces, clamp: [0, 9], user_total: 12, by: tags", UserSums, {PER: (12,)},
+        [[9, 3, 0], [0, 4, 0]], [{"new": 9, "gift": 3, "other": 0}, {"new": 9, "gift": 7, "other": 0}],
+        "sum of pieces, each from 0 to 9, by tags so far, of each user at most 12",
+        "a sum is a tree counter; a user changes it by up to 12 in all",
+        {"of": "pieces", "clamp": "0 to 9", "step": "1", "user_total": "12"},
+        ([9, 7, 0], {"new": 9, "gift": 7, "other": 0}), error_unit="of pieces", live=False,
+    ),
     "histogram": StatisticCase(
         "statistic: histogram, by: country, method: tree", Counter, {EVENT: (1,), WITHIN: (2,), MOVES: (1,)},
         [[3, 0, 1], [0, 2, 0]], [{"DE": 3, "FR": 0, "other": 1}, {"DE": 3, "FR": 2, "other": 1}],
@@ -310,13 +326,13 @@ CASES: dict[str, StatisticCase] = {
             (0, None), (0.1, None), (0.25, None), (0.25, None), (0.01, 0.25))],
         "the share of the users active in each 4h who had events beyond their cap, which are not counted",
         "two tree counters of first ticks, at half the epsilon each: of the users active in each 4h, the share who had "
-        "more than 20 events", {"within": "0 to 1", "told": "since a window began"},
+        "events beyond their caps", {"within": "0 to 1", "told": "since a window began"},
         error_unit="users in either number", live=False,
     ),
     "cut_off for ever": StatisticCase(
         "statistic: cut_off", CutOffCounter, {OVERALL: (2,)}, [[400, 0], [100, 50], [300, 150]], [0, 0.1, 0.25],
         "the share of the users active so far who had events beyond their cap, which are not counted",
-        "of the users active ever, the share who had more than 20 events", {"within": "0 to 1"},
+        "of the users active ever, the share who had events beyond their caps", {"within": "0 to 1"},
         error_unit="users in either number", live=False,
     ),
     "top": StatisticCase(

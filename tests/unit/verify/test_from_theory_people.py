@@ -5,7 +5,8 @@ records stay. The worst of many drawn streams loses what `plan` states; with a c
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -13,7 +14,11 @@ from typing import Any
 import pytest
 from unit.verify.exact.raw_streams import Item, Log, Logs, World, event, inserted, pipeline, worst
 
+from stream_dp.engine.memories import TotalMemory
+from stream_dp.pipeline.user_guard import UserGuard
+
 PER = {"unit": "user", "user": "who", "max_events": "2", "per": "2s"}
+BY_TICK = PER | {"max_events": "4", "per_tick": "1"}
 EVER = {"unit": "user", "user": "who", "overall": "2"}
 KEYED = {
     "kind": "kafka",
@@ -30,6 +35,11 @@ SUM = {
 TAGGED = {
     "name": "tagged", "statistic": "count", "windows": ["1s"], "epsilon": "2",
     "where": [{"field": "tags", "contains": "x"}],
+}  # fmt: skip
+
+
+TOTAL = {
+    "name": "total", "statistic": "sum", "of": "amount", "clamp": ["0", "2"], "user_total": "2", "epsilon": "2",
 }  # fmt: skip
 
 
@@ -87,8 +97,9 @@ def world_of(
         (PER, (SHORT,), 2, 5, (SUM,), 300),
         (EVER, (LONG,), 3, 3, (COUNT,), 100),
         (PER, (SHORT,), 2, 5, (COUNT, TAGGED, SUM), 200),
+        (BY_TICK, (SHORT,), 2, 3, (COUNT,), 200),
     ],
-    ids=["count", "histogram", "sum", "for ever", "three together"],
+    ids=["count", "histogram", "sum", "for ever", "three together", "by tick"],
 )
 def test_a_user_loses_what_plan_states_and_no_less_would_do(
     privacy: dict[str, str], logs: Logs, ticks: int, radius: int, series: tuple[dict[str, Any], ...], runs: int,
@@ -114,3 +125,66 @@ def test_a_user_in_two_partitions_counts_in_one() -> None:
         assert world.rows(logs) in rows
     first = [world.rows(inserted(logs, partition, 0, event(0))) for partition in (0, 1)]
     assert len({world.rows(logs), *first}) == 2
+
+
+TOTALS = pytest.mark.parametrize(
+    ("privacy", "logs", "ticks", "radius", "series"),
+    [
+        (PER, (SHORT,), 2, 5, TOTAL | {"every": "2s"}),
+        (PER, (SHORT,), 2, 5, TOTAL | {"windows": ["1s"]}),
+        (PER, (SHORT,), 2, 4, TOTAL | {"every": "2s", "by": "key"}),
+        (BY_TICK, (SHORT,), 2, 4, TOTAL),
+        (PER, (SHORT, SHORT), 2, 5, TOTAL | {"every": ["1s", "2s"], "user_total": "1"}),
+        (EVER, (LONG,), 3, 5, TOTAL | {"every": "3s", "where": [{"field": "key", "equals": "a"}]}),
+    ],
+    ids=["day", "ticks", "by key", "so far", "two lengths", "for ever"],
+)
+
+
+@TOTALS
+def test_a_user_with_a_total_loses_what_plan_states(
+    privacy: dict[str, str], logs: Logs, ticks: int, radius: int, series: dict[str, Any]
+) -> None:
+    """Two records of up to 2 each, in any ticks and entries: their total of 2 is what the noise is for, to the unit."""
+    world = world_of(privacy, logs, ticks, radius, series)
+    pairs = list(with_and_without(logs, theirs(range(ticks)), 4, 60))
+    result, where = worst(world, pairs)
+    assert result == world.stated == 2, where
+    inner: Any = world.series[0].mechanism
+    less = replace(inner.inner, epsilon=2 * inner.inner.epsilon)
+    assert worst(world.twin(inner=less), [where])[0] > world.stated
+
+
+class Forgetful(TotalMemory):
+    """Forgets with each tick what users have added."""
+
+    def _enter(self, tick: int) -> None:
+        self._begin()
+
+
+class Uncapped(TotalMemory):
+    """Lets users add what they like."""
+
+    def __init__(self, totals: Mapping[tuple[int, int], int], window: int | None) -> None:
+        super().__init__(dict.fromkeys(totals, 1000), window)
+
+
+@pytest.mark.parametrize("twin", [Forgetful, Uncapped])
+def test_a_user_loses_more_by_a_memory_that_is_wrong(
+    twin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_dp.pipeline.router.TotalMemory", twin)
+    world = world_of(PER, (SHORT,), 2, 5, TOTAL | {"windows": ["1s"]})
+    pairs = list(with_and_without((SHORT,), theirs((0, 1)), 4, 60))
+    result, _ = worst(world, pairs)
+    assert result > world.stated
+
+
+def test_a_user_loses_more_by_a_guard_that_forgets_the_cap_of_ticks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four records count, and the noise is for two."""
+    monkeypatch.setattr(UserGuard, "memories", property(lambda guard: (guard.memory,)))
+    world = world_of(BY_TICK, (SHORT,), 2, 5, COUNT)
+    result, _ = worst(world, list(with_and_without((SHORT,), theirs((0, 1)), 4, 60)))
+    assert result > world.stated

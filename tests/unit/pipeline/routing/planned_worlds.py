@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.memories import SeenMemory
 from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.engine.recovery import NoiseMaker
@@ -15,7 +14,7 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter, memories_of
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.testing.manual_clock import ManualClock
 
@@ -37,7 +36,7 @@ def engine_of(
         config, router, ports, noise,
         requests=Requests(LiveSeriesPlanner(built.spec, router), built.subledgers()),
         guard=guard_of(built.spec, config.origin, key),
-        memories=[SeenMemory(built.layout.windows(built.spec))],
+        memories=memories_of(built.layout, built.spec),
     )  # fmt: skip
 
 

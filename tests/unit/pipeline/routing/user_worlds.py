@@ -61,10 +61,9 @@ def specification(**changes: Any) -> PipelineSpec:
 
 
 def payload(event: Event) -> bytes:
-    """The record of an event."""
-    return json.dumps(
-        {"time": 1000 * event.tick, "customer": event.user, "key": event.key}
-    ).encode()
+    """The record of an event; its amount is the place of its key."""
+    record = {"time": 1000 * event.tick, "customer": event.user, "key": event.key}
+    return json.dumps(record | {"amount": KEYS.index(event.key)}).encode()
 
 
 def some_log(random: Random, users: Sequence[str], events: int = 160) -> list[Event | Mark]:

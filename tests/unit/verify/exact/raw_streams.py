@@ -18,7 +18,6 @@ from stream_dp.core.guarantee import PureDP
 from stream_dp.core.mechanism import Message, Noise, Query
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.memories import SeenMemory
 from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.engine.series import Series
@@ -26,7 +25,7 @@ from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, Memo
 from stream_dp.journal.commit import decode
 from stream_dp.journal.keys import Sealer
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter, memories_of
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.testing.manual_clock import ManualClock
@@ -148,7 +147,7 @@ class World:
         engine = Engine(
             plan, OpenRouter(self.spec, plan.origin, layout, key), ports, make,
             requests=Requests(subledgers=self.built.subledgers()),
-            guard=guard_of(self.spec, plan.origin, key), memories=[SeenMemory(layout.windows(self.spec))],
+            guard=guard_of(self.spec, plan.origin, key), memories=memories_of(layout, self.spec),
         )  # fmt: skip
         asyncio.run(engine.run())
         commits = [decode(SEALER.open(n, each)) for n, each in enumerate(store.commits)]

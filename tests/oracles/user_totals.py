@@ -1,0 +1,56 @@
+"""How much users add to a sum under a total: one record after another, with dicts, in plain Python.
+
+The rules: of a user's records those count that the cap of events lets through (`user_caps`), at their own ticks. Tick
+by tick, and in it key by key, a user who has added S of a total of C in the open window adds min(C, S + v) - S, where v
+is the sum of that user's amounts there.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from oracles.user_caps import Event, Log, Mark, window_of
+
+
+def counting(logs: Mapping[int, Log], cap: int, window: int | None) -> list[Event]:
+    """The records that are not late and within their users' caps."""
+    kept: list[Event] = []
+    for log in logs.values():
+        passed, used = -1, Counter[tuple[int, str]]()
+        for item in log:
+            if isinstance(item, Mark):
+                passed = max(passed, item.tick)
+                continue
+            place = window_of(item.tick, window), item.user
+            if item.tick > passed and used[place] < cap:
+                used[place] += 1
+                kept.append(item)
+    return kept
+
+
+def totals(
+    events: Sequence[Event],
+    amount: Callable[[Event], int],
+    total: int,
+    window: int | None,
+    ticks: int,
+    keys: Sequence[str] | None = None,
+) -> list[tuple[int, ...]]:
+    """The rows by tick: one entry, or one for each of `keys`."""
+    added = Counter[tuple[int, str]]()
+    rows = []
+    for tick in range(ticks):
+        row = []
+        for key in [None] if keys is None else keys:
+            asked = Counter[str]()
+            for event in events:
+                if event.tick == tick and key in (None, event.key):
+                    asked[event.user] += amount(event)
+            entry = 0
+            for user, units in asked.items():
+                place = window_of(tick, window), user
+                more = min(total, added[place] + units) - added[place]
+                added[place] += more
+                entry += more
+            row.append(entry)
+        rows.append(tuple(row))
+    return rows
