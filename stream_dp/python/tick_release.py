@@ -196,9 +196,9 @@ class PublicRelease:
     tick that it closes, and `end` the end of that tick, ISO 8601 in UTC. `value`, `band`, `ranks`, `low`, `high` and
     `quantiles` are as in `PublicWindow`, or `value` has the keys that fired; of a series with windows they are those of
     the first one, the single tick where there is one (but `ranks`, which is empty then). Bands hold with probability
-    `confidence`, over the noise. `body` are the exact bytes that were published: one JSON object. `counts` has the noisy
-    count of each key that fired, where the series tells it. `windows` has each window by its name, the single tick
-    (`tick`) first. `name` is, of a maximum, who has most; None while the value is 0, and of all other series.
+    `confidence`, over the noise. `body` are the exact bytes that were published: one JSON object. `counts` has the
+    noisy count of each key that fired, where the series tells it. `windows` has each window by its name, the single
+    tick (`tick`) first. `name` is, of a maximum, who has most; None while the value is 0, and of all other series.
     """
 
     sequence: int

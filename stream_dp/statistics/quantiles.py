@@ -20,7 +20,11 @@ from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Quantile, Shape
 from stream_dp.mechanisms.linear.windows_and_ever import ever_share
 from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import (
+    UNTOLD,
+    TumblingQuantiles,
+    tuples_of,
+)
 from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree, best_levels
 from stream_dp.records.amount_units import plain_number
 from stream_dp.records.groupings import Edge, Edges, by_problems, decimal_text
@@ -149,15 +153,31 @@ def _bucket_problems(bins: Edges, clamp: tuple[Fraction, Fraction]) -> list[Init
 UNRANKED = 1
 """Entries of a row behind the buckets: what has no value."""
 IN_RANKS = "errors are in ranks: events"
+MOST_TUPLES = 1 << 21
+"""Tuples of buckets among which all quantiles are chosen together: a window's end takes a tenth of a second."""
 
 
 def tumbling_choice(
-    setting: Setting, epsilon: Fraction, lengths: Sequence[str], at: tuple[Fraction, ...]
+    setting: Setting,
+    epsilon: Fraction,
+    lengths: Sequence[str],
+    at: tuple[Fraction, ...],
+    *,
+    together: bool = False,
 ) -> Choice:
-    """Choose a noisy maximum for each quantile of each window as it ends, at equal shares of the epsilon."""
+    """Choose noisy maxima for each window as it ends, at equal shares of the epsilon: of each quantile, or one of all.
+
+    The reason names the error of the other way where that is less.
+    """
     ticks = tuple(milliseconds(name) // setting.step for name in lengths)
-    mechanism = TumblingQuantiles(setting.width, epsilon, setting.neighbors, ticks, at, UNRANKED)
-    why = f"each choice has epsilon {mechanism.choice_epsilon}; {IN_RANKS}"
+    apart = TumblingQuantiles(setting.width, epsilon, setting.neighbors, ticks, at, UNRANKED)
+    joint, less = replace(apart, together=True), ""
+    if not together and 1 < tuples_of(apart.buckets, len(at)) <= MOST_TUPLES:
+        bands = [each.band(None, setting.confidence) for each in (joint, apart)]
+        less = f"; method: together is off by {bands[0]} at most" if bands[0] < bands[1] else ""
+    mechanism = joint if together and len(at) > 1 else apart
+    whole = "the choice of all" if mechanism.together else "each choice"
+    why = f"{whole} has epsilon {mechanism.choice_epsilon}{less}; {IN_RANKS}"
     chosen = steady(mechanism, why, setting)
     windows = dict.fromkeys(lengths, chosen.expected)
     return replace(chosen, windows=windows, supposing="in ranks")
@@ -201,7 +221,7 @@ class QuantilesSeries(SeriesSpec):
     """Quantiles of the number `of` on a grid, over sliding `windows`, of each window of `every`, or so far."""
 
     shape = Shape.HISTOGRAM
-    later = ("clamp", "edges", "buckets", "windows", "every")
+    later = ("clamp", "edges", "buckets", "windows", "every", "method")
 
     error_unit: ClassVar[str] = "events in rank"
 
@@ -213,6 +233,7 @@ class QuantilesSeries(SeriesSpec):
     at: Shares
     windows: Windows = ()
     every: Every = ()
+    method: Literal["apart", "together"] = "apart"
     _fitted: bool = PrivateAttr(False)
 
     def fitted(self, fields: Mapping[str, Any]) -> "QuantilesSeries":
@@ -300,6 +321,9 @@ class QuantilesSeries(SeriesSpec):
         elif self.edges is not None and self.buckets is not None:
             why = "stands beside edges: the edges make the buckets"
             problems.append(problem(("buckets",), why))
+        if self.method == "together" and not self.every:
+            why = "is for windows that end: name every, or leave method out"
+            problems.append(problem(("method",), why))
         for place, (before, share) in enumerate(pairwise(self.at)):
             if share <= before:
                 problems.append(problem(("at", place + 1), "must be greater than the one before"))
@@ -311,11 +335,25 @@ class QuantilesSeries(SeriesSpec):
             *bin_problems(self.grouped_by, self.clamp, rest.fields),
             *window_lengths(rest.clock, self.windows),
             *window_lengths(rest.clock, self.every, key="every"),
+            *self._too_many(),
         ]
+
+    def _too_many(self) -> list[InitErrorDetails]:
+        """Return the problem of a choice among too many tuples of buckets; the values beyond the grid have two."""
+        buckets, many = len(self.grid.buckets), len(self.at)
+        if self.method == "apart" or tuples_of(buckets, many) <= MOST_TUPLES:
+            return []
+        fits = next(b for b in range(buckets, 0, -1) if tuples_of(b, many) <= MOST_TUPLES) - 2
+        why = (
+            f"{many} quantiles of {buckets - 2} buckets have {tuples_of(buckets, many):,} tuples, and a choice of all "
+            f"takes {MOST_TUPLES:,}: at most {fits} buckets, fewer quantiles, or method: apart"
+        )
+        return [problem(("method",), why)]
 
     def choose(self, setting: Setting) -> Choice:
         if self.every:
-            choice = tumbling_choice(setting, self.epsilon, self.every, self.at)
+            together = self.method == "together"
+            choice = tumbling_choice(setting, self.epsilon, self.every, self.at, together=together)
         else:
             choice = sliding_choice(setting, self.epsilon, self.views, self.at)
         if not self._fitted:
