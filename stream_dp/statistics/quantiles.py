@@ -31,6 +31,7 @@ from stream_dp.records.groupings import Edge, Edges, by_problems, decimal_text
 from stream_dp.records.scalars import FieldName, milliseconds, must, problem
 from stream_dp.records.schema import Fields, FieldSpec
 from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_counter
+from stream_dp.statistics.parts.choose_hss import ExpectedEvents
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
     EVER,
@@ -152,6 +153,8 @@ def _bucket_problems(bins: Edges, clamp: tuple[Fraction, Fraction]) -> list[Init
 
 UNRANKED = 1
 """Entries of a row behind the buckets: what has no value."""
+MUCH = 0.1
+"""The part of a window's records from which on an error in ranks is much."""
 IN_RANKS = "errors are in ranks: events"
 MOST_TUPLES = 1 << 21
 """Tuples of buckets among which all quantiles are chosen together: a window's end takes a tenth of a second."""
@@ -174,7 +177,11 @@ def tumbling_choice(
     joint, less = replace(apart, together=True), ""
     if not together and 1 < tuples_of(apart.buckets, len(at)) <= MOST_TUPLES:
         bands = [each.band(None, setting.confidence) for each in (joint, apart)]
-        less = f"; method: together is off by {bands[0]} at most" if bands[0] < bands[1] else ""
+        less = (
+            f"; method: together has {bands[0]} in place of {bands[1]}"
+            if bands[0] < bands[1]
+            else ""
+        )
     mechanism = joint if together and len(at) > 1 else apart
     whole = "the choice of all" if mechanism.together else "each choice"
     why = f"{whole} has epsilon {mechanism.choice_epsilon}{less}; {IN_RANKS}"
@@ -221,7 +228,7 @@ class QuantilesSeries(SeriesSpec):
     """Quantiles of the number `of` on a grid, over sliding `windows`, of each window of `every`, or so far."""
 
     shape = Shape.HISTOGRAM
-    later = ("clamp", "edges", "buckets", "windows", "every", "method")
+    later = ("clamp", "edges", "buckets", "windows", "every", "method", "expected_events")
 
     error_unit: ClassVar[str] = "events in rank"
 
@@ -234,6 +241,7 @@ class QuantilesSeries(SeriesSpec):
     windows: Windows = ()
     every: Every = ()
     method: Literal["apart", "together"] = "apart"
+    expected_events: ExpectedEvents = None
     _fitted: bool = PrivateAttr(False)
 
     def fitted(self, fields: Mapping[str, Any]) -> "QuantilesSeries":
@@ -356,8 +364,38 @@ class QuantilesSeries(SeriesSpec):
             choice = tumbling_choice(setting, self.epsilon, self.every, self.at, together=together)
         else:
             choice = sliding_choice(setting, self.epsilon, self.views, self.at)
+        if self.expected_events is not None:
+            choice = choice.saying(self._of_expected(choice, setting, self.expected_events))
         if not self._fitted:
             return choice
         return choice.saying(
             f"{self.buckets} buckets, the number nearest to {BUCKETS} that divides the clamp into integers"
         )
+
+    def _of_expected(self, choice: Choice, setting: Setting, events: int) -> str:
+        """Return what part of the records expected in each window the error is; the part that `every` would have too.
+
+        That is proposed where windows slide and the error is more than `MUCH` of a window.
+        """
+        ticks, last = setting.last + 1, setting.last
+        spans = {
+            name: ticks if name == EVER else min(milliseconds(name) // setting.step, ticks)
+            for name in self.views
+        }
+        windows = choice.windows or dict.fromkeys(self.views, choice.expected)
+        parts = {name: windows[name](last) * ticks / (events * spans[name]) for name in spans}
+        shown = ", ".join(
+            f"{part:.1%} {'so far' if name == EVER else f'in {name}'}"
+            for name, part in parts.items()
+        )
+        said = f"of all records expected {shown}"
+        much = tuple(name for name, part in parts.items() if part > MUCH and name != EVER)
+        if self.every or not much:
+            return said
+        ended = tumbling_choice(setting, self.epsilon, much, self.at).expected(last)
+        less = [
+            f"{ended / (events * spans[name] / ticks):.1%} in {name}"
+            for name in much
+            if ended < windows[name](last)
+        ]
+        return f"{said}; with every in place of windows {', '.join(less)}" if less else said

@@ -340,7 +340,7 @@ CASES: dict[str, StatisticCase] = {
         f"statistic: quantiles, {FAN}, every: [2h]", TumblingQuantiles, {EVENT: (1,), WITHIN: (2,)},
         [[0, 10, 0, 0, 0, 90], [0, 0, 0, 15, 0, 0], [0, 0, 5, 0, 0, 0]],
         [{"2h": {}}, {"2h": {"0.5": 5, "0.9": 5}}, {"2h": {"0.5": 5, "0.9": 5}}],
-        "quantiles 0.5, 0.9 of pieces in each 2h", "; method: together is off by", {"of": "pieces"},
+        "quantiles 0.5, 0.9 of pieces in each 2h", "; method: together has", {"of": "pieces"},
         error_unit="events in rank",
     ),
     "quantiles chosen together": StatisticCase(
