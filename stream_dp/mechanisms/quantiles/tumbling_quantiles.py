@@ -34,8 +34,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import chain, combinations_with_replacement
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.derive import derive
@@ -56,9 +58,10 @@ TEST = "tests/unit/verify/exact/test_small_quantiles.py"  # exact, against every
 WIDEST = 1 << 40  # noise of a larger scale cannot be drawn
 UNTOLD = -1
 """The answer where no window has ended yet."""
-_FARTHEST = (
-    1 << 62
-)  # what is farther is as far: no noise reaches it, and 64 bits hold noise less it
+# a loss beyond it counts as it: no noise reaches so far, and 64 bits hold any noise less this
+_FARTHEST = 1 << 62
+
+Tuples: TypeAlias = NDArray[np.int16]
 
 
 def tuples_of(buckets: int, quantiles: int) -> int:
@@ -67,11 +70,11 @@ def tuples_of(buckets: int, quantiles: int) -> int:
 
 
 @lru_cache(maxsize=4)
-def _tuples(buckets: int, quantiles: int) -> IntArray:
+def _tuples(buckets: int, quantiles: int) -> Tuples:
     """Return these tuples in lexicographic order, shape (tuples, quantiles)."""
     whole = chain.from_iterable(combinations_with_replacement(range(buckets), quantiles))
     number = tuples_of(buckets, quantiles) * quantiles
-    return np.fromiter(whole, dtype=np.int64, count=number).reshape(-1, quantiles)
+    return np.fromiter(whole, dtype=np.int16, count=number).reshape(-1, quantiles)
 
 
 @wire("tumbling-quantiles-state", 1)
@@ -234,7 +237,7 @@ class TumblingQuantiles(CountRows, Deciding):
         loss = np.maximum(np.maximum(s * before - p * total, p * total - s * through), 0)
         return np.asarray(np.minimum(times * loss, _FARTHEST), dtype=np.int64)
 
-    def _largest(self, losses: Sequence[IntArray], tuples: IntArray) -> IntArray:
+    def _largest(self, losses: Sequence[IntArray], tuples: Tuples) -> IntArray:
         """Return the loss of each tuple."""
         largest = losses[0][tuples[:, 0]]
         for place, loss in enumerate(losses[1:], start=1):

@@ -9,7 +9,7 @@ import numpy as np
 from unit.mechanisms.shifted_noise import NoNoise
 
 from stream_dp.core.mechanism import IntArray, Noise, Query
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles, Tuples
 
 
 class SensitivityForgotten(TumblingQuantiles):
@@ -69,8 +69,9 @@ class SameFlips(TumblingQuantiles):
 class LossesAdded(TumblingQuantiles):
     """Chosen together by the sum of the losses, at the noise for the largest."""
 
-    def _largest(self, losses: Sequence[IntArray], tuples: IntArray) -> IntArray:
-        return np.sum([loss[tuples[:, i]] for i, loss in enumerate(losses)], axis=0)
+    def _largest(self, losses: Sequence[IntArray], tuples: Tuples) -> IntArray:
+        added: IntArray = np.sum([loss[tuples[:, i]] for i, loss in enumerate(losses)], axis=0)
+        return added
 
 
 class SmallestMove(TumblingQuantiles):
