@@ -230,7 +230,9 @@ class PublicRelease:
             _counts(release.counts) if release.counts else None,
             windows,
             release.ranks or (),
-            *(first.low, first.high, _known(release.name), first.quantiles),
+            *(first.low, first.high),
+            _known(release.name),
+            first.quantiles,
         )
 
 
