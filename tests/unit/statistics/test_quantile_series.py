@@ -160,8 +160,8 @@ def test_the_error_is_a_part_of_the_records_that_are_expected(tmp_path: Path) ->
         assert f"of all records expected {', '.join(parts)}" in said
         assert ("; with every in place of windows" in said) == over.startswith("windows")
     ended = f"{KEYS}, every: [2h, 48h]"
-    chosen = built_of(tmp_path, ended, horizon=240).chosen[0].choice
-    (band,) = {error(0) for error in chosen.windows.values()}
+    choice = built_of(tmp_path, ended, horizon=240).chosen[0].choice
+    (band,) = {error(0) for error in choice.windows.values()}
     both = why(tmp_path, f"{KEYS}, windows: [2h, 48h], expected_events: 2400")
     assert f"with every in place of windows {band / 480:.1%} in 48h" in both
     plenty = why(tmp_path, f"{KEYS}, windows: [2h, 48h], expected_events: 99000000")
