@@ -15,7 +15,11 @@ from unit.mechanisms.test_bands_public import MECHANISMS
 
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.mechanism import IntArray, Noise
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.relation import Claim
+from stream_dp.core.row_relations import Stream
 from stream_dp.files.sqlite import read_sealed
+from stream_dp.mechanisms.linear.counter import HybridCounter
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.operate.audit import attack as audit_module
 from stream_dp.operate.audit import trace_check
@@ -175,6 +179,16 @@ def test_every_pure_mechanism_has_a_louder_one(mechanism: Any) -> None:
         assert played.guarantee.measure == PureDP(3 * measure.epsilon)
         if hasattr(mechanism, "derivation"):
             assert played.derivation().guarantee == played.guarantee
+
+
+def test_the_claim_of_users_is_played_as_much_louder() -> None:
+    """Five events of 1/25 cost a user 1/5: at ten times, 2/5 and 2."""
+    mechanism = HybridCounter(1, Fraction(1, 25), Neighbors.ADD_REMOVE)
+    rows = mechanism.rows.of_users(Neighbors.ADD_REMOVE, Users(5), 0)
+    claim = Claim(PureDP(Fraction(1, 5)), Stream(rows))
+    played, loud, times = audit_module._played_at(mechanism, claim, None)
+    assert (played.epsilon, loud.measure, times) == (Fraction(2, 5), PureDP(Fraction(2)), 10)
+    assert loud.relation == claim.relation
 
 
 class LessNoise:

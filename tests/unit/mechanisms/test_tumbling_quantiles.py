@@ -53,6 +53,14 @@ def test_without_noise_quantiles_chosen_together_are_those_chosen_alone() -> Non
     ) == [[0, 1]]
 
 
+def test_losses_are_exact_up_to_where_no_noise_reaches() -> None:
+    for size in (50, 59):
+        counts, quantile = ((1 << size) - 1, 0, 5, 1 << size), Fraction(1, 4)
+        mechanism = TumblingQuantiles(4, ONE, ADD, (1,), (quantile, HALF), 0, True)
+        exact = [min(3 * loss, 1 << 62) for loss in rank_losses(counts, quantile)]
+        assert mechanism._losses(np.array(counts), quantile, 3).tolist() == exact
+
+
 def test_the_choice_of_all_is_the_first_tuple_of_the_largest_noise_less_loss() -> None:
     """Any noise at all, one for each tuple, once a window."""
     at, rng = (Fraction(1, 4), HALF), np.random.default_rng(6)
