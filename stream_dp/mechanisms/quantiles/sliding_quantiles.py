@@ -185,8 +185,7 @@ class SlidingQuantiles(Deciding):
             bucket, final = int(np.argmin(sums)), last - int(np.argmin(sums[::-1]))
             before = ranks[bucket - 1] if bucket else -p * through[-1]
             within = bucket * PARTS + _inside(before, ranks[bucket])
-            halfway = bucket < final and through[-1] > 0  # where nothing came, the first bucket
-            highest = max(highest, (bucket + 1 + final) * PARTS // 2 if halfway else within)
+            highest = max(highest, within if bucket == final else (bucket + 1 + final) * PARTS // 2)
             room = margin.astype(object) * (s << FRACTION_BITS)
             bucket = highest // PARTS
             # the last bucket ends all events, and the first begins all, whatever the noise
