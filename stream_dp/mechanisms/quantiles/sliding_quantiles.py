@@ -3,9 +3,7 @@
 The noisy rank at a bucket's end is the best estimate of the number of events up to it. This rank less q times the
 number of all events estimates how far the quantile q lies below the bucket's end (negative: above). These
 differences, fitted by least squares as a monotone function of the bucket, pass 0 in the bucket before which their
-partial sums are least. The quantile is reported in that bucket, at a place inside it by linear interpolation. Where the
-sums are least before several buckets, the fit is 0 from the end of the first of them to the beginning of the last, and
-the quantile is reported halfway: of ten events in one bucket and ten in another, between the two.
+partial sums are least. The quantile is reported in that bucket, at a place inside it by linear interpolation.
 
 Beside the quantile stands the range of buckets that are not ruled out: a bucket is ruled out where the rank up to
 its end, or before its beginning, is on the wrong side by more than its noise margin. A quantile's true bucket is
@@ -98,7 +96,7 @@ RUNNING = 1.13
 _KEPT = 64  # number of (view, moment) pairs whose margins are cached
 
 
-@wire("sliding-quantiles", 2)
+@wire("sliding-quantiles", 1)
 @dataclass(frozen=True)
 class SlidingQuantiles(Deciding):
     """Answers of shape (views * len(at) * EACH,): for each view and each quantile the `EACH` numbers.
@@ -181,11 +179,9 @@ class SlidingQuantiles(Deciding):
         for quantile, margin in zip(self.at, margins, strict=True):
             p, s = quantile.as_integer_ratio()
             ranks = s * through - p * through[-1]
-            sums = np.cumsum(ranks) - ranks
-            bucket, final = int(np.argmin(sums)), last - int(np.argmin(sums[::-1]))
+            bucket = int(np.argmin(np.cumsum(ranks) - ranks))
             before = ranks[bucket - 1] if bucket else -p * through[-1]
-            within = bucket * PARTS + _inside(before, ranks[bucket])
-            highest = max(highest, within if bucket == final else (bucket + 1 + final) * PARTS // 2)
+            highest = max(highest, bucket * PARTS + _inside(before, ranks[bucket]))
             room = margin.astype(object) * (s << FRACTION_BITS)
             bucket = highest // PARTS
             # the last bucket ends all events, and the first begins all, whatever the noise
