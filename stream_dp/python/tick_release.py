@@ -193,12 +193,12 @@ class PublicRelease:
     """A release of a pipeline that everyone may see.
 
     `sequence` is its number among all releases of the pipeline, from 1 on; `series` the name of the series; `tick` the
-    tick that it closes, and `end` the end of that tick, ISO 8601 in UTC. `value`, `band`, `ranks`, `low` and `high` are
-    as in `PublicWindow`, or `value` has the keys that fired; of a series with windows they are those of the single tick
-    (but `ranks`, which is empty then). Bands hold with probability `confidence`, over the noise. `body` are the exact
-    bytes that were published: one JSON object. `counts` has the noisy count of each key that fired, where the series
-    tells it. `windows` has each window by its name, the single tick (`tick`) first. `name` is, of a maximum, who has
-    most; None while the value is 0, and of all other series.
+    tick that it closes, and `end` the end of that tick, ISO 8601 in UTC. `value`, `band`, `ranks`, `low`, `high` and
+    `quantiles` are as in `PublicWindow`, or `value` has the keys that fired; of a series with windows they are those of
+    the first one, the single tick where there is one (but `ranks`, which is empty then). Bands hold with probability
+    `confidence`, over the noise. `body` are the exact bytes that were published: one JSON object. `counts` has the
+    noisy count of each key that fired, where the series tells it. `windows` has each window by its name, the single
+    tick (`tick`) first. `name` is, of a maximum, who has most; None while the value is 0, and of all other series.
     """
 
     sequence: int
@@ -215,6 +215,7 @@ class PublicRelease:
     low: int | float | Counts | None = None
     high: int | float | Counts | None = None
     name: str | None = None
+    quantiles: Mapping[str, Quantile] = field(default_factory=dict)
 
     @classmethod
     def of(cls, body: bytes) -> "PublicRelease":
@@ -229,7 +230,9 @@ class PublicRelease:
             _counts(release.counts) if release.counts else None,
             windows,
             release.ranks or (),
-            *(first.low, first.high, _known(release.name)),
+            *(first.low, first.high),
+            _known(release.name),
+            first.quantiles,
         )
 
 

@@ -20,13 +20,18 @@ from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Quantile, Shape
 from stream_dp.mechanisms.linear.windows_and_ever import ever_share
 from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import (
+    UNTOLD,
+    TumblingQuantiles,
+    tuples_of,
+)
 from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree, best_levels
 from stream_dp.records.amount_units import plain_number
 from stream_dp.records.groupings import Edge, Edges, by_problems, decimal_text
 from stream_dp.records.scalars import FieldName, milliseconds, must, problem
 from stream_dp.records.schema import Fields, FieldSpec
 from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_counter
+from stream_dp.statistics.parts.choose_hss import ExpectedEvents
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
     EVER,
@@ -148,16 +153,38 @@ def _bucket_problems(bins: Edges, clamp: tuple[Fraction, Fraction]) -> list[Init
 
 UNRANKED = 1
 """Entries of a row behind the buckets: what has no value."""
+MUCH = 0.1
+"""The part of a window's records from which on an error in ranks is much."""
 IN_RANKS = "errors are in ranks: events"
+MOST_TUPLES = 1 << 21
+"""Tuples of buckets among which all quantiles are chosen together: a window's end takes a tenth of a second."""
 
 
 def tumbling_choice(
-    setting: Setting, epsilon: Fraction, lengths: Sequence[str], at: tuple[Fraction, ...]
+    setting: Setting,
+    epsilon: Fraction,
+    lengths: Sequence[str],
+    at: tuple[Fraction, ...],
+    *,
+    together: bool = False,
 ) -> Choice:
-    """Choose a noisy maximum for each quantile of each window as it ends, at equal shares of the epsilon."""
+    """Choose noisy maxima for each window as it ends, at equal shares of the epsilon: of each quantile, or one of all.
+
+    The reason names the error of the other way where that is less.
+    """
     ticks = tuple(milliseconds(name) // setting.step for name in lengths)
-    mechanism = TumblingQuantiles(setting.width, epsilon, setting.neighbors, ticks, at, UNRANKED)
-    why = f"each choice has epsilon {mechanism.choice_epsilon}; {IN_RANKS}"
+    apart = TumblingQuantiles(setting.width, epsilon, setting.neighbors, ticks, at, UNRANKED)
+    joint, less = replace(apart, together=True), ""
+    if not together and 1 < tuples_of(apart.buckets, len(at)) <= MOST_TUPLES:
+        bands = [each.band(None, setting.confidence) for each in (joint, apart)]
+        less = (
+            f"; method: together has {bands[0]} in place of {bands[1]}"
+            if bands[0] < bands[1]
+            else ""
+        )
+    mechanism = joint if together and len(at) > 1 else apart
+    whole = "the choice of all" if mechanism.together else "each choice"
+    why = f"{whole} has epsilon {mechanism.choice_epsilon}{less}; {IN_RANKS}"
     chosen = steady(mechanism, why, setting)
     windows = dict.fromkeys(lengths, chosen.expected)
     return replace(chosen, windows=windows, supposing="in ranks")
@@ -201,7 +228,7 @@ class QuantilesSeries(SeriesSpec):
     """Quantiles of the number `of` on a grid, over sliding `windows`, of each window of `every`, or so far."""
 
     shape = Shape.HISTOGRAM
-    later = ("clamp", "edges", "buckets", "windows", "every")
+    later = ("clamp", "edges", "buckets", "windows", "every", "method", "expected_events")
 
     error_unit: ClassVar[str] = "events in rank"
 
@@ -213,6 +240,8 @@ class QuantilesSeries(SeriesSpec):
     at: Shares
     windows: Windows = ()
     every: Every = ()
+    method: Literal["apart", "together"] = "apart"
+    expected_events: ExpectedEvents = None
     _fitted: bool = PrivateAttr(False)
 
     def fitted(self, fields: Mapping[str, Any]) -> "QuantilesSeries":
@@ -300,6 +329,9 @@ class QuantilesSeries(SeriesSpec):
         elif self.edges is not None and self.buckets is not None:
             why = "stands beside edges: the edges make the buckets"
             problems.append(problem(("buckets",), why))
+        if self.method == "together" and not self.every:
+            why = "is for windows that end: name every, or leave method out"
+            problems.append(problem(("method",), why))
         for place, (before, share) in enumerate(pairwise(self.at)):
             if share <= before:
                 problems.append(problem(("at", place + 1), "must be greater than the one before"))
@@ -311,15 +343,59 @@ class QuantilesSeries(SeriesSpec):
             *bin_problems(self.grouped_by, self.clamp, rest.fields),
             *window_lengths(rest.clock, self.windows),
             *window_lengths(rest.clock, self.every, key="every"),
+            *self._too_many(),
         ]
+
+    def _too_many(self) -> list[InitErrorDetails]:
+        """Return the problem of a choice among too many tuples of buckets; the values beyond the grid have two."""
+        buckets, many = len(self.grid.buckets), len(self.at)
+        if self.method == "apart" or tuples_of(buckets, many) <= MOST_TUPLES:
+            return []
+        fits = next(b for b in range(buckets, 0, -1) if tuples_of(b, many) <= MOST_TUPLES) - 2
+        why = (
+            f"{many} quantiles of {buckets - 2} buckets have {tuples_of(buckets, many):,} tuples, and a choice of all "
+            f"takes {MOST_TUPLES:,}: at most {fits} buckets, fewer quantiles, or method: apart"
+        )
+        return [problem(("method",), why)]
 
     def choose(self, setting: Setting) -> Choice:
         if self.every:
-            choice = tumbling_choice(setting, self.epsilon, self.every, self.at)
+            together = self.method == "together"
+            choice = tumbling_choice(setting, self.epsilon, self.every, self.at, together=together)
         else:
             choice = sliding_choice(setting, self.epsilon, self.views, self.at)
+        if self.expected_events is not None:
+            choice = choice.saying(self._of_expected(choice, setting, self.expected_events))
         if not self._fitted:
             return choice
         return choice.saying(
             f"{self.buckets} buckets, the number nearest to {BUCKETS} that divides the clamp into integers"
         )
+
+    def _of_expected(self, choice: Choice, setting: Setting, events: int) -> str:
+        """Return what part of the records expected in each window the error is; the part that `every` would have too.
+
+        That is proposed where windows slide and the error is more than `MUCH` of a window.
+        """
+        ticks, last = setting.last + 1, setting.last
+        spans = {
+            name: ticks if name == EVER else min(milliseconds(name) // setting.step, ticks)
+            for name in self.views
+        }
+        windows = choice.windows or dict.fromkeys(self.views, choice.expected)
+        parts = {name: windows[name](last) * ticks / (events * spans[name]) for name in spans}
+        shown = ", ".join(
+            f"{part:.1%} {'so far' if name == EVER else f'in {name}'}"
+            for name, part in parts.items()
+        )
+        said = f"of all records expected {shown}"
+        much = tuple(name for name, part in parts.items() if part > MUCH and name != EVER)
+        if self.every or not much:
+            return said
+        ended = tumbling_choice(setting, self.epsilon, much, self.at).expected(last)
+        less = [
+            f"{ended / (events * spans[name] / ticks):.1%} in {name}"
+            for name in much
+            if ended < windows[name](last)
+        ]
+        return f"{said}; with every in place of windows {', '.join(less)}" if less else said

@@ -264,6 +264,7 @@ CASES = [
     totals(EndedSums(2, ONE, ADD, (3,), 0, 1), None),
     case(TumblingQuantiles, 5, ONE, ADD, (1,), AT, untold=UNTOLD),
     case(TumblingQuantiles, 5, ONE, REPLACE, (3, 5), AT, 1, untold=UNTOLD),
+    case(TumblingQuantiles, 5, ONE, ADD, (2, 3), AT, 1, True, untold=UNTOLD),
     *value_trees(),
     case(Alerts, 4, ONE, REPLACE, 40, column=(1, ONE, REPLACE, 40)),
     case(Alerts, 4, ONE, ADD, 90, 3),

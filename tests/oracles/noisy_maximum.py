@@ -74,6 +74,26 @@ def rank_losses(counts: Sequence[int], quantile: Fraction) -> tuple[int, ...]:
     return tuple(found)
 
 
+def joint_losses(
+    counts: Sequence[int], at: Sequence[Fraction], moved: Sequence[int], unit: int
+) -> dict[tuple[int, ...], int]:
+    """Return by tuple of buckets, one for each quantile and none before the one before, the largest of their losses.
+
+    Each loss is in units of its own largest move by one event, times `unit`. Tuples are in lexicographic order.
+    """
+    losses = [
+        [Fraction(unit * loss, most) for loss in rank_losses(counts, q)]
+        for q, most in zip(at, moved, strict=True)
+    ]
+    found = {}
+    for buckets in itertools.product(range(len(counts)), repeat=len(at)):
+        if list(buckets) == sorted(buckets):
+            worst = max(loss[b] for loss, b in zip(losses, buckets, strict=True))
+            assert worst.denominator == 1
+            found[buckets] = int(worst)
+    return found
+
+
 def histograms(buckets: int, values: Sequence[int]) -> list[Counts]:
     """All counts of so many buckets with entries from `values`."""
     return list(itertools.product(values, repeat=buckets))

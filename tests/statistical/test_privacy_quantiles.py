@@ -9,6 +9,7 @@ import math
 from fractions import Fraction
 from functools import partial
 
+import numpy as np
 import pytest
 from oracles.exact import decay
 from oracles.noisy_maximum import (
@@ -16,6 +17,7 @@ from oracles.noisy_maximum import (
     Law,
     added,
     histograms,
+    joint_losses,
     noisy_maximum,
     rank_losses,
     worst_ratio,
@@ -24,7 +26,7 @@ from statistical.attack import Attack
 from unit.mechanisms import broken_quantiles as broken
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles, _tuples
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 HALF, THIRD, HIGH = Fraction(1, 2), Fraction(1, 3), Fraction(9, 10)
@@ -82,6 +84,101 @@ def test_many_buckets_lose_nearly_all_of_the_claim(quantile: Fraction, relation:
     assert loss(broken.OneSided(*arguments), pair) > 1.2 * 3
     if relation is REPLACE:
         assert loss(broken.ReplaceForgotten(*arguments), pair) > 1.2 * 3
+
+
+PAIRS = [(THIRD, 2 * THIRD), (HALF, HIGH), (Fraction(1, 4), HALF)]
+
+
+def neighbours(buckets: int, top: int, relation: Neighbors) -> list[tuple[Counts, Counts]]:
+    """All pairs of histograms: one event comes, or one of an update moves as well."""
+    pairs = []
+    for counts in histograms(buckets, range(top)):
+        more = added(counts)
+        pairs += [(counts, other) for other in more]
+        pairs += [*itertools.combinations(more, 2)] if relation is REPLACE else []
+    return pairs
+
+
+def tuple_losses(mechanism: TumblingQuantiles, counts: Counts) -> list[int]:
+    """The losses of all tuples, by the mechanism's own code."""
+    moves = mechanism.moves(mechanism.at)
+    own = [
+        mechanism._losses(np.array(counts), q, moves // mechanism.sensitivity(q))
+        for q in mechanism.at
+    ]
+    return [int(x) for x in mechanism._largest(own, _tuples(len(counts), len(mechanism.at)))]
+
+
+def farthest_move(mechanism: TumblingQuantiles, top: int) -> Fraction:
+    """The most by which neighbours differ in the loss of a tuple, as a part of what the noise is made for."""
+    made_for = mechanism.scale(*mechanism.at) * mechanism.choice_epsilon / 2
+    moved = 0
+    for x, y in neighbours(mechanism.buckets, top, mechanism.neighbors):
+        pairs = zip(tuple_losses(mechanism, x), tuple_losses(mechanism, y), strict=True)
+        moved = max(moved, *(abs(a - b) for a, b in pairs))
+    return moved / made_for
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+@pytest.mark.parametrize("at", PAIRS)
+def test_what_is_chosen_together_loses_no_more_than_the_claim(
+    at: tuple[Fraction, ...], relation: Neighbors
+) -> None:
+    """All neighbours of three buckets, exactly: the losses are the oracle's, they move as said, and so do the laws."""
+    mechanism, a = TumblingQuantiles(3, ONE, relation, (1,), at, 0, True), Fraction(1, 2)
+    moved, unit = [mechanism.sensitivity(q) for q in at], mechanism.moves(at)
+    laws: dict[Counts, Law] = {}
+    for counts in histograms(3, range(4)):
+        losses = joint_losses(counts, at, moved, unit)
+        assert list(losses.values()) == tuple_losses(mechanism, counts)
+        assert min(losses.values()) == 0
+        laws[counts] = noisy_maximum(list(losses.values()), a)
+    assert farthest_move(mechanism, 3) == 1
+    pairs = [(laws[x], laws[y]) for x, y in neighbours(3, 3, relation)]
+    assert worst_ratio(pairs) <= a ** (-2 * unit)
+
+
+@pytest.mark.parametrize(
+    ("twin", "at"),
+    [(broken.LossesAdded, PAIRS[0]), (broken.SmallestMove, PAIRS[1]), (broken.OneSided, PAIRS[2])],
+)
+def test_losses_that_move_by_more_than_the_noise_is_made_for_are_caught(
+    twin: type[TumblingQuantiles], at: tuple[Fraction, ...]
+) -> None:
+    assert farthest_move(twin(3, ONE, ADD, (1,), at, 0, True), 3) > 1
+
+
+def test_tuples_lose_three_quarters_of_the_claim_and_a_twin_with_half_the_noise_more_than_it() -> (
+    None
+):
+    lost = []
+    for kind in (TumblingQuantiles, broken.OneSided):
+        mechanism = kind(4, Fraction(12), ADD, (1,), PAIRS[0], 0, True)
+        a = decay(float(1 / mechanism.scale(*mechanism.at)))
+        laws = [noisy_maximum(tuple_losses(mechanism, c), a) for c in ((2, 0, 4, 0), (2, 0, 4, 1))]
+        lost.append(math.log(worst_ratio([(laws[0], laws[1])])) / 12)
+    assert 0.74 < lost[0] <= 1 < 1.4 < lost[1]
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+@pytest.mark.parametrize("at", PAIRS[:2])
+def test_the_real_choice_of_two_has_the_oracles_law(
+    relation: Neighbors, at: tuple[Fraction, ...]
+) -> None:
+    """Windows of two ticks, a fourth entry that holds no value; at a scale of 1/3, so that few noises are likely."""
+    rows = ((0, 1, 0, 7), (2, 0, 1, 7))
+    moves = TumblingQuantiles(4, ONE, relation, (2,), at, 1, True).moves(at)
+    make = partial(TumblingQuantiles, 4, Fraction(6 * moves), relation, (2,), at, 1, True)
+    mechanism = make()
+    law = Attack(make, mass=1e-4).law(rows)
+    losses = joint_losses(
+        (2, 1, 1), at, [mechanism.sensitivity(q) for q in at], mechanism.moves(at)
+    )
+    exact = noisy_maximum(list(losses.values()), decay(float(1 / mechanism.scale(*at))))
+    for told, chance in zip(losses, exact, strict=True):
+        low, high = law.bounds((None, (-1, -1), None, told))
+        assert low - 1e-12 <= float(chance) <= high + 1e-12
+    assert law.missing < 0.02
 
 
 @pytest.mark.parametrize("relation", [ADD, REPLACE])

@@ -22,7 +22,7 @@ from stream_dp.cli.printing import wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError
-from stream_dp.operate.audit.attack import TOGETHER, Attack, attack
+from stream_dp.operate.audit.attack import TOGETHER, Attack, Attacked, attack
 
 if TYPE_CHECKING:
     from stream_dp.operate.audit.trace_check import TraceReport
@@ -46,6 +46,15 @@ class Games:
     runs: Annotated[int, Option(help="Games per row, half with each stream.")] = RUNS
     ticks: Annotated[int, Option(help="Ticks per game, the horizon at most.")] = TICKS
     confidence: Annotated[float, Option(help="How surely all bounds hold together.")] = CONFIDENCE
+    times: Annotated[
+        int | None,
+        Option(
+            min=1,
+            show_default=False,
+            help="Play each series at so many times its epsilon; 1: as the file says. By default as many as make 2, of "
+            "which so few games show something.",
+        ),
+    ] = None
 
 
 @with_groups
@@ -124,25 +133,39 @@ def _attack(pipeline: Path, games: Games, as_json: bool) -> None:
 
 def _print(attacked: Attack, runs: int, confidence: float) -> None:
     console = wide_console()
+    typer.echo(
+        f"{how_many(runs, 'game')} per row can see an epsilon from {attacked.seen:g} on, at confidence {confidence:g}: "
+        f"of a smaller claim even the least private mechanism would show nothing. {_louder(attacked)}"
+    )
     table = Table(title=f"{attacked.pipeline}: audit by {how_many(runs, 'game')} per row")
-    for column in ("series", "mechanism", "claimed epsilon", "epsilon is at least"):
+    for column in ("series", "mechanism", "claimed epsilon", "played at", "epsilon is at least"):
         table.add_column(column)
     table.add_column("strongest possible would show")
     table.add_column("best event, how often under the two streams")
     for series in attacked.series:
-        table.add_row(series.name, series.mechanism, *_cells(series.finding))
+        table.add_row(series.name, series.mechanism, *_cells(series))
     table.add_section()
-    table.add_row(TOGETHER, f"{attacked.filter} filter", *_cells(attacked.together))
+    table.add_row(TOGETHER, f"{attacked.filter} filter", *_cells(attacked.claims[-1]))
     console.print(table)
     typer.echo(
         f"Each game: two streams that differ in {attacked.unit} ({attacked.relation}), told apart by the releases; "
         "together, one such pair for each series, the worst for it. All "
-        f"lower bounds hold together with confidence {confidence:g}. A bound below the claim proves nothing: "
+        f"lower bounds hold together with confidence {confidence:g}. A bound below what was played proves nothing: "
         "the derivation (stream-dp plan) does. One above it refutes the claim.\n"
         f"{_deltas(attacked)}"
         "Strongest possible: as many games against randomized response, the least private mechanism of the same claim "
         "(computed from expected counts, not played; luck may show a little more). Where that is near 0 too, there "
         "were too few games to tell."
+    )
+
+
+def _louder(attacked: Attack) -> str:
+    """Return at which epsilons the series are played."""
+    if all(claim.times == 1 for claim in attacked.claims):
+        return "Every series is played as the file has it."
+    return (
+        "So a series is played with all its epsilons multiplied (played at): the same code and the same derivation "
+        "with less noise, where games see more. --times 1 plays what the file says, and --runs more games."
     )
 
 
@@ -156,11 +179,13 @@ def _deltas(attacked: Attack) -> str:
     )
 
 
-def _cells(finding: Any) -> tuple[str, str, str, str]:
+def _cells(attacked: Attacked) -> tuple[str, ...]:
+    finding = attacked.finding
     lower = f"{finding.lower:.4f}"
     at = f" at delta {text(finding.delta)}" if finding.delta else ""
     return (
-        f"{text(finding.claimed)}{at}",
+        f"{text(attacked.claimed)}{at}",
+        f"{text(finding.claimed)}, {attacked.times} times" if attacked.times > 1 else "",
         f"[bold red]{lower}[/bold red]" if finding.violated else lower,
         f"{finding.strongest:.4f}",
         f"{finding.event}: {finding.rates[0]:.1%}, {finding.rates[1]:.1%}"

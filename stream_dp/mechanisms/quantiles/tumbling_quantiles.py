@@ -19,14 +19,25 @@ integer, which a neighbour raises by at most 2 * sensitivity, and P[Z >= x + y] 
 integers x and y >= 0. As Z is the whole part of an exponential variable, this is permute-and-flip (McKenna, Sheldon
 2020; equal to the maximum with exponential noise, Ding, Kifer et al. 2021) with scores read to 1/s of an event, in
 one draw a bucket: no rejections, and so few draws that all of them can be enumerated.
+
+Or one choice has all quantiles of a window. A candidate is a tuple of buckets, one for each quantile and none before
+the one before; its loss is the largest of its buckets' losses, each first multiplied so that one event changes it by at
+most the same M, the least common multiple of all sensitivities. A maximum of numbers that change by at most M does so
+too, and some tuple has loss 0. So the choice above, among tuples and at the scale 2 * M / epsilon, pays once for all
+quantiles; their number counts by the logarithm of the number of tuples alone.
 """
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from itertools import chain, combinations_with_replacement
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.derive import derive
@@ -47,6 +58,23 @@ TEST = "tests/unit/verify/exact/test_small_quantiles.py"  # exact, against every
 WIDEST = 1 << 40  # noise of a larger scale cannot be drawn
 UNTOLD = -1
 """The answer where no window has ended yet."""
+# a loss beyond it counts as it: no noise reaches so far, and 64 bits hold any noise less this
+_FARTHEST = 1 << 62
+
+Tuples: TypeAlias = NDArray[np.int16]
+
+
+def tuples_of(buckets: int, quantiles: int) -> int:
+    """Return how many tuples of buckets, none before the one before, there are for so many quantiles."""
+    return math.comb(buckets + quantiles - 1, quantiles)
+
+
+@lru_cache(maxsize=4)
+def _tuples(buckets: int, quantiles: int) -> Tuples:
+    """Return these tuples in lexicographic order, shape (tuples, quantiles)."""
+    whole = chain.from_iterable(combinations_with_replacement(range(buckets), quantiles))
+    number = tuples_of(buckets, quantiles) * quantiles
+    return np.fromiter(whole, dtype=np.int16, count=number).reshape(-1, quantiles)
 
 
 @wire("tumbling-quantiles-state", 1)
@@ -69,10 +97,11 @@ class TumblingQuantiles(CountRows, Deciding):
     `windows` are lengths in updates. `at` are the quantiles, increasing, each between 0 and 1. The first entries of a
     row are the value buckets, in order; the last `unranked` ones hold events without a value and count nowhere. A
     bucket is given by its index, from 0; before the first window has ended it is `UNTOLD`. The buckets of one window
-    are sorted into the order of the quantiles: post-processing that does not increase the largest error.
+    are sorted into the order of the quantiles: post-processing that does not increase the largest error. `together`:
+    one choice has all quantiles of a window, otherwise each quantile has its own.
 
     Privacy claim: `epsilon`-DP for one-hot event streams under `neighbors`, for ever, adaptively: an event lies in
-    one window of each length, and each window pays for each quantile epsilon / (len(windows) * len(at)).
+    one window of each length, and each window pays for each choice epsilon / (len(windows) * len(choices)).
     """
 
     width: int
@@ -81,6 +110,7 @@ class TumblingQuantiles(CountRows, Deciding):
     windows: tuple[int, ...]
     at: tuple[Fraction, ...]
     unranked: int = 0
+    together: bool = False
 
     @property
     def guarantee(self) -> Guarantee:
@@ -92,7 +122,12 @@ class TumblingQuantiles(CountRows, Deciding):
 
     @property
     def choice_epsilon(self) -> Fraction:
-        return self.epsilon / (len(self.windows) * len(self.at))
+        return self.epsilon / (len(self.windows) * len(self.choices))
+
+    @property
+    def choices(self) -> tuple[tuple[Fraction, ...], ...]:
+        """The quantiles of each choice of a window."""
+        return (self.at,) if self.together else tuple((quantile,) for quantile in self.at)
 
     def sensitivity(self, quantile: Fraction) -> int:
         """Return the most by which one event changes a bucket's loss (NotDerivable: it may lie in two ticks)."""
@@ -100,25 +135,33 @@ class TumblingQuantiles(CountRows, Deciding):
             return quantile.denominator
         return max(quantile.numerator, quantile.denominator - quantile.numerator)
 
-    def scale(self, quantile: Fraction) -> Fraction:
-        return 2 * self.sensitivity(quantile) / self.choice_epsilon
+    def moves(self, quantiles: Sequence[Fraction]) -> int:
+        """Return the most by which one event changes the loss of a choice of these quantiles."""
+        return math.lcm(*map(self.sensitivity, quantiles))
+
+    def scale(self, *quantiles: Fraction) -> Fraction:
+        return 2 * self.moves(quantiles) / self.choice_epsilon
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        if max(map(self.scale, self.at)) > WIDEST:
+        if max(self.scale(*choice) for choice in self.choices) > WIDEST:
             raise NotDerivable(
                 "noise for these quantiles is too wide to be drawn: write them with fewer decimals, "
                 "or give more epsilon"
             )
-        window = derive(tuple(map(self._choice, self.at)), Fixed("the quantiles of one window"))
+        window = derive(
+            tuple(map(self._choice, self.choices)), Fixed("the quantiles of one window")
+        )
         return of_each_length(window, self.neighbors, self.windows, TEST)
 
-    def _choice(self, quantile: Fraction) -> Derivation:
+    def _choice(self, quantiles: tuple[Fraction, ...]) -> Derivation:
         claim = Guarantee(PureDP(self.choice_epsilon), self.neighbors)
-        moves, scale = self.sensitivity(quantile), self.scale(quantile)
+        moves, scale = self.moves(quantiles), self.scale(*quantiles)
         why = f"an event moves losses by at most {moves}, one's up and another's down: scale {text(scale)}"
         drawn = Condition("noise", scale * self.choice_epsilon >= 2 * moves, why)
-        return leaf(f"the bucket of the quantile {quantile}", claim, SOURCE, (drawn,))
+        alone = f"the bucket of the quantile {quantiles[0]}"
+        all_of = f"the buckets of the quantiles {', '.join(map(str, quantiles))}, chosen together"
+        return leaf(alone if len(quantiles) == 1 else all_of, claim, SOURCE, (drawn,))
 
     def public(self, updates: int, state: TumblingQuantilesState) -> None:
         """Return None: the choices of every window have the same noise."""
@@ -127,7 +170,7 @@ class TumblingQuantiles(CountRows, Deciding):
         """Return the rank error, in events, that all quantiles of a window stay within with probability `confidence`.
 
         It is the distance of the requested rank from the ranks of the reported bucket. It holds for all data: some
-        bucket has loss 0, and a bucket whose loss is at least L beats it with probability at most a^L / (1 + a), a =
+        candidate has loss 0, and one whose loss is at least L beats it with probability at most a^L / (1 + a), a =
         exp(-1 / scale).
         """
         high = 1
@@ -143,9 +186,13 @@ class TumblingQuantiles(CountRows, Deciding):
 
     def _missed(self, events: int) -> float:
         """Return a bound on P[the rank of some quantile is off by more than `events` events]."""
-        rates = [(q.denominator * events + 1, float(1 / self.scale(q))) for q in self.at]
-        others = self.buckets - 1
-        return sum(others * math.exp(-loss * rate) / (1 + math.exp(-rate)) for loss, rate in rates)
+        return sum(self._choice_missed(choice, events) for choice in self.choices)
+
+    def _choice_missed(self, quantiles: tuple[Fraction, ...], events: int) -> float:
+        moves, rate = self.moves(quantiles), float(1 / self.scale(*quantiles))
+        loss = min(moves // self.sensitivity(q) * (q.denominator * events + 1) for q in quantiles)
+        others = tuples_of(self.buckets, len(quantiles)) - 1
+        return others * math.exp(-loss * rate) / (1 + math.exp(-rate))
 
     def opening(self) -> tuple[int, int]:
         """Return event counts that put the requested rank between the first two buckets; others are unlikely."""
@@ -173,12 +220,26 @@ class TumblingQuantiles(CountRows, Deciding):
         return TumblingQuantilesState(updates, counts, told), None
 
     def _chosen(self, counts: IntArray, noise: Noise) -> list[int]:
-        """Return the chosen bucket of each quantile; losses are Python integers because they may exceed 64 bits."""
+        """Return the chosen bucket of each quantile."""
+        chosen = []
+        for quantiles in self.choices:
+            tuples, moves = _tuples(self.buckets, len(quantiles)), self.moves(quantiles)
+            losses = [self._losses(counts, q, moves // self.sensitivity(q)) for q in quantiles]
+            drawn = noise.geometric(self.scale(*quantiles), len(tuples))
+            chosen += tuples[int(np.argmax(drawn - self._largest(losses, tuples)))].tolist()
+        return chosen
+
+    def _losses(self, counts: IntArray, quantile: Fraction, times: int) -> IntArray:
+        """Return `times` each bucket's loss, computed in Python integers because losses may exceed 64 bits."""
         through = np.cumsum(counts.astype(object))
         before, total = through - counts, through[-1]
-        chosen = []
-        for quantile in self.at:
-            p, s = quantile.as_integer_ratio()
-            loss = np.maximum(np.maximum(s * before - p * total, p * total - s * through), 0)
-            chosen.append(int(np.argmax(noise.geometric(self.scale(quantile), len(counts)) - loss)))
-        return chosen
+        p, s = quantile.as_integer_ratio()
+        loss = np.maximum(np.maximum(s * before - p * total, p * total - s * through), 0)
+        return np.asarray(np.minimum(times * loss, _FARTHEST), dtype=np.int64)
+
+    def _largest(self, losses: Sequence[IntArray], tuples: Tuples) -> IntArray:
+        """Return the loss of each tuple."""
+        largest = losses[0][tuples[:, 0]]
+        for place, loss in enumerate(losses[1:], start=1):
+            np.maximum(largest, loss[tuples[:, place]], out=largest)
+        return largest

@@ -1,16 +1,17 @@
 """The audit of a pipeline: games against its mechanisms, each alone and all together. Touches no data."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from stream_dp.accounting.amounts import UNITS, number
 from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.core.composition import Create
-from stream_dp.core.guarantee import GaussianDP
+from stream_dp.core.guarantee import GaussianDP, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.relation import Claim, Relation
@@ -23,27 +24,45 @@ from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.promise import unit_words
 from stream_dp.pipeline.yaml import load
 from stream_dp.verify.games.game import LedgerFilter
-from stream_dp.verify.games.lower_bound import STATED_AT, Finding, audit_mechanism, audit_together
+from stream_dp.verify.games.lower_bound import (
+    STATED_AT,
+    Finding,
+    audit_mechanism,
+    audit_together,
+    least_seen,
+)
 from stream_dp.verify.relations.creation import own_or
 from stream_dp.verify.relations.pair_conditions import filtered, fixed_mechanisms
 
 TOGETHER = "all series together"
+VISIBLE = 2
+"""Epsilon from which a few thousand games show most of what a mechanism loses."""
+M = TypeVar("M")
 
 
 @dataclass(frozen=True, slots=True)
 class Attacked:
-    """A finding of the games: the name of a series, its mechanism, and how its claim fared."""
+    """A finding of the games: the name of a series, its mechanism, and how its claim fared.
+
+    The mechanism was played at `times` its epsilon: the finding's claim is as many times that of the file.
+    """
 
     name: str
     mechanism: str
     finding: Finding
+    times: int = 1
+
+    @property
+    def claimed(self) -> Fraction:
+        return self.finding.claimed / self.times
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
     """Findings of the games against a pipeline; `filter` is the filter over all its series.
 
-    `unit` and `relation` say in what the two neighbouring streams differ.
+    `unit` and `relation` say in what the two neighbouring streams differ. `seen` is the least epsilon of which so many
+    games could show anything.
     """
 
     pipeline: str
@@ -52,6 +71,7 @@ class Attack:
     filter: str
     series: tuple[Attacked, ...]
     together: Finding
+    seen: float
 
     @property
     def refuted(self) -> list[str]:
@@ -78,24 +98,28 @@ class Attack:
         return {
             "pipeline": self.pipeline,
             "violated": bool(self.refuted),
+            "least_seen": self.seen,
             "series": [
-                {
-                    "name": series.name,
-                    "mechanism": series.mechanism,
-                    **_finding_json(series.finding),
-                }
+                {"name": series.name, "mechanism": series.mechanism, **_finding_json(series)}
                 for series in self.series
             ],
-            "together": {"filter": self.filter, **_finding_json(self.together)},
+            "together": {"filter": self.filter, **_finding_json(self.claims[-1])},
         }
 
 
 def attack(
-    pipeline: Path, *, runs: int, ticks: int, confidence: float, progress: Progress = unseen
+    pipeline: Path,
+    *,
+    runs: int,
+    ticks: int,
+    confidence: float,
+    times: int | None = None,
+    progress: Progress = unseen,
 ) -> Attack:
     """Play `runs` games of `ticks` ticks each; all bounds hold together with probability `confidence`.
 
-    `progress` receives the number of games begun.
+    The mechanism of a series is played at `times` its epsilon; by default (None) at as many times as make `VISIBLE` of
+    a pure claim. All together are played as the file has them. `progress` receives the number of games begun.
     """
     built = build(load(pipeline))
     spec, chosen = built.spec, built.chosen
@@ -103,6 +127,10 @@ def attack(
     failure = (1 - confidence) / (len(chosen) + 1)
     mechanisms = {part.spec.name: part.mechanism for part in chosen}
     claims = [series_claim(part) for part in chosen]
+    played = [
+        _played_at(mechanism, claim, times)
+        for mechanism, claim in zip(mechanisms.values(), claims, strict=True)
+    ]
     begun, games = count(1), runs * (len(chosen) + 1)
 
     def noise() -> Noise:
@@ -114,16 +142,48 @@ def attack(
             name,
             type(mechanism).__name__,
             audit_mechanism(mechanism, noise, runs=runs, ticks=ticks, failure=failure, claim=claim),
+            factor,
         )
-        for (name, mechanism), claim in zip(mechanisms.items(), claims, strict=True)
+        for name, (mechanism, claim, factor) in zip(mechanisms, played, strict=True)
     )
     together = audit_together(
         mechanisms, game_verifier(built, claims), built.block.guarantee.measure, noise,
         runs=runs, ticks=ticks, failure=failure, claims=claims,
     )  # fmt: skip
     return Attack(
-        spec.name, unit_words(spec), str(spec.relation), built.ledger.filter.name, series, together
-    )
+        spec.name, unit_words(spec), str(spec.relation), built.ledger.filter.name, series, together,
+        least_seen(runs // 4, failure),
+    )  # fmt: skip
+
+
+def _played_at(mechanism: Any, claim: Claim | None, times: int | None) -> tuple[Any, Any, int]:
+    """Return the mechanism and the claim at so many times their epsilon, and that number: 1 where they are not pure."""
+    measure = claim.measure if claim else mechanism.guarantee.measure
+    if not isinstance(measure, PureDP) or not measure.epsilon:
+        return mechanism, claim, 1
+    times = max(1, math.ceil(VISIBLE / measure.epsilon)) if times is None else times
+    played, own = louder(mechanism, times), mechanism.guarantee.measure
+    if not isinstance(own, PureDP) or played.guarantee.measure != PureDP(own.epsilon * times):
+        return mechanism, claim, 1
+    return played, claim and replace(claim, measure=PureDP(measure.epsilon * times)), times
+
+
+def louder(mechanism: M, times: int) -> M:
+    """Return the mechanism with `times` its epsilons, those of the mechanisms inside it among them.
+
+    >>> from stream_dp.core.neighbors import Neighbors
+    >>> from stream_dp.mechanisms.linear.counter import HybridCounter
+    >>> louder(HybridCounter(1, Fraction(1, 5), Neighbors.ADD_REMOVE), 10).epsilon
+    Fraction(2, 1)
+    """
+    changes: dict[str, Any] = {}
+    for own in fields(mechanism):  # type: ignore[arg-type]  # every mechanism is a dataclass
+        value = getattr(mechanism, own.name)
+        if own.name.endswith("epsilon"):
+            changes[own.name] = value * times
+        elif is_dataclass(value) and hasattr(value, "guarantee"):
+            changes[own.name] = louder(value, times)
+    return replace(mechanism, **changes)  # type: ignore[type-var]
 
 
 def game_verifier(built: Built, claims: Sequence[Claim | None]) -> Relation:
@@ -172,9 +232,11 @@ def fresh_noise() -> Noise:
     return NoiseStream(fresh_seed(), 0)
 
 
-def _finding_json(finding: Finding) -> dict[str, Any]:
+def _finding_json(attacked: Attacked) -> dict[str, Any]:
+    finding = attacked.finding
     return {
-        "claimed_epsilon": number(finding.claimed), "claimed_delta": number(finding.delta),
+        "claimed_epsilon": number(attacked.claimed), "times": attacked.times,
+        "played_epsilon": number(finding.claimed), "claimed_delta": number(finding.delta),
         "epsilon_lower_bound": finding.lower, "strongest": finding.strongest, "event": finding.event,
         "rates": list(finding.rates), "violated": finding.violated,
     }  # fmt: skip

@@ -7,6 +7,7 @@ probability. A badly chosen event costs power, never correctness. This file know
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -500,3 +501,20 @@ def strongest(epsilon: Fraction, delta: Fraction, plays: int, failure: float) ->
     machine = universal(epsilon, delta)
     likely, rare = (round(plays * shows_one(machine, bit)) for bit in (1, 0))
     return proven_epsilon(likely, rare, plays, float(delta), failure)
+
+
+def least_seen(plays: int, failure: float) -> float:
+    """Return the least epsilon, up to a hundredth, of which `plays` judged games per stream can show anything.
+
+    Of a smaller claim without a delta even the worst mechanism has a bound of 0 at the expected counts.
+
+    >>> least_seen(750, 0.01 / 7), least_seen(25_000, 0.01 / 7)
+    (0.24, 0.05)
+    """
+    most = int(MOST * 100)
+    hundredths = bisect_left(
+        range(most),
+        True,
+        key=lambda n: strongest(Fraction(n, 100), Fraction(0), plays, failure) > 0,
+    )
+    return hundredths / 100

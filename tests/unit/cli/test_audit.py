@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 from fixtures.old_journals import FOLDERS, KEY_FILE, ready
+from unit.mechanisms.test_bands_public import MECHANISMS
 
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.mechanism import IntArray, Noise
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.relation import Claim
+from stream_dp.core.row_relations import Stream
 from stream_dp.files.sqlite import read_sealed
+from stream_dp.mechanisms.linear.counter import HybridCounter
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.operate.audit import attack as audit_module
 from stream_dp.operate.audit import trace_check
@@ -22,9 +27,9 @@ from stream_dp.operate.audit.attack import game_filter
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 from stream_dp.testing.noise import SeededNoise
-from stream_dp.verify.games.lower_bound import Finding
+from stream_dp.verify.games.lower_bound import Finding, least_seen, strongest
 
-QUICK = ("--runs", "400", "--ticks", "1", "--json")
+QUICK = ("--runs", "400", "--ticks", "1", "--times", "1", "--json")
 
 
 def test_a_right_pipeline_passes(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,6 +140,57 @@ def test_the_table_says_what_it_means(site: Any, monkeypatch: pytest.MonkeyPatch
         assert text in said.out
 
 
+def test_series_are_played_where_games_can_see_them(
+    site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 2 by default: seeded, all three show something, of which nothing is seen at the file's own epsilons."""
+    seeds = itertools.count(1)
+    monkeypatch.setattr(audit_module, "fresh_noise", lambda: SeededNoise(next(seeds)))
+    said = site.command("audit", "--runs", "800", "--json")
+    assert (said.code, said.err) == (0, "")
+    found = json.loads(said.out)
+    assert [s["times"] for s in found["series"]] == [4, 8, 8]
+    for series in found["series"]:
+        assert series["claimed_epsilon"] * series["times"] == series["played_epsilon"] == 2
+        assert series["claimed_epsilon"] < series["epsilon_lower_bound"] <= 2
+    assert (found["together"]["times"], found["together"]["played_epsilon"]) == (1, 1)
+    quiet = json.loads(site.command("audit", "--runs", "800", "--times", "1", "--json").out)
+    assert [s["epsilon_lower_bound"] for s in quiet["series"]] == [0, 0, 0]
+    assert quiet["least_seen"] == found["least_seen"] == least_seen(200, 0.01 / 4) > 0.25
+    table = site.command("audit", "--runs", "800").out
+    assert table.startswith("800 games per row can see an epsilon from 0.44 on")
+    assert "2, 8 times" in table
+
+
+def test_the_least_that_is_seen_is_where_the_strongest_begins_to_show() -> None:
+    for plays, failure in ((100, 0.001), (750, 0.01 / 7), (25_000, 0.01)):
+        seen = Fraction(str(least_seen(plays, failure)))
+        less = seen - Fraction(1, 100)
+        shown = [strongest(epsilon, Fraction(0), plays, failure) for epsilon in (less, seen)]
+        assert shown[0] == 0 < shown[1]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+def test_every_pure_mechanism_has_a_louder_one(mechanism: Any) -> None:
+    """Of which the same derivation holds; the budgets of Gaussian noise, which is no part of an epsilon, stay."""
+    measure = mechanism.guarantee.measure
+    if isinstance(measure, PureDP):
+        played = audit_module.louder(mechanism, 3)
+        assert played.guarantee.measure == PureDP(3 * measure.epsilon)
+        if hasattr(mechanism, "derivation"):
+            assert played.derivation().guarantee == played.guarantee
+
+
+def test_the_claim_of_users_is_played_as_much_louder() -> None:
+    """Five events of 1/25 cost a user 1/5: at ten times, 2/5 and 2."""
+    mechanism = HybridCounter(1, Fraction(1, 25), Neighbors.ADD_REMOVE)
+    rows = mechanism.rows.of_users(Neighbors.ADD_REMOVE, Users(5), 0)
+    claim = Claim(PureDP(Fraction(1, 5)), Stream(rows))
+    played, loud, times = audit_module._played_at(mechanism, claim, None)
+    assert (played.epsilon, loud.measure, times) == (Fraction(2, 5), PureDP(Fraction(2)), 10)
+    assert loud.relation == claim.relation
+
+
 class LessNoise:
     """A broken sampler: of the deviation asked for, this part of Laplace's and that of a Gaussian's."""
 
@@ -159,7 +215,16 @@ def test_too_little_gaussian_noise_is_exit_4(site: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(audit_module, "fresh_noise", lambda: next(noises))
     gaussian_clicks(site, OWN)
     said = site.command(
-        "audit", "--runs", "2400", "--ticks", "1", "--confidence", "0.9999", "--json"
+        "audit",
+        "--runs",
+        "2400",
+        "--ticks",
+        "1",
+        "--times",
+        "1",
+        "--confidence",
+        "0.9999",
+        "--json",
     )
     assert said.code == 4
     clicks, *others = json.loads(said.out)["series"]
@@ -185,7 +250,7 @@ def test_a_broken_sampler_is_exit_4(site: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         audit_module, "fresh_noise", lambda: LessNoise(NoiseStream(fresh_seed(), 0), 4, 4)
     )
-    said = site.command("audit", "--runs", "1600", "--ticks", "1", "--json")
+    said = site.command("audit", "--runs", "1600", "--ticks", "1", "--times", "1", "--json")
     assert said.code == 4
     assert "refutes the claimed epsilon of" in said.err
     assert "busy" in said.err

@@ -1,13 +1,15 @@
 """Tumbling quantiles whose privacy is broken in one known way each: the exact checks must catch them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 from unit.mechanisms.shifted_noise import NoNoise
 
 from stream_dp.core.mechanism import IntArray, Noise, Query
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles, Tuples
 
 
 class SensitivityForgotten(TumblingQuantiles):
@@ -27,8 +29,8 @@ class ReplaceForgotten(TumblingQuantiles):
 class OneSided(TumblingQuantiles):
     """Scale sensitivity / epsilon, as if all losses went the same way."""
 
-    def scale(self, quantile: Fraction) -> Fraction:
-        return super().scale(quantile) / 2
+    def scale(self, *quantiles: Fraction) -> Fraction:
+        return super().scale(*quantiles) / 2
 
 
 class QuantilesFree(TumblingQuantiles):
@@ -62,6 +64,24 @@ class SameFlips(TumblingQuantiles):
 
     def _chosen(self, counts: IntArray, noise: Noise) -> list[int]:
         return super()._chosen(counts, _Repeated(noise))
+
+
+class LossesAdded(TumblingQuantiles):
+    """Chosen together by the sum of the losses, at the noise for the largest."""
+
+    def _largest(self, losses: Sequence[IntArray], tuples: Tuples) -> IntArray:
+        added: IntArray = np.sum([loss[tuples[:, i]] for i, loss in enumerate(losses)], axis=0)
+        return added
+
+
+class SmallestMove(TumblingQuantiles):
+    """Chosen together at the noise for the quantile whose losses move least."""
+
+    def moves(self, quantiles: Sequence[Fraction]) -> int:
+        return min(map(self.sensitivity, quantiles))
+
+    def _losses(self, counts: IntArray, quantile: Fraction, times: int) -> IntArray:
+        return super()._losses(counts, quantile, 1)
 
 
 class _Repeated(NoNoise):

@@ -92,6 +92,7 @@ MECHANISMS: list[Any] = [
     SumCounter(WIDTH, HALF, ADD, TICKS, -3, 8),
     SumCounter(WIDTH, HALF, REPLACE, None, 0, 8),
     TumblingQuantiles(WIDTH, HALF, ADD, (2, 3), (HALF,)),
+    TumblingQuantiles(WIDTH, HALF, ADD, (2, 3), (HALF / 2, HALF), 0, True),
     EndedCounts(WIDTH, HALF, REPLACE, (2, 3)),
     EndedSums(WIDTH, HALF, ADD, (2, 3), -3, 8),
     EndedArrivals(HALF, ADD, Arrivals(3, ended=True)),

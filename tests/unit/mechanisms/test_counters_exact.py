@@ -53,6 +53,7 @@ from stream_dp.mechanisms.linear.tree import (
     sampled,
     worst_prefix,
 )
+from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
@@ -292,6 +293,16 @@ class HastySeparate(SeparateCounters):
     schedule = HandOverSchedule(3, 1)
 
 
+class GrowingHandOver(HandOverCounter):
+    """Trees of 2, 4, 8, ... updates: six of them have ended after 126, and the later ones have levels."""
+
+    schedule = HandOverSchedule(2, 2)
+
+
+class GrowingSeparate(SeparateCounters):
+    schedule = HandOverSchedule(2, 2)
+
+
 class LateBaseForgotten(HastyHandOver):
     """Broken: what tree 9 answered last is exact from then on."""
 
@@ -351,9 +362,10 @@ def check_hand_over(kind: type[Any], relation: Neighbors = ADD) -> Shifted:
 
 
 def check_all_hand_overs(kind: type[Any]) -> Shifted:
-    """An event at each update of all trees of three updates, against every answer."""
-    updates = 3 * (LAST_TREE + 1)
-    drawn = hand_over_nodes(updates, EPSILON, 3, 1)
+    """An event at each update of all trees of three updates, or of six trees that grow, against every answer."""
+    first, growth = kind.schedule.first, kind.schedule.growth
+    updates = 130 if growth > 1 else 3 * (LAST_TREE + 1)
+    drawn = hand_over_nodes(updates, EPSILON, first, growth)
     return check_counter(
         lambda width: made(kind, width, ADD), drawn, updates, np.arange(1, updates + 1)
     )
@@ -387,6 +399,16 @@ def test_every_hand_over_keeps_the_noise_of_the_tree_that_ends(
         check_all_hand_overs(twin)
 
 
+@pytest.mark.parametrize("kind", [GrowingHandOver, GrowingSeparate])
+def test_six_hand_overs_of_growing_trees_keep_the_noise_of_their_last_answers(
+    kind: type[Any],
+) -> None:
+    """An ended tree is read at its own last update: with several levels that is another noise than one before."""
+    assert TreeShape.best(kind.schedule.size(5)).height > 1
+    noise = check_all_hand_overs(kind)
+    assert {noise.cost(e) for e in noise.steps.tolist()} == {EPSILON}
+
+
 def test_the_last_tree_refuses_more_than_it_takes() -> None:
     schedule = HandOverCounter.schedule
     assert [schedule.place(t) for t in (0, 320, 321, 1345)] == [(0, 0), (1, 256), (2, 1), (3, 1)]
@@ -398,14 +420,28 @@ def test_the_last_tree_refuses_more_than_it_takes() -> None:
         counter.step(HandOverState(zero, LAST_TREE, zero, full), Update(zero), ZeroNoise())
 
 
-@pytest.mark.parametrize("kind", [HybridCounter, HandOverCounter])
-def test_the_stated_noise_is_that_of_the_streaming_code(kind: type[Any]) -> None:
-    """Around the ends of epochs and of the first tree, which the terms must know of to the update."""
+@pytest.mark.parametrize(
+    ("kind", "updates"),
+    [(HybridCounter, 70), (HandOverCounter, 70), (HastyHandOver, 20), (GrowingHandOver, 130)],
+)
+def test_the_stated_noise_is_that_of_the_streaming_code(kind: type[Any], updates: int) -> None:
+    """Around the ends of epochs and of six trees and more, which the terms must know of to the update."""
     counter = kind(1, EPSILON, ADD)
-    matrix, scales = linear_map(counter, 70)
+    matrix, scales = linear_map(counter, updates)
     drawn = 2 * (matrix**2) @ np.array(scales, dtype=float) ** 2
-    stated = [counter.noise(updates).spread for updates in range(1, 71)]
+    stated = [counter.noise(update).spread for update in range(1, updates + 1)]
     np.testing.assert_allclose(stated, drawn, rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [HybridCounter, GrowingHandOver])
+def test_the_most_noise_is_that_of_the_worst_answer_under_the_same_tree(kind: type[Any]) -> None:
+    counter, updates = kind(1, EPSILON, ADD), 127
+    most = [NoiseLaw(tuple(counter.most_noise_terms(u))).spread for u in range(1, updates + 1)]
+    spreads = [counter.noise(update).spread for update in range(1, updates + 1)]
+    for tree in range(1, 7):
+        first = (1 << tree) - 1 - (kind is GrowingHandOver)  # updates before it
+        worst = max(spreads[first : first + (1 << tree)])
+        assert most[first : first + (1 << tree)] == pytest.approx([worst] * (1 << tree))
 
 
 @dataclass

@@ -242,6 +242,23 @@ def test_the_noise_that_is_drawn_pays_for_the_shift_of_an_event(
             assert squares > each * variance * Fraction(9, 10)
 
 
+@pytest.mark.parametrize("horizon", [60, 4096, None])
+@pytest.mark.parametrize("gdp", [False, True])
+def test_every_step_draws_the_variance_that_pays_for_all_of_them(
+    horizon: int | None, gdp: bool
+) -> None:
+    """By the bound on the shifts of all steps, of which no run of an endless counter sees more than the first."""
+    rho = Fraction(1, 40)
+    counter = GaussianCounter(3, rho, REPLACE, horizon, gdp=gdp)
+    lattice, steps = counter.lattice, counter.steps
+    least = covered(lattice.decays, lattice.bits, steps) / (2 * rho / REPLACE.l0(3))
+    for before in sorted({0, 1, 59, min(60, steps - 1), steps // 2, steps - 1}):
+        noise = ScriptedNoise([0] * 3)
+        lattice.advance(replace(lattice.init(), steps=before), noise)
+        (call,) = noise.calls
+        assert call.scale * Fraction(9, 10) < least <= call.scale
+
+
 def test_one_step_meets_its_claim() -> None:
     """Half steps and their slack of one square root of nothing: what is left unused is rounding up the variance."""
     counter = Coarse(1, Fraction(1, 4), ADD, 1)

@@ -53,6 +53,7 @@ def cases() -> Iterator[Any]:
         (EndedSums(*rows, (1, 12), -3, 8, 2), {"scale": 1}),
         (EndedArrivals(FIFTH, rows[2], Arrivals(12, ended=True)), {"scale": 1}),
         (TumblingQuantiles(*rows, (1, 4), (FIFTH, 1 - TENTH)), {"scale": 1}),
+        (TumblingQuantiles(*rows, (1, 4), (FIFTH, 1 - TENTH), 0, True), {"scale": 1}),
     ]
     for mechanism, names in mechanisms:
         told = " told" if getattr(mechanism, "value_epsilon", 0) else ""

@@ -150,10 +150,13 @@ def test_a_tail_is_its_envelope_and_a_coin(variance: Fraction, sign: int) -> Non
         geometric = [0] * beyond + [LAST]
         found = sampler._proposed(words, Script(*geometric, 0))  # the coin at its lowest: taken
         assert found == (~(x - 1) if sign else x)
-        if missing and not shift:
-            border = floor_exp(missing, 64)
+        if missing:
+            bits = 64 - shift  # of the coin: beside the place in a block, or in a word of its own
+            border = floor_exp(missing, bits)
             for coin, taken in ((border - 1, True), (border + 1, False)):
-                found = sampler._proposed(words, Script(*geometric, coin))
+                beside = [word, low << bits | coin] if shift else [word]
+                own = () if shift else (coin,)
+                found = sampler._proposed(beside, Script(*geometric, *own))
                 assert (found is not None) == taken
 
 

@@ -165,6 +165,20 @@ def test_a_release_of_windows_has_them_by_name_and_shows_the_single_tick() -> No
     assert PublicRelease.of(json.dumps(EXAMPLES["scalar"]).encode()).windows == {}
 
 
+def test_a_release_of_quantiles_has_them_with_their_band_in_ranks() -> None:
+    """Those of the first window at once, as values and bands are; none before a window has ended."""
+    told = {"0.5": {"value": 33.5, "bucket": [33, 34]}, "0.9": {"value": 81, "low": 80, "high": 90}}
+    day, week = {"quantiles": told, "band": 158}, {"quantiles": {}, "band": 742}
+    body = {**EXAMPLES["windows"], "windows": {"24h": day, "7d": week}}
+    said = PublicRelease.of(json.dumps(body).encode())
+    assert (said.band, said.windows["24h"].band, said.windows["7d"].band) == (158, 158, 742)
+    assert said.quantiles == said.windows["24h"].quantiles
+    assert (said.quantiles["0.5"].value, said.quantiles["0.5"].bucket) == (33.5, (33, 34))
+    assert (said.quantiles["0.9"].low, said.quantiles["0.9"].high) == (80, 90)
+    assert said.windows["7d"].quantiles == {}
+    assert PublicRelease.of(json.dumps(EXAMPLES["windows"]).encode()).quantiles == {}
+
+
 class Full(SqliteJournal):
     """A disk without space."""
 

@@ -404,7 +404,15 @@ CASES: dict[str, StatisticCase] = {
         f"statistic: quantiles, {FAN}, every: [2h]", TumblingQuantiles, {EVENT: (1,), WITHIN: (2,)},
         [[0, 10, 0, 0, 0, 90], [0, 0, 0, 15, 0, 0], [0, 0, 5, 0, 0, 0]],
         [{"2h": {}}, {"2h": {"0.5": 5, "0.9": 5}}, {"2h": {"0.5": 5, "0.9": 5}}],
-        "quantiles 0.5, 0.9 of pieces in each 2h", "", {"of": "pieces"}, error_unit="events in rank",
+        "quantiles 0.5, 0.9 of pieces in each 2h", "; method: together has", {"of": "pieces"},
+        error_unit="events in rank",
+    ),
+    "quantiles chosen together": StatisticCase(
+        f"statistic: quantiles, {FAN}, every: [2h], method: together", TumblingQuantiles, {EVENT: (1,), WITHIN: (2,)},
+        [[0, 10, 0, 0, 0, 90], [0, 0, 0, 15, 0, 0], [0, 0, 5, 0, 0, 0]],
+        [{"2h": {}}, {"2h": {"0.5": 5, "0.9": 5}}, {"2h": {"0.5": 5, "0.9": 5}}],
+        "quantiles 0.5, 0.9 of pieces in each 2h", "the choice of all has epsilon", {"of": "pieces"},
+        error_unit="events in rank",
     ),
     "alerts": StatisticCase(
         "statistic: alerts, by: country, threshold: 50", Alerts, {EVENT: (1,), WITHIN: (2,), MOVES: (1,)},

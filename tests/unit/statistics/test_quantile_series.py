@@ -139,6 +139,40 @@ def test_the_tree_of_values_is_for_one_step(
     assert (tree.neighbors, tree.guarantee.measure) == (relation, PureDP(Fraction(epsilon)))
 
 
+def why(folder: Path, keys: str) -> str:
+    built = built_of(folder, keys, horizon=240)
+    return built.chosen[0].choice.why
+
+
+def test_the_error_is_a_part_of_the_records_that_are_expected(tmp_path: Path) -> None:
+    """2,400 in 240 ticks, so 20 in two hours and 480 in two days; `every` is proposed for what is much, and slides."""
+    for over, lengths in (
+        ("windows: [2h, 48h, ever]", (2, 48, 240)),
+        ("every: [2h, 48h]", (2, 48)),
+    ):
+        (chosen,) = built_of(tmp_path, f"{KEYS}, {over}", horizon=240).chosen
+        errors = [windows(239) for windows in chosen.choice.windows.values()]
+        names = ["in 2h", "in 48h", "so far"]
+        parts = [
+            f"{e / (10 * n):.1%} {name}" for e, n, name in zip(errors, lengths, names, strict=False)
+        ]
+        said = why(tmp_path, f"{KEYS}, {over}, expected_events: 2400")
+        assert f"of all records expected {', '.join(parts)}" in said
+        assert ("; with every in place of windows" in said) == over.startswith("windows")
+    ended = f"{KEYS}, every: [2h, 48h]"
+    choice = built_of(tmp_path, ended, horizon=240).chosen[0].choice
+    (band,) = {error(0) for error in choice.windows.values()}
+    both = why(tmp_path, f"{KEYS}, windows: [2h, 48h], expected_events: 2400")
+    assert f"with every in place of windows {band / 480:.1%} in 48h" in both
+    plenty = why(tmp_path, f"{KEYS}, windows: [2h, 48h], expected_events: 99000000")
+    assert "in place of windows" not in plenty
+    plain, guessed = (
+        built_of(tmp_path, f"{KEYS}, every: 2h{more}").chosen[0].fingerprint
+        for more in ("", ", expected_events: 7")
+    )
+    assert plain == guessed
+
+
 @pytest.mark.parametrize(
     ("of", "clamp", "buckets"),
     [("pieces", "[-20, 400]", 210), ("pieces", "[0, 9]", 9), ("pieces", "[0, 1202]", 601), ("amount", "[0, 9]", 200)],

@@ -83,3 +83,15 @@ def test_the_same_flips_for_two_quantiles_are_caught() -> None:
     twin = broken.SameFlips(2, Fraction(8), ADD, (1,), (THIRD, TWO_THIRDS))
     assert bounds(right, SILENT, 8, 1, 4).upper < Fraction(1, 1_000)
     assert bounds(twin, SILENT, 8, 1, 11).lower > SMALL
+
+
+def test_quantiles_chosen_together_meet_their_claim_over_windows() -> None:
+    """Three tuples of two buckets, windows of two ticks; noise for the quantile that moves least is caught."""
+    right = TumblingQuantiles(2, Fraction(4), ADD, (2,), (THIRD, TWO_THIRDS), 0, True)
+    assert bounds(right, SILENT, 4, 4, 4).upper < LARGE
+    assert bounds(right, SILENT, 1, 2, 4).lower > 0
+    uneven = (HALF, Fraction(9, 10))
+    right = TumblingQuantiles(2, Fraction(18), ADD, (1,), uneven, 0, True)
+    assert bounds(right, SILENT, 18, 1, 18).upper < SMALL
+    twin = broken.SmallestMove(2, Fraction(2), ADD, (1,), uneven, 0, True)
+    assert bounds(twin, SILENT, 2, 1, 4).lower > LARGE
