@@ -28,7 +28,7 @@ series: [{{name: it, {series}}}]
 """
 USERS = "unit: user, user: who, max_events: 20, per: 1d, neighbors: add_remove"
 SUM = "statistic: sum, of: amount, clamp: [0, 240], step: 1, epsilon: 0.5"
-RANKS = "statistic: quantiles, of: amount, edges: [0, 400], buckets: 20, at: [0.25, 0.5, 0.75], epsilon: 0.3"
+RANKS = "statistic: quantiles, of: amount, clamp: [0, 400], buckets: 20, at: [0.25, 0.5, 0.75], epsilon: 0.3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ PAIRS = {
 
 
 def band(folder: Path, series: str, pair: Pair) -> float:
-    """Return the mean half-width over ticks of the year's last three quarters, of the last window of several."""
+    """Return the mean half-width over the ticks, of the last window of several."""
     file, pages = folder / "bands.yaml", ", ".join(f"p{n}" for n in range(19))
     file.write_text(
         FILE.format(series=series, privacy=pair.privacy, horizon=pair.horizon, pages=pages)
     )
     (chosen,) = build(load(file)).chosen
     errors = list(chosen.choice.windows.values()) or [chosen.choice.expected]
-    return mean(errors[-1](pair.horizon * at // 200) for at in range(50, 200))
+    return mean(errors[-1](pair.horizon * at // 200) for at in range(200))
 
 
 def main() -> None:
