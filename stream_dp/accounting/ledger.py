@@ -369,8 +369,13 @@ class Ledger:
         """Return the effect of charging the entry (BudgetRefused: the filter takes none at any price)."""
         return _preview(self.loads, entry)
 
+    @property
+    def searches(self) -> bool:
+        """Whether a charge may take long: boxes are searched for the heaviest record, or mechanisms composed."""
+        return self.filter.name == OPTIMAL or any(box.sides for box in self.loads.local)
+
     def foresee(self, entry: Entry, start: int = 0) -> None:
-        """Do the work of `preview`, and of `charge` without `parts`, and keep it: on this ledger both are quick then.
+        """Compute what `preview` and `charge` need, so that both are quick on this ledger.
 
         A ledger is a value, so a thread may do it while ticks go on. Raises as `charge`.
         """

@@ -114,7 +114,7 @@ class Loads:
         """
         shown = self._shown.get((box, search))
         if shown is None:
-            if len(self._shown) == KEPT:
+            if len(self._shown) >= KEPT:  # a thread may add one, too
                 self._shown.clear()
             shown = self._shown[box, search] = self._searched(box, search)
         return shown

@@ -89,14 +89,17 @@ class Admission:
         if proposal.name in self.names:
             raise UsageError("name: a series of this name is or was there; choose another name")
 
-    async def foresee(self, proposal: Proposal, analyst: str) -> None:
+    async def foresee(self, proposal: Proposal | UsageError, analyst: str) -> None:
         """Let a thread compute what the series costs beside what runs now; a cut need not search, if nothing changes
-        until then. A refusal is told at the cut.
+        until then. A refusal is told at the cut. The caller lets one work at a time, for cuts use the same threads.
         """
+        if isinstance(proposal, UsageError):
+            return
         with suppress(UsageError, BudgetRefused):
             entry = self.subledgers.price(proposal.derivation, analyst, proposal.box)
             ledger = self.subledgers.ledgers[analyst]
-            await asyncio.to_thread(ledger.foresee, entry, proposal.start)
+            if ledger.searches:
+                await asyncio.to_thread(ledger.foresee, entry, proposal.start)
 
     def preview(self, proposal: Proposal, analyst: str) -> Preview:
         """Return what creating the series would do to its ledger; changes nothing. Errors as of `create`."""

@@ -72,6 +72,7 @@ class Engine:
         self._asked_to_stop = asyncio.Event()
         self._lifecycle = Lifecycle(ENGINE)
         self._inbox = Inbox(self._lifecycle)
+        self._pricing = asyncio.Lock()
         self._since_snapshot = 0
         self._under_way: set[asyncio.Event] = set()
         self._heard = False
@@ -305,20 +306,17 @@ class Engine:
             if not isinstance(outcome, NeedsDerivation):
                 return outcome
             derived = await self._derived(outcome)
+            async with self._pricing:
+                await self.admission.foresee(derived.outcome, outcome.analyst)
         return await self._inbox.executed(partial(act, derived, hold=True))
 
     async def _derived(self, needed: NeedsDerivation) -> Derived:
-        """Derive and price the definition of a message; `EngineEnded` if asked to stop meanwhile."""
-        work = asyncio.create_task(self._priced(needed))
+        """Derive the definition of a message, and count its steps; `EngineEnded` if asked to stop meanwhile."""
+        work = asyncio.create_task(self._deriver.derive(needed.definition, needed.start))
         if await _first_of(work, asyncio.create_task(self._asked_to_stop.wait())) is not work:
             raise EngineEnded(ENDED)
-        return work.result()
-
-    async def _priced(self, needed: NeedsDerivation) -> Derived:
-        derived = await self._deriver.derive(needed.definition, needed.start)
+        derived = work.result()
         self._conversation.worked(needed.analyst, derived.steps)
-        if not isinstance(derived.outcome, UsageError):
-            await self.admission.foresee(derived.outcome, needed.analyst)
         return derived
 
     async def _commit_all(self) -> None:

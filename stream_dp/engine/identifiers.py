@@ -53,7 +53,7 @@ class Arrivals:
         first: dict[int, Hashes] = {}
         for column, parts in sorted(self._parts.items()):
             hashes = each_once(parts)
-            for run in () if _has_amounts(hashes) else self._known.get(column, ()):
+            for run in () if has_amounts(hashes) else self._known.get(column, ()):
                 hashes = hashes[~_among(run, hashes)]
             if len(hashes):
                 first[column] = hashes
@@ -99,12 +99,12 @@ def each_once(parts: Sequence[Hashes]) -> Hashes:
     first = np.ones(len(every), np.bool_)
     first[1:] = (every[1:, :2] != every[:-1, :2]).any(axis=1)
     once = every[first]
-    if _has_amounts(every) and len(every):
+    if has_amounts(every) and len(every):
         once[:, 2] = np.add.reduceat(every[:, 2], np.flatnonzero(first))
     return once
 
 
-def _has_amounts(hashes: Hashes) -> bool:
+def has_amounts(hashes: Hashes) -> bool:
     return bool(hashes.shape[1] == _WITH_AMOUNTS)
 
 
@@ -112,7 +112,7 @@ def write_identifiers(arriving: Mapping[int, ByColumn]) -> dict[int, dict[int, b
     """Return identifiers by tick and column as bytes; a column c of amounts is written as ~c, which is negative."""
     return {
         tick: {
-            ~column if _has_amounts(hashes) else column: hashes.astype("<u8").tobytes()
+            ~column if has_amounts(hashes) else column: hashes.astype("<u8").tobytes()
             for column, hashes in columns.items()
         }
         for tick, columns in arriving.items()

@@ -23,7 +23,13 @@ from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.history import Remembering
-from stream_dp.engine.identifiers import Arrivals, ByColumn, read_identifiers, write_identifiers
+from stream_dp.engine.identifiers import (
+    Arrivals,
+    ByColumn,
+    has_amounts,
+    read_identifiers,
+    write_identifiers,
+)
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable, in_order
 from stream_dp.errors import FailClosed
@@ -33,6 +39,7 @@ _BY_WINDOW = msgspec.msgpack.Decoder(dict[int, bytes])
 _BY_TWO = msgspec.msgpack.Decoder(dict[int, dict[int, bytes]])
 _UNIT_BITS = 40  # a table of units is for one window; see `MOST_UNITS`
 _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("events", "<u4")])
+_MOST = (1 << 32) - 1  # events, or units, in an entry
 
 
 class Memory(Remembering, Protocol):
@@ -184,6 +191,11 @@ _OTHERS = (
     "file that wrote it"
 )
 
+_OTHER_TOTALS = (
+    "totals of users that this file does not ask for: restore the journal, or run the version of the code and of the "
+    "file that wrote it"
+)
+
 
 def _foreign(commit: Commit, otherwise: str = _OTHERS) -> FailClosed:
     return FailClosed(f"commit {commit.sequence} of the journal holds {otherwise}")
@@ -223,8 +235,10 @@ class SeenMemory:
 
     def _counted(self, closed: ClosedTick, used: dict[int, list[Used]]) -> ClosedTick:
         row: IntArray = closed.row.copy()
-        for column in closed.arrived.keys() & self._columns.keys():
-            hashes, memory = closed.arrived[column], self._columns[column]
+        for column, hashes in closed.arrived.items():
+            if has_amounts(hashes):  # for `TotalMemory`
+                continue
+            memory = self._columns[column]
             windows = memory.windows(np.full(len(hashes), closed.tick))
             first, use = memory.admit(hashes, windows)
             row[column] = np.count_nonzero(first)
@@ -245,7 +259,12 @@ class TotalMemory:
     kind: ClassVar[str] = "totals"
 
     def __init__(self, totals: Mapping[tuple[int, int], int], window: int | None) -> None:
-        """`totals` has the most units of a user by the first and the end of the columns that share them."""
+        """`totals` has the most units of a user by the first and the end of the columns that share them.
+
+        Raises ValueError for a total that the form of commits cannot hold.
+        """
+        if any(most > _MOST for most in totals.values()):
+            raise ValueError(f"a commit holds at most {_MOST:,} units of a user")
         self._most = totals
         self._window = window
         self._open = 0
@@ -274,7 +293,7 @@ class TotalMemory:
         recorded = part_in(commit, self.kind, _BY_TWO, _OTHERS) or {}
         most = {start: most for (start, _), most in self._most.items()}
         if not recorded.keys() <= most.keys():
-            raise _foreign(commit)
+            raise _foreign(commit, _OTHER_TOTALS)
         if commit.ticks:
             self._enter(commit.ticks[-1] + 1)
         for start, entries in recorded.items():
@@ -282,7 +301,7 @@ class TotalMemory:
                 counted = _read(window, written, commit)
                 one_window = counted._replace(windows=np.zeros_like(counted.windows))
                 if window != self._open or not self._tables[start].add(one_window, most[start]):
-                    raise _foreign(commit)
+                    raise _foreign(commit, _OTHER_TOTALS)
 
     def _counted(self, closed: ClosedTick, added: dict[int, list[Counted]]) -> ClosedTick:
         self._enter(closed.tick)
@@ -312,7 +331,8 @@ class OpenIdentifiers:
     """The identifiers of ticks behind the last commit, by tick and column.
 
     A commit holds the identifiers that its own cut added, so the chain holds each identifier of a tick and column once,
-    however long the tick stays open; the commit with the tick drops them.
+    however long the tick stays open, and each user's amounts once for every cut that adds some. The commit with the
+    tick drops them.
     """
 
     kind: ClassVar[str] = "arriving"

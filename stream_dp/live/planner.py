@@ -266,7 +266,8 @@ class PlannedSeries:
 
     def _entries(self, runs: Series) -> int:
         names = names_of(self.spec, self.feature)
-        return entries_of(len(names), names, len(self.series.views), runs.content_bytes)
+        shown = entries_of(len(names), names, len(self.series.views), runs.content_bytes)
+        return shown + self.series.work
 
 
 @dataclass(frozen=True, slots=True)

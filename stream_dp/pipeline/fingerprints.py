@@ -109,8 +109,8 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
 
 
 def _of_series(series: SeriesSpec, dumped: dict[str, Any]) -> dict[str, Any]:
-    unmeant = {*series.left_out, *series.rights, *series.words}
-    return series.as_fingerprinted({key: of for key, of in dumped.items() if key not in unmeant})
+    left_out = {*series.left_out, *series.unmeant, *series.words}
+    return series.as_fingerprinted({key: of for key, of in dumped.items() if key not in left_out})
 
 
 def _zones_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields, grouping_text, most_ones, number_of_keys
-from stream_dp.records.scalars import duration_text
+from stream_dp.records.scalars import duration_text, milliseconds
 from stream_dp.records.schema import ListField
 from stream_dp.statistics.parts.choice import noise_of
 
@@ -71,9 +71,23 @@ def caveats(built: Built) -> list[str]:
             f"a tick is longer than {duration_text(READ_AGAIN_MS)}: what is created while it runs, and a watch that "
             "begins or ends, does so with the next tick, so that nothing of the open one is read again"
         )
+    notes += _unended(built.spec)
     noisy = [(c.spec.name, noise_of(c.choice.alarms, c.spec.price)) for c in built.chosen]
     notes += [f"{name}: {noise}" for name, noise in noisy if noise]
     return [*notes, *_of_identifiers(built.spec), *_of_people(built.spec)]
+
+
+def _unended(spec: PipelineSpec) -> Iterator[str]:
+    """Yield which windows the horizon cuts off: they never end, so nothing is told of them."""
+    horizon, step = spec.clock.horizon or 0, spec.clock.step
+    for series in spec.series:
+        for place, window in enumerate(getattr(series, "every", ())):
+            rest = horizon % (milliseconds(window) // step)
+            if rest and series.first_told(place, step):
+                yield (
+                    f"{series.name}: the last {how_many(rest, 'tick')} of the horizon end no window of {window}, so "
+                    "nothing is told of what comes in them"
+                )
 
 
 def _of_identifiers(spec: PipelineSpec) -> list[str]:
@@ -118,6 +132,9 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
             f"noise is for all {cap} events of a user that count, {cap} times that for one; a sum with user_total "
             "goes by that, distinct users and cut_off by users. Records that a series' where excludes use the cap too"
         )
+    if cap < privacy.cap:
+        reached = f"per_tick lets {privacy.per_tick} of each of its ticks count"
+        yield f"of the {privacy.cap} events of a window at most {cap} are reached: {reached}"
     if privacy.share is not None:
         yield f"only {privacy.share} of all users count, chosen by a keyed hash: counts are of these users alone"
     if isinstance(source, KafkaSourceSpec) and source.keyed_by is not None:
@@ -127,10 +144,13 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
         )
     for series in spec.series:
         if series.totals:
+            early = _early(spec, 1, 24)
+            if early and series.grouped_by is not None:
+                early += ", and each key that the user has in it"
             yield (
                 f"{series.name} remembers how much each user has added {until}: at most 64 bytes of memory each, and "
                 "20 bytes in the private commit of each tick in which the user adds to it"
-                f"{_early(spec, 1, 24)}. What a user would add beyond the total is cut off, which no cut_off counts"
+                f"{early}. What a user would add beyond the total is cut off, which no cut_off counts"
             )
     yield f"a user is whoever has the same {privacy.user}, to the letter; a record without one is a dead letter"
     if privacy.per is not None:

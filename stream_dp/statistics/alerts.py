@@ -49,7 +49,7 @@ class AlertsSeries(OnSums, GroupedSeries):
 
     shape = Shape.FLAGS
     later = ("window", "windows", "below", "usual", "of", "clamp", "step")
-    rights = ("usual",)
+    unmeant = ("usual",)
 
     statistic: Literal["alerts"] = "alerts"
     threshold: SignedThreshold

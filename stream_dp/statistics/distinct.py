@@ -42,8 +42,8 @@ def _renamed(value: object) -> None:
     names = [name for name in listed if isinstance(name, str) and length_of(name)] or ["24h"]
     written = f"[{', '.join(names)}]" if isinstance(value, list | tuple) else names[0]
     raise ValueError(
-        f"is called every now, for it does not slide: write every: {written}, running: true. Without running a window "
-        "is told once it has ended, with less noise"
+        f"distinct has no windows that slide: write every: {written}, told once a window has ended; or with it "
+        "running: true, how many there were since the window began, with more noise: what this key said before"
     )
 
 
@@ -68,6 +68,8 @@ class DistinctSeries(SeriesSpec):
     def _remember_the_form(cls, data: Any, validated: Callable[[Any], Self]) -> Self:
         """Keep whether `every` is a single name or a list: fingerprints of former versions tell the two apart."""
         series = validated(data)
+        if isinstance(data, cls):
+            return series
         series._alone = isinstance(data, Mapping) and isinstance(data.get("every"), str)  # noqa: SLF001 - its own
         return series
 

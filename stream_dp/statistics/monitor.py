@@ -222,7 +222,7 @@ class MonitorSeries(OnSums, SeriesSpec):
 
     shape = Shape.FLAGS
     later = ("ask", "of", "clamp", "step")
-    rights = ("ask",)
+    unmeant = ("ask",)
 
     statistic: Literal["monitor"] = "monitor"
     watch: Annotated[tuple[WatchSpec, ...], Field(min_length=1, max_length=100_000)]

@@ -156,6 +156,8 @@ UNRANKED = 1
 MUCH = 0.1
 """The part of a window's records from which on an error in ranks is much."""
 IN_RANKS = "errors are in ranks: events"
+TUPLES_OF_AN_ENTRY = 50
+"""As many tuples as a window's end looks at while a live series' entry is told, some 2 µs."""
 MOST_TUPLES = 1 << 21
 """Tuples of buckets among which all quantiles are chosen together: a window's end takes a tenth of a second."""
 
@@ -229,6 +231,7 @@ class QuantilesSeries(SeriesSpec):
 
     shape = Shape.HISTOGRAM
     later = ("clamp", "edges", "buckets", "windows", "every", "method", "expected_events")
+    unmeant = ("expected_events",)
 
     error_unit: ClassVar[str] = "events in rank"
 
@@ -345,6 +348,17 @@ class QuantilesSeries(SeriesSpec):
             *window_lengths(rest.clock, self.every, key="every"),
             *self._too_many(),
         ]
+
+    def first_told(self, place: int, step: int) -> int:
+        return milliseconds(self.every[place]) // step - 1 if self.every else 0
+
+    @property
+    def work(self) -> int:
+        if self.method == "apart":
+            return 0
+        return (
+            len(self.every) * tuples_of(len(self.grid.buckets), len(self.at)) // TUPLES_OF_AN_ENTRY
+        )
 
     def _too_many(self) -> list[InitErrorDetails]:
         """Return the problem of a choice among too many tuples of buckets; the values beyond the grid have two."""

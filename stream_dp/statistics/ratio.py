@@ -133,7 +133,10 @@ class RatioSeries(SeriesSpec):
         if series.inputs:
             return f"'{name}' is itself made of releases: name the series that it is made of"
         if series.form is Shape.FLAGS or type(series).teller is not SeriesSpec.teller:
-            return f"'{name}' ({series.statistic}) does not release numbers that could be divided"
+            return (
+                f"'{name}' ({series.statistic}) does not release numbers of the same thing at every tick, which could "
+                "be divided: name a count, a histogram, a sum, a gauge or distinct"
+            )
         return None
 
     def choose(self, setting: Setting) -> Choice:

@@ -146,10 +146,10 @@ class SumSeries(AmountSeries):
         return problems
 
     def choose(self, setting: Setting) -> Choice:
-        units, step, over = self.whole.units, self.step, (self.declared, self.every)
+        epsilon, declared, step, every = self.epsilon, self.declared, self.step, self.every
         if self.user_total is not None:
-            return totals_choice(setting, self.epsilon, over[0], self._most, step, over[1])
-        return amounts_choice(setting, self.epsilon, over[0], units, step, "a sum", over[1])
+            return totals_choice(setting, epsilon, declared, self._most, step, every)
+        return amounts_choice(setting, epsilon, declared, self.whole.units, step, "a sum", every)
 
     def shown_totals(self, totals: IntArray) -> list[Any]:
         return [plain_number(units * self.step) for units in totals.tolist()]

@@ -21,6 +21,7 @@ from stream_dp.kafka.client.security import OPEN, arguments
 from stream_dp.records.endpoints import Security
 
 _T = TypeVar("_T")
+_SILENT = logging.CRITICAL + 1
 
 # the configuration of the pipeline's own topics
 KEPT: Mapping[str, str] = {
@@ -75,9 +76,9 @@ def library(part: str = "") -> Any:
     except ImportError:
         raise UsageError("Kafka needs an extra package: pip install 'stream_dp[kafka]'") from None
     logger = logging.getLogger("aiokafka")
-    if logger.propagate:  # once: a new level empties the caches of all loggers
-        logger.setLevel(logging.CRITICAL + 1)
-        logger.propagate = False
+    if logger.level != _SILENT:  # a new level empties the caches of all loggers
+        logger.setLevel(_SILENT)
+    logger.propagate = False
     return module
 
 

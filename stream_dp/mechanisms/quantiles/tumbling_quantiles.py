@@ -147,7 +147,7 @@ class TumblingQuantiles(CountRows, Deciding):
         if max(self.scale(*choice) for choice in self.choices) > WIDEST:
             raise NotDerivable(
                 "noise for these quantiles is too wide to be drawn: write them with fewer decimals, "
-                "or give more epsilon"
+                f"or give more epsilon{', or choose each by itself (method: apart)' if self.together else ''}"
             )
         window = derive(
             tuple(map(self._choice, self.choices)), Fixed("the quantiles of one window")

@@ -15,7 +15,7 @@ from stream_dp.core.guarantee import GaussianDP, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.relation import Claim, Relation
-from stream_dp.errors import FailClosed
+from stream_dp.errors import FailClosed, UsageError
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.operate.run.live_series import series_claim
 from stream_dp.pipeline.budget import opened
@@ -131,6 +131,11 @@ def attack(
         _played_at(mechanism, claim, times)
         for mechanism, claim in zip(mechanisms.values(), claims, strict=True)
     ]
+    for name, (_, _, factor) in zip(mechanisms, played, strict=True):
+        if times not in (None, factor):
+            raise UsageError(
+                f"--times: {name} is not pure, and is played as the file says alone: leave --times out"
+            )
     begun, games = count(1), runs * (len(chosen) + 1)
 
     def noise() -> Noise:
@@ -235,8 +240,8 @@ def fresh_noise() -> Noise:
 def _finding_json(attacked: Attacked) -> dict[str, Any]:
     finding = attacked.finding
     return {
-        "claimed_epsilon": number(attacked.claimed), "times": attacked.times,
-        "played_epsilon": number(finding.claimed), "claimed_delta": number(finding.delta),
+        "file_epsilon": number(attacked.claimed), "times": attacked.times,
+        "claimed_epsilon": number(finding.claimed), "claimed_delta": number(finding.delta),
         "epsilon_lower_bound": finding.lower, "strongest": finding.strongest, "event": finding.event,
         "rates": list(finding.rates), "violated": finding.violated,
     }  # fmt: skip

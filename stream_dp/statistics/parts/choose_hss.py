@@ -156,9 +156,9 @@ def rank_choice(demand: Demand, method: RankMethod) -> Choice:
 def rank_confidence(confidence: float, width: int) -> float:
     """Return the confidence of one column's band with which it holds for the count of one rank, read off all columns.
 
-    The count of rank k is too high by more than the band only where the noise of one of the width - k + 1 columns is
-    that do not truly have more, and too low only where that of one of the k columns is which truly have as much: one
-    tail of a symmetric noise each, width + 1 in all.
+    Of rank k, width - k + 1 columns truly have no more: the count is too high by more than the band only where the
+    noise of one of these is. And k columns truly have as much: it is too low by more only where the noise of one of
+    these is. That is one tail of a symmetric noise for each, width + 1 in all.
     """
     return 1 - 2 * (1 - confidence) / (width + 1)
 

@@ -200,8 +200,8 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
     """The keys that came later: at their defaults they are left out of fingerprints."""
     former: ClassVar[Mapping[str, str]] = {}
     """What a key meant in journals of before where it was left out, if it has another default now."""
-    rights: ClassVar[tuple[str, ...]] = ()
-    """The keys that say who may do what: they touch neither data nor guarantee, and no fingerprint holds them."""
+    unmeant: ClassVar[tuple[str, ...]] = ()
+    """The keys that touch neither data nor guarantee, such as who may ask: no fingerprint holds them."""
     words: ClassVar[tuple[str, ...]] = ("title", "description", "unit")
     """The keys that say to readers what it is: no fingerprint holds them, so they may be changed between runs."""
 
@@ -306,6 +306,11 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
     def told_bytes(self, names: Sequence[str]) -> int | None:
         """Return how many bytes `teller` fills at most for entries of these names; None: about as many for each."""
         return None
+
+    @property
+    def work(self) -> int:
+        """How many entries of a live series' room it takes beside those of its releases, for what a tick computes."""
+        return 0
 
     def first_told(self, place: int, step: int) -> int:
         """Return how many ticks of `step` ms go by before the window at `place` is told; its entries are null then."""

@@ -151,9 +151,9 @@ def test_series_are_played_where_games_can_see_them(
     found = json.loads(said.out)
     assert [s["times"] for s in found["series"]] == [4, 8, 8]
     for series in found["series"]:
-        assert series["claimed_epsilon"] * series["times"] == series["played_epsilon"] == 2
-        assert series["claimed_epsilon"] < series["epsilon_lower_bound"] <= 2
-    assert (found["together"]["times"], found["together"]["played_epsilon"]) == (1, 1)
+        assert series["file_epsilon"] * series["times"] == series["claimed_epsilon"] == 2
+        assert series["file_epsilon"] < series["epsilon_lower_bound"] <= 2
+    assert (found["together"]["times"], found["together"]["file_epsilon"]) == (1, 1)
     quiet = json.loads(site.command("audit", "--runs", "800", "--times", "1", "--json").out)
     assert [s["epsilon_lower_bound"] for s in quiet["series"]] == [0, 0, 0]
     assert quiet["least_seen"] == found["least_seen"] == least_seen(200, 0.01 / 4) > 0.25

@@ -28,7 +28,9 @@ from stream_dp.mechanisms.states import mechanism_fingerprint
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import meaning
 from stream_dp.pipeline.promise import caveats
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
+from stream_dp.statistics.distinct import DistinctSeries
 from stream_dp.testing.noise import SeededNoise
 
 RUNS = 200
@@ -68,6 +70,8 @@ def test_a_journal_of_a_number_that_ran_goes_on_under_its_new_keys(
     tmp_path: Path, keys: str
 ) -> None:
     built = built_of(tmp_path, f"statistic: distinct, of: customer{keys}")
+    PipelineSpec.model_validate(built.spec)  # validated again, it means the same
+    DistinctSeries.model_validate(built.spec.series[0])
     (series,) = meaning(built.spec)["series"]
     own = {"statistic": "distinct", "name": "it", "epsilon": "1", "of": "customer", "where": []}
     assert series == own | FORMER[keys]

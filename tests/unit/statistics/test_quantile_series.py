@@ -1,5 +1,6 @@
 """The statistic `quantiles`: buckets, grids and prices, what windows tell and when, and ends that hold."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -167,7 +168,7 @@ def test_the_error_is_a_part_of_the_records_that_are_expected(tmp_path: Path) ->
     plenty = why(tmp_path, f"{KEYS}, windows: [2h, 48h], expected_events: 99000000")
     assert "in place of windows" not in plenty
     plain, guessed = (
-        built_of(tmp_path, f"{KEYS}, every: 2h{more}").chosen[0].fingerprint
+        built_of(tmp_path, f"{KEYS}, every: 2h{more}").parts
         for more in ("", ", expected_events: 7")
     )
     assert plain == guessed
@@ -197,6 +198,17 @@ def test_a_live_series_takes_as_many_and_has_them_on_record(tmp_path: Path) -> N
     spec = built_of(tmp_path, KEYS).spec
     asked = b"{name: two, statistic: quantiles, of: pieces, clamp: [0, 9], at: [0.5], epsilon: 1}"
     assert b'"buckets":9' in canonical_series(load_series(asked, spec))
+
+
+def test_what_a_choice_of_all_looks_at_takes_room_of_live_series(tmp_path: Path) -> None:
+    """So that no analyst makes every tick look at millions of tuples: two such series are all that her room holds."""
+    keys = "statistic: quantiles, of: amount, clamp: [0, 456], buckets: 228, at: [0.25, 0.5, 0.75]"
+    apart, together = (
+        built_of(tmp_path, f"{keys}, every: [1h, 2h]{more}").spec.series[0].work
+        for more in ("", ", method: together")
+    )
+    assert (apart, together) == (0, 2 * math.comb(232, 3) // 50)
+    assert together > 80_000
 
 
 def test_a_quantile_and_one_of_the_windows_may_be_asked(tmp_path: Path) -> None:

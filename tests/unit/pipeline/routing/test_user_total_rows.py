@@ -28,6 +28,7 @@ from unit.pipeline.routing.user_worlds import (
 )
 
 from stream_dp.core.mechanism import IntArray
+from stream_dp.engine.memories import TotalMemory
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import TickAssembler
 from stream_dp.pipeline.builder import build
@@ -208,3 +209,8 @@ def test_records_that_a_live_series_cannot_read_add_what_they_added_before() -> 
     assert counted[0] == counted[1]
     assert {amounts[0][2] for amounts in counted[0].values()} == {2}
     assert len(counted[0]) == 8 * 3
+
+
+def test_a_total_that_commits_cannot_hold_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most 4,294,967,295 units"):
+        TotalMemory({(0, 1): 1 << 32}, None)
