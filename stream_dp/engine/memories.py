@@ -178,23 +178,21 @@ def written_by_window(counted: Counted) -> dict[int, bytes]:
     return {window: part.tobytes() for window, part in zip(numbers.tolist(), parts, strict=False)}
 
 
-def _read(window: int, entries: bytes, commit: Commit) -> Counted:
+_OTHERS, _OTHER_TOTALS = (
+    f"{what}: restore the journal, or run the version of the code and of the file that wrote it"
+    for what in (
+        "a memory of users that this guard has not written",
+        "totals of users that this file does not ask for",
+    )
+)
+
+
+def _read(window: int, entries: bytes, commit: Commit, otherwise: str = _OTHERS) -> Counted:
     if len(entries) % _ENTRY.itemsize:
-        raise _foreign(commit)
+        raise _foreign(commit, otherwise)
     read = np.frombuffer(entries, _ENTRY)
     users = np.stack([read["high"], read["low"]], axis=1).astype(np.uint64)
     return Counted(users, np.full(len(read), window), read["events"].astype(np.int64))
-
-
-_OTHERS = (
-    "a memory of users that this guard has not written: restore the journal, or run the version of the code and of the "
-    "file that wrote it"
-)
-
-_OTHER_TOTALS = (
-    "totals of users that this file does not ask for: restore the journal, or run the version of the code and of the "
-    "file that wrote it"
-)
 
 
 def _foreign(commit: Commit, otherwise: str = _OTHERS) -> FailClosed:
@@ -298,7 +296,7 @@ class TotalMemory:
             self._enter(commit.ticks[-1] + 1)
         for start, entries in recorded.items():
             for window, written in entries.items():
-                counted = _read(window, written, commit)
+                counted = _read(window, written, commit, _OTHER_TOTALS)
                 one_window = counted._replace(windows=np.zeros_like(counted.windows))
                 if window != self._open or not self._tables[start].add(one_window, most[start]):
                     raise _foreign(commit, _OTHER_TOTALS)

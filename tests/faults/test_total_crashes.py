@@ -180,5 +180,5 @@ def test_a_part_that_this_memory_has_not_written_is_refused(entry: bytes) -> Non
     memory = TotalMemory({(0, 1): 4}, WINDOW)
     for column, window in ((0, 0), (0, 1), (7, 0)):
         wrote = Commit(1, b"", ticks=(0,), parts={"totals": part({column: {window: entry}})})
-        with pytest.raises(FailClosed, match="memory of users"):
+        with pytest.raises(FailClosed, match="totals of users"):
             memory.replay(wrote)
