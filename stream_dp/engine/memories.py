@@ -288,7 +288,7 @@ class TotalMemory:
         return cut
 
     def replay(self, commit: Commit) -> None:
-        recorded = part_in(commit, self.kind, _BY_TWO, _OTHERS) or {}
+        recorded = part_in(commit, self.kind, _BY_TWO, _OTHER_TOTALS) or {}
         most = {start: most for (start, _), most in self._most.items()}
         if not recorded.keys() <= most.keys():
             raise _foreign(commit, _OTHER_TOTALS)

@@ -23,8 +23,10 @@ from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
     EVER,
     ONCE,
+    WHEN_ENDED,
     Every,
     every_problems,
+    first_end,
     length_of,
     window_lengths,
     windowed,
@@ -102,13 +104,11 @@ class DistinctSeries(SeriesSpec):
     def parameters(self) -> dict[str, int | str]:
         if not self.every:
             return {"of": self.of}
-        told = "since a window began" if self.running else "when a window ends"
+        told = "since a window began" if self.running else WHEN_ENDED
         return {"of": self.of, "told": told}
 
     def first_told(self, place: int, step: int) -> int:
-        if self.running or not self.every:
-            return 0
-        return milliseconds(self.every[place]) // step - 1
+        return 0 if self.running else first_end(self.every, place, step)
 
     def as_fingerprinted(self, plain: dict[str, Any]) -> dict[str, Any]:
         """Return the plain values with the keys by which former versions told running numbers."""

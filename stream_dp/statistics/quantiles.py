@@ -35,9 +35,11 @@ from stream_dp.statistics.parts.choose_hss import ExpectedEvents
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
     EVER,
+    WHEN_ENDED,
     Every,
     Windows,
     every_problems,
+    first_end,
     over_windows,
     window_lengths,
     window_problems,
@@ -314,7 +316,7 @@ class QuantilesSeries(SeriesSpec):
             "of": self.of,
             "clamp": f"{decimal_text(ends[0])} to {decimal_text(ends[-1])}",
             "buckets": len(ends) - 1,
-            "told": "when a window ends" if self.every else "at every tick",
+            "told": WHEN_ENDED if self.every else "at every tick",
         }
 
     def own_problems(self) -> list[InitErrorDetails]:
@@ -350,7 +352,7 @@ class QuantilesSeries(SeriesSpec):
         ]
 
     def first_told(self, place: int, step: int) -> int:
-        return milliseconds(self.every[place]) // step - 1 if self.every else 0
+        return first_end(self.every, place, step)
 
     @property
     def work(self) -> int:

@@ -15,7 +15,7 @@ from stream_dp.mechanisms.linear.noisy_forest import best_forest, mean_variance
 from stream_dp.mechanisms.linear.window_forest import GaussianForest
 from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver, ever_share
 from stream_dp.records.groupings import By, grouping_text
-from stream_dp.records.scalars import milliseconds, problem
+from stream_dp.records.scalars import problem
 from stream_dp.statistics.parts.choice import Choice, Profile, Setting, largest_rho
 from stream_dp.statistics.parts.predicted_errors import (
     GAUSSIAN,
@@ -28,10 +28,12 @@ from stream_dp.statistics.parts.predicted_errors import (
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
     EVER,
+    WHEN_ENDED,
     Every,
     Window,
     Windows,
     every_problems,
+    first_end,
     forest_words,
     spans_of,
     views,
@@ -127,10 +129,10 @@ class WindowedSeries(SeriesSpec):
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        return {"told": "when a window ends"} if self.every else {}
+        return {"told": WHEN_ENDED} if self.every else {}
 
     def first_told(self, place: int, step: int) -> int:
-        return milliseconds(self.every[place]) // step - 1 if self.every else 0
+        return first_end(self.every, place, step)
 
     def own_problems(self) -> list[InitErrorDetails]:
         every = every_problems(self.every, self.windows, self.window)

@@ -32,6 +32,7 @@ from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_coun
 EVER, TICK = "ever", "tick"
 MOST_WINDOWS = 8
 ONCE = "a window gets noise once, at its end"
+WHEN_ENDED = "when a window ends"
 
 
 def length_of(window: object) -> int:
@@ -100,6 +101,11 @@ def window_choice(
     what = "count" if amounts is None else "sum"
     words = forest_words(best_forest(ticks), share, what)
     return windowed(mechanism, setting, views(declared), words)
+
+
+def first_end(every: Sequence[str], place: int, step: int) -> int:
+    """Return how many ticks of `step` ms go by before a window of the length at `place` ends; 0 where none ends."""
+    return milliseconds(every[place]) // step - 1 if every else 0
 
 
 def ended_choice(
