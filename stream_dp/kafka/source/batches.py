@@ -4,7 +4,8 @@
 The client library makes an object of each record, and unpacks and decodes everything before a caller can refuse it. A
 consumer made here keeps the library's connections, leaders, retries and positions, and returns `RecordBatch`es: the two
 names in the library's fetcher by which it makes its iterator of records are replaced by classes that behave as before,
-except for consumers that carry our marker in place of a deserializer.
+except for consumers that carry our marker in place of a deserializer. The name by which its connection opens an answer
+is replaced too: a large answer of `Frames` is read where it lies, and a partition's records are its first copy.
 
 Rules: nothing is raised inside that iterator, or good batches of the same fetch would be lost; other consumers in the
 process are not affected. The library's version is pinned; if its inside is not as this file expects, `fitting` returns
@@ -13,8 +14,10 @@ False and consumers return batches made of the records that the library has unpa
 
 import asyncio
 import inspect
+import io
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from types import SimpleNamespace
 from typing import Any
 
 from stream_dp.kafka.client.clients import KafkaSettings, library
@@ -98,8 +101,11 @@ class Frames(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._theirs.resume_writing()
 
-    async def readexactly(self, n: int) -> bytes:
-        """Wait for `n` bytes; raises as `asyncio.StreamReader.readexactly`."""
+    async def readexactly(self, n: int) -> bytes | memoryview:
+        """Wait for `n` bytes; raises as `asyncio.StreamReader.readexactly`.
+
+        Many bytes are a view, which is valid until the loop runs again: the library decodes an answer at once.
+        """
         if n < 0:
             raise ValueError("readexactly size can not be less than zero")
         while self._end - self._begin < n:
@@ -112,7 +118,8 @@ class Frames(asyncio.BufferedProtocol):
                 await self._waiter
             finally:
                 self._wanted, self._waiter = 0, None
-        data = bytes(self._buffer[self._begin : self._begin + n])
+        answer = self._buffer[self._begin : self._begin + n]
+        data = answer if n >= _ROOM else bytes(answer)
         self._begin += n
         if self._begin == self._end and len(self._buffer) > _KEPT:
             self._buffer, self._begin, self._end = memoryview(bytearray(_ROOM)), 0, 0
@@ -203,6 +210,7 @@ def fitting() -> bool:
             and header.HEADER_STRUCT.size == HEADER.size  # type: ignore[union-attr]
             and records is library(".record.memory_records").MemoryRecords
             and not _kept(records)(b"").has_next()
+            and library(".conn").io is io
         )
     except (AttributeError, TypeError, ValueError):
         return False
@@ -232,6 +240,7 @@ def _install() -> None:
     if not isinstance(fetcher.PartitionRecords, _Chosen):
         fetcher.PartitionRecords = _Chosen(fetcher.PartitionRecords)
         fetcher.MemoryRecords = _kept(fetcher.MemoryRecords)
+        library(".conn").io = SimpleNamespace(BytesIO=_opened)
 
 
 def _kept(memory_records: Any) -> Any:
@@ -241,6 +250,21 @@ def _kept(memory_records: Any) -> Any:
             self.fetched = fetched
 
     return KeptRecords
+
+
+class _Answer:
+    """The part of `io.BytesIO` that the library uses, on bytes that it does not own."""
+
+    def __init__(self, answer: memoryview) -> None:
+        self._answer, self._at = answer, 0
+
+    def read(self, n: int) -> bytes:
+        begin, self._at = self._at, self._at + n
+        return bytes(self._answer[begin : self._at])
+
+
+def _opened(answer: bytes | memoryview) -> _Answer | io.BytesIO:
+    return _Answer(answer) if isinstance(answer, memoryview) else io.BytesIO(answer)
 
 
 class _Chosen:

@@ -44,7 +44,7 @@ def give(frames: Frames, data: bytes, most: int) -> None:
 
 
 async def read(frames: Frames, sizes: list[int]) -> list[bytes]:
-    return [await frames.readexactly(size) for size in sizes]
+    return [bytes(await frames.readexactly(size)) for size in sizes]
 
 
 SIZES = st.lists(st.sampled_from([0, 1, 4, 100, 70_000, 300_000, 2_500_000]), max_size=6)
