@@ -1,7 +1,7 @@
 """Where HSS has the smaller error than a tree: typical errors against the number of events.
 
 Run: python docs/figures/hss_errors.py. Writes hss-errors.svg beside this file. Rules: every number is what `method:
-auto` compares (`stream_dp.statistics.parts.predicted_errors`), for Zipf-like categories at epsilon 1 under
+typical` compares (`stream_dp.statistics.parts.predicted_errors`), for Zipf-like categories at epsilon 1 under
 add_remove and 2^16 ticks; nothing is simulated here (tests/benchmarks/bench_hss.py measures).
 """
 

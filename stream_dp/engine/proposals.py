@@ -99,8 +99,11 @@ class WatchProposal(Protocol):
 class SeriesPlanner(Protocol):
     """Turns definitions of live series into proposals; implemented by the pipeline."""
 
-    def propose(self, definition: bytes, start: int) -> Proposal:
-        """Derive the series of a definition, for ticks from `start` on; raises `UsageError` or `NotDerivable`."""
+    def propose(self, definition: bytes, start: int, *, former: bool = False) -> Proposal:
+        """Derive the series of a definition, for ticks from `start` on; raises `UsageError` or `NotDerivable`.
+
+        `former`: as journals of before meant it, where that was something else.
+        """
 
     def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> WatchProposal:
         """Derive a watch of a running series, which this analyst adds from tick `start` on; raises `UsageError`."""

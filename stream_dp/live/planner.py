@@ -92,10 +92,12 @@ class LiveSeriesPlanner:
     running: dict[int, "PlannedSeries"] = field(default_factory=dict)
     entries: dict[int, int] = field(default_factory=dict)
 
-    def propose(self, definition: bytes, start: int) -> "PlannedSeries":
+    def propose(self, definition: bytes, start: int, *, former: bool = False) -> "PlannedSeries":
         """Derive the series of a definition: an entry of `series:`, in YAML or JSON."""
         spec = _later(self.spec, start)
         series = load_series(definition, spec)
+        if former:
+            series = series.model_copy(update=dict(series.former_keys))
         if series.identifier is not None:
             raise UsageError(
                 f"statistic: '{series.statistic}' remembers who was there from the first tick on; put it into the "

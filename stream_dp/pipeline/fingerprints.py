@@ -63,15 +63,10 @@ def under_former_order(spec: PipelineSpec) -> str:
     return _digest(_canonical(privacy))[:12]
 
 
-def former_keys(series: SeriesSpec) -> dict[str, str]:
-    """Return the keys that the series leaves out and that had another default before, with that default."""
-    return {k: value for k, value in series.former.items() if k not in series.model_fields_set}
-
-
 def under_former_series(spec: PipelineSpec) -> str:
-    """Return the fingerprint that the part `series` would have if `former_keys` were written."""
-    dumped = zip(spec.series, meaning(spec)["series"], strict=True)
-    return _digest(_canonical([keys | former_keys(series) for series, keys in dumped]))[:12]
+    """Return the fingerprint that the part `series` would have if each series had its `former_keys`."""
+    series = tuple(own.model_copy(update=dict(own.former_keys)) for own in spec.series)
+    return _digest(_canonical(meaning(spec.model_copy(update={"series": series}))["series"]))[:12]
 
 
 def meaning(spec: PipelineSpec) -> dict[str, Any]:

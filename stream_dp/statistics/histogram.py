@@ -1,6 +1,7 @@
 """The statistic `histogram`: how many events by category, so far, over sliding windows, or in each window."""
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic_core import InitErrorDetails
 
@@ -11,12 +12,15 @@ from stream_dp.statistics.parts.choose_hss import (
     CounterKind,
     Demand,
     ExpectedEvents,
-    better_choice,
     hss_choice,
+    narrowest_choice,
+    typical_choice,
 )
 from stream_dp.statistics.parts.series_spec import RECORDS, GroupedSeries
 from stream_dp.statistics.parts.windowed import WindowedSeries, choose_windows
 from stream_dp.statistics.parts.windows import ended_choice, method_problems
+
+_HSS_WEIGHED = {"hss": hss_choice, "auto": narrowest_choice, "typical": typical_choice}
 
 
 class HistogramSeries(WindowedSeries, GroupedSeries):
@@ -27,7 +31,7 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
     counted: ClassVar[str] = RECORDS
 
     statistic: Literal["histogram"] = "histogram"
-    method: Literal["tree", "hss", "auto", "gaussian"] = "auto"
+    method: Literal["tree", "hss", "auto", "typical", "gaussian"] = "auto"
     expected_events: ExpectedEvents = None
     expected_shape: ExpectedShape | None = None
     counter: CounterKind = "tree"
@@ -43,8 +47,20 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
             problems.append(problem(("counter",), why))
         return problems
 
+    @property
+    def former_keys(self) -> Mapping[str, str]:
+        """`auto` took the smallest typical error before, except over windows."""
+        return {} if self.views or self.method != "auto" else {"method": "typical"}
+
+    def as_fingerprinted(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """Return the plain values with the word by which former versions called what is `typical` now."""
+        if self.views:
+            return plain
+        words = {"typical": "auto", "auto": "narrowest"}
+        return plain | {"method": words.get(self.method, self.method)}
+
     def choose(self, setting: Setting) -> Choice:
-        """Choose what `method` names; `auto` takes the smaller error over the horizon."""
+        """Choose what `method` names; `auto` takes the narrowest band, `typical` the smallest typical error."""
         guesses = self.expected_events, self.expected_shape
         demand = Demand(setting, None, self.epsilon, *guesses, self.counter)
         if self.every:
@@ -53,12 +69,10 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
             choice = choose_windows(setting, self.epsilon, self.declared, self.method)
         elif self.method == "gaussian":
             choice = by_gaussian(setting, self.epsilon)
-        elif self.method == "hss":
-            return hss_choice(demand)
-        else:
+        elif self.method == "tree":
             choice = by_tree(setting, self.epsilon, "method: tree")
-            if self.method == "auto":
-                return better_choice(demand, choice)
+        else:
+            return _HSS_WEIGHED[self.method](demand)
         keys = ("expected_events", "expected_shape")
         unused = [key for key in keys if getattr(self, key) is not None]
         return choice.saying(f"{' and '.join(unused)} not used") if unused else choice

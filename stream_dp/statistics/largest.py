@@ -8,7 +8,7 @@ is then too low by as much (of an HSS: `HSS.leader`).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from pydantic_core import InitErrorDetails
@@ -39,11 +39,13 @@ class RankSeries(GroupedSeries):
     """How many events so far in the category of one rank."""
 
     later = ("counter",)
-    former: ClassVar[Mapping[str, str]] = {"method": "hss"}
-
     method: RankMethod = "auto"
     expected_events: ExpectedEvents = None
     counter: CounterKind = "tree"
+
+    @property
+    def former_keys(self) -> Mapping[str, str]:
+        return {} if "method" in self.model_fields_set else {"method": "hss"}
 
     def own_problems(self) -> list[InitErrorDetails]:
         problems = super().own_problems()

@@ -1,8 +1,8 @@
-"""What `method: auto` chooses for a histogram, in 76 cells, and how much worse that is than the best it could choose.
+"""What `method: typical` chooses for a histogram, in 76 cells, and how much worse that is than the best choice.
 
 Cells: six kinds of streams (`hss_streams`) x 10 or 100 categories x 2^12 or 2^16 ticks x epsilon 1/4, 1 or 4, that is
 72; the flights at the three; and 1,000 categories, Zipf-like, 2^12 ticks, epsilon 1. EVENTS says how many events a kind
-has; all are under add_remove. Regret is the RMSE of what `auto` chose over the smallest of those it may choose from:
+has; all are under add_remove. Regret is the RMSE of what `typical` chose over the smallest of those it may choose from:
 the tree and both forms of HSS; the others are shown beside them. It is asked three times: with the number of events and
 their shape declared, with their number alone, and with neither.
 
@@ -24,8 +24,8 @@ from benchmarks.hss_streams import KINDS, Stream, flights
 
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.statistics.parts.choice import ExpectedShape, by_tree
-from stream_dp.statistics.parts.choose_hss import Demand, better_choice
+from stream_dp.statistics.parts.choice import ExpectedShape
+from stream_dp.statistics.parts.choose_hss import Demand, typical_choice
 
 EVENTS = {
     "even": 40_000,
@@ -74,10 +74,10 @@ class Cell:
         return {form: errors(form, self.stream, truth, self.epsilon, self.runs) for form in FORMS}
 
     def chosen(self, events: int | None, shape: ExpectedShape | None = None) -> str:
-        """Which form `auto` chooses where so many events, and this shape, are expected."""
+        """Which form `typical` chooses where so many events, and this shape, are expected."""
         public = setting(self.stream)
         demand = Demand(public, None, self.epsilon, events, shape)
-        found = better_choice(demand, by_tree(public, self.epsilon, "")).mechanism
+        found = typical_choice(demand).mechanism
         return (
             "joint"
             if isinstance(found, HSS)

@@ -23,7 +23,6 @@ from stream_dp.operate.run.settings import settings_for, settled, source_there
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.fingerprints import (
     FORMER_ORDER,
-    former_keys,
     under_former_order,
     under_former_series,
     under_gone_filter,
@@ -128,18 +127,18 @@ def _require_same_order(built: Built, header: Header) -> None:
 
 
 def _require_same_defaults(built: Built, header: Header) -> None:
-    """Raise FailClosed if the journal's series left keys out that had another default then."""
+    """Raise FailClosed if keys that the journal's series leave out or name had another meaning then."""
     written, spec = header.parts.get("series"), built.spec
     if written == built.parts["series"] or written != under_former_series(spec):
         return
     lines = [
         f"`{key}: {value}` in {series.name}"
         for series in spec.series
-        for key, value in former_keys(series).items()
+        for key, value in series.former_keys.items()
     ]
     raise FailClosed(
-        f"the journal of {spec.name} was written when keys that the file leaves out had other defaults, and a series "
-        f"never changes its mechanism: write {', '.join(lines)} to go on with it"
+        f"the journal of {spec.name} was written when what the file says, or leaves out, had another "
+        f"meaning, and a series never changes its mechanism: write {', '.join(lines)} to go on with it"
     )
 
 

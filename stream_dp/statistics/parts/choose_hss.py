@@ -1,12 +1,13 @@
 """Choosing an HSS, and which, or a tree instead, from the specification alone, before any data is touched.
 
-Its counter is one of trees, or Gaussian where `counter: gaussian` asks for it and a delta is granted; `method: auto`
-weighs that form too, and a Gaussian counter, where the filter adds up what they cost.
+Its counter is one of trees, or Gaussian where `counter: gaussian` asks for it and a delta is granted; that form is
+weighed too, and a Gaussian counter, where the filter adds up what they cost.
 
 Thresholds are self-tuned, so no parameter depends on the volume: `expected_events` and `expected_shape` move what is
-predicted, and with it which form `method: auto` takes. Where nothing is guessed, predictions are for one event a tick;
-where no shape is declared, the form is taken whose regret (its error over the smallest) is least for the worst of the
-steady shapes. This file knows no journal and no data.
+predicted, and with it which form `method: auto` or `typical` takes: that with the narrower band, or with the smaller
+error. Where nothing is guessed, predictions are for one event a tick; where no shape is declared, the form is taken
+whose regret (its band or error over the smallest) is least for the worst of the steady shapes. This file knows no
+journal and no data.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,6 +52,7 @@ from stream_dp.statistics.parts.predicted_errors import (
     hss_error,
     least_regret,
     price_words,
+    regrets,
     shown,
 )
 
@@ -64,6 +66,7 @@ FEW = 2  # entries an event reaches, up to which the form bin by bin is mostly t
 JOINT, BINS = "hss joint", "hss bin by bin"
 HSS_FORMS = (JOINT, BINS, GAUSSIAN_HSS)
 MOST_EVENTS = 1 << 50
+NEAR = 1.1  # what a declared shape may cost where the events have another one
 
 ExpectedEvents: TypeAlias = Annotated[int, Field(ge=1, le=10**15)] | None
 CounterKind: TypeAlias = Literal["tree", "gaussian"]
@@ -126,31 +129,52 @@ RankMethod: TypeAlias = Literal["auto", "tree", "gaussian", "hss", "paper_hss"]
 def rank_choice(demand: Demand, method: RankMethod) -> Choice:
     """Choose what the count of a rank is read off: a counter of all columns, or an HSS of the rank alone.
 
-    `auto` takes the narrowest band at the end; a Gaussian counter, where the filter adds up what it costs, if its band
-    is at most TOLERANCE wider.
+    `auto` takes the narrowest band at the end (`narrowest`).
     """
     if method == "paper_hss":
         return paper_hss_choice(demand)
     if method == "hss":
         return hss_choice(demand)
-    setting, last = demand.setting, demand.setting.last
+    setting = demand.setting
     counted = replace(setting, confidence=rank_confidence(setting.confidence, setting.width))
     if method == "gaussian":
         return by_gaussian(counted, demand.epsilon)
     choices = {TREE: by_tree(counted, demand.epsilon, "method: tree")}
     if method == "tree":
         return choices[TREE]
-    choices["hss"] = hss_choice(demand)
     if gaussian_fits(setting):
         choices[GAUSSIAN] = by_gaussian(counted, demand.epsilon)
-    bands = {form: (max(1.0, choice.expected(last)),) for form, choice in choices.items()}
-    form = least_regret(bands, [GAUSSIAN] if GAUSSIAN in bands else [])
+    return narrowest(demand, choices, {"hss": hss_for(demand)})
+
+
+def narrowest(
+    demand: Demand, counters: Mapping[str, Choice], hss: Mapping[str, HSS | PerBinHSS]
+) -> Choice:
+    """Choose the counter or the HSS whose band at the end is the narrowest, whatever the shape of the events.
+
+    A declared shape decides between those whose regret, their band over the narrowest one, is at most NEAR of the least
+    one in the worst shape: so a wrong guess costs little. What is cheaper may be TOLERANCE wider.
+    """
+    last, shapes = demand.setting.last, SUPPOSED if demand.quantity is None else (None,)
+    bands = {form: (max(1.0, of.expected(last)),) * len(shapes) for form, of in counters.items()}
+    for form, mechanism in hss.items():
+        likely = [_lag(mechanism, replace(demand, shape=shape), last) for shape in shapes]
+        bands[form] = tuple(max(1.0, float(lag)) for lag in likely)
+    cheap = [form for form in bands if form in (GAUSSIAN, GAUSSIAN_HSS)]
+    weighed = bands
+    if demand.shape is not None:
+        at = SUPPOSED.index("even" if demand.shape == "even" else "zipf")
+        least = regrets(bands)
+        near = [form for form in bands if least[form] <= NEAR * min(least.values())]
+        weighed = {form: bands[form][at : at + 1] for form in near}
+    form = least_regret(weighed, [form for form in cheap if form in weighed])
     why = f"method: auto, bands at the end: {shown(bands)} (hss for {demand.words})"
-    if GAUSSIAN in bands:
-        why = (
-            f"{why}{price_words(setting, demand.epsilon, form, bands[form] == min(bands.values()))}"
-        )
-    return replace(choices[form], why=why)
+    if cheap:
+        best = regrets(weighed)[form] == 1
+        why = f"{why}{price_words(demand.setting, demand.epsilon, form, best)}"
+    if form in counters:
+        return replace(counters[form], why=why)
+    return _choice(hss[form], demand, why)
 
 
 def rank_confidence(confidence: float, width: int) -> float:
@@ -168,21 +192,38 @@ def counts_columns(mechanism: Any) -> bool:
     return mechanism.noise(1) is not None
 
 
-def better_choice(demand: Demand, tree: Choice) -> Choice:
-    """Choose a form of HSS, the given tree or a Gaussian counter: by the typical error (RMSE) over the horizon."""
+def narrowest_choice(demand: Demand) -> Choice:
+    """Choose a form of HSS, a tree or a Gaussian counter for a histogram: by the band at the end."""
+    forms = all_forms(demand)
+    counters = {form: _counter(form, demand) for form in forms if form not in HSS_FORMS}
+    return narrowest(
+        demand, counters, {form: hss_of(form, demand) for form in forms if form in HSS_FORMS}
+    )
+
+
+def typical_choice(demand: Demand) -> Choice:
+    """Choose a form of HSS, a tree or a Gaussian counter for a histogram: by the typical error (RMSE) over the horizon.
+
+    Of empty categories an HSS releases 0, and so errs far less than its band says.
+    """
     forms = all_forms(demand)
     errors = form_errors(demand, forms)
     form, most = taken(errors), break_even(demand)
     bounded = f"up to about {how_many(most, 'event')}"
     until = bounded if most < MOST_EVENTS else "for any number of events"
-    why = f"method: auto, typical error (RMSE) for {demand.words}: {shown(errors)}; hss is taken {until}"
+    why = f"method: typical, error (RMSE) for {demand.words}: {shown(errors)}; hss is taken {until}"
     if GAUSSIAN in errors:
         best = errors[form] == min(errors.values())
         why = f"{why}{price_words(demand.setting, demand.epsilon, form, best)}"
     if form in HSS_FORMS:
         return _choice(hss_of(form, demand), demand, why)
-    counter = tree if form == TREE else by_gaussian(demand.setting, demand.epsilon)
-    return Choice(counter.mechanism, why, counter.expected)
+    return replace(_counter(form, demand), why=why)
+
+
+def _counter(form: str, demand: Demand) -> Choice:
+    if form == GAUSSIAN:
+        return by_gaussian(demand.setting, demand.epsilon)
+    return by_tree(demand.setting, demand.epsilon, "method: tree")
 
 
 def taken(errors: Mapping[str, tuple[float, ...]]) -> str:
@@ -197,11 +238,12 @@ def all_forms(demand: Demand) -> tuple[str, ...]:
 
 
 def _choice(hss: HSS | PerBinHSS, demand: Demand, why: str) -> Choice:
-    def predicted(tick: int) -> int:
-        intervals = predicted_intervals(hss, demand, tick)
-        return hss.lag(tick + 1, intervals, demand.setting.confidence)
+    return Choice(hss, why, lambda tick: _lag(hss, demand, tick), supposing=demand.supposing)
 
-    return Choice(hss, why, predicted, supposing=demand.supposing)
+
+def _lag(hss: HSS | PerBinHSS, demand: Demand, tick: int) -> int:
+    intervals = predicted_intervals(hss, demand, tick)
+    return hss.lag(tick + 1, intervals, demand.setting.confidence)
 
 
 def hss_for(demand: Demand) -> HSS | PerBinHSS:

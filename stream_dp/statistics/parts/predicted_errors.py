@@ -220,14 +220,19 @@ def least_regret(errors: Mapping[str, tuple[float, ...]], cheap: Collection[str]
         >>> least_regret({"dear": (10.0,), "cheap": (10.4,)}, cheap=("cheap",))
         'cheap'
     """
-    smallest = [min(errors) for errors in zip(*errors.values(), strict=True)]
-    worst = {
-        form: max(error / least for error, least in zip(own, smallest, strict=True))
-        for form, own in errors.items()
-    }
+    worst = regrets(errors)
     enough = min(worst.values()) * (1 + TOLERANCE)
     affordable = [form for form in cheap if worst[form] <= enough]
     return min(affordable or errors, key=lambda form: round(worst[form], 2))
+
+
+def regrets(errors: Mapping[str, tuple[float, ...]]) -> dict[str, float]:
+    """Return by form its error over the smallest of all forms, for the profile where that is most."""
+    smallest = [min(of_profile) for of_profile in zip(*errors.values(), strict=True)]
+    return {
+        form: max(error / least for error, least in zip(own, smallest, strict=True))
+        for form, own in errors.items()
+    }
 
 
 def shown(errors: Mapping[str, tuple[float, ...]]) -> str:

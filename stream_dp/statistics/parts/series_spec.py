@@ -198,8 +198,6 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
     shape: ClassVar[Shape] = Shape.SCALAR
     later: ClassVar[tuple[str, ...]] = ()
     """The keys that came later: at their defaults they are left out of fingerprints."""
-    former: ClassVar[Mapping[str, str]] = {}
-    """What a key meant in journals of before where it was left out, if it has another default now."""
     unmeant: ClassVar[tuple[str, ...]] = ()
     """The keys that touch neither data nor guarantee, such as who may ask: no fingerprint holds them."""
     words: ClassVar[tuple[str, ...]] = ("title", "description", "unit")
@@ -353,6 +351,11 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
         """Yield the values of its keys `by`, each with the place within the entry of the key's owner."""
         if (by := getattr(self, "by", None)) is not None:
             yield (), by
+
+    @property
+    def former_keys(self) -> Mapping[str, str]:
+        """The keys that make it mean what the same file meant in journals of before, where that is something else."""
+        return {}
 
     @property
     def left_out(self) -> set[str]:

@@ -19,8 +19,10 @@ from stream_dp.engine.history import read_summary
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.files.memory import MemoryJournal, MemorySource
 from stream_dp.journal.commit import Commit, Created, Halted
+from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.statistics.count import CountSeries
+from stream_dp.statistics.histogram import HistogramSeries
 from stream_dp.statistics.parts.choice import Choice, Setting
 
 Step = Callable[[Engine, int], Any]
@@ -212,6 +214,32 @@ async def test_a_created_series_never_runs_on_with_another_mechanism(
     monkeypatch.setattr(CountSeries, "choose", other)
     with pytest.raises(FailClosed, match="does not add up"):
         await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
+
+
+async def test_a_histogram_created_before_auto_changed_runs_on_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its definition says `auto`, which took the smallest typical error then."""
+    monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", 1)
+    world, source, choose = World(), Stopping(2), HistogramSeries.choose
+
+    def before(series: HistogramSeries, setting: Setting) -> Choice:
+        return choose(series.model_copy(update={"method": "typical"}), setting)
+
+    with monkeypatch.context() as then:
+        then.setattr(HistogramSeries, "choose", before)
+        engine = world.engine(source)
+        run = asyncio.create_task(engine.run())
+        await world.until(2)
+        asked = {"name": "spread", "statistic": "histogram", "by": "country", "epsilon": "0.5"}
+        await create_series(engine, json.dumps(asked).encode())
+        engine.stop()
+        await run
+    again = world.engine(MemorySource(batches(), partitions=(0, 1)))
+    await again.run()
+    (live,) = [live for live in again.admission.registry.live if live.created]
+    assert isinstance(live.series.mechanism, HSS)
+    assert max(world.releases("spread")) == HORIZON - 1
 
 
 async def test_who_asked_learns_that_the_outcome_is_unknown() -> None:

@@ -363,21 +363,39 @@ async def test_the_journal_of_a_filter_that_is_gone_is_refused(
         await require_own(made(privacy=now), SEALER, private=True)
 
 
-async def test_the_journal_of_a_maximum_without_a_method_is_refused_with_the_line_to_write(
-    made: Make, monkeypatch: pytest.MonkeyPatch
+MAXIMUM = {"statistic": "maximum"}
+HISTOGRAM = {"statistic": "histogram"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "then", "line"),
+    [  # digests of files as they were read before these words had another meaning
+        (MAXIMUM, "fbc29bea214e", "method: hss"),
+        (HISTOGRAM, "59ec3f02cc7a", "method: typical"),
+        (HISTOGRAM | {"method": "auto"}, "59ec3f02cc7a", "method: typical"),
+    ],
+)
+async def test_a_journal_from_before_a_method_changed_is_refused_with_the_line_to_write(
+    made: Make, monkeypatch: pytest.MonkeyPatch, entry: dict[str, str], then: str, line: str
 ) -> None:
-    most = {"name": "most", "statistic": "maximum", "by": "country", "epsilon": "0.1"}
-    then = made(series=[most | {"method": "hss"}]).parts["series"]
+    most = {"name": "most", "by": "country", "epsilon": "0.1", **entry}
+    key, value = line.split(": ")
+    assert made(series=[most | {key: value}]).parts["series"] == then
 
     def before(*place: Any) -> Header | None:
         header = _header(*place)
         return header and msgspec.structs.replace(header, parts={"series": then})
 
     monkeypatch.setattr(journal_access, "_header", before)
-    with pytest.raises(FailClosed, match="write `method: hss` in most to go on"):
+    with pytest.raises(FailClosed, match=f"write `{line}` in most to go on"):
         await require_own(made(series=[most]), SEALER, private=True)
     with pytest.raises(FailClosed, match="changed: in the pipeline file"):
         await require_own(made(series=[most | {"epsilon": "0.2"}]), SEALER, private=True)
+
+
+def test_over_windows_the_method_of_a_histogram_means_what_it_meant(made: Make) -> None:
+    most = {"name": "most", "by": "country", "epsilon": "0.1", "windows": ["2h"], **HISTOGRAM}
+    assert made(series=[most]).parts["series"] == "d10305f8b419"
 
 
 def test_order_8_has_the_fingerprint_of_former_files_without_an_order(made: Make) -> None:
