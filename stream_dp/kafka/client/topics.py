@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.kafka.client.clients import (
+    KEPT,
+    RECORD_BYTES,
     KafkaSettings,
     connected,
     disconnect,
@@ -208,6 +210,15 @@ async def ensure(
             raise FailClosed(f"topic {topic!r} {wrong} {mending(settings, topic, broken)}")
         hosts = [broker["host"] for broker in (await admin.describe_cluster())["brokers"]]
     return _could_be_safer(len(partitions[0]["replicas"]), int(now["min.insync.replicas"]), hosts)
+
+
+async def ensure_public(settings: KafkaSettings, topic: str) -> str:
+    """Create or check a topic of public records, which bring their own time stamps and are kept for ever."""
+    stamps, most = (
+        {"message.timestamp.type": "CreateTime"},
+        {"max.message.bytes": str(RECORD_BYTES)},
+    )
+    return await ensure(settings, topic, {**KEPT, **stamps}, most)
 
 
 def _could_be_safer(copies: int, in_sync: int, hosts: Sequence[str]) -> str:
