@@ -376,7 +376,7 @@ def gaussian(rho: Fraction, kind: type[GaussianForest] = GaussianForest) -> Gaus
     return kind(1, rho, ADD, (1, 2), FLAT)
 
 
-@pytest.mark.parametrize(("at", "order"), [(0, 2), (1, 4)])
+@pytest.mark.parametrize(("at", "order"), [(0, 2), pytest.param(1, 4, marks=pytest.mark.full)])
 def test_two_levels_meet_their_claim(at: int, order: int) -> None:
     sides, claim = ([[1 - at], [at]], [[0], [0]]), math.exp(order * (order - 1) * HALF)
     forest = GaussianForest(1, HALF, ADD, (1, 2), PAIRS)  # variances 2 and 2
