@@ -24,7 +24,7 @@ from stream_dp.mechanisms.linear.counter import (
     HybridCounter,
     HybridState,
 )
-from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState
+from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState, RunningWindowsState
 from stream_dp.mechanisms.linear.gaussian_counter import (
     GaussianCounter,
     GaussianCounterState,
@@ -106,6 +106,7 @@ STATES = Codec(
         PaperHSSState,
         PaperSparseVector,
         PerBinState,
+        RunningWindowsState,
         SeparateCounters,
         SeparateState,
         SparseVector,

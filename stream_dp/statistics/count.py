@@ -6,7 +6,7 @@ from stream_dp.statistics.parts.choice import Choice, Setting, by_gaussian, by_t
 from stream_dp.statistics.parts.predicted_errors import better_counter
 from stream_dp.statistics.parts.series_spec import RECORDS
 from stream_dp.statistics.parts.windowed import WindowedSeries, choose_windows
-from stream_dp.statistics.parts.windows import ended_choice
+from stream_dp.statistics.parts.windows import every_choice
 
 
 class CountSeries(WindowedSeries):
@@ -24,7 +24,7 @@ class CountSeries(WindowedSeries):
 
     def choose(self, setting: Setting) -> Choice:
         if self.every:
-            return ended_choice(setting, self.epsilon, self.every)
+            return every_choice(setting, self.epsilon, self.spans)
         if self.declared:
             return choose_windows(setting, self.epsilon, self.declared, self.method)
         if self.method == "gaussian":

@@ -23,8 +23,8 @@ from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
     EVER,
     ONCE,
-    WHEN_ENDED,
     Every,
+    Over,
     every_problems,
     first_end,
     length_of,
@@ -91,9 +91,7 @@ class DistinctSeries(SeriesSpec):
     def about(self) -> str:
         when = "so far"
         if self.every:
-            when = (
-                f"since each {self.every[0]} began" if self.running else f"in each {self.every[0]}"
-            )
+            when = self._spans.words
         return f"different values of {self.of} {when}"
 
     @property
@@ -104,8 +102,11 @@ class DistinctSeries(SeriesSpec):
     def parameters(self) -> dict[str, int | str]:
         if not self.every:
             return {"of": self.of}
-        told = "since a window began" if self.running else WHEN_ENDED
-        return {"of": self.of, "told": told}
+        return {"of": self.of, "told": self._spans.told}
+
+    @property
+    def _spans(self) -> Over:
+        return Over(every=self.every[:1], running=self.running)
 
     def first_told(self, place: int, step: int) -> int:
         return 0 if self.running else first_end(self.every, place, step)
@@ -119,14 +120,11 @@ class DistinctSeries(SeriesSpec):
         return kept | {"window": alone, "windows": listed}
 
     def own_problems(self) -> list[InitErrorDetails]:
-        problems = [*super().own_problems(), *every_problems(self.every, ())]
+        problems = [*super().own_problems(), *every_problems(self.every, running=self.running)]
         for place, name in enumerate(self.every):
             if place and name != EVER:
                 why = f"'{name}' has a memory and a price of its own: make it a series of its own"
                 problems.append(problem(("every", place), why))
-        if self.running and not self.every:
-            why = "stands without every: what counts so far is told at every tick anyway"
-            problems.append(problem(("running",), why))
         return problems
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:

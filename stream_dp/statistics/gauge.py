@@ -96,9 +96,7 @@ class GaugeSeries(SingleOrKeyed):
 
     def choose(self, setting: Setting) -> Choice:
         units, step = self.amount.units, self.grain
-        return amounts_choice(
-            setting, self.epsilon, self.declared, units, step, "a gauge", self.every
-        )
+        return amounts_choice(setting, self.epsilon, self.spans, units, step, "a gauge")
 
     def shown_totals(self, totals: IntArray) -> list[Any]:
         shown: list[Any] = (totals if self.signed else clipped(totals)).tolist()

@@ -18,7 +18,7 @@ from stream_dp.statistics.parts.choose_hss import (
 )
 from stream_dp.statistics.parts.series_spec import RECORDS, GroupedSeries
 from stream_dp.statistics.parts.windowed import WindowedSeries, choose_windows
-from stream_dp.statistics.parts.windows import ended_choice, method_problems
+from stream_dp.statistics.parts.windows import every_choice, method_problems
 
 _HSS_WEIGHED = {"hss": hss_choice, "auto": narrowest_choice, "typical": typical_choice}
 
@@ -64,7 +64,7 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
         guesses = self.expected_events, self.expected_shape
         demand = Demand(setting, None, self.epsilon, *guesses, self.counter)
         if self.every:
-            choice = ended_choice(setting, self.epsilon, self.every)
+            choice = every_choice(setting, self.epsilon, self.spans)
         elif self.declared:
             choice = choose_windows(setting, self.epsilon, self.declared, self.method)
         elif self.method == "gaussian":

@@ -24,7 +24,13 @@ from stream_dp.records.conditions import Where
 from stream_dp.records.groupings import By, decimal_text
 from stream_dp.statistics.parts.choice import Choice, Setting, tree_counter
 from stream_dp.statistics.parts.series_spec import quotient_values
-from stream_dp.statistics.parts.windows import ONCE, ended_choice, sum_counter, window_choice
+from stream_dp.statistics.parts.windows import (
+    ANEW,
+    ONCE,
+    every_choice,
+    sum_counter,
+    window_choice,
+)
 from stream_dp.statistics.sum import AmountSeries
 
 PLACES = 2  # digits behind those of the grid
@@ -90,10 +96,13 @@ class MeanSeries(AmountSeries):
     def _both(self, half: Setting, sums: Fraction, counts: Fraction) -> SumsAndCounts:
         units = self.amount.units
         if self.views:
-            names, choice = (
-                (self.every, ended_choice) if self.every else (self.declared, window_choice)
-            )
-            added, counted = choice(half, sums, names, units), choice(half, counts, names)
+
+            def chosen(share: Fraction, of: tuple[int, int] | None) -> Choice:
+                if self.every:
+                    return every_choice(half, share, self.spans, of)
+                return window_choice(half, share, self.declared, of)
+
+            added, counted = chosen(sums, units), chosen(counts, None)
             return SumsAndCounts(added.mechanism, counted.mechanism)  # type: ignore[arg-type]
         return SumsAndCounts(sum_counter(half, sums, units), tree_counter(half, counts))
 
@@ -126,7 +135,7 @@ class MeanSeries(AmountSeries):
             window = f"{name}: " if name else ""
             above = decimal_text(sums * self.step)
             shown.append(f"{window}sqrt({above}^2 + ({counts} (r - {centre}))^2) / (n - {counts})")
-        once = f"; {ONCE}" if self.every else ""
+        once = f"; {ANEW if self.running else ONCE}" if self.every else ""
         return (
             f"sums of what amounts have beyond {centre}, with {share} of the epsilon, over counts with the rest{once}; "
             f"at tick {setting.last} its ends are within about {', '.join(shown)} of it, where it is r, of n records; "

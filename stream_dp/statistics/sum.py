@@ -146,10 +146,10 @@ class SumSeries(AmountSeries):
         return problems
 
     def choose(self, setting: Setting) -> Choice:
-        epsilon, declared, step, every = self.epsilon, self.declared, self.step, self.every
+        own = setting, self.epsilon, self.spans
         if self.user_total is not None:
-            return totals_choice(setting, epsilon, declared, self._most, step, every)
-        return amounts_choice(setting, epsilon, declared, self.whole.units, step, "a sum", every)
+            return totals_choice(*own, self._most, self.step)
+        return amounts_choice(*own, self.whole.units, self.step, "a sum")
 
     def shown_totals(self, totals: IntArray) -> list[Any]:
         return [plain_number(units * self.step) for units in totals.tolist()]

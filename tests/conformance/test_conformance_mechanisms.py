@@ -18,7 +18,12 @@ from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, 
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
-from stream_dp.mechanisms.linear.ended_windows import EndedArrivals, EndedCounts, EndedSums
+from stream_dp.mechanisms.linear.ended_windows import (
+    EndedArrivals,
+    EndedCounts,
+    EndedSums,
+    RunningWindows,
+)
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.separate_counters import SeparateCounters
@@ -257,11 +262,14 @@ CASES = [
     case(EndedCounts, 3, ONE, ADD, (1,)),
     case(EndedCounts, 3, ONE, REPLACE, (3, 5), 2),
     case(EndedSums, 2, ONE, REPLACE, (3,), *AMOUNTS, signed=True),
+    case(RunningWindows, (Counter(3, ONE / 2, REPLACE, 2, 2), Counter(3, ONE / 2, REPLACE, 5, 2))),
+    case(RunningWindows, (SumCounter(2, ONE, REPLACE, 3, *AMOUNTS),), signed=True),
     case(EndedArrivals, ONE, ADD, Arrivals(3, ended=True)),
     case(EndedArrivals, ONE, REPLACE, Arrivals(1, ended=True)),
     totals(SumCounter(2, ONE, ADD, TICKS, 0, 1), TICKS),
     totals(SumForest(2, ONE, ADD, (1, 7), LEVELS, 0, 1), None),
     totals(EndedSums(2, ONE, ADD, (3,), 0, 1), None),
+    totals(RunningWindows((SumCounter(2, ONE, ADD, 3, 0, 1),)), None),
     case(TumblingQuantiles, 5, ONE, ADD, (1,), AT, untold=UNTOLD),
     case(TumblingQuantiles, 5, ONE, REPLACE, (3, 5), AT, 1, untold=UNTOLD),
     case(TumblingQuantiles, 5, ONE, ADD, (2, 3), AT, 1, True, untold=UNTOLD),

@@ -3,14 +3,16 @@
 Exact totals are collected within each public window of W ticks; the first window begins with the first update. At a
 window's last update its totals receive noise once, and are forgotten. These noisy totals are the answer until the next
 window of that length ends. An event lies in one window of each length, so a window pays for no other: its noise has the
-scale l1 / epsilon, whatever its length, where a sliding window adds up the noise of its ticks. Lengths share the
-epsilon evenly. This file knows no ticks' times, no names, no identifiers and no grid: amounts are whole units.
+scale l1 / epsilon, whatever its length, where a sliding window adds up the noise of its ticks. Or a counter of its own
+answers within each window, at every tick (`RunningWindows`). Lengths share the epsilon evenly. This file knows no
+ticks' times, no names, no identifiers and no grid: amounts are whole units.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -20,15 +22,15 @@ from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import FirstArrivals, Fixed, Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.row_law import ArrivalLaw
-from stream_dp.core.row_relations import Arrivals
+from stream_dp.core.row_law import ArrivalLaw, RowLaw
+from stream_dp.core.row_relations import COUNTS, Arrivals
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import checked, of_the_exact_class
-from stream_dp.mechanisms.linear.counter import PureShares
-from stream_dp.mechanisms.linear.sum_counter import EventAmounts
+from stream_dp.mechanisms.linear.counter import Counter, CounterState, PureShares
+from stream_dp.mechanisms.linear.sum_counter import EventAmounts, SumCounter, SumCounterState
 from stream_dp.mechanisms.linear.window_forest import SUM_SOURCE
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
@@ -159,6 +161,116 @@ class EndedSums(EventAmounts, EndedWindows):
     @of_the_exact_class
     def derivation(self) -> Derivation:
         return self._lengths()
+
+
+@wire("running-windows-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class RunningWindowsState:
+    """The state of the counter of each open window."""
+
+    updates: int
+    counters: tuple[CounterState | SumCounterState, ...]
+
+
+@wire("running-windows", 1)
+@dataclass(frozen=True)
+class RunningWindows(Additive):
+    """Counts, or sums, since each of the open windows began, at every update: answers of shape (lengths * width,).
+
+    `counters` are one for each length, of which its horizon is one: with each window it begins anew, with new noise.
+
+    Privacy claim: the sum of the epsilons of the `counters`, for their rows, for ever, adaptively: an event lies in one
+    window of each length, and no other window's counter sees it ([HSV] Cor 5.5, k = 1); the lengths add up ([HSV] Thm
+    4.10).
+    """
+
+    counters: tuple[Counter | SumCounter, ...]
+
+    def __post_init__(self) -> None:
+        if len({counter.rows for counter in self.counters}) != 1:
+            raise NotDerivable("the counters of windows are made for different rows")
+        if None in self.windows:
+            raise NotDerivable("the counter of a window ends with it")
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        return tuple(counter.horizon for counter in self.counters)
+
+    @property
+    def width(self) -> int:
+        return self.counters[0].width
+
+    @property
+    def neighbors(self) -> Neighbors:
+        return self.counters[0].neighbors
+
+    @property
+    def ones(self) -> int:
+        return self.counters[0].ones
+
+    @property
+    def rows(self) -> RowLaw:
+        return self.counters[0].rows
+
+    @property
+    def epsilon(self) -> Fraction:
+        return sum((counter.epsilon for counter in self.counters), Fraction(0))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(PureDP(self.epsilon), self.neighbors)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: one window's counter, windows in turn, then the lengths."""
+        once = Touched.intervals(self.neighbors, "an event lies in one window of each length", TEST)
+        lengths = [
+            derive((counter.derivation(),), Parallel(f"windows of {counter.horizon} tick(s)", once))
+            for counter in self.counters
+        ]
+        return derive(tuple(lengths), Fixed("windows of each length"))
+
+    def takes(self, message: object) -> bool:
+        counter = self.counters[0]
+        if isinstance(counter, SumCounter):
+            return counter.takes(message)
+        if isinstance(message, Update):
+            return COUNTS.of_width(self.width).holds(message.row)
+        return isinstance(message, Query)
+
+    def _inside(self, updates: int, place: int) -> int:
+        """Return how many updates the open window has after `updates` in all."""
+        return updates and (updates - 1) % (self.windows[place] or 1) + 1
+
+    def view_public(self, place: int, updates: int, state: Any) -> int:
+        return self._inside(updates, place)
+
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise in the window of the length at index `view`; None means the first."""
+        place = view or 0
+        return self.counters[place].noise(self._inside(public, place))
+
+    def band(self, public: int, confidence: float) -> int:
+        places = range(len(self.counters))
+        return max(self.noise(public, place).band(confidence) for place in places)
+
+    def init(self, noise: Noise) -> RunningWindowsState:
+        return RunningWindowsState(0, tuple(counter.init(noise) for counter in self.counters))
+
+    def step(
+        self, state: RunningWindowsState, message: Message, noise: Noise
+    ) -> Step[RunningWindowsState]:
+        pairs: list[tuple[Any, Any]] = [*zip(self.counters, state.counters, strict=True)]
+        if isinstance(message, Query):
+            answers = [counter.step(known, message, noise)[1] for counter, known in pairs]
+            return state, np.concatenate(answers)
+        self.counters[0].checked_row(message.row)  # before anything is drawn
+        updates, after = state.updates, []
+        for counter, known in pairs:
+            begins = updates > 0 and updates % counter.horizon == 0
+            own = counter.init(noise) if begins else known
+            after.append(counter.step(own, message, noise)[0])
+        return RunningWindowsState(updates + 1, tuple(after)), None
 
 
 @wire("ended-arrivals", 1)

@@ -31,6 +31,8 @@ from stream_dp.mechanisms.linear.ended_windows import (
     EndedSums,
     EndedWindows,
     EndedWindowsState,
+    RunningWindows,
+    RunningWindowsState,
 )
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
@@ -41,8 +43,10 @@ from stream_dp.mechanisms.linear.windows_and_ever import (
     WindowsAndEverState,
 )
 
-Sums: TypeAlias = SumCounter | SumForest | SumsAndEver | EndedSums
-Counts: TypeAlias = Counter | HybridCounter | WindowForest | WindowsAndEver | EndedCounts
+Sums: TypeAlias = SumCounter | SumForest | SumsAndEver | EndedSums | RunningWindows
+Counts: TypeAlias = (
+    Counter | HybridCounter | WindowForest | WindowsAndEver | EndedCounts | RunningWindows
+)
 
 PARTS = 20  # the share of the sums is a multiple of 1 / PARTS
 
@@ -64,8 +68,21 @@ def sums_share(l1: int, touched: int, half: Fraction) -> Fraction:
 @wire("sums-and-counts-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class SumsAndCountsState:
-    sums: SumCounterState | WindowForestState | WindowsAndEverState | EndedWindowsState
-    counts: CounterState | HybridState | WindowForestState | WindowsAndEverState | EndedWindowsState
+    sums: (
+        SumCounterState
+        | WindowForestState
+        | WindowsAndEverState
+        | EndedWindowsState
+        | RunningWindowsState
+    )
+    counts: (
+        CounterState
+        | HybridState
+        | WindowForestState
+        | WindowsAndEverState
+        | EndedWindowsState
+        | RunningWindowsState
+    )
 
 
 @wire("sums-and-counts", 1)
@@ -174,22 +191,24 @@ class SumsAndCounts:
 
 
 class _Windows(NamedTuple):
-    """What a mechanism answers: windows of these lengths, which slide or have `ended`, and the value so far or not."""
+    """What a mechanism answers: windows of these lengths, which are `told` so, and the value so far or not."""
 
-    lengths: tuple[int, ...]
-    ended: bool
+    lengths: tuple[int | None, ...]
+    told: str
     ever: bool
 
 
 def _windows(mechanism: Sums | Counts) -> _Windows:
     if isinstance(mechanism, EndedWindows):
-        return _Windows(mechanism.windows, ended=True, ever=False)
+        return _Windows(mechanism.windows, "ended", ever=False)
+    if isinstance(mechanism, RunningWindows):
+        return _Windows(mechanism.windows, "running", ever=False)
     lengths = () if mechanism.forest is None else mechanism.forest.windows
-    return _Windows(lengths, ended=False, ever=mechanism.ever is not None)
+    return _Windows(lengths, "sliding", ever=mechanism.ever is not None)
 
 
 def _horizon(mechanism: Sums | Counts) -> int | None:
     """Return the horizon of the values so far; None: no horizon, or no value so far."""
-    if isinstance(mechanism, EndedWindows) or mechanism.ever is None:
+    if isinstance(mechanism, EndedWindows | RunningWindows) or mechanism.ever is None:
         return None
     return mechanism.ever.horizon

@@ -27,7 +27,7 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState
-from stream_dp.mechanisms.linear.ended_windows import EndedSums
+from stream_dp.mechanisms.linear.ended_windows import EndedSums, RunningWindows
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter, GaussianCounterState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
@@ -235,7 +235,7 @@ class UserSums(Additive):
     an event of `inner`.
     """
 
-    inner: SumCounter | SumForest | SumsAndEver | EndedSums
+    inner: SumCounter | SumForest | SumsAndEver | EndedSums | RunningWindows
     total: int
     users: Users
 

@@ -9,7 +9,7 @@ import { CardActions } from "./ask_cards.js";
 import { QuestionForm, inLabels } from "./ask_form.js";
 import { Layout } from "./ask_layout.js";
 import { amount, el, setChildren, tickText, toNumber, words } from "./format.js";
-import { ENDED } from "./line_card.js";
+import { ANEW, ENDED } from "./line_card.js";
 import { Session, freshKey } from "./login.js";
 import { EVER } from "./windowed_card.js";
 
@@ -150,10 +150,11 @@ const textOf = (value) => (Array.isArray(value) ? value.join(" to ") : String(va
 const conditionText = ({ field, ...how }) => Object.entries(how).map(([operator, value]) => `${field} ${operator.replaceAll("_", " ")} ${[value].flat().join(", ")}`).join();
 
 /** Whether a series counts what is asked: the statistic, its groups, its conditions and its own keys; a rank is compared with no value. */
-function tellsTheSame({ name, epsilon, windows, every, statistic: kind, by = "", where = [], ...own }, preview, told) {
+function tellsTheSame({ name, epsilon, windows, every, running, statistic: kind, by = "", where = [], ...own }, preview, told) {
   const conditions = [...where.map(conditionText)].sort().join("\n");
   const groups = [by].flat().join(" and ");
-  const alike = (every !== undefined) === (told.parameters?.told === ENDED);
+  const shown = told.parameters?.told;
+  const alike = every === undefined ? ![ANEW, ENDED].includes(shown) : shown === (running ? ANEW : ENDED);
   return alike && kind === told.statistic && (told.by ?? "") === groups && [...(told.where ?? [])].sort().join("\n") === conditions
     && Object.entries(own).every(([key, value]) => String(told.parameters?.[key]) === textOf(value)) && !/ in rank$/.test(preview.error_unit);
 }

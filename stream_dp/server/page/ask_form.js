@@ -7,11 +7,11 @@ import { el, words } from "./format.js";
 const LABELS = {
   statistic: "What is to be told", name: "Called", where: "Only some records", error: "Off by at most", epsilon: "For a price of ε",
   by: "For each", of: "Of which number", clamp: "Numbers count from … to …", buckets: "In how many steps", at: "Which shares", k: "How many places",
-  rank: "Which place", level: "At least how many events", threshold: "How many events", below: "Tell when there are fewer", windows: "Over the last", every: "Or once in every",
+  rank: "Which place", level: "At least how many events", threshold: "How many events", below: "Tell when there are fewer", windows: "Over the last", every: "Or once in every", running: "While it runs",
 };
 const HINTS = {
   clamp: "What lies outside counts as the nearer end.", at: "0.5 is the median; several with commas.",
-  windows: "Such as 1 hour, 24 hours; empty: since it was asked.", every: "Such as 24 hours: told when they are over, with less noise.",
+  windows: "Such as 1 hour, 24 hours; empty: since it was asked.", every: "Such as 24 hours: told when they are over, with less noise.", running: "Told at every tick since the last of these began, with more noise.",
   buckets: "A whole number that divides the range.",
 };
 const NUMBERS = ["integer", "number"];

@@ -28,8 +28,8 @@ from stream_dp.statistics.parts.predicted_errors import (
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
     EVER,
-    WHEN_ENDED,
     Every,
+    Over,
     Window,
     Windows,
     every_problems,
@@ -107,11 +107,16 @@ class WindowedSeries(SeriesSpec):
     another, when it has ended, instead of so far.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("every", "window", "windows")
+    later: ClassVar[tuple[str, ...]] = ("every", "running", "window", "windows")
 
     window: Window | None = None
     windows: Windows = ()
     every: Every = ()
+    running: bool = False
+
+    @property
+    def spans(self) -> Over:
+        return Over(self.declared, self.every, self.running)
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -124,21 +129,21 @@ class WindowedSeries(SeriesSpec):
     @property
     def over(self) -> str:
         if self.every:
-            return f"in each {', '.join(self.every)}"
+            return self.spans.words
         return windows_words(self.declared) if self.declared else "so far"
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        return {"told": WHEN_ENDED} if self.every else {}
+        return {"told": self.spans.told} if self.every else {}
 
     def first_told(self, place: int, step: int) -> int:
-        return first_end(self.every, place, step)
+        return 0 if self.running else first_end(self.every, place, step)
 
     def own_problems(self) -> list[InitErrorDetails]:
-        every = every_problems(self.every, self.windows, self.window)
+        every = every_problems(self.every, self.windows, self.window, running=self.running)
         method = getattr(self, "method", "auto")
         if self.every and method not in ("tree", "auto"):
-            why = "windows that end get noise once, by no method: leave method out"
+            why = "windows that follow one another have no Gaussian noise: leave method out"
             every.append(problem(("method",), why))
         return [*super().own_problems(), *window_problems(self.windows, self.window), *every]
 

@@ -7,13 +7,13 @@ window is a whole number of ticks and not longer than the horizon. This file kno
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.wording import how_many
-from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums
+from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums, RunningWindows
 from stream_dp.mechanisms.linear.noisy_forest import ForestShape, best_forest
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
@@ -32,7 +32,9 @@ from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_coun
 EVER, TICK = "ever", "tick"
 MOST_WINDOWS = 8
 ONCE = "a window gets noise once, at its end"
+ANEW = "a tree counter in each window, begun anew with it"
 WHEN_ENDED = "when a window ends"
+SINCE_BEGUN = "since a window began"
 
 
 def length_of(window: object) -> int:
@@ -108,20 +110,50 @@ def first_end(every: Sequence[str], place: int, step: int) -> int:
     return milliseconds(every[place]) // step - 1 if every else 0
 
 
-def ended_choice(
-    setting: Setting,
-    epsilon: Fraction,
-    every: Sequence[str],
-    amounts: tuple[int, int] | None = None,
+class Over(NamedTuple):
+    """The windows of a series: `declared` ones slide, those of `every` follow one another; without any it goes on.
+
+    The latter are told when they have ended, or `running`: at every tick, since they began.
+    """
+
+    declared: tuple[str, ...] = ()
+    every: tuple[str, ...] = ()
+    running: bool = False
+
+    @property
+    def told(self) -> str:
+        return SINCE_BEGUN if self.running else WHEN_ENDED
+
+    @property
+    def words(self) -> str:
+        """What is said of the windows of `every`."""
+        names = ", ".join(self.every)
+        return f"since each {names} began" if self.running else f"in each {names}"
+
+
+def every_choice(
+    setting: Setting, epsilon: Fraction, over: Over, amounts: tuple[int, int] | None = None
 ) -> Choice:
-    """Choose what counts events, or adds up `amounts`, in windows that follow one another, each told at its end."""
-    own = setting.width, epsilon, setting.neighbors, spans_of(setting, every)[1:]
+    """Choose what counts events, or adds up `amounts`, in windows that follow one another."""
+    lengths = spans_of(setting, over.every)[1:]
+    if over.running:
+        share = epsilon / len(lengths)
+        counters = [_alone(replace(setting, horizon=length), share, amounts) for length in lengths]
+        return windowed(RunningWindows(tuple(counters)), setting, over.every, ANEW)
+    own = setting.width, epsilon, setting.neighbors, lengths
     mechanism: EndedCounts | EndedSums = (
         EndedCounts(*own, setting.ones)
         if amounts is None
         else EndedSums(*own, *amounts, setting.ones)
     )
-    return windowed(mechanism, setting, every, ONCE)
+    return windowed(mechanism, setting, over.every, ONCE)
+
+
+def _alone(setting: Setting, epsilon: Fraction, amounts: tuple[int, int] | None) -> Any:
+    """Return the counter of one window, of which `horizon` is the length."""
+    if amounts is None:
+        return tree_counter(setting, epsilon)
+    return sum_counter(setting, epsilon, amounts)
 
 
 def over_windows(
@@ -144,48 +176,37 @@ def over_windows(
 def amounts_choice(
     setting: Setting,
     epsilon: Fraction,
-    declared: Sequence[str],
+    over: Over,
     amounts: tuple[int, int],
     step: Fraction,
     what: str,
-    every: Sequence[str] = (),
 ) -> Choice:
-    """Choose what adds up amounts in units of `step`: over windows, in `every` window, or by a tree counter so far."""
-    chosen = _of_units(setting, epsilon, declared, amounts, what, every)
+    """Choose what adds up amounts in units of `step`: over windows, in each, or by a tree counter so far."""
+    chosen = _of_units(setting, epsilon, over, amounts, what)
     changed = decimal_text(chosen.mechanism.rows.l1 * step)
     return chosen.in_steps(step).saying(f"one event changes it by up to {changed} in all")
 
 
 def totals_choice(
-    setting: Setting,
-    epsilon: Fraction,
-    declared: Sequence[str],
-    most: int,
-    step: Fraction,
-    every: Sequence[str] = (),
+    setting: Setting, epsilon: Fraction, over: Over, most: int, step: Fraction
 ) -> Choice:
     """Choose what `amounts_choice` does, for amounts of which a user adds at most `most` units: each is an event."""
     users = setting.users
     if users is None:
         raise TypeError("a total is that of a user")
-    chosen = _of_units(setting, epsilon / most, declared, (0, 1), "a sum", every)
+    chosen = _of_units(setting, epsilon / most, over, (0, 1), "a sum")
     mechanism: Any = UserSums(chosen.mechanism, most, users)  # type: ignore[arg-type]  # all sums are
     changed = f"a user changes it by up to {decimal_text(most * step)} in all, whatever the ticks"
     return replace(chosen.in_steps(step), mechanism=mechanism).saying(changed)
 
 
 def _of_units(
-    setting: Setting,
-    epsilon: Fraction,
-    declared: Sequence[str],
-    amounts: tuple[int, int],
-    what: str,
-    every: Sequence[str],
+    setting: Setting, epsilon: Fraction, over: Over, amounts: tuple[int, int], what: str
 ) -> Choice:
-    if every:
-        return ended_choice(setting, epsilon, every, amounts)
-    if declared:
-        return window_choice(setting, epsilon, declared, amounts)
+    if over.every:
+        return every_choice(setting, epsilon, over, amounts)
+    if over.declared:
+        return window_choice(setting, epsilon, over.declared, amounts)
     counter = sum_counter(setting, epsilon, amounts)
     return steady(counter, f"{what} is a tree counter", setting)
 
@@ -240,9 +261,16 @@ def window_problems(
 
 
 def every_problems(
-    every: Sequence[str], windows: Sequence[str], window: str | None = None
+    every: Sequence[str],
+    windows: Sequence[str] = (),
+    window: str | None = None,
+    *,
+    running: bool = False,
 ) -> list[InitErrorDetails]:
     problems = window_problems(every, key="every")
+    if running and not every:
+        why = "stands without every: what counts so far is told at every tick anyway"
+        problems.append(problem(("running",), why))
     if every and (windows or window is not None):
         key = "windows" if windows else "window"
         why = f"stands beside {key}: those slide, these follow one another; name one of the two"

@@ -16,7 +16,7 @@ from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
 from stream_dp.mechanisms.hss.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState, CutOffState
 from stream_dp.mechanisms.linear.counter import CounterState, HandOverState, HybridState
-from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState
+from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState, RunningWindowsState
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounterState, LatticeState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.separate_counters import SeparateState
@@ -55,6 +55,7 @@ PUBLIC: dict[type, set[str]] = {
     NoisyQuantityState: set(),
     PaperHSSState: {"steps", "intervals", "threshold", "released", "watcher"},
     PerBinState: {"queries", "intervals", "released", "levels"},
+    RunningWindowsState: {"updates"},
     SeparateState: {"updates"},
     SparseVectorState: {"halted"},
     SumCounterState: set(),

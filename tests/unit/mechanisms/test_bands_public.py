@@ -22,7 +22,12 @@ from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
-from stream_dp.mechanisms.linear.ended_windows import EndedArrivals, EndedCounts, EndedSums
+from stream_dp.mechanisms.linear.ended_windows import (
+    EndedArrivals,
+    EndedCounts,
+    EndedSums,
+    RunningWindows,
+)
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
@@ -95,6 +100,12 @@ MECHANISMS: list[Any] = [
     TumblingQuantiles(WIDTH, HALF, ADD, (2, 3), (HALF / 2, HALF), 0, True),
     EndedCounts(WIDTH, HALF, REPLACE, (2, 3)),
     EndedSums(WIDTH, HALF, ADD, (2, 3), -3, 8),
+    RunningWindows((Counter(WIDTH, HALF / 2, REPLACE, 2), Counter(WIDTH, HALF / 2, REPLACE, 3))),
+    RunningWindows((SumCounter(WIDTH, HALF, ADD, 3, -3, 8),)),
+    SumsAndCounts(
+        RunningWindows((SumCounter(WIDTH, HALF, ADD, 2, -3, 8),)),
+        RunningWindows((Counter(WIDTH, HALF, ADD, 2),)),
+    ),
     EndedArrivals(HALF, ADD, Arrivals(3, ended=True)),
     UserSums(SumCounter(WIDTH, HALF, ADD, TICKS, 0, 1), 9, Users(20, 5)),
     UserSums(SumForest(WIDTH, HALF, ADD, (1, 4), FLAT, 0, 1), 9, Users(20)),

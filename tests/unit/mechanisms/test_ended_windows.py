@@ -6,7 +6,7 @@ noises to answers (`oracles.tree_privacy`). Twins lose more.
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -21,8 +21,16 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums, EndedWindowsState
+from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.ended_windows import (
+    EndedCounts,
+    EndedSums,
+    EndedWindowsState,
+    RunningWindows,
+    RunningWindowsState,
+)
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.serving import derived
@@ -59,6 +67,32 @@ def test_a_window_has_its_noise_once_and_no_other_window_has_it() -> None:
     assert len({told[1], told[3], told[5]}) > 1
 
 
+def running(*counters: Counter | SumCounter) -> RunningWindows:
+    return RunningWindows(counters)
+
+
+def test_a_running_window_is_told_at_every_tick_and_begins_anew() -> None:
+    counts = running(Counter(2, ONE, ADD, 2), Counter(2, ONE, ADD, 3))
+    rows = [(1, 0), (0, 2), (4, 0), (8, 1), (0, 0), (0, 16), (32, 0)]
+    two = [(1, 0), (1, 2), (4, 0), (12, 1), (0, 0), (0, 16), (32, 0)]
+    three = [(1, 0), (1, 2), (5, 2), (8, 1), (8, 1), (8, 17), (32, 0)]
+    told = [[*short, *long] for short, long in zip(two, three, strict=True)]
+    assert answers(counts, ZeroNoise(), rows).tolist() == told
+    drawn = answers(running(Counter(1, ONE, ADD, 2)), SeededNoise(3), [(0,)] * 60)[:, 0]
+    assert len({tuple(window) for window in drawn.reshape(-1, 2).tolist()}) > 10
+
+
+def test_the_band_of_a_running_window_is_that_of_its_counter_at_that_tick() -> None:
+    day, week = Counter(1, ONE, ADD, 24), Counter(1, ONE, ADD, 168)
+    counts = running(day, week)
+    for updates in (1, 24, 25, 168, 169, 400):
+        for place, counter in enumerate((day, week)):
+            inside = (updates - 1) % counter.horizon + 1
+            known = counts.view_public(place, updates, None)
+            assert known == inside
+            assert counts.view_band(place, known, 0.95) == counter.band(inside, 0.95)
+
+
 def event_streams(mechanism: Any) -> Iterator[tuple[IntArray, IntArray]]:
     """Streams that differ in one raw event: all of one tick, with every content that the rows allow."""
     for tick, (left, right) in itertools.product(range(TICKS), contents_of(mechanism)):
@@ -73,7 +107,8 @@ def contents_of(mechanism: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(mechanism, SumsAndCounts):
         yield from pairs(mechanism.neighbors, width // 2, ones, *CLAMP)
         return
-    amounts = {getattr(mechanism, "lowest", 1), getattr(mechanism, "highest", 1)} - {0}
+    (counted, *_) = getattr(mechanism, "counters", [mechanism])
+    amounts = {getattr(counted, "lowest", 1), getattr(counted, "highest", 1)} - {0}
     entries = [c for n in range(1, ones + 1) for c in itertools.combinations(range(width), n)]
     contents = [np.zeros(width, np.int64)]
     for places, amount in itertools.product(entries, amounts):
@@ -108,6 +143,14 @@ def worst(mechanism: Any) -> float:
         EndedCounts(3, EPSILON, REPLACE, (3,), 2),
         EndedSums(1, EPSILON, ADD, (3,), -3, 8),
         EndedSums(2, EPSILON, REPLACE, (2, 6), -3, 8),
+        running(Counter(1, EPSILON, ADD, 2)),
+        running(Counter(3, EPSILON / 2, REPLACE, 2), Counter(3, EPSILON / 2, REPLACE, 3)),
+        running(Counter(2, EPSILON, ADD, 6, 2)),
+        running(SumCounter(1, EPSILON, ADD, 3, -3, 8)),
+        running(SumCounter(2, EPSILON, REPLACE, 2, -3, 8)),
+        mean_of(
+            running(SumCounter(1, FEW, ADD, 2, *FROM_MIDDLE)), running(Counter(1, MANY, ADD, 2))
+        ),
         mean_of(EndedSums(1, FEW, ADD, (2, 3), *FROM_MIDDLE), EndedCounts(1, MANY, ADD, (2, 3))),
         mean_of(EndedSums(2, FEW, ADD, (3,), *FROM_MIDDLE, 2), EndedCounts(2, MANY, ADD, (3,), 2)),
         mean_of(
@@ -147,8 +190,15 @@ def test_sums_and_counts_of_other_windows_make_no_mean() -> None:
         SumForest(1, FEW, ADD, (2,), FLAT, *FROM_MIDDLE),
         WindowForest(1, MANY, ADD, (2,), FLAT),
     )
-    assert mean_of(ended[0], ended[1]).views == 1
-    for sums, counts in ((ended[0], ended[2]), (ended[0], sliding[1]), (sliding[0], ended[1])):
+    run = running(SumCounter(1, FEW, ADD, 2, *FROM_MIDDLE)), running(Counter(1, MANY, ADD, 2))
+    assert mean_of(ended[0], ended[1]).views == mean_of(*run).views == 1
+    others = (
+        (ended[0], ended[2]),
+        (ended[0], sliding[1]),
+        (sliding[0], ended[1]),
+        (run[0], ended[1]),
+    )
+    for sums, counts in others:
         with pytest.raises(NotDerivable, match="differ in windows"):
             mean_of(sums, counts)
 
@@ -207,9 +257,44 @@ class AmountsOfOne(EndedSums):
         return len(self.windows) / self.epsilon
 
 
+@dataclass(frozen=True)
+class NeverAnew(RunningWindows):
+    """A window goes on where the one before ended, with new noise."""
+
+    def step(self, state: RunningWindowsState, message: Message, noise: Noise) -> Any:
+        after, answer = super().step(state, message, noise)
+        if isinstance(message, Query) or state.updates % (self.windows[0] or 1):
+            return after, answer
+        (old,), (new,) = state.counters, after.counters
+        return replace(after, counters=(replace(new, total=old.total + message.row),)), answer
+
+
+@dataclass(frozen=True)
+class EveryLengthInFull(RunningWindows):
+    """Claims the epsilon of one length."""
+
+    @property
+    def epsilon(self) -> Fraction:
+        return self.counters[0].epsilon
+
+
+def test_counters_of_other_rows_or_without_an_end_make_no_windows() -> None:
+    for counters in (
+        (Counter(1, ONE, ADD, 2), Counter(2, ONE, ADD, 3)),
+        (Counter(1, ONE, ADD, 2), Counter(1, ONE, REPLACE, 3)),
+        (SumCounter(1, ONE, ADD, None, 0, 3),),
+    ):
+        with pytest.raises(NotDerivable):
+            running(*counters)
+    with pytest.raises(NotDerivable):
+        derived(EveryLengthInFull((Counter(1, ONE, ADD, 2), Counter(1, ONE, ADD, 3))), "it")
+
+
 @pytest.mark.parametrize(
     ("twin", "loss"),
     [
+        (NeverAnew((Counter(1, EPSILON, ADD, 2),)), 3),
+        (running(Counter(1, EPSILON, ADD, 2), Counter(1, EPSILON, ADD, 3)), 2),
         (LengthsFree(1, EPSILON, ADD, (2, 3)), 2),
         (OneEntry(3, EPSILON, REPLACE, (3,)), 2),
         (RunsOn(1, EPSILON, ADD, (2,)), 3),

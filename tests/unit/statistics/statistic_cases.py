@@ -20,7 +20,12 @@ from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.ended_windows import EndedArrivals, EndedCounts, EndedSums
+from stream_dp.mechanisms.linear.ended_windows import (
+    EndedArrivals,
+    EndedCounts,
+    EndedSums,
+    RunningWindows,
+)
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
@@ -157,6 +162,22 @@ CASES: dict[str, StatisticCase] = {
         [[1], [2], [4], [8]], [{"2h": None}, {"2h": 3}, {"2h": 3}, {"2h": 12}],
         "count in each 2h", "a window gets noise once, at its end", {"told": "when a window ends"},
     ),
+    "count while it runs": StatisticCase(
+        "statistic: count, every: 2h, running: true", RunningWindows, {EVENT: (1,), WITHIN: (1,), MOVES: (1,)},
+        [[1], [2], [4], [8]], [{"2h": 1}, {"2h": 3}, {"2h": 4}, {"2h": 12}],
+        "count since each 2h began", "a tree counter in each window", {"told": "since a window began"},
+    ),
+    "histogram while it runs": StatisticCase(
+        "statistic: histogram, by: country, every: [1h, 2h], running: true", RunningWindows,
+        {EVENT: (1,), WITHIN: (2,)},
+        [[3, 0, 1], [0, 2, 0]],
+        [
+            {w: {"DE": 3, "FR": 0, "other": 1} for w in ("1h", "2h")},
+            {"1h": {"DE": 0, "FR": 2, "other": 0}, "2h": {"DE": 3, "FR": 2, "other": 1}},
+        ],
+        "histogram by country since each 1h, 2h began", "a tree counter in each window",
+        {"told": "since a window began"},
+    ),
     "histogram every so often": StatisticCase(
         "statistic: histogram, by: country, every: [1h, 2h]", EndedCounts, {EVENT: (1,), WITHIN: (2,)},
         [[3, 0, 1], [0, 2, 0]],
@@ -173,6 +194,14 @@ CASES: dict[str, StatisticCase] = {
         "a window gets noise once, at its end; one event changes it by up to 240 in all",
         {"of": "amount", "clamp": "-10 to 240", "step": "0.01", "told": "when a window ends"},
         error_unit="of amount", nonnegative=False,
+    ),
+    "sum with a total while it runs": StatisticCase(
+        "statistic: sum, of: amount, clamp: [0, 240], step: 0.5, user_total: 600, every: 2h, running: true", UserSums,
+        {PER: (1200,), OVERALL: (1200,)}, [[1200], [80], [4]], [{"2h": 600}, {"2h": 640}, {"2h": 2}],
+        "sum of amount, each from 0 to 240, since each 2h began, of each user at most 600",
+        "a tree counter in each window, begun anew with it; a user changes it by up to 600 in all",
+        {"of": "amount", "clamp": "0 to 240", "step": "0.5", "told": "since a window began", "user_total": "600"},
+        error_unit="of amount", live=False,
     ),
     "sum with a total": StatisticCase(
         "statistic: sum, of: amount, clamp: [0, 240], step: 0.5, user_total: 600, every: 2h", UserSums,
@@ -273,6 +302,14 @@ CASES: dict[str, StatisticCase] = {
         {"of": "pieces", "clamp": "-20 to 60", "step": "20", "digits": 2, "told": "when a window ends"},
         error_unit="of pieces", nonnegative=False, predicted=False,
     ),
+    "mean while it runs": StatisticCase(
+        "statistic: mean, of: pieces, clamp: [-20, 60], step: 20, every: 2h, running: true", SumsAndCounts,
+        {EVENT: (2, 1)}, [[4, 4], [-1, 3], [2, 1]], [{"2h": 40}, {"2h": 28.57}, {"2h": 60}],
+        "mean of pieces, each from -20 to 60, since each 2h began",
+        "over counts with the rest; a tree counter in each window",
+        {"of": "pieces", "clamp": "-20 to 60", "step": "20", "digits": 2, "told": "since a window began"},
+        error_unit="of pieces", nonnegative=False, predicted=False,
+    ),
     "gauge every so often": StatisticCase(
         f"statistic: gauge, {DOORS}, by: country, every: 2h", EndedSums, {EVENT: (1,), WITHIN: (2,), PER: (1,)},
         [[2, -1, 0], [-5, 3, 0], [9, 9, 9]],
@@ -359,6 +396,12 @@ CASES: dict[str, StatisticCase] = {
         ],
         "top 2 by country in each 1h, 2h", "a window gets noise once, at its end",
         {"k": 2, "told": "when a window ends"},
+    ),
+    "top while it runs": StatisticCase(
+        "statistic: top, by: country, k: 1, every: 2h, running: true", RunningWindows, {EVENT: (1,), WITHIN: (2,)},
+        [[40, 10, 0], [0, 90, 0], [0, 0, 1]], [{"2h": [("DE", 40)]}, {"2h": [("FR", 100)]}, {"2h": [("other", 1)]}],
+        "top 1 by country since each 2h began", "a tree counter in each window",
+        {"k": 1, "told": "since a window began"},
     ),
     "top by an HSS": StatisticCase(
         "statistic: top, by: country, k: 2, method: hss", PerBinHSS, {EVENT: (1,)},

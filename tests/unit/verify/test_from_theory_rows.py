@@ -27,6 +27,7 @@ from unit.verify.exact.raw_streams import (
 )
 
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.ended_windows import EndedCounts
 
 WITHIN = {"neighbors": "replace", "moves": "within_tick"}
@@ -101,6 +102,14 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], int, Logs, list[Item], di
     "count, each window, any tick": (
         EACH | {"statistic": "count", "every": ["1s"], "epsilon": "2"}, ANY, 2, LOGS, records(),
         {"epsilon": Fraction(2)},
+    ),
+    "count, running in each of two windows, any tick": (
+        EACH | {"statistic": "count", "every": ["1s", "2s"], "running": "true", "epsilon": "4"}, ANY, 2, LOGS, records(),
+        {"counters": tuple(Counter(1, Fraction(2), Neighbors.ADD_REMOVE, length) for length in (1, 2))},
+    ),
+    "histogram, running in each window, replaced": (
+        EACH | {"statistic": "histogram", "by": "key", "running": "true", "epsilon": "2"}, WITHIN, 2, LOGS,
+        records((0,), NAMES), {"counters": (Counter(2, Fraction(2), Neighbors.ADD_REMOVE, 2),)},
     ),
     "sum, each window, replaced": (
         EACH | {"statistic": "sum", "of": "amount", "clamp": ["-1", "2"], "epsilon": "6"},
