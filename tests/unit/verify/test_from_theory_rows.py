@@ -104,7 +104,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], int, Logs, list[Item], di
         {"epsilon": Fraction(2)},
     ),
     "count, running in each of two windows, any tick": (
-        EACH | {"statistic": "count", "every": ["1s", "2s"], "running": "true", "epsilon": "4"}, ANY, 2, LOGS, records(),
+        EACH | {"statistic": "count", "every": ["1s", "2s"], "running": "true", "epsilon": "4"},
+        ANY, 2, LOGS, records(),
         {"counters": tuple(Counter(1, Fraction(2), Neighbors.ADD_REMOVE, length) for length in (1, 2))},
     ),
     "histogram, running in each window, replaced": (
