@@ -24,7 +24,9 @@ UNFENCED = """
 import aiokafka
 class Unfenced(aiokafka.AIOKafkaProducer):
     def __init__(self, **options):
-        super().__init__(**{**options, "transactional_id": options["transactional_id"] + ".other"})
+        if "transactional_id" in options:
+            options["transactional_id"] += ".other"
+        super().__init__(**options)
 aiokafka.AIOKafkaProducer = Unfenced
 """
 
