@@ -37,6 +37,7 @@ from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import ValueTree
 from stream_dp.mechanisms.serving import derived
 from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.promise import caveats
 from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.statistics.quantiles import ValueGrid
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
@@ -84,6 +85,55 @@ def test_windows_slide_and_so_far_is_told_last(tmp_path: Path) -> None:
     assert values(third["2h"]) == values(fourth["2h"]) == [4.065, 6]
     assert values(third["3h"]) == values(third["ever"]) == [3.795, 6]
     assert first["2h"]["band"] < second["2h"]["band"] == third["2h"]["band"] < third["3h"]["band"]
+
+
+def test_windows_hop_and_what_is_told_stays_until_the_next_hop_ends(tmp_path: Path) -> None:
+    """Of four hours in hops of two, and so far: nothing is told before the first hop ends."""
+    built = built_of(tmp_path, f"{KEYS}, windows: [4h, 2h, ever], hop: 2h")
+    series, rows = series_of(built), [LOW, MID, MID, NONE, MID, LOW, LOW]
+    told = windows(series, rows)
+    sliding = series_of(built_of(tmp_path, f"{KEYS}, windows: [4h, 2h, ever]"))
+    at_ends = windows(sliding, rows)
+    assert [each["4h"]["quantiles"] for each in told[:1]] == [{}]
+    assert all(view.first == 1 for view in series.views)
+    for tick in range(1, 7):
+        end = (tick + 1) // 2 * 2 - 1
+        assert [values(part) for part in told[tick].values()] == [
+            values(part) for part in at_ends[end].values()
+        ]
+        assert told[tick] == told[end]
+    assert told[0]["2h"]["band"] == told[1]["2h"]["band"] < told[3]["4h"]["band"]
+    assert told[6]["4h"]["band"] == told[3]["4h"]["band"] < at_ends[6]["4h"]["band"]
+    tree = tree_of(built)
+    assert isinstance(tree.counts, WindowsAndEver)
+    assert (tree.hop, tree.counts.forest.windows) == (2, (2, 1))
+    assert isinstance(tree.counts.ever, Counter)
+    assert tree.counts.ever.horizon == 4
+    assert (
+        "; counts are told at the end of each 2h; errors are in ranks" in built.chosen[0].choice.why
+    )
+
+
+def test_a_hop_is_on_record_only_where_it_is_written(tmp_path: Path) -> None:
+    plain, hopping = (
+        built_of(tmp_path, f"{KEYS}, windows: [4h]{more}") for more in ("", ", hop: 2h")
+    )
+    assert "hop" not in plain.spec.series[0].parameters
+    assert plain.parts["series"] != hopping.parts["series"]
+    assert hopping.spec.series[0].parameters["hop"] == "2h"
+
+
+@pytest.mark.parametrize(("privacy", "relation", "epsilon"), [
+    (WITHIN, Neighbors.REPLACE, 1), (MOVES, Neighbors.ADD_REMOVE, Fraction(1, 2)),
+    (f"{USER}, max_events: 5, per: 1h", Neighbors.ADD_REMOVE, Fraction(1, 5)),
+])  # fmt: skip
+def test_hops_cost_what_ticks_do(
+    tmp_path: Path, privacy: str, relation: Neighbors, epsilon: Fraction
+) -> None:
+    built = built_of(tmp_path, f"{KEYS}, windows: [4h], hop: 2h", privacy=privacy)
+    tree = tree_of(built)
+    assert (tree.neighbors, tree.guarantee.measure) == (relation, PureDP(Fraction(epsilon)))
+    assert derived(tree, "it").guarantee == tree.guarantee
 
 
 def test_without_windows_it_is_told_so_far(tmp_path: Path) -> None:
@@ -172,6 +222,42 @@ def test_the_error_is_a_part_of_the_records_that_are_expected(tmp_path: Path) ->
         for more in ("", ", expected_events: 7")
     )
     assert plain == guessed
+
+
+def part_with_hop(folder: Path, over: str, hop: int, events: int) -> float:
+    """The largest part of the records expected in one of the windows of 12 and 24 hours, in 240, that an error is."""
+    (chosen,) = built_of(folder, f"{KEYS}, {over}, hop: {hop}h", horizon=240).chosen
+    errors = (chosen.choice.windows[f"{span}h"](239) / (events * span / 240) for span in (12, 24))
+    return max(errors)
+
+
+@pytest.mark.parametrize("events", [1_000, 3_000, 4_000, 5_000, 6_000, 7_000])
+def test_the_shortest_hop_is_proposed_with_which_no_error_is_much(
+    tmp_path: Path, events: int
+) -> None:
+    over = "windows: [24h, 12h, ever]"
+    said = why(tmp_path, f"{KEYS}, {over}, expected_events: {events}")
+    parts = {hop: part_with_hop(tmp_path, over, hop, events) for hop in (2, 3, 4, 6, 12)}
+    enough = [hop for hop, part in parts.items() if part <= 0.1]
+    hop = min(enough, default=12)
+    assert f"; with hop: {hop}h " in said
+    assert said.endswith(f" {parts[hop]:.1%} in 12h")
+    again = why(tmp_path, f"{KEYS}, {over}, hop: {hop}h, expected_events: {events}")
+    assert ("; with hop:" in again) == (not enough and hop < 12)
+
+
+def test_no_hop_is_proposed_where_none_divides_the_windows(tmp_path: Path) -> None:
+    said = why(tmp_path, f"{KEYS}, windows: [11h, 12h], expected_events: 100")
+    assert "of all records expected" in said
+    assert "with hop" not in said
+
+
+def test_plan_says_how_many_ticks_at_the_end_are_in_no_whole_hop(tmp_path: Path) -> None:
+    built = built_of(tmp_path, f"{KEYS}, windows: [6h], hop: 3h", horizon=11)
+    (note,) = (each for each in caveats(built) if "horizon" in each)
+    assert "the last 2 ticks of the horizon end no hop of 3h, so nothing is told" in note
+    whole = built_of(tmp_path, f"{KEYS}, windows: [6h], hop: 3h", horizon=12)
+    assert not any("horizon" in each for each in caveats(whole))
 
 
 @pytest.mark.parametrize(
