@@ -164,8 +164,10 @@ def _bucket_problems(bins: Edges, clamp: tuple[Fraction, Fraction]) -> list[Init
     return [problem(("buckets",), why)]
 
 
-UNRANKED = 1
-"""Entries of a row behind the buckets: what has no value."""
+BEYOND, UNRANKED = 2, 1
+"""Entries of a row beside those between the ends: values at the ends and beyond, and what has no value."""
+FEWER = (5, 7, 10, 14, 20, 30, 50, 80, 125)
+"""Numbers of buckets that `plan` compares with those of a file."""
 MUCH = 0.1
 """The part of a window's records from which on an error in ranks is much."""
 IN_RANKS = "errors are in ranks: events"
@@ -283,14 +285,18 @@ class QuantilesSeries(SeriesSpec):
     method: Literal["apart", "together"] = "apart"
     expected_events: ExpectedEvents = None
     _fitted: bool = PrivateAttr(False)
+    _whole: bool = PrivateAttr(False)
 
     def fitted(self, fields: Mapping[str, Any]) -> "QuantilesSeries":
-        if self.clamp is None or self.buckets is not None:
+        field = fields.get(self.of)
+        if self.clamp is None or field is None or field.type != "integer":
             return self
-        buckets = default_buckets(fields.get(self.of), self.clamp)
-        if buckets == BUCKETS:
-            return self
-        known = self.model_copy(update={"buckets": buckets})
+        known = self.model_copy()
+        known._whole = True  # noqa: SLF001 - a copy
+        buckets = default_buckets(field, self.clamp)
+        if self.buckets is not None or buckets == BUCKETS:
+            return known
+        known = known.model_copy(update={"buckets": buckets})
         known._fitted = True  # noqa: SLF001 - a copy
         return known
 
@@ -402,7 +408,7 @@ class QuantilesSeries(SeriesSpec):
         return [
             problem(("windows", place), f"'{name}' {why}")
             for place, name in enumerate(self.windows)
-            if name != EVER and length_of(name) % length_of(self.hop)
+            if length_of(name) % length_of(self.hop)  # of `ever` 0
         ]
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
@@ -455,9 +461,9 @@ class QuantilesSeries(SeriesSpec):
         )
 
     def _of_expected(self, choice: Choice, setting: Setting, events: int) -> str:
-        """Return what part of the records expected in each window the error is; the parts of `every` and a `hop` too.
+        """Return what part of the records expected in each window the error is; the parts of other keys' too.
 
-        They are proposed where windows slide and the error is more than `MUCH` of a window.
+        `every`, `hop` and fewer `buckets` are proposed where windows slide and the error is more than `MUCH` of one.
         """
         ticks, last = setting.last + 1, setting.last
         spans = {
@@ -481,29 +487,60 @@ class QuantilesSeries(SeriesSpec):
             if ended < windows[name](last)
         ]
         ending = f"; with every in place of windows {', '.join(less)}" if less else ""
-        return f"{said}{ending}{self._with_hop(setting, events, {n: spans[n] for n in much})}"
+        records = {name: Fraction(events * spans[name], ticks) for name in much}
+        return f"{said}{ending}{self._with_hop(setting, records)}{self._with_buckets(setting, records)}"
 
-    def _with_hop(self, setting: Setting, events: int, much: Mapping[str, int]) -> str:
-        """Return the part that the error is of windows of so many ticks with a hop, and with which; empty: with none.
+    def _with_hop(self, setting: Setting, records: Mapping[str, Fraction]) -> str:
+        """Return the part that the error is of the `records` of windows with a hop, and with which; empty: with none.
 
         It is the shortest hop with `MUCH` at most of all of them, or else the longest one.
         """
-        step, last = setting.step, setting.last
-        lengths = [milliseconds(name) // step for name in self.views if name != EVER]
-        whole, now = math.gcd(*lengths), milliseconds(self.hop) // step if self.hop else 1
-        shortest = max(now + 1, -(-max(lengths) // FLAT_IS_BEST))
+        lengths = [milliseconds(name) // setting.step for name in self.views if name != EVER]
+        whole, now = math.gcd(*lengths), milliseconds(self.hop) // setting.step if self.hop else 1
         said = ""
-        for ticks in range(shortest, whole + 1):
-            if whole % ticks:
+        for many in range(FLAT_IS_BEST * whole // max(lengths), 0, -1):
+            if whole % many or whole // many <= now:
                 continue
-            hop = duration_text(ticks * step)
-            choice = sliding_choice(setting, self.epsilon, self.views, self.at, hop)
-            parts = {
-                name: choice.windows[name](last) * (last + 1) / (events * span)
-                for name, span in much.items()
-            }
-            shown = [f"{part:.1%} in {name}" for name, part in parts.items()]
-            said = f"; with hop: {hop} {', '.join(shown)}"
+            hop = duration_text(whole // many * setting.step)
+            parts = self._parts(setting, records, hop)
+            said = f"; with hop: {hop} {_in_windows(parts)}"
             if max(parts.values()) <= MUCH:
                 break
         return said
+
+    def _with_buckets(self, setting: Setting, records: Mapping[str, Fraction]) -> str:
+        """Return the part that the error is with fewer buckets, and with how many; empty: fewer are no better.
+
+        The place that is told is off by as many ranks as its bucket is, and by what the bucket holds, which is one of
+        as many parts as there are buckets where values lie evenly: these have the least sum.
+        """
+        if self.clamp is None:
+            return ""
+        now = len(self.grid.buckets) - BEYOND
+        numbers = {
+            _fitting(self.clamp, number) or now if self._whole else number for number in FEWER
+        }
+        parts = {
+            number: self._parts(
+                replace(setting, width=number + BEYOND + UNRANKED), records, self.hop
+            )
+            for number in {now, *(number for number in numbers if number < now)}
+        }
+        best = min(parts, key=lambda number: (max(parts[number].values()) + 1 / number, number))
+        if best == now:
+            return ""
+        own = f"a bucket has {1 / best:.1%} on average"
+        return f"; with buckets: {best} {_in_windows(parts[best])} ({own})"
+
+    def _parts(
+        self, setting: Setting, records: Mapping[str, Fraction], hop: str | None
+    ) -> dict[str, float]:
+        """Return by window what part of its `records` the error is in this setting, with this hop."""
+        choice = sliding_choice(setting, self.epsilon, self.views, self.at, hop)
+        return {
+            name: choice.windows[name](setting.last) / float(many) for name, many in records.items()
+        }
+
+
+def _in_windows(parts: Mapping[str, float]) -> str:
+    return ", ".join(f"{part:.1%} in {name}" for name, part in parts.items())

@@ -1,6 +1,7 @@
 """The statistic `quantiles`: buckets, grids and prices, what windows tell and when, and ends that hold."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -119,6 +120,9 @@ def test_a_hop_is_on_record_only_where_it_is_written(tmp_path: Path) -> None:
         built_of(tmp_path, f"{KEYS}, windows: [4h]{more}") for more in ("", ", hop: 2h")
     )
     assert "hop" not in plain.spec.series[0].parameters
+    assert (
+        "hop" in plain.spec.series[0].left_out
+    )  # so files without it have the fingerprint they had
     assert plain.parts["series"] != hopping.parts["series"]
     assert hopping.spec.series[0].parameters["hop"] == "2h"
 
@@ -244,6 +248,53 @@ def test_the_shortest_hop_is_proposed_with_which_no_error_is_much(
     assert said.endswith(f" {parts[hop]:.1%} in 12h")
     again = why(tmp_path, f"{KEYS}, {over}, hop: {hop}h, expected_events: {events}")
     assert ("; with hop:" in again) == (not enough and hop < 12)
+
+
+def sum_of_parts(folder: Path, keys: str, number: int, records: dict[str, int]) -> float:
+    """The part of the records that an error is at most of a window's, and a bucket's own if they lie evenly."""
+    (chosen,) = built_of(folder, f"{keys}, buckets: {number}", horizon=240).chosen
+    errors = chosen.choice.windows
+    return max(errors[name](239) / many for name, many in records.items()) + 1 / number
+
+
+@pytest.mark.parametrize("hop", ["", ", hop: 12h"])
+@pytest.mark.parametrize("events", [1_000, 9_000, 30_000])
+@pytest.mark.parametrize(
+    ("of", "clamp", "numbers"),
+    [("amount", "[0, 6]", (5, 7, 10, 14, 20, 30, 50, 80, 125)), ("pieces", "[0, 400]", (5, 8, 10, 16, 20, 25, 50, 80))],
+)  # fmt: skip
+def test_the_buckets_are_proposed_that_leave_least_to_error_and_bucket(
+    tmp_path: Path, of: str, clamp: str, numbers: tuple[int, ...], events: int, hop: str
+) -> None:
+    keys = (
+        f"statistic: quantiles, of: {of}, clamp: {clamp}, at: [0.5, 0.9], windows: [24h, 48h]{hop}"
+    )
+    records = {"24h": events // 10, "48h": events // 5}
+    said = why(tmp_path, f"{keys}, buckets: 100, expected_events: {events}")
+    shown = re.findall(r"of all records expected|([0-9.]+)% in", said.partition("; with")[0])
+    parts = zip(shown[1:], records.items(), strict=True)
+    much = {name: many for part, (name, many) in parts if float(part) > 10}
+    if not much:
+        assert "; with" not in said
+        return
+    sums = {n: sum_of_parts(tmp_path, keys, n, much) for n in (*numbers, 100) if n <= 100}
+    best = min(sums, key=lambda number: sums[number])
+    assert ("; with buckets" in said) == (best != 100)
+    if best != 100:
+        assert f"; with buckets: {best} " in said
+        part = f"{sums[best] - 1 / best:.1%}"
+        assert f"{part} in 24h" in said.partition("; with buckets")[2]
+        assert said.endswith(f" (a bucket has {1 / best:.1%} on average)")
+        again = why(tmp_path, f"{keys}, buckets: {best}, expected_events: {events}")
+        assert "; with buckets" not in again
+
+
+def test_edges_are_as_many_as_they_are(tmp_path: Path) -> None:
+    edges = ", ".join(map(str, range(100)))
+    keys = f"statistic: quantiles, of: amount, edges: [{edges}], at: [0.5], windows: [24h]"
+    said = why(tmp_path, f"{keys}, expected_events: 900")
+    assert "; with hop" in said
+    assert "; with buckets" not in said
 
 
 def test_no_hop_is_proposed_where_none_divides_the_windows(tmp_path: Path) -> None:
