@@ -480,15 +480,26 @@ class QuantilesSeries(SeriesSpec):
         much = tuple(name for name, part in parts.items() if part > MUCH and name != EVER)
         if self.every or not much:
             return said
-        ended = tumbling_choice(setting, self.epsilon, much, self.at).expected(last)
-        less = [
-            f"{ended / (events * spans[name] / ticks):.1%} in {name}"
-            for name in much
-            if ended < windows[name](last)
-        ]
-        ending = f"; with every in place of windows {', '.join(less)}" if less else ""
         records = {name: Fraction(events * spans[name], ticks) for name in much}
+        ended, keys = self._ended(setting, much)
+        less = {
+            name: ended / float(many)
+            for name, many in records.items()
+            if ended < windows[name](last)
+        }
+        ending = f"; with {keys} in place of windows {_in_windows(less)}" if less else ""
         return f"{said}{ending}{self._with_hop(setting, records)}{self._with_buckets(setting, records)}"
+
+    def _ended(self, setting: Setting, lengths: Sequence[str]) -> tuple[float, str]:
+        """Return the error of windows that end, by the method with the least, and the keys that ask for it."""
+        ways = {"every": False}
+        if 1 < tuples_of(setting.width - UNRANKED, len(self.at)) <= MOST_TUPLES:
+            ways["every and method: together"] = True
+        choices = (
+            tumbling_choice(setting, self.epsilon, lengths, self.at, together=together)
+            for together in ways.values()
+        )
+        return min(zip((choice.expected(setting.last) for choice in choices), ways, strict=True))
 
     def _with_hop(self, setting: Setting, records: Mapping[str, Fraction]) -> str:
         """Return the part that the error is of the `records` of windows with a hop, and with which; empty: with none.

@@ -40,7 +40,8 @@ from stream_dp.mechanisms.serving import derived
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.promise import caveats
 from stream_dp.pipeline.yaml import load, load_series
-from stream_dp.statistics.quantiles import ValueGrid
+from stream_dp.statistics.parts.choice import Setting
+from stream_dp.statistics.quantiles import ValueGrid, sliding_choice
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 KEYS = "statistic: quantiles, of: amount, clamp: [0, 6], buckets: 4, at: [0.5, 0.9]"
@@ -137,7 +138,9 @@ def test_hops_cost_what_ticks_do(
     built = built_of(tmp_path, f"{KEYS}, windows: [4h], hop: 2h", privacy=privacy)
     tree = tree_of(built)
     assert (tree.neighbors, tree.guarantee.measure) == (relation, PureDP(Fraction(epsilon)))
-    assert derived(tree, "it").guarantee == tree.guarantee
+    derivation = derived(built.chosen[0].mechanism, "it")
+    assert derivation.guarantee == tree.guarantee
+    assert "of hops of 2 ticks" in str(derivation)
 
 
 def test_without_windows_it_is_told_so_far(tmp_path: Path) -> None:
@@ -213,12 +216,20 @@ def test_the_error_is_a_part_of_the_records_that_are_expected(tmp_path: Path) ->
         ]
         said = why(tmp_path, f"{KEYS}, {over}, expected_events: 2400")
         assert f"of all records expected {', '.join(parts)}" in said
-        assert ("; with every in place of windows" in said) == over.startswith("windows")
-    ended = f"{KEYS}, every: [2h, 48h]"
-    choice = built_of(tmp_path, ended, horizon=240).chosen[0].choice
-    (band,) = {error(0) for error in choice.windows.values()}
+        assert ("; with every" in said) == over.startswith("windows")
+    apart, together = (
+        built_of(tmp_path, f"{KEYS}, every: [2h, 48h]{more}", horizon=240).chosen[0].choice.windows["48h"](0)
+        for more in ("", ", method: together")
+    )  # fmt: skip
     both = why(tmp_path, f"{KEYS}, windows: [2h, 48h], expected_events: 2400")
-    assert f"with every in place of windows {band / 480:.1%} in 48h" in both
+    assert f"every and method: together in place of windows {together / 480:.1%} in 48h" in both
+    assert together < apart
+    single = why(tmp_path, f"{SINGLE}, clamp: [0, 6], windows: [2h, 48h], expected_events: 2400")
+    assert "; with every in place of windows" in single
+    many = "statistic: quantiles, of: amount, clamp: [0, 6], at: [0.2, 0.4, 0.6, 0.8]"  # too many tuples
+    assert "; with every in place of windows" in why(
+        tmp_path, f"{many}, windows: [48h], expected_events: 2400"
+    )
     plenty = why(tmp_path, f"{KEYS}, windows: [2h, 48h], expected_events: 99000000")
     assert "in place of windows" not in plenty
     plain, guessed = (
@@ -301,6 +312,20 @@ def test_no_hop_is_proposed_where_none_divides_the_windows(tmp_path: Path) -> No
     said = why(tmp_path, f"{KEYS}, windows: [11h, 12h], expected_events: 100")
     assert "of all records expected" in said
     assert "with hop" not in said
+
+
+def test_a_series_of_fewer_ticks_than_a_hop_is_made_for_one(tmp_path: Path) -> None:
+    """As a live series is, at the end of a horizon: nothing of it is told."""
+    built = built_of(tmp_path, f"{KEYS}, hop: 4h", horizon=5)
+    setting = Setting(7, Neighbors.ADD_REMOVE, 3, 0.95, step=3_600_000)
+    counts = sliding_choice(
+        setting, Fraction(1), ("ever",), (Fraction(1, 2),), "4h"
+    ).mechanism.tree.counts
+    assert counts.horizon == 1
+    series = series_of(built)
+    assert [each["ever"]["quantiles"] == {} for each in windows(series, [LOW] * 5)] == [
+        True
+    ] * 3 + [False] * 2
 
 
 def test_plan_says_how_many_ticks_at_the_end_are_in_no_whole_hop(tmp_path: Path) -> None:
