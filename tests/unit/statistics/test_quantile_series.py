@@ -318,10 +318,9 @@ def test_a_series_of_fewer_ticks_than_a_hop_is_made_for_one(tmp_path: Path) -> N
     """As a live series is, at the end of a horizon: nothing of it is told."""
     built = built_of(tmp_path, f"{KEYS}, hop: 4h", horizon=5)
     setting = Setting(7, Neighbors.ADD_REMOVE, 3, 0.95, step=3_600_000)
-    counts = sliding_choice(
-        setting, Fraction(1), ("ever",), (Fraction(1, 2),), "4h"
-    ).mechanism.tree.counts
-    assert counts.horizon == 1
+    choice = sliding_choice(setting, Fraction(1), ("ever",), (Fraction(1, 2),), "4h")
+    mechanism: Any = choice.mechanism
+    assert mechanism.tree.counts.horizon == 1
     series = series_of(built)
     assert [each["ever"]["quantiles"] == {} for each in windows(series, [LOW] * 5)] == [
         True
