@@ -78,14 +78,16 @@ def caveats(built: Built) -> list[str]:
 
 
 def _unended(spec: PipelineSpec) -> Iterator[str]:
-    """Yield which windows the horizon cuts off: they never end, so nothing is told of them."""
+    """Yield which windows, or hops, the horizon cuts off: they never end, so nothing is told of them."""
     horizon, step = spec.clock.horizon or 0, spec.clock.step
     for series in spec.series:
-        for place, window in enumerate(getattr(series, "every", ())):
+        hop = getattr(series, "hop", None)
+        ending, what = ((hop,), "hop") if hop else (getattr(series, "every", ()), "window")
+        for place, window in enumerate(ending):
             rest = horizon % (milliseconds(window) // step)
             if rest and series.first_told(place, step):
                 yield (
-                    f"{series.name}: the last {how_many(rest, 'tick')} of the horizon end no window of {window}, so "
+                    f"{series.name}: the last {how_many(rest, 'tick')} of the horizon end no {what} of {window}, so "
                     "nothing is told of what comes in them"
                 )
 

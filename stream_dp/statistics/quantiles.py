@@ -1,10 +1,11 @@
 """The statistic `quantiles`: which values have a given share of the records below them.
 
-Over sliding windows and so far, at every tick, each with the values that it may be; or by `every`, of windows that
-follow one another without a gap, the first from the series' first tick on: what is told of one at its end stays until
-the next one ends.
+Over sliding windows and so far, at every tick or at the end of each hop of several, each with the values that it may
+be; or by `every`, of windows that follow one another without a gap. The first hop, and the first window of `every`,
+begins with the series' first tick: what is told at an end stays until the next one.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,12 +13,13 @@ from functools import cache, cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import Quantile, Shape
+from stream_dp.mechanisms.linear.noisy_forest import FLAT_IS_BEST
 from stream_dp.mechanisms.linear.windows_and_ever import ever_share
 from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import (
@@ -28,7 +30,14 @@ from stream_dp.mechanisms.quantiles.tumbling_quantiles import (
 from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree, best_levels
 from stream_dp.records.amount_units import plain_number
 from stream_dp.records.groupings import Edge, Edges, by_problems, decimal_text
-from stream_dp.records.scalars import FieldName, milliseconds, must, problem
+from stream_dp.records.scalars import (
+    DURATION_FORM,
+    FieldName,
+    duration_text,
+    milliseconds,
+    must,
+    problem,
+)
 from stream_dp.records.schema import Fields, FieldSpec
 from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_counter
 from stream_dp.statistics.parts.choose_hss import ExpectedEvents
@@ -40,6 +49,8 @@ from stream_dp.statistics.parts.windows import (
     Windows,
     every_problems,
     first_end,
+    length_of,
+    length_problems,
     over_windows,
     window_lengths,
     window_problems,
@@ -153,8 +164,10 @@ def _bucket_problems(bins: Edges, clamp: tuple[Fraction, Fraction]) -> list[Init
     return [problem(("buckets",), why)]
 
 
-UNRANKED = 1
-"""Entries of a row behind the buckets: what has no value."""
+BEYOND, UNRANKED = 2, 1
+"""Entries of a row beside those between the ends: values at the ends and beyond, and what has no value."""
+FEWER = (5, 7, 10, 14, 20, 30, 50, 80, 125)
+"""Numbers of buckets that `plan` compares with those of a file."""
 MUCH = 0.1
 """The part of a window's records from which on an error in ranks is much."""
 IN_RANKS = "errors are in ranks: events"
@@ -195,18 +208,34 @@ def tumbling_choice(
 
 
 def sliding_choice(
-    setting: Setting, epsilon: Fraction, views: Sequence[str], at: tuple[Fraction, ...]
+    setting: Setting,
+    epsilon: Fraction,
+    views: Sequence[str],
+    at: tuple[Fraction, ...],
+    hop: str | None = None,
 ) -> Choice:
-    """Choose a tree over the values, counted over the windows among `views` and so far where `ever` is."""
+    """Choose a tree over the values, counted over the windows among `views` and so far where `ever` is.
+
+    Counts are those of ticks, or of hops: a window is then a sum of fewer noisy counts.
+    """
     levels = best_levels(setting.width - UNRANKED, at)
-    nodes = replace(setting, width=levels.nodes, ones=levels.height)
-    spans = tuple(milliseconds(name) // setting.step for name in views if name != EVER)
+    ticks = 1 if hop is None else milliseconds(hop) // setting.step
+    horizon = setting.horizon and max(1, setting.horizon // ticks)
+    nodes = replace(
+        setting,
+        width=levels.nodes,
+        ones=levels.height,
+        step=setting.step * ticks,
+        horizon=horizon,
+    )
+    spans = tuple(milliseconds(name) // nodes.step for name in views if name != EVER)
     share = ever_share(len(spans)) if spans and EVER in views else Fraction(0)
     windows = over_windows(nodes, epsilon, spans, share) if spans else None
-    tree = ValueTree(levels, windows or tree_counter(nodes, epsilon), UNRANKED)
+    tree = ValueTree(levels, windows or tree_counter(nodes, epsilon), UNRANKED, ticks)
     mechanism = SlidingQuantiles(tree, at, Fraction(str(setting.confidence)))
     over = f"; what counts so far has {share} of the epsilon" if share else ""
-    why = f"{_tree_words(levels)}{over}; {IN_RANKS}"
+    hops = "" if hop is None else f"; counts are told at the end of each {hop}"
+    why = f"{_tree_words(levels)}{over}{hops}; {IN_RANKS}"
     return replace(windowed(mechanism, setting, views, why), supposing="in ranks")
 
 
@@ -228,11 +257,18 @@ Shares = Annotated[
 ]
 
 
+Hop = Annotated[
+    str,
+    must(lambda name: length_of(name) > 0, "must be a duration such as 1h or 12h"),
+    WithJsonSchema(DURATION_FORM),
+]
+
+
 class QuantilesSeries(SeriesSpec):
     """Quantiles of the number `of` on a grid, over sliding `windows`, of each window of `every`, or so far."""
 
     shape = Shape.HISTOGRAM
-    later = ("clamp", "edges", "buckets", "windows", "every", "method", "expected_events")
+    later = ("clamp", "edges", "buckets", "windows", "every", "hop", "method", "expected_events")
     unmeant = ("expected_events",)
 
     error_unit: ClassVar[str] = "events in rank"
@@ -245,17 +281,22 @@ class QuantilesSeries(SeriesSpec):
     at: Shares
     windows: Windows = ()
     every: Every = ()
+    hop: Hop | None = None
     method: Literal["apart", "together"] = "apart"
     expected_events: ExpectedEvents = None
     _fitted: bool = PrivateAttr(False)
+    _whole: bool = PrivateAttr(False)
 
     def fitted(self, fields: Mapping[str, Any]) -> "QuantilesSeries":
-        if self.clamp is None or self.buckets is not None:
+        field = fields.get(self.of)
+        if self.clamp is None or field is None or field.type != "integer":
             return self
-        buckets = default_buckets(fields.get(self.of), self.clamp)
-        if buckets == BUCKETS:
-            return self
-        known = self.model_copy(update={"buckets": buckets})
+        known = self.model_copy()
+        known._whole = True  # noqa: SLF001 - a copy
+        buckets = default_buckets(field, self.clamp)
+        if self.buckets is not None or buckets == BUCKETS:
+            return known
+        known = known.model_copy(update={"buckets": buckets})
         known._fitted = True  # noqa: SLF001 - a copy
         return known
 
@@ -285,11 +326,17 @@ class QuantilesSeries(SeriesSpec):
         return 1 if self.every else EACH
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
-        """Tell the one bucket of a window that ended, until the next one ends; or places and what is not ruled out."""
+        """Tell the one bucket of a window that ended, until the next one ends; or places and what is not ruled out.
+
+        Nothing is told before the first end.
+        """
         grid, numbers = self.grid, self.numbers
+        first = 0 if self.every else mechanism.tree.hop - 1
         told: Callable[..., Quantile] = cache(grid.bucket) if self.every else grid.between
 
         def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
+            if tick < first:
+                return {"quantiles": {}}
             rows = zip(names, answer.reshape(-1, numbers).tolist(), strict=True)
             return {"quantiles": {name: told(*row) for name, row in rows if row != [UNTOLD]}}
 
@@ -303,7 +350,8 @@ class QuantilesSeries(SeriesSpec):
         spans = [name for name in self.views if name != EVER]
         over = f"over {', '.join(spans)}" if spans else ""
         parts = [part for part in (over, "so far" if EVER in self.views else "") if part]
-        return f"quantiles {asked} of {self.of} {' and '.join(parts)}"
+        hops = f", told every {self.hop}" if self.hop else ""
+        return f"quantiles {asked} of {self.of} {' and '.join(parts)}{hops}"
 
     @property
     def nonnegative(self) -> bool:
@@ -316,8 +364,15 @@ class QuantilesSeries(SeriesSpec):
             "of": self.of,
             "clamp": f"{decimal_text(ends[0])} to {decimal_text(ends[-1])}",
             "buckets": len(ends) - 1,
-            "told": WHEN_ENDED if self.every else "at every tick",
+            **({"hop": self.hop} if self.hop else {}),
+            "told": self._told,
         }
+
+    @property
+    def _told(self) -> str:
+        if self.hop:
+            return f"at the end of each {self.hop}"
+        return WHEN_ENDED if self.every else "at every tick"
 
     def own_problems(self) -> list[InitErrorDetails]:
         problems = [
@@ -334,6 +389,7 @@ class QuantilesSeries(SeriesSpec):
         elif self.edges is not None and self.buckets is not None:
             why = "stands beside edges: the edges make the buckets"
             problems.append(problem(("buckets",), why))
+        problems += self._hop_problems()
         if self.method == "together" and not self.every:
             why = "is for windows that end: name every, or leave method out"
             problems.append(problem(("method",), why))
@@ -342,9 +398,23 @@ class QuantilesSeries(SeriesSpec):
                 problems.append(problem(("at", place + 1), "must be greater than the one before"))
         return problems
 
+    def _hop_problems(self) -> list[InitErrorDetails]:
+        """Return what is wrong with the hop beside the windows: each is a whole number of hops."""
+        if self.hop is None:
+            return []
+        if self.every:
+            return [problem(("hop",), "stands beside every: name windows in its place")]
+        why = f"is no whole number of hops of {self.hop}"
+        return [
+            problem(("windows", place), f"'{name}' {why}")
+            for place, name in enumerate(self.windows)
+            if length_of(name) % length_of(self.hop)  # of `ever` 0
+        ]
+
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
         return [
             *super().problems(rest),
+            *([] if self.hop is None else length_problems(("hop",), self.hop, rest.clock)),
             *bin_problems(self.grouped_by, self.clamp, rest.fields),
             *window_lengths(rest.clock, self.windows),
             *window_lengths(rest.clock, self.every, key="every"),
@@ -352,6 +422,8 @@ class QuantilesSeries(SeriesSpec):
         ]
 
     def first_told(self, place: int, step: int) -> int:
+        if self.hop:
+            return milliseconds(self.hop) // step - 1
         return first_end(self.every, place, step)
 
     @property
@@ -379,7 +451,7 @@ class QuantilesSeries(SeriesSpec):
             together = self.method == "together"
             choice = tumbling_choice(setting, self.epsilon, self.every, self.at, together=together)
         else:
-            choice = sliding_choice(setting, self.epsilon, self.views, self.at)
+            choice = sliding_choice(setting, self.epsilon, self.views, self.at, self.hop)
         if self.expected_events is not None:
             choice = choice.saying(self._of_expected(choice, setting, self.expected_events))
         if not self._fitted:
@@ -389,9 +461,9 @@ class QuantilesSeries(SeriesSpec):
         )
 
     def _of_expected(self, choice: Choice, setting: Setting, events: int) -> str:
-        """Return what part of the records expected in each window the error is; the part that `every` would have too.
+        """Return what part of the records expected in each window the error is; the parts of other keys' too.
 
-        That is proposed where windows slide and the error is more than `MUCH` of a window.
+        `every`, `hop` and fewer `buckets` are proposed where windows slide and the error is more than `MUCH` of one.
         """
         ticks, last = setting.last + 1, setting.last
         spans = {
@@ -408,10 +480,78 @@ class QuantilesSeries(SeriesSpec):
         much = tuple(name for name, part in parts.items() if part > MUCH and name != EVER)
         if self.every or not much:
             return said
-        ended = tumbling_choice(setting, self.epsilon, much, self.at).expected(last)
-        less = [
-            f"{ended / (events * spans[name] / ticks):.1%} in {name}"
-            for name in much
+        records = {name: Fraction(events * spans[name], ticks) for name in much}
+        ended, keys = self._ended(setting, much)
+        less = {
+            name: ended / float(many)
+            for name, many in records.items()
             if ended < windows[name](last)
-        ]
-        return f"{said}; with every in place of windows {', '.join(less)}" if less else said
+        }
+        ending = f"; with {keys} in place of windows {_in_windows(less)}" if less else ""
+        return f"{said}{ending}{self._with_hop(setting, records)}{self._with_buckets(setting, records)}"
+
+    def _ended(self, setting: Setting, lengths: Sequence[str]) -> tuple[float, str]:
+        """Return the error of windows that end, by the method with the least, and the keys that ask for it."""
+        ways = {"every": False}
+        if 1 < tuples_of(setting.width - UNRANKED, len(self.at)) <= MOST_TUPLES:
+            ways["every and method: together"] = True
+        choices = (
+            tumbling_choice(setting, self.epsilon, lengths, self.at, together=together)
+            for together in ways.values()
+        )
+        return min(zip((choice.expected(setting.last) for choice in choices), ways, strict=True))
+
+    def _with_hop(self, setting: Setting, records: Mapping[str, Fraction]) -> str:
+        """Return the part that the error is of the `records` of windows with a hop, and with which; empty: with none.
+
+        It is the shortest hop with `MUCH` at most of all of them, or else the longest one.
+        """
+        lengths = [milliseconds(name) // setting.step for name in self.views if name != EVER]
+        whole, now = math.gcd(*lengths), milliseconds(self.hop) // setting.step if self.hop else 1
+        said = ""
+        for many in range(FLAT_IS_BEST * whole // max(lengths), 0, -1):
+            if whole % many or whole // many <= now:
+                continue
+            hop = duration_text(whole // many * setting.step)
+            parts = self._parts(setting, records, hop)
+            said = f"; with hop: {hop} {_in_windows(parts)}"
+            if max(parts.values()) <= MUCH:
+                break
+        return said
+
+    def _with_buckets(self, setting: Setting, records: Mapping[str, Fraction]) -> str:
+        """Return the part that the error is with fewer buckets, and with how many; empty: fewer are no better.
+
+        The place that is told is off by as many ranks as its bucket is, and by what the bucket holds, which is one of
+        as many parts as there are buckets where values lie evenly: these have the least sum.
+        """
+        if self.clamp is None:
+            return ""
+        now = len(self.grid.buckets) - BEYOND
+        numbers = {
+            _fitting(self.clamp, number) or now if self._whole else number for number in FEWER
+        }
+        parts = {
+            number: self._parts(
+                replace(setting, width=number + BEYOND + UNRANKED), records, self.hop
+            )
+            for number in {now, *(number for number in numbers if number < now)}
+        }
+        best = min(parts, key=lambda number: (max(parts[number].values()) + 1 / number, number))
+        if best == now:
+            return ""
+        own = f"a bucket has {1 / best:.1%} on average"
+        return f"; with buckets: {best} {_in_windows(parts[best])} ({own})"
+
+    def _parts(
+        self, setting: Setting, records: Mapping[str, Fraction], hop: str | None
+    ) -> dict[str, float]:
+        """Return by window what part of its `records` the error is in this setting, with this hop."""
+        choice = sliding_choice(setting, self.epsilon, self.views, self.at, hop)
+        return {
+            name: choice.windows[name](setting.last) / float(many) for name, many in records.items()
+        }
+
+
+def _in_windows(parts: Mapping[str, float]) -> str:
+    return ", ".join(f"{part:.1%} in {name}" for name, part in parts.items())

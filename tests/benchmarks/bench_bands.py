@@ -55,6 +55,12 @@ PAIRS = {
     "maximum of 20": Pair(
         "statistic: maximum, by: page, method: hss, epsilon: 1", "statistic: maximum, by: page, epsilon: 1", 47
     ),
+    "quartiles, planned buckets": Pair(
+        f"{RANKS}, windows: [24h]", f"{RANKS}, windows: [24h]".replace("buckets: 20", "buckets: 10"), 200
+    ),
+    "quartiles, a hop of 12 h": Pair(
+        f"{RANKS}, windows: [24h]", f"{RANKS}, windows: [24h], hop: 12h", 130
+    ),
     "quartiles of a day, ranks": Pair(f"{RANKS}, every: 24h", f"{RANKS}, every: 24h, method: together", 65),
 }  # fmt: skip
 

@@ -240,6 +240,20 @@ async def test_the_error_of_every_window_is_told_before_it_is_paid_for(
     assert tab.console.complaints == []
 
 
+async def test_a_hop_is_asked_in_words(browser: Browser, shop: Shop) -> None:
+    tab = await Tab.opened(browser, shop, "ann")
+    asked = {"of": "amount", "clamp": "0", "clamp-2": "600", "windows": "4 hours", "hop": "2 hours"}
+    await tab.fills("quantiles", asked)
+    await tab.by("epsilon", "0.5")
+    errors = []
+    for hop in ("2 hours", "4 hours"):
+        await tab.fills("quantiles", {**asked, "hop": hop})
+        found = re.search(r"± (\d+) events in rank", await tab.prices())
+        assert found is not None
+        errors.append(int(found[1]))
+    assert errors[0] > errors[1]
+
+
 async def test_what_an_error_is_for_is_told_with_it(browser: Browser, shop: Shop) -> None:
     tab = await Tab.opened(browser, shop, "bob")
     await tab.fills("mean", {"of": "amount", "clamp": "0", "clamp-2": "600"})

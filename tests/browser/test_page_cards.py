@@ -175,6 +175,13 @@ async def test_quantiles_of_sliding_windows_lie_in_the_range_below_them(browser:
         )
 
 
+async def test_quantiles_that_hop_say_how_long_they_stand(browser: Browser) -> None:
+    hopping = {"told": "at the end of each 12h", "hop": "12h", "clamp": "-30 to 240"}
+    async with Cards("delays", parameters=hopping).shown(browser) as page:
+        note = await text(page, f"{FAN} .note")
+        assert note.endswith("all at once, with 95% confidence. They are told anew every 12 hours.")
+
+
 async def test_a_fan_waits_for_the_first_window(browser: Browser) -> None:
     cards = Cards("delays", ticks=24)
     async with cards.shown(browser) as page:

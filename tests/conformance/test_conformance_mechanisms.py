@@ -231,6 +231,9 @@ def value_trees() -> Iterator[Case]:
         yield Case(name=f"ValueTree {name}", make=partial(_same, tree), horizon=horizon)
         quantiles = SlidingQuantiles(tree, AT, Fraction(19, 20))
         yield Case(name=f"SlidingQuantiles {name}", make=partial(_same, quantiles), horizon=horizon)
+    hops = SlidingQuantiles(ValueTree(ValueLevels(5, 3), both, 1, 3), AT, Fraction(19, 20))
+    for made in (hops.tree, hops):
+        yield Case(name=f"{type(made).__name__} hops", make=partial(_same, made))
 
 
 TOLD = (WatchTerms(40, 2, rearm=False), WatchTerms(9, tick=True))

@@ -136,11 +136,11 @@ class SlidingQuantiles(Deciding):
         return derive((self.tree.derivation(),), Fixed("quantiles read from noisy counts"))
 
     def public(self, updates: int, state: ValueTreeState) -> Hashable:
-        return updates
+        return self.tree.public(updates, state)
 
     def band(self, public: int, confidence: float) -> int:
         views = range(self.tree.views)
-        return max(self.view_band(v, self.tree.view_public(v, public), confidence) for v in views)
+        return max(self.view_band(v, self.tree.after_hops(v, public), confidence) for v in views)
 
     def view_public(self, place: int, updates: int, state: ValueTreeState) -> int:
         return self.tree.view_public(place, updates)

@@ -2,6 +2,9 @@
 
 A row counts events by bucket. An event is counted in one node of every level, and the inner mechanism `counts`,
 made for rows with one entry per node, adds the noise. Everything that is released is computed from its answers.
+The counts may be those of a hop of several updates instead of one update: the exact counts of the open hop are
+collected, handed on at its last update and forgotten. An event then lies in one hop, as it lies in one update, so its
+price is the same, and a window has the noise of fewer counts.
 Rules: an event sets at most one node of each level. This file knows no quantiles and no times.
 """
 
@@ -23,7 +26,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import RowLaw
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.checks import checked, of_the_exact_class
+from stream_dp.mechanisms.checks import LARGEST, checked, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.tree import FRACTION_BITS, UNIT, part
@@ -183,10 +186,14 @@ OverState: TypeAlias = WindowForestState | WindowsAndEverState | CounterState | 
 @wire("value-tree-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class ValueTreeState:
-    """`updates` (public) and the state of the mechanism that counts the nodes."""
+    """`updates` (public), the state of the mechanism that counts the nodes, and the exact counts of the open hop.
+
+    `open` (private) has shape (leaves,), and is None where a hop has just ended or is a single update.
+    """
 
     updates: int
     counts: OverState
+    open: IntArray | None = None
 
 
 @wire("value-tree", 1)
@@ -194,16 +201,21 @@ class ValueTreeState:
 class ValueTree(Additive):
     """Answers of shape (views * nodes,): the noisy counts of all nodes of `levels`, by view of `counts`.
 
-    The first entries of a row are the buckets; the last `unranked` ones hold events without a value.
+    The first entries of a row are the buckets; the last `unranked` ones hold events without a value. `hop` updates of
+    the tree are one of `counts`, the first hop from the first update on: answers change when a hop ends.
 
-    Privacy claim: the claim of `counts`, which must be made for events that set one entry in each level.
+    Privacy claim: the claim of `counts`, which must be made for events that set one entry in each level. Rows that
+    differ by one event make hops that differ by that event.
     """
 
     levels: ValueLevels
     counts: Over
     unranked: int = 0
+    hop: int = 1
 
     def __post_init__(self) -> None:
+        if self.hop < 1:
+            raise NotDerivable(f"a hop has one update or more, not {self.hop}")
         if self.counts.width != self.levels.nodes or self.counts.ones < self.levels.height:
             raise NotDerivable(
                 f"an event is counted in {self.levels.height} of {self.levels.nodes} nodes: their counts are made for "
@@ -232,7 +244,9 @@ class ValueTree(Additive):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        return derive((self.counts.derivation(),), Fixed("counts of the nodes over the values"))
+        hops = f", of hops of {self.hop} ticks" if self.hop > 1 else ""
+        nodes = Fixed(f"counts of the nodes over the values{hops}")
+        return derive((self.counts.derivation(),), nodes)
 
     @property
     def views(self) -> int:
@@ -243,16 +257,24 @@ class ValueTree(Additive):
         forest = self.counts.forest
         return 0 if forest is None else len(forest.windows)
 
+    def public(self, updates: int, state: Any) -> int:
+        """Return how many hops have ended; 1 before the first one has, when nothing is told."""
+        return max(1, updates // self.hop)
+
     def band(self, public: int, confidence: float) -> int:
-        views = range(self.views)
-        return max(self.view_band(v, self.view_public(v, public), confidence) for v in views)
+        return max(
+            self.view_band(v, self.after_hops(v, public), confidence) for v in range(self.views)
+        )
 
     def view_public(self, place: int, updates: int, state: Any = None) -> int:
-        """Return the number of updates, as far as the noise of the view at index `place` depends on it."""
+        return self.after_hops(place, self.public(updates, state))
+
+    def after_hops(self, place: int, hops: int) -> int:
+        """Return the number of hops, as far as the noise of the view at index `place` depends on it."""
         forest = self.counts.forest
         if forest is None or place >= self._windows:
-            return updates
-        return forest.view_public(place, updates, None)
+            return hops
+        return forest.view_public(place, hops, None)
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:
         return self.counts.noise(public, view)
@@ -265,6 +287,11 @@ class ValueTree(Additive):
         if isinstance(message, Query):
             return state, counts.step(state.counts, message, noise)[1]
         buckets = checked(message.row, self.width)[: self.levels.leaves]
+        if state.open is not None:
+            buckets = np.minimum(state.open + buckets, LARGEST)
+        updates = state.updates + 1
+        if updates % self.hop:
+            return ValueTreeState(updates, state.counts, buckets.copy()), None
         nodes = np.minimum(self.levels.counted(buckets.astype(object)), 1 << 62).astype(np.int64)
         after, _ = counts.step(state.counts, Update(nodes), noise)
-        return ValueTreeState(state.updates + 1, after), None
+        return ValueTreeState(updates, after), None

@@ -26,7 +26,7 @@ from stream_dp.statistics.parts.series_spec import SeriesSpec
 KINDS: Mapping[str, str] = {
     "by": "grouping", "of": "amount", "clamp": "range", "buckets": "whole", "at": "shares", "k": "whole",
     "rank": "whole", "level": "whole", "threshold": "whole", "below": "flag", "windows": "windows", "every": "windows",
-    "running": "flag",
+    "running": "flag", "hop": "window",
 }  # fmt: skip
 """The form element for each key of a definition."""
 _EVERYWHERE = ("statistic", "name", "epsilon", "delta", "where")

@@ -310,8 +310,8 @@ class KeyEntry(Answer):
     """A key of the definition of a statistic, beside `name`, `epsilon` and `where`."""
 
     key: Annotated[str, Field(examples=["by", "threshold"])]
-    kind: Literal["grouping", "amount", "range", "whole", "shares", "flag", "windows"]
-    """Its value: fields to group by, a field of numbers, two bounds, a whole number, shares, a flag, windows."""
+    kind: Literal["grouping", "amount", "range", "whole", "shares", "flag", "windows", "window"]
+    """Its value: fields to group by, a field of numbers, two bounds, a whole number, shares, a flag, windows, one."""
     required: bool
 
 

@@ -7,12 +7,14 @@ import { el, words } from "./format.js";
 const LABELS = {
   statistic: "What is to be told", name: "Called", where: "Only some records", error: "Off by at most", epsilon: "For a price of ε",
   by: "For each", of: "Of which number", clamp: "Numbers count from … to …", buckets: "In how many steps", at: "Which shares", k: "How many places",
-  rank: "Which place", level: "At least how many events", threshold: "How many events", below: "Tell when there are fewer", windows: "Over the last", every: "Or once in every", running: "While it runs",
+  rank: "Which place", level: "At least how many events", threshold: "How many events", below: "Tell when there are fewer", windows: "Over the last", every: "Or once in every",
+  running: "While it runs", hop: "Told anew every",
 };
 const HINTS = {
   clamp: "What lies outside counts as the nearer end.", at: "0.5 is the median; several with commas.",
-  windows: "Such as 1 hour, 24 hours; empty: since it was asked.", every: "Such as 24 hours: told when they are over, with less noise.", running: "Told at every tick since the last of these began, with more noise.",
-  buckets: "A whole number that divides the range.",
+  windows: "Such as 1 hour, 24 hours; empty: since it was asked.", every: "Such as 24 hours: told when they are over, with less noise.",
+  running: "Told at every tick since the last of these began, with more noise.",
+  hop: "Such as 12 hours: whole parts of the above, told at their ends, with less noise; empty: at every tick.", buckets: "A whole number that divides the range.",
 };
 const NUMBERS = ["integer", "number"];
 const OPERATORS = {
@@ -104,6 +106,7 @@ export class QuestionForm {
       shares: () => el("input", { ...text, value: "0.5" }),
       flag: () => el("input", { name: key, type: "checkbox" }),
       windows: () => el("input", { ...text, size: 16 }),
+      window: () => el("input", { ...text, size: 16 }),
     };
     return widgets[kind] ? labelled(LABELS[key] ?? words(key), widgets[kind](), HINTS[key]) : null;
   }
@@ -194,6 +197,7 @@ export class QuestionForm {
       else if (kind === "grouping" && value && second) found[key] = [value, second];
       else if (kind === "range" && (value || second)) found[key] = [value, second];
       else if (value && kind === "windows") found[key] = listed(value).map(windowOf);
+      else if (value && kind === "window") found[key] = windowOf(value);
       else if (value && kind === "shares") found[key] = listed(value).map(shareOf);
       else if (value) found[key] = value;
     }

@@ -6,7 +6,7 @@
 import { Card, lowerBound } from "./card.js";
 import { chartPlace } from "./charts.js";
 import { FanChart, thinLines } from "./fan_chart.js";
-import { count, el, isoOf, seconds, setText, share, toNumber } from "./format.js";
+import { count, el, isoOf, seconds, setText, share, theLength, toNumber } from "./format.js";
 import { ENDED } from "./line_card.js";
 import { UNTOLD } from "./marks.js";
 
@@ -32,7 +32,12 @@ export class FanCard extends Card {
     this.holder = place.holder;
     this.body.append(this.figures, place.box);
     this.clamp = clampOf(series);
-    this.chart = new FanChart(place, series.parameters?.told === ENDED, this.clamp);
+    this.chart = new FanChart(place, series.parameters?.told === ENDED || this.hop !== undefined, this.clamp);
+  }
+
+  /** How long what is told stands, of windows that are told anew at the end of each hop. */
+  get hop() {
+    return this.series.parameters?.hop;
   }
 
   /** Whether a quantile of these ends is known at all: they are not those of all values. */
@@ -116,7 +121,7 @@ export class FanCard extends Card {
     const [low, high] = this.clamp;
     if (entries.every(({ clear }) => !clear)) return `Too few events${this.over} to tell: as far as is known, each quantile may be anything from ${count(low)} to ${count(high)}.`;
     const sure = `all at once, with ${this.confidence()} confidence`;
-    if (this.series.parameters?.told !== ENDED) return `Each exact quantile${this.over} lies in the range below it, ${sure}.`;
+    if (this.series.parameters?.told !== ENDED) return `Each exact quantile${this.over} lies in the range below it, ${sure}.${this.hop ? ` They are told anew every ${theLength(this.hop)}.` : ""}`;
     return `Their ranks${this.over} are off by ${count(this.latest.band)} events at most, ${sure}. A value is told by its bucket; the exact quantile may lie in another one.`;
   }
 

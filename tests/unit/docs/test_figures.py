@@ -7,6 +7,7 @@ Coordinates are compared, not bytes: other versions of matplotlib write the same
 import math
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def test_bin_by_bin_wins_until_the_largest_categories_cross_all_the_time() -> No
 
 
 def test_the_tables_of_the_page_on_quantiles_are_the_bands() -> None:
-    """A day that slides, a week that slides, and a day that ends."""
+    """A day that slides, a week that slides, a day that ends, and a day in hops."""
     figures, page = script("quantile_errors"), (FOLDER.parent / "quantiles.md").read_text()
 
     def band(kind: str, at: tuple[object, ...], epsilon: str) -> float:
@@ -89,6 +90,14 @@ def test_the_tables_of_the_page_on_quantiles_are_the_bands() -> None:
             cells = [str(round(band(kind, at, epsilon))) for epsilon in ("1/10", "3/10", "1", "3")]
             row = f"| {name} | {asked} | {' | '.join(cells)} |"
             assert row in page, row
+    for hop, asked in ((12, "the median"), (12, "0.5, 0.9 and 0.99"), (24, "0.5, 0.9 and 0.99")):
+        own = figures.SETTING, ("24h",), figures.ASKED[asked], f"{hop}h"
+        errors = [
+            figures.sliding_choice(own[0], Fraction(epsilon), *own[1:]).expected(8_000)
+            for epsilon in ("1/10", "3/10", "1", "3")
+        ]
+        row = f"| 24 ticks, hop of {hop} | {asked} | {' | '.join(map(str, errors))} |"
+        assert row in page, row
 
 
 def test_the_page_on_top_lists_has_what_was_measured() -> None:

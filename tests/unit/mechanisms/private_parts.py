@@ -92,7 +92,7 @@ def private_parts(state: Any, at: Path = ()) -> Iterator[Path]:
     elif isinstance(state, dict):
         for key, part in state.items():
             yield from private_parts(part, (*at, key))
-    else:
+    elif state is not None:  # None has no number that could be changed
         yield at
 
 

@@ -4,6 +4,7 @@ A band is published with its value and costs nothing only as long as it is a fun
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -113,6 +114,8 @@ MECHANISMS: list[Any] = [
     CutOffCounter(HALF, ADD, None, Users(20)),
     VALUES,
     SlidingQuantiles(VALUES, (HALF,), Fraction(19, 20)),
+    replace(VALUES, hop=5),
+    SlidingQuantiles(replace(VALUES, hop=5), (HALF,), Fraction(19, 20)),
     ArrivalCounter(HALF, ADD, TICKS, Arrivals(5)),
     ArrivalCounter(HALF, REPLACE, None, Arrivals()),
     HandOverCounter(WIDTH, HALF, ADD),

@@ -22,7 +22,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable, RejectedMessage
 from stream_dp.mechanisms.checks import LARGEST
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
-from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
+from stream_dp.mechanisms.linear.noisy_forest import BLOCK, FLAT, ForestShape, WindowForestState
 from stream_dp.mechanisms.linear.tree import FRACTION_BITS
 from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
@@ -230,14 +230,14 @@ class OneMore(NoNoise):
         return drawn + self.held[:size]
 
 
-def shifted(tree: type[ValueTree], bucket: int) -> Fraction:
+def shifted(tree: type[ValueTree], bucket: int, hop: int = 1) -> Fraction:
     """What the shift costs that hides one event of the third tick in the noise: all answers are the same."""
     counts, holds = forest((2, 5), Fraction(2, 3)), np.eye(11, dtype=np.int64)[bucket]
     rows = np.random.default_rng(7).integers(0, 5, (9, 12))
     runs = []
     for moved in (0, 1):
-        noise = OneMore(oracle.membership(11, 4) @ holds * moved, 3)
-        mechanism = SlidingQuantiles(tree(LEVELS, counts, 1), AT, SURE)
+        noise = OneMore(oracle.membership(11, 4) @ holds * moved, 1 + 2 // hop)
+        mechanism = SlidingQuantiles(tree(LEVELS, counts, 1, hop), AT, SURE)
         state, told = mechanism.init(noise), []
         for tick, row in enumerate(rows, start=1):
             less = np.append(holds, 0) * (moved if tick == 3 else 0)
@@ -254,7 +254,8 @@ def shifted(tree: type[ValueTree], bucket: int) -> Fraction:
 
 
 def test_an_event_is_a_shift_of_its_nodes_that_costs_the_epsilon() -> None:
-    assert {shifted(ValueTree, bucket) for bucket in range(11)} == {Fraction(2, 3)}
+    for hop in (1, 2, 3):
+        assert {shifted(ValueTree, bucket, hop) for bucket in range(11)} == {Fraction(2, 3)}
     with pytest.raises(AssertionError):
         shifted(broken.NoiseReused, 4)
 
@@ -266,6 +267,88 @@ def test_the_claim_is_derived(relation: Neighbors) -> None:
     claim = Guarantee(PureDP(ONE / 3), relation)
     assert mechanism.guarantee == derived(mechanism, "it").guarantee == claim
     assert counts.scales == (3 * Fraction(LEVELS.height * (1 if relation is ADD else 2)),)
+
+
+# --- hops of several updates -----------------------------------------------------------------------
+
+
+OVER_HOPS: list[tuple[Over, tuple[int, ...]]] = [
+    (forest((1, 2)), (1, 2)), (forest((4,), shape=PAIRS), (4,)),
+    (Counter(LEVELS.nodes, ONE, ADD, 5, LEVELS.height), (99,)),
+    (WindowsAndEver(forest((2,)), HybridCounter(LEVELS.nodes, ONE, ADD, LEVELS.height)), (2, 99)),
+]  # fmt: skip
+HOP = 3
+
+
+@pytest.mark.parametrize(("counts", "windows"), OVER_HOPS)
+def test_nodes_count_the_windows_of_whole_hops_and_change_when_one_ends(
+    counts: Over, windows: tuple[int, ...]
+) -> None:
+    rows = np.random.default_rng(5).integers(0, 99, (17, 12))
+    told = answers(ValueTree(LEVELS, counts, 1, HOP), ZeroNoise(), rows)
+    holds = oracle.membership(11, 4)
+    for tick, nodes in enumerate(told, start=1):
+        ended = tick // HOP * HOP
+        views = [
+            holds @ rows[max(0, ended - HOP * window) : ended, :11].sum(axis=0)
+            for window in windows
+        ]
+        assert nodes.tolist() == np.concatenate(views).tolist()
+
+
+@pytest.mark.parametrize(("counts", "windows"), OVER_HOPS)
+def test_a_hop_has_the_noise_and_the_margins_of_one_update(
+    counts: Over, windows: tuple[int, ...]
+) -> None:
+    """What hops tell is, at their ends, what the same noise tells of the sums of their rows: no draw between."""
+    rows = np.random.default_rng(6).integers(0, 9, (5 * HOP + 1, 12))
+    sums = rows[: 5 * HOP].reshape(5, HOP, 12).sum(axis=1)
+    whole = quantiles(counts)
+    over = SlidingQuantiles(ValueTree(LEVELS, counts, 1, HOP), AT, SURE)
+    pairs: list[tuple[Any, Any]] = [(over, whole), (over.tree, whole.tree)]
+    for made, same in pairs:
+        told = answers(made, SeededNoise(9), rows)
+        for tick in range(HOP, len(rows) + 1):
+            assert np.array_equal(told[tick - 1], told[tick // HOP * HOP - 1])
+        assert np.array_equal(told[HOP - 1 :: HOP], answers(same, SeededNoise(9), sums))
+    for tick in range(1, len(rows) + 1):
+        hops = max(1, tick // HOP)
+        for made, same in pairs:
+            assert made.band(made.public(tick, None), 0.95) == same.band(hops, 0.95)
+            for place in range(len(windows)):
+                bands = [
+                    each.view_band(place, each.view_public(place, updates, None), 0.95)
+                    for each, updates in ((made, tick), (same, hops))
+                ]
+                assert bands[0] == bands[1]
+
+
+def test_hops_are_counted_exactly_up_to_the_largest_number_and_forgotten() -> None:
+    """A state of hops grows no longer once it holds the window, and has no row that it was given."""
+    tree, noise = (
+        ValueTree(ValueLevels(3, 3), forest((2,), levels=ValueLevels(3, 3)), 1, 4),
+        ZeroNoise(),
+    )
+    state, sizes = tree.init(noise), []
+    for tick in range(1, 400):
+        row = np.array([LARGEST, 1, 0, 9], dtype=np.int64)
+        state, _ = tree.step(state, Update(row), noise)
+        row[:] = 0
+        assert (state.open is None) == (tick % 4 == 0)
+        if state.open is not None:
+            assert state.open.tolist() == [LARGEST, tick % 4, 0]
+        if tick % 4 == 0:
+            answer = tree.step(state, Query(), noise)[1]
+            assert answer is not None
+            assert answer.tolist() == [min(2, tick // 4) * LARGEST, 4 * min(2, tick // 4), 0]
+            assert isinstance(state.counts, WindowForestState)
+            sizes.append(sum(len(block) for block in state.counts.sums[0]))
+    assert max(sizes) <= 2 * BLOCK + 3
+
+
+def test_a_hop_of_no_update_is_refused() -> None:
+    with pytest.raises(NotDerivable, match="a hop has one update or more, not 0"):
+        ValueTree(LEVELS, forest((2,)), 1, 0)
 
 
 # --- what is told of quantiles ------------------------------------------------------------------------

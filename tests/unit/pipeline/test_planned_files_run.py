@@ -63,6 +63,7 @@ OWN: Mapping[str, tuple[dict[str, Any], ...]] = {
     "quantiles": (
         {"of": "stops", "edges": ["0", "1", "5"], "at": ["0.5"]},
         {"of": "fare", "clamp": ["0", "9"], "buckets": "4", "at": ["0.5", "0.9"], "windows": ["2h"]},
+        {"of": "fare", "clamp": ["0", "9"], "buckets": "4", "at": ["0.5"], "windows": ["2h", "ever"], "hop": "2h"},
         {"of": "fare", "clamp": ["0", "9"], "buckets": "4", "at": "0.5", "every": "2h"},
     ),
     "alerts": ({"threshold": "5"}, {"threshold": "5", "windows": ["2h"]}, {**SUM, "threshold": "5"}),

@@ -450,6 +450,13 @@ CASES: dict[str, StatisticCase] = {
         "quantiles 0.5, 0.9 of pieces in each 2h", "; method: together has", {"of": "pieces"},
         error_unit="events in rank",
     ),
+    "quantiles by hops": StatisticCase(
+        f"statistic: quantiles, {FAN}, windows: [4h, ever], hop: 2h", SlidingQuantiles, {EVENT: (1,), WITHIN: (2,)},
+        [[0, 10, 0, 0, 0, 0], [0, 0, 0, 30, 0, 0], [0, 0, 0, 10, 0, 0]],
+        [{w: {} for w in ("4h", "ever")}, *[{w: {"0.5": 4.66, "0.9": 5.72} for w in ("4h", "ever")}] * 2],
+        "quantiles 0.5, 0.9 of pieces over 4h and so far, told every 2h", "counts are told at the end of each 2h",
+        {"of": "pieces", "hop": "2h"}, error_unit="events in rank",
+    ),
     "quantiles chosen together": StatisticCase(
         f"statistic: quantiles, {FAN}, every: [2h], method: together", TumblingQuantiles, {EVENT: (1,), WITHIN: (2,)},
         [[0, 10, 0, 0, 0, 90], [0, 0, 0, 15, 0, 0], [0, 0, 5, 0, 0, 0]],

@@ -1,6 +1,7 @@
 """The statistic `quantiles`: buckets, grids and prices, what windows tell and when, and ends that hold."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -37,8 +38,10 @@ from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import ValueTree
 from stream_dp.mechanisms.serving import derived
 from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.promise import caveats
 from stream_dp.pipeline.yaml import load, load_series
-from stream_dp.statistics.quantiles import ValueGrid
+from stream_dp.statistics.parts.choice import Setting
+from stream_dp.statistics.quantiles import ValueGrid, sliding_choice
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 KEYS = "statistic: quantiles, of: amount, clamp: [0, 6], buckets: 4, at: [0.5, 0.9]"
@@ -84,6 +87,60 @@ def test_windows_slide_and_so_far_is_told_last(tmp_path: Path) -> None:
     assert values(third["2h"]) == values(fourth["2h"]) == [4.065, 6]
     assert values(third["3h"]) == values(third["ever"]) == [3.795, 6]
     assert first["2h"]["band"] < second["2h"]["band"] == third["2h"]["band"] < third["3h"]["band"]
+
+
+def test_windows_hop_and_what_is_told_stays_until_the_next_hop_ends(tmp_path: Path) -> None:
+    """Of four hours in hops of two, and so far: nothing is told before the first hop ends."""
+    built = built_of(tmp_path, f"{KEYS}, windows: [4h, 2h, ever], hop: 2h")
+    series, rows = series_of(built), [LOW, MID, MID, NONE, MID, LOW, LOW]
+    told = windows(series, rows)
+    sliding = series_of(built_of(tmp_path, f"{KEYS}, windows: [4h, 2h, ever]"))
+    at_ends = windows(sliding, rows)
+    assert [each["4h"]["quantiles"] for each in told[:1]] == [{}]
+    assert all(view.first == 1 for view in series.views)
+    for tick in range(1, 7):
+        end = (tick + 1) // 2 * 2 - 1
+        assert [values(part) for part in told[tick].values()] == [
+            values(part) for part in at_ends[end].values()
+        ]
+        assert told[tick] == told[end]
+    assert told[0]["2h"]["band"] == told[1]["2h"]["band"] < told[3]["4h"]["band"]
+    assert told[6]["4h"]["band"] == told[3]["4h"]["band"] < at_ends[6]["4h"]["band"]
+    tree = tree_of(built)
+    assert isinstance(tree.counts, WindowsAndEver)
+    assert (tree.hop, tree.counts.forest.windows) == (2, (2, 1))
+    assert isinstance(tree.counts.ever, Counter)
+    assert tree.counts.ever.horizon == 4
+    assert (
+        "; counts are told at the end of each 2h; errors are in ranks" in built.chosen[0].choice.why
+    )
+
+
+def test_a_hop_is_on_record_only_where_it_is_written(tmp_path: Path) -> None:
+    plain, hopping = (
+        built_of(tmp_path, f"{KEYS}, windows: [4h]{more}") for more in ("", ", hop: 2h")
+    )
+    assert "hop" not in plain.spec.series[0].parameters
+    assert (
+        "hop" in plain.spec.series[0].left_out
+    )  # so files without it have the fingerprint they had
+    assert plain.parts["series"] != hopping.parts["series"]
+    assert hopping.spec.series[0].parameters["hop"] == "2h"
+
+
+@pytest.mark.parametrize(("privacy", "relation", "epsilon"), [
+    (WITHIN, Neighbors.REPLACE, 1), (MOVES, Neighbors.ADD_REMOVE, Fraction(1, 2)),
+    (f"{USER}, max_events: 5, per: 1h", Neighbors.ADD_REMOVE, Fraction(1, 5)),
+])  # fmt: skip
+def test_hops_cost_what_ticks_do(
+    tmp_path: Path, privacy: str, relation: Neighbors, epsilon: Fraction
+) -> None:
+    built = built_of(tmp_path, f"{KEYS}, windows: [4h], hop: 2h", privacy=privacy)
+    tree = tree_of(built)
+    assert (tree.neighbors, tree.guarantee.measure) == (relation, PureDP(Fraction(epsilon)))
+    derivation = derived(built.chosen[0].mechanism, "it")
+    assert derivation.guarantee == tree.guarantee
+    assert "of hops of 2 ticks" in str(derivation)
 
 
 def test_without_windows_it_is_told_so_far(tmp_path: Path) -> None:
@@ -159,12 +216,20 @@ def test_the_error_is_a_part_of_the_records_that_are_expected(tmp_path: Path) ->
         ]
         said = why(tmp_path, f"{KEYS}, {over}, expected_events: 2400")
         assert f"of all records expected {', '.join(parts)}" in said
-        assert ("; with every in place of windows" in said) == over.startswith("windows")
-    ended = f"{KEYS}, every: [2h, 48h]"
-    choice = built_of(tmp_path, ended, horizon=240).chosen[0].choice
-    (band,) = {error(0) for error in choice.windows.values()}
+        assert ("; with every" in said) == over.startswith("windows")
+    apart, together = (
+        built_of(tmp_path, f"{KEYS}, every: [2h, 48h]{more}", horizon=240).chosen[0].choice.windows["48h"](0)
+        for more in ("", ", method: together")
+    )  # fmt: skip
     both = why(tmp_path, f"{KEYS}, windows: [2h, 48h], expected_events: 2400")
-    assert f"with every in place of windows {band / 480:.1%} in 48h" in both
+    assert f"every and method: together in place of windows {together / 480:.1%} in 48h" in both
+    assert together < apart
+    single = why(tmp_path, f"{SINGLE}, clamp: [0, 6], windows: [2h, 48h], expected_events: 2400")
+    assert "; with every in place of windows" in single
+    many = "statistic: quantiles, of: amount, clamp: [0, 6], at: [0.2, 0.4, 0.6, 0.8]"  # too many tuples
+    assert "; with every in place of windows" in why(
+        tmp_path, f"{many}, windows: [48h], expected_events: 2400"
+    )
     plenty = why(tmp_path, f"{KEYS}, windows: [2h, 48h], expected_events: 99000000")
     assert "in place of windows" not in plenty
     plain, guessed = (
@@ -172,6 +237,102 @@ def test_the_error_is_a_part_of_the_records_that_are_expected(tmp_path: Path) ->
         for more in ("", ", expected_events: 7")
     )
     assert plain == guessed
+
+
+def part_with_hop(folder: Path, over: str, hop: int, events: int) -> float:
+    """The largest part of the records expected in one of the windows of 12 and 24 hours, in 240, that an error is."""
+    (chosen,) = built_of(folder, f"{KEYS}, {over}, hop: {hop}h", horizon=240).chosen
+    errors = (chosen.choice.windows[f"{span}h"](239) / (events * span / 240) for span in (12, 24))
+    return max(errors)
+
+
+@pytest.mark.parametrize("events", [1_000, 3_000, 4_000, 5_000, 6_000, 7_000])
+def test_the_shortest_hop_is_proposed_with_which_no_error_is_much(
+    tmp_path: Path, events: int
+) -> None:
+    over = "windows: [24h, 12h, ever]"
+    said = why(tmp_path, f"{KEYS}, {over}, expected_events: {events}")
+    parts = {hop: part_with_hop(tmp_path, over, hop, events) for hop in (2, 3, 4, 6, 12)}
+    enough = [hop for hop, part in parts.items() if part <= 0.1]
+    hop = min(enough, default=12)
+    assert f"; with hop: {hop}h " in said
+    assert said.endswith(f" {parts[hop]:.1%} in 12h")
+    again = why(tmp_path, f"{KEYS}, {over}, hop: {hop}h, expected_events: {events}")
+    assert ("; with hop:" in again) == (not enough and hop < 12)
+
+
+def sum_of_parts(folder: Path, keys: str, number: int, records: dict[str, int]) -> float:
+    """The part of the records that an error is at most of a window's, and a bucket's own if they lie evenly."""
+    (chosen,) = built_of(folder, f"{keys}, buckets: {number}", horizon=240).chosen
+    errors = chosen.choice.windows
+    return max(errors[name](239) / many for name, many in records.items()) + 1 / number
+
+
+@pytest.mark.parametrize("hop", ["", ", hop: 12h"])
+@pytest.mark.parametrize("events", [1_000, 9_000, 30_000])
+@pytest.mark.parametrize(
+    ("of", "clamp", "numbers"),
+    [("amount", "[0, 6]", (5, 7, 10, 14, 20, 30, 50, 80, 125)), ("pieces", "[0, 400]", (5, 8, 10, 16, 20, 25, 50, 80))],
+)  # fmt: skip
+def test_the_buckets_are_proposed_that_leave_least_to_error_and_bucket(
+    tmp_path: Path, of: str, clamp: str, numbers: tuple[int, ...], events: int, hop: str
+) -> None:
+    keys = (
+        f"statistic: quantiles, of: {of}, clamp: {clamp}, at: [0.5, 0.9], windows: [24h, 48h]{hop}"
+    )
+    records = {"24h": events // 10, "48h": events // 5}
+    said = why(tmp_path, f"{keys}, buckets: 100, expected_events: {events}")
+    shown = re.findall(r"of all records expected|([0-9.]+)% in", said.partition("; with")[0])
+    parts = zip(shown[1:], records.items(), strict=True)
+    much = {name: many for part, (name, many) in parts if float(part) > 10}
+    if not much:
+        assert "; with" not in said
+        return
+    sums = {n: sum_of_parts(tmp_path, keys, n, much) for n in (*numbers, 100) if n <= 100}
+    best = min(sums, key=lambda number: sums[number])
+    assert ("; with buckets" in said) == (best != 100)
+    if best != 100:
+        assert f"; with buckets: {best} " in said
+        part = f"{sums[best] - 1 / best:.1%}"
+        assert f"{part} in 24h" in said.partition("; with buckets")[2]
+        assert said.endswith(f" (a bucket has {1 / best:.1%} on average)")
+        again = why(tmp_path, f"{keys}, buckets: {best}, expected_events: {events}")
+        assert "; with buckets" not in again
+
+
+def test_edges_are_as_many_as_they_are(tmp_path: Path) -> None:
+    edges = ", ".join(map(str, range(100)))
+    keys = f"statistic: quantiles, of: amount, edges: [{edges}], at: [0.5], windows: [24h]"
+    said = why(tmp_path, f"{keys}, expected_events: 900")
+    assert "; with hop" in said
+    assert "; with buckets" not in said
+
+
+def test_no_hop_is_proposed_where_none_divides_the_windows(tmp_path: Path) -> None:
+    said = why(tmp_path, f"{KEYS}, windows: [11h, 12h], expected_events: 100")
+    assert "of all records expected" in said
+    assert "with hop" not in said
+
+
+def test_a_series_of_fewer_ticks_than_a_hop_is_made_for_one(tmp_path: Path) -> None:
+    """As a live series is, at the end of a horizon: nothing of it is told."""
+    built = built_of(tmp_path, f"{KEYS}, hop: 4h", horizon=5)
+    setting = Setting(7, Neighbors.ADD_REMOVE, 3, 0.95, step=3_600_000)
+    choice = sliding_choice(setting, Fraction(1), ("ever",), (Fraction(1, 2),), "4h")
+    mechanism: Any = choice.mechanism
+    assert mechanism.tree.counts.horizon == 1
+    series = series_of(built)
+    assert [each["ever"]["quantiles"] == {} for each in windows(series, [LOW] * 5)] == [
+        True
+    ] * 3 + [False] * 2
+
+
+def test_plan_says_how_many_ticks_at_the_end_are_in_no_whole_hop(tmp_path: Path) -> None:
+    built = built_of(tmp_path, f"{KEYS}, windows: [6h], hop: 3h", horizon=11)
+    (note,) = (each for each in caveats(built) if "horizon" in each)
+    assert "the last 2 ticks of the horizon end no hop of 3h, so nothing is told" in note
+    whole = built_of(tmp_path, f"{KEYS}, windows: [6h], hop: 3h", horizon=12)
+    assert not any("horizon" in each for each in caveats(whole))
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,36 @@ def test_an_event_that_is_counted_in_two_nodes_of_a_level_is_caught() -> None:
     assert bounds(twin, COMES, 2, 1, 2).lower > HALF
 
 
+HOPS = Turns(((0, 0),), (((0, 0), (1, 0)), ((0, 1), (0, 0))))
+PAIR = ValueLevels(2, 2)
+
+
+def over_hops(units: int, windows: tuple[int, ...] = (1, 2)) -> WindowForest:
+    return WindowForest(2, Fraction(units), ADD, windows, FLAT)
+
+
+def test_an_event_of_any_tick_of_a_hop_lies_in_one_count() -> None:
+    """Hops of two ticks, and windows of one and of two hops: what a single tick costs, and no less."""
+    for ticks in (2, 4):
+        tree = ValueTree(PAIR, over_hops(1), hop=2)
+        assert bounds(tree, HOPS, 1, ticks, 1).upper < Fraction(1, 5)
+    half = ValueTree(PAIR, over_hops(2), hop=2)
+    assert bounds(half, HOPS, 2, 2, 1).upper < Fraction(1, 5)
+    assert bounds(half, HOPS, 1, 2, 1).lower > HALF
+
+
+def test_hops_that_keep_what_the_one_before_had_are_caught() -> None:
+    twin = broken.KeptOn(PAIR, over_hops(2), hop=1)
+    assert bounds(ValueTree(PAIR, over_hops(2)), HOPS, 2, 2, 2).upper < Fraction(1, 5)
+    assert bounds(twin, HOPS, 2, 2, 2).lower > HALF
+
+
+def test_open_hops_that_are_told_with_noise_of_their_own_are_caught() -> None:
+    """An event is counted in each tick's new look at the open hop."""
+    twin = broken.LookedInto(PAIR, over_hops(2, (1,)), hop=2)
+    assert bounds(twin, HOPS, 2, 2, 2).lower > HALF
+
+
 def test_what_quantiles_tell_costs_no_more() -> None:
     """Three buckets alone; told are a place and what is ruled out. Half of the claim is used up."""
     tree = ValueTree(ValueLevels(3, 3), WindowForest(3, Fraction(2), ADD, (1,), FLAT))
