@@ -30,6 +30,8 @@ _UNKNOWN_TOPIC = 3
 UNCOMPACTED = {"cleanup.policy": "delete"}
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
 PLAIN = {"compression.type": "uncompressed"}
+PUBLIC = {**KEPT, "message.timestamp.type": "CreateTime"}
+_ROOM = {"max.message.bytes": str(RECORD_BYTES)}
 _HERE = "127.0.0.1"
 _TRYING_OUT = "kept once, by the one broker on this machine: enough to try things out; real data want three brokers"
 _ONE_BROKER = "one copy only, on the only broker: a power cut could lose commits"
@@ -214,11 +216,7 @@ async def ensure(
 
 async def ensure_public(settings: KafkaSettings, topic: str) -> str:
     """Create or check a topic of public records, which bring their own time stamps and are kept for ever."""
-    stamps, most = (
-        {"message.timestamp.type": "CreateTime"},
-        {"max.message.bytes": str(RECORD_BYTES)},
-    )
-    return await ensure(settings, topic, {**KEPT, **stamps}, most)
+    return await ensure(settings, topic, PUBLIC, _ROOM)
 
 
 def _could_be_safer(copies: int, in_sync: int, hosts: Sequence[str]) -> str:
