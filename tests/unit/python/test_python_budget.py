@@ -354,7 +354,10 @@ def test_who_is_protected_is_the_budgets_to_say() -> None:
 
 
 def test_caps_by_key_are_the_budgets_too() -> None:
-    fields = {"who": {"type": "text"}, "shop": {"type": "text", "nullable": True}}
+    fields: dict[str, Any] = {
+        "who": {"type": "text"},
+        "shop": {"type": "text", "nullable": True},
+    }
     budget = Budget(
         epsilon=1, unit="user", user="who", overall=9, key="shop", per_key=1, keys=2, schema=fields
     )

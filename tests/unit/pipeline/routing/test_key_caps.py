@@ -6,7 +6,7 @@ keys are those of the formulas. Then the real guard, router and assembler agains
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
@@ -31,14 +31,16 @@ from unit.pipeline.routing.user_worlds import (
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.neighbors import Users
-from stream_dp.engine.memories import KeyCapMemory, KeysMemory, UserMemory
+from stream_dp.core.row_relations import Arrivals
+from stream_dp.engine.memories import KeyCapMemory, KeysMemory, Memories, UserMemory
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import Cut, TickAssembler
 from stream_dp.errors import FailClosed
 from stream_dp.pipeline import user_guard
+from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.promise import unit_json, unit_words
-from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.router import OpenRouter, memories_of
 from stream_dp.pipeline.spec import PipelineSpec, diagnose
 from stream_dp.pipeline.user_guard import UserGuard, guard_of
 
@@ -140,7 +142,7 @@ CAPS = [
 ]
 
 
-def judged(logs: dict[int, Log], shape: Shape) -> Any:
+def judged(logs: Mapping[int, Log], shape: Shape) -> Any:
     return judge(logs, shape.cap, shape.window, None, None, *shape[2:])
 
 
@@ -208,13 +210,22 @@ def test_noise_is_for_what_all_caps_let_count() -> None:
     assert Shape(9, None, 1, 2, 3).spec.protection.users == Users(6)
 
 
-def records_of(spec: PipelineSpec, records: Sequence[dict[str, Any]]) -> list[int]:
-    """Which of these records of one batch count, by their places."""
+def records_of(spec: PipelineSpec, records: Sequence[Any]) -> list[int]:
+    """Which of these records of one batch count, by their places: whether the router has decoded them or not."""
+    values = [json.dumps({"time": 1000, "customer": "u"} | record).encode() for record in records]
+    batch = Batch(0, values, range(len(values)), len(values))
+    decoded, plain = (
+        list(map(int, _guard(spec).admit(each, -1).labels))
+        for each in (OpenRouter(spec, 0, None, SEALER.user_key()).decode(batch), batch)
+    )
+    assert decoded == plain
+    return plain
+
+
+def _guard(spec: PipelineSpec) -> Any:
     guard: Any = guard_of(spec, 0, SEALER.user_key())
     guard.begin((0,))
-    values = [json.dumps({"time": 1000, "customer": "u"} | record).encode() for record in records]
-    admitted = guard.admit(Batch(0, values, range(len(values)), len(values)), -1)
-    return [*map(int, admitted.labels)]
+    return guard
 
 
 def with_key(kind: dict[str, Any], **caps: str) -> PipelineSpec:
@@ -334,19 +345,25 @@ def test_what_was_read_behind_the_cut_is_given_back_to_all_caps(
             memory.rewind(Cut())
 
 
-def test_what_it_remembers_is_bounded_by_the_caps_and_forgotten_with_the_window() -> None:
+@pytest.mark.parametrize(("caps", "kept"), [
+    ({"keys": "3", "per_key": "2"}, [1, 3, 1]), ({"per_key": "2"}, [1, 9]), ({"keys": "3"}, [1, 3, 1]),
+])  # fmt: skip
+def test_what_it_remembers_is_bounded_by_the_caps_and_forgotten_with_the_window(
+    caps: dict[str, str], kept: list[int]
+) -> None:
     """Of a user with thousands of keys no more is kept than the caps let count."""
-    spec = with_key({"type": "text"}, keys="3", per_key="2")
+    spec = with_key({"type": "text"}, **caps)
     guard: Any = guard_of(spec, 0, SEALER.user_key())
     guard.begin((0,))
-    for begin in range(0, 40_000, 1000):
+    for begin in range(0, 20_000, 1000):
         records = [{"time": 1000, "customer": "u", "where": f"{begin + at}"} for at in range(1000)]
         values = [json.dumps(record).encode() for record in records]
         guard.admit(Batch(0, values, range(1000), 1000), -1)
-    assert [len(memory._table) for memory in guard.memories] == [1, 3, 1]
+    assert [len(memory._table) for memory in guard.memories] == kept
     for memory in guard.memories:
         assert memory._table._rows.nbytes < 200_000
-        memory.rewind(Cut())
+        memory._forget(3)
+        assert len(memory._table) > 0
         memory._forget(4)
         assert len(memory._table) == 0
 
@@ -442,6 +459,72 @@ def test_caps_by_key_that_say_nothing_are_refused(
 ) -> None:
     problems: Any = diagnose(PIPELINE | {"privacy": PIPELINE["privacy"] | changes})
     assert [(each["loc"], each["msg"]) for each in problems] == [(("privacy", at), why)]
+
+
+def counting_keys(kind: dict[str, Any], window: str | None, **caps: str) -> PipelineSpec:
+    """A pipeline that counts the different values of the key of these caps."""
+    spec = with_key(kind, **caps)
+    own = {} if window is None else {"every": window, "running": "true"}
+    series = [{"name": "keys", "statistic": "distinct", "of": "where", "epsilon": "2", **own}]
+    privacy = spec.model_dump(mode="json", include={"privacy"}, exclude_none=True)["privacy"]
+    fields = {name: field.model_dump(mode="json") for name, field in spec.fields.items()}
+    return specification(privacy=privacy, schema=fields, series=series)
+
+
+CATEGORY = {"type": "category", "domain": ["a", "b"]}
+
+
+def test_different_values_of_the_key_go_by_the_number_of_keys() -> None:
+    """And not where all values outside a domain are one key for caps, and as many as they are in the series."""
+
+    def chosen_for(kind: dict[str, Any], window: str | None, **caps: str) -> Any:
+        return build(counting_keys(kind, window, **caps)).chosen[0]
+
+    text = {"type": "text", "nullable": "true"}
+    chosen = chosen_for(text, "4s", keys="2")
+    assert chosen.mechanism.arrivals == Arrivals(4, Users(9, 4), values=2)
+    assert chosen.derivation.rule == "first ticks of identifiers"
+    assert chosen_for(text, None, keys="2", per_key="1").mechanism.arrivals.changes == 4
+    for other in (chosen_for(text, "4s", per_key="2"), chosen_for(CATEGORY, "4s", keys="2")):
+        assert other.derivation.rule == "all events of one user"
+        assert other.mechanism.arrivals == Arrivals(4)
+        assert other.mechanism.epsilon * 9 == chosen.mechanism.epsilon
+
+
+@pytest.mark.parametrize(
+    ("kind", "worst"), [({"type": "text"}, 4), (CATEGORY, 5)], ids=["text", "category"]
+)
+def test_a_user_changes_as_many_values_as_the_noise_is_for(
+    kind: dict[str, Any], worst: int
+) -> None:
+    """On the real path, beside another who has some of the same; by the keys of a category it would be more."""
+    spec, most = counting_keys(kind, "4s", keys="2"), 0
+    for lot in range(240):
+        random = Random(lot)
+        records = [
+            {"time": 1000 * tick, "customer": random.choice("uvwx"), "where": random.choice("abcd")}
+            for tick in range(4)
+            for _ in range(random.randint(0, 2 + lot % 5))
+        ]
+        others = [record for record in records if record["customer"] != "u"]
+        change = distinct_rows(spec, records) - distinct_rows(spec, others)
+        most = max(most, int(np.abs(change).sum()))
+    assert most == worst if worst == 4 else most >= worst
+
+
+def distinct_rows(spec: PipelineSpec, records: Sequence[Any]) -> IntArray:
+    """The rows of a series of identifiers on the real path, in one batch."""
+    router = OpenRouter(spec, 0, None, SEALER.user_key())
+    guard: Any = guard_of(spec, 0, SEALER.user_key())
+    guard.begin((0,))
+    ticks = TickAssembler((0,), router.width)
+    values = [json.dumps(record).encode() for record in records]
+    batch = Batch(0, values, range(len(values)), len(values), mark=3)
+    admitted = guard.admit(router.decode(batch), -1)
+    ticks.add(admitted, router.route(admitted))
+    memories = Memories(*guard.memories, *memories_of(router.layout, spec))
+    closed, _ = memories.record(ticks.closed(4))
+    return np.array([one.row for one in closed])
 
 
 def test_they_hold_for_ever_beside_a_cap_for_ever() -> None:
