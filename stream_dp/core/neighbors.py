@@ -49,6 +49,42 @@ class Users:
         return first - first % self.window, end
 
 
+@wire("user-shape", 1)
+@dataclass(frozen=True, slots=True)
+class UserShape:
+    """How the events of one user that count may lie in rows: at most `per_tick` of them in one tick, and `per_entry` in
+    one entry over all ticks. A guard in front of every mechanism enforces it, as it does the cap of `users`.
+
+    All numbers are integers from 1 to that cap (else InvalidCost).
+    """
+
+    users: Users
+    per_tick: int
+    per_entry: int
+
+    def __post_init__(self) -> None:
+        for name, number in (("tick", self.per_tick), ("entry", self.per_entry)):
+            if type(number) is not int or not 1 <= number <= self.users.cap:
+                why = f"a whole number from 1 to the {self.users.cap} events that count"
+                raise InvalidCost(f"what counts of a user in one {name} must be {why}")
+
+    def __str__(self) -> str:
+        """Return the shape in words: `users of at most 20 events for ever, 1 in a tick and 20 in an entry`."""
+        return f"{self.users}, {self.per_tick} in a tick and {self.per_entry} in an entry"
+
+    def squares(self, ticks: int, entries: int = 1) -> int:
+        """Return the most that a user's events add to the sum of squares of disjoint nodes of so many ticks each, where
+        one event sets so many `entries` of its row: the fullest nodes, and one with the rest.
+
+        >>> shape = UserShape(Users(5), per_tick=2, per_entry=3)
+        >>> shape.squares(1), shape.squares(2), UserShape(Users(5), 2, 5).squares(2)
+        (9, 13, 17)
+        """
+        most = min(self.per_tick * ticks, self.per_entry)
+        full, rest = divmod(self.users.cap * entries, most)
+        return full * most**2 + rest**2
+
+
 @wire("neighbors", 1)
 class Neighbors(StrEnum):
     """Event-level neighbours: the two streams differ in one event.

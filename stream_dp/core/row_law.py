@@ -6,7 +6,7 @@ rows of an audit's adversary follow from it. This file knows no mechanism and no
 
 from dataclasses import dataclass
 
-from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.neighbors import Neighbors, Users, UserShape
 from stream_dp.core.relation import Relation
 from stream_dp.core.row_relations import (
     AMOUNTS,
@@ -14,6 +14,7 @@ from stream_dp.core.row_relations import (
     EventRows,
     HalvedRows,
     RowSpace,
+    ShapedRows,
     WholeWindows,
     user,
 )
@@ -148,6 +149,24 @@ class TotalLaw(_Own):
         return AmountRows(1, 1, events * self.changes, AMOUNTS.of_width(self.width))
 
     def of_users(self, neighbors: Neighbors, users: Users, first: int) -> Relation:
+        return self.relation(neighbors)
+
+
+@dataclass(frozen=True)
+class ShapedLaw(RowLaw):
+    """Rows of counts of which all events of one user lie as `shape` says."""
+
+    shape: UserShape | None = None
+
+    def relation(self, neighbors: Neighbors, events: int = 1) -> Relation:
+        """Return the relation for one user, wherever the window of the cap begins."""
+        if self.shape is None:
+            return super().relation(neighbors, events)
+        return ShapedRows.of(self.shape, self.width, self.ones)
+
+    def of_users(self, neighbors: Neighbors, users: Users, first: int) -> Relation:
+        if self.shape is None:
+            return super().of_users(neighbors, users, first)
         return self.relation(neighbors)
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from stream_dp.core.mechanism import IntArray, Query, Update
-from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.neighbors import Neighbors, Users, UserShape
 from stream_dp.core.relation import Relation, same
 from stream_dp.core.wire import wire
 from stream_dp.core.wording import how_many
@@ -25,12 +25,14 @@ class Arrivals:
     """First ticks of identifiers in windows of `window` ticks (None: one window for ever), and how they may differ.
 
     `users`: the protected users, where each user is one identifier. None: identifiers may be anything, and neighbours
-    differ in one event, which keeps its tick.
+    differ in one event, which keeps its tick. `values`: identifiers are anything, and the events of a user that count
+    have at most so many different ones in a window of their cap.
 
     One more event may move its identifier's first tick: one unit comes at one tick and one goes at a later tick. Where
     the identifier is the protected user, all events of that user come or go together: if all of them in the window may
     differ, one unit comes; if both streams have some of them, one unit comes and one may go. Windows count from tick
-    0, as those of a user's cap do.
+    0, as those of a user's cap do. Where a user has `values`, others may have the same ones, so each of them, in each
+    window in which the user has it, may come at one tick and go at another.
 
     `ended`: only the number of a whole window is seen, once it has ended. An identifier is in that number or not, so
     whatever comes and goes within a window, its number differs by one unit at most.
@@ -39,17 +41,26 @@ class Arrivals:
     (2, 1, 1, 1)
     >>> Arrivals(24, ended=True).changes, Arrivals(24, Users(20, 12), ended=True).changes
     (1, 1)
+    >>> Arrivals(24, Users(20, 24), values=3).changes, Arrivals(24, Users(20, 24), ended=True, values=3).changes
+    (6, 3)
     """
 
     window: int | None = None
     users: Users | None = None
     ended: bool = False
+    values: int | None = None
 
     def __post_init__(self) -> None:
         if self.window is not None and (type(self.window) is not int or self.window < 1):
             raise InvalidCost("a window must be a whole number of at least 1")
         if self.ended and self.window is None:
             raise InvalidCost("a window that never ends has no number at its end")
+        if self.values is not None and (
+            self.users is None or type(self.values) is not int or self.values < 1
+        ):
+            raise InvalidCost(
+                "the values of a user's events are a whole number of at least 1, of protected users"
+            )
 
     @property
     def changes(self) -> int:
@@ -57,6 +68,10 @@ class Arrivals:
         comes_and_goes = 1 if self.ended else 2
         if self.users is None:
             return 1 if self.window == 1 else comes_and_goes
+        if self.values is not None:
+            return (1 if self.window == 1 else comes_and_goes) * self._pairs(
+                self.users, self.values
+            )
         cap, theirs, counted = self.users.cap, self.users.window, self.window
         if theirs is None:
             return 1 if counted is None else cap
@@ -66,9 +81,23 @@ class Arrivals:
             return min(cap, theirs // counted)
         return comes_and_goes * min(cap, (theirs - 2) // counted + 2)
 
+    def _pairs(self, users: Users, values: int) -> int:
+        """Return of how many pairs of identifier and window a user has events at most, of one window of the cap."""
+        if self.window is None:
+            return min(users.cap, values)
+        if users.window is None:
+            return users.cap  # at most one pair for each event, in any windows
+        if self.window % users.window == 0:
+            return min(users.cap, values)
+        whole = users.window % self.window == 0
+        windows = users.window // self.window if whole else (users.window - 2) // self.window + 2
+        return min(users.cap, values * windows)
+
     def __str__(self) -> str:
         """Return the description in words: `first ticks of identifiers in windows of 24 ticks`."""
         what = "identifiers" if self.users is None else "users"
+        if self.values is not None:
+            what = f"identifiers, at most {self.values} of a user"
         if self.ended:
             return f"numbers of {what} in whole windows of {how_many(self.window or 0, 'tick')}"
         if self.window is None:
@@ -333,6 +362,36 @@ def user(
     if k < 1 or (window is not None and window < 1) or (windows is not None and windows < 1):
         raise UsageError("a user's cap, its window and the number of windows must be at least 1")
     return EventRows(neighbors, k, window, windows, RowSpace(width), ones, first)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedRows:
+    """All events of one user differ, at most `per_tick` of them in one row and `per_entry` in one entry over all rows.
+
+    `entries` is state: what differs in each entry so far.
+    """
+
+    first_pair_consistent: ClassVar[bool] = False
+    events: EventRows
+    per_tick: int
+    per_entry: int
+    entries: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, shape: UserShape, width: int, ones: int) -> "ShapedRows":
+        cap = shape.users.cap
+        events = EventRows(Neighbors.ADD_REMOVE, cap, space=RowSpace(width), ones=ones)
+        return cls(events, shape.per_tick, shape.per_entry, (0,) * width)
+
+    def accept(self, left: Any, right: Any) -> "ShapedRows | None":
+        after = self.events.accept(left, right)
+        if after is None or after is self.events:
+            return None if after is None else self
+        differing = np.abs(left - right).tolist()
+        entries = tuple(map(sum, zip(self.entries, differing, strict=True)))
+        if after.spent - self.events.spent > self.per_tick or max(entries) > self.per_entry:
+            return None
+        return replace(self, events=after, entries=entries)
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,17 @@ class UserMemory:
         self._number += 1
         return kept, used
 
+    def room(self, users: Hashes, windows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Return the number of each record's cell, which is a user in a window, of shape (records,); and of each cell
+        how many events count, and for how many more there is room, both of shape (cells,).
+        """
+        order, begins = in_order(users, windows)
+        cells = np.empty(len(order), np.int64)
+        cells[order] = np.cumsum(begins) - 1
+        first = order[begins]
+        counted = self._table.events(users[first], windows[first])
+        return cells, counted, self._cap - counted
+
     def rewind(self, cut: Cut) -> Cut:
         for used in self._pending.values():
             self._table.give_back(used.counted.since(self._open))
@@ -164,6 +175,18 @@ class TickCapMemory(UserMemory):
     """How many events of each user count in each tick that is still open, beside the cap of a window."""
 
     kind: ClassVar[str] = "users by tick"
+
+
+class KeyCapMemory(UserMemory):
+    """How many events of each user count of each key in the window, under the keyed hash of the pair."""
+
+    kind: ClassVar[str] = "users by key"
+
+
+class KeysMemory(UserMemory):
+    """Of how many different keys events of each user count in the window."""
+
+    kind: ClassVar[str] = "keys of users"
 
 
 def written_by_window(counted: Counted) -> dict[int, bytes]:

@@ -92,6 +92,13 @@ class UserTable:
             parts.append(used)
         return kept, Counted.together(parts)
 
+    def events(self, users: Hashes, windows: IntArray) -> IntArray:
+        """Return the number of events of each user in its window, of shape (users,)."""
+        events = np.empty(len(users), np.int64)
+        for chunk in self._in_parts(len(users)):
+            events[chunk] = self._events(self._slots(users[chunk], windows[chunk]))
+        return events
+
     def up_to(self, users: Hashes, amounts: IntArray, cap: int) -> IntArray:
         """Add the amount of each of these different users in window 0, as far as `cap` allows; return what was added,
         of shape (users,).

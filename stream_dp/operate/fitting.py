@@ -180,8 +180,7 @@ class FieldFit:
 def used_fields(spec: PipelineSpec) -> set[str]:
     """Return the fields without which a record cannot be counted."""
     used = {name for feature, _ in RowLayout.of(spec).counted(spec) for name in feature.fields}
-    if spec.privacy.user is not None:
-        used.add(spec.privacy.user)
+    used.update(spec.privacy.guarded)
     return used | ({spec.clock.field} if isinstance(spec.clock, ReplayClock) else set())
 
 

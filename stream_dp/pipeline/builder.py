@@ -31,7 +31,14 @@ from stream_dp.pipeline.derivations import (
     whole,
 )
 from stream_dp.pipeline.fingerprints import Fingerprints, fingerprints
-from stream_dp.pipeline.layout import RowLayout, entries_of_parts, seen_by, uncollected
+from stream_dp.pipeline.layout import (
+    RowLayout,
+    entries_of_parts,
+    seen_by,
+    shape_of,
+    uncollected,
+    values_of,
+)
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.groupings import grouping_text
@@ -257,13 +264,15 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
 
     If a replacement may move to another tick, the mechanism is made for `add_remove` with half the series' epsilon.
     If users are protected and k events of a user count, it gets a k-th of the epsilon; but a mechanism that counts
-    these users themselves, or adds up their totals, is made for users directly. Raises `NotDerivable` if no rule
+    these users themselves, or the values of which a cap lets a user have so many, or that adds up their totals, is
+    made for users directly. Raises `NotDerivable` if no rule
     covers the series, or one event may set more entries of its rows than the mechanism allows.
     """
     width, confidence, protection = rows.stop - rows.start, float(spec.confidence), spec.protection
     identifier, totals = series.identifier, series.totals
     by_user = identifier is not None and identifier.counts(spec.privacy.user)
-    users = protection.users if by_user or totals else None
+    values = None if by_user else values_of(spec, series)
+    users = protection.users if by_user or totals or values else None
     part = series.at_share(protection.share) if users is None else series
     # of a total each unit is an event of its own
     ones = 1 if totals else series.ones(spec.fields)
@@ -281,6 +290,8 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         weight=weight,
         signed=lowest < 0,
         users=users,
+        shape=shape_of(spec, series) if users is None else None,
+        values=values,
     )  # fmt: skip
     try:
         choice = part.choose(setting)

@@ -14,14 +14,14 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.pipeline.spec import PipelineSpec, zone_offsets, zones_in
 from stream_dp.records.conditions import Condition, typed
 from stream_dp.records.endpoints import ReplayClock
-from stream_dp.records.privacy import GONE_FILTER, Privacy
+from stream_dp.records.privacy import GONE_FILTER, OF_USERS, Privacy
 from stream_dp.records.schema import TimeField, offsets
 from stream_dp.statistics.parts.series_spec import SeriesSpec
 
 # keys of `privacy` newer than the first journals: their defaults have the meaning of files without them
 _LATER = (
     *("delta", "first_block_delta", "own_delta", "filter", "order", "analysts"),
-    *("user", "max_events", "per_tick", "per", "overall", "share"),
+    *OF_USERS,
 )
 FORMER_ORDER = Fraction(8)
 """The order of a renyi filter without one, before there was a best one: what a fingerprint without an order means."""

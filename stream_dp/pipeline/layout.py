@@ -1,8 +1,8 @@
 """Which entries of a tick's row belong to which series.
 
 A tick's row is one int64 vector. Each distinct feature (by, where) owns one slice of it, and series with the same
-feature share the slice. A series of several features has a block of its own, with free entries for more. The layout
-depends on the specification alone.
+feature share the slice. A series of several features has a block of its own, with free entries for more. How the events
+of a user may lie in these entries is said here too. The layout depends on the specification alone.
 """
 
 import gc
@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from stream_dp.core.box import Box
+from stream_dp.core.neighbors import UserShape
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.amount_units import Addend, UserTotal
 from stream_dp.records.conditions import Test, box_of, tests_of
 from stream_dp.records.groupings import By, grouping_fields, keys_of, number_of_keys
 from stream_dp.records.record_columns import CapUse, Identified
+from stream_dp.records.schema import CategoryField
 from stream_dp.statistics import Series
 
 SCALAR = ("",)
@@ -182,3 +184,39 @@ def uncollected() -> Iterator[None]:
     finally:
         if wanted:
             gc.enable()
+
+
+def values_of(spec: PipelineSpec, series: Series) -> int | None:
+    """Return how many of the identifiers that a series counts a user's events have at most; None: no cap says it.
+
+    A cap takes all that is outside a category's domain for one value, and so does not bound what such a field names.
+    The optimal filter takes only steps of which each costs its part (`Ledger.price`).
+    """
+    privacy, identifier = spec.privacy, series.identifier
+    if identifier is None or privacy.keys is None or identifier.field != privacy.key:
+        return None
+    unbounded = (
+        isinstance(spec.fields[identifier.field], CategoryField) or privacy.filter == "optimal"
+    )
+    return None if unbounded else min(privacy.keys, privacy.most_events(spec.clock))
+
+
+def shape_of(spec: PipelineSpec, series: Series) -> UserShape | None:
+    """Return how a user's events may lie in the rows of a series, where caps say more than how many count and the
+    filter adds up zCDP or Renyi DP; else None.
+
+    Under another filter an event must cost no more than its part of the price (`Protection.of`). Of a category that may
+    be null, the entry `other` has two values of the key.
+    """
+    privacy, users, by = spec.privacy, spec.protection.users, series.grouped_by
+    if users is None or not privacy.by_rho or privacy.filter == "gdp":
+        return None
+    of_entry, key = users.cap, privacy.key
+    if key is not None and privacy.per_key is not None and key in grouping_fields(by):
+        field = spec.fields[key]
+        if isinstance(field, CategoryField):
+            of_entry = min(users.cap, privacy.per_key * (2 if field.nullable else 1))
+    of_tick = min(users.cap, privacy.per_tick or users.cap)
+    if of_tick == of_entry == users.cap:
+        return None
+    return UserShape(users, of_tick, of_entry)

@@ -16,9 +16,11 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wording import how_many
 from stream_dp.engine.run_config import READ_AGAIN_MS
 from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.layout import values_of
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields, grouping_text, most_ones, number_of_keys
+from stream_dp.records.privacy import CAPS, Privacy
 from stream_dp.records.scalars import duration_text, milliseconds
 from stream_dp.records.schema import ListField
 from stream_dp.statistics.parts.choice import noise_of
@@ -74,7 +76,7 @@ def caveats(built: Built) -> list[str]:
     notes += _unended(built.spec)
     noisy = [(c.spec.name, noise_of(c.choice.alarms, c.spec.price)) for c in built.chosen]
     notes += [f"{name}: {noise}" for name, noise in noisy if noise]
-    return [*notes, *_of_identifiers(built.spec), *_of_people(built.spec)]
+    return [*notes, *_of_identifiers(built.spec), *_of_people(built.spec), *_of_shapes(built)]
 
 
 def _unended(spec: PipelineSpec) -> Iterator[str]:
@@ -135,8 +137,25 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
             "goes by that, distinct users and cut_off by users. Records that a series' where excludes use the cap too"
         )
     if cap < privacy.cap:
-        reached = f"per_tick lets {privacy.per_tick} of each of its ticks count"
-        yield f"of the {privacy.cap} events of a window at most {cap} are reached: {reached}"
+        reached = (
+            f"per_tick lets {privacy.per_tick} of each of its ticks count"
+            if privacy.per_key is None
+            or privacy.keys is None
+            or cap < privacy.per_key * privacy.keys
+            else f"per_key and keys let {privacy.per_key} of each of {privacy.keys} values of {privacy.key} count"
+        )
+        where = "that count for ever" if privacy.per is None else "of a window"
+        yield f"of the {privacy.cap} events {where} at most {cap} are reached: {reached}"
+    if privacy.key is not None:
+        beside = (
+            "one each" if privacy.keys is None else "one each, and one of the number of its values"
+        )
+        yield (
+            f"the guard also remembers, {until}, which values of {privacy.key} each user's events that count had: "
+            f"{beside}, of at most 64 bytes of memory, and 20 bytes in the private commit of each tick in which "
+            "they count. Null is a value, and so is all outside the domain of a category; a record whose "
+            f"{privacy.key} does not fit the schema is a dead letter"
+        )
     if privacy.share is not None:
         yield f"only {privacy.share} of all users count, chosen by a keyed hash: counts are of these users alone"
     if isinstance(source, KafkaSourceSpec) and source.keyed_by is not None:
@@ -161,6 +180,21 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
             "them loses as much in each: what is protected is a user's part in one window, not that they were ever "
             "there (overall does that)"
         )
+
+
+def _of_shapes(built: Built) -> Iterator[str]:
+    """Yield which series need less noise than for as many events as count, because caps say where these may lie."""
+    spec = built.spec
+    shaped = [c.spec.name for c in built.chosen if getattr(c.mechanism.rows, "shape", None)]
+    valued = [(c.spec.name, values_of(spec, c.spec)) for c in built.chosen]
+    if shaped:
+        yield (
+            f"Gaussian noise of {', '.join(shaped)} goes by squares, so less is needed where a user's events lie in "
+            "several ticks (per_tick) or entries (per_key); trees and HSS go by their number alone"
+        )
+    for name, most in valued:
+        if most is not None:
+            yield f"{name} has noise for {most} values of {spec.privacy.key} of a user, whatever the number of events"
 
 
 STRONG = 2  # above this epsilon, the text says that the promise is weak
@@ -233,10 +267,23 @@ def unit_words(spec: PipelineSpec) -> str:
     where = "for ever" if privacy.per is None else f"within one {_window(privacy.per)}"
     cap = privacy.most_events(spec.clock)
     many = f"{cap} {'counts' if cap == 1 else 'count'}"
-    each = "" if privacy.per_tick is None else f", and {privacy.per_tick} of a tick"
     return (
-        f"{name}: all events of one {privacy.user} {where} together, of which at most {many}{each}"
+        f"{name}: all events of one {privacy.user} {where} together, of which at most {many}"
+        f"{_other_caps(privacy)}"
     )
+
+
+def _other_caps(privacy: Privacy) -> str:
+    """Return the caps beside that of a window: `, 2 of a tick, 2 of a country and 3 values of country`."""
+    caps = (
+        (privacy.per_tick, "of a tick"),
+        (privacy.per_key, f"of a {privacy.key}"),
+        (privacy.keys, f"{'value' if privacy.keys == 1 else 'values'} of {privacy.key}"),
+    )
+    *first, last = [f"{most} {what}" for most, what in caps if most is not None] or [""]
+    if not first:
+        return f", and {last}" if last else ""
+    return f", {', '.join(first)} and {last}"
 
 
 def unit_json(spec: PipelineSpec) -> dict[str, Any]:
@@ -247,7 +294,7 @@ def unit_json(spec: PipelineSpec) -> dict[str, Any]:
     per = None if privacy.per is None else duration_text(privacy.per)
     users = {
         "name": unit_name(spec), "field": privacy.user, "max_events": privacy.most_events(spec.clock), "per": per,
-        **({} if privacy.per_tick is None else {"per_tick": privacy.per_tick}),
+        **{name: getattr(privacy, name) for name in ("key", *CAPS) if getattr(privacy, name) is not None},
     }  # fmt: skip
     return {"unit": privacy.unit, "users": users}
 

@@ -184,8 +184,7 @@ def memories_of(layout: RowLayout, spec: PipelineSpec) -> tuple[SeenMemory, Tota
 def decoded_fields(spec: PipelineSpec, features: Iterable[Feature]) -> list[str]:
     """Return the fields that the guard and these features need, in the order in which their records are decoded."""
     names = {spec.clock.field: None} if isinstance(spec.clock, ReplayClock) else {}
-    if spec.privacy.user is not None:
-        names[spec.privacy.user] = None
+    names |= dict.fromkeys(spec.privacy.guarded)
     for feature in features:
         names |= dict.fromkeys(feature.fields)
     return list(names)

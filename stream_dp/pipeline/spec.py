@@ -185,6 +185,11 @@ class PipelineSpec(Frozen):
         nobody = f", which names nobody: a {' or '.join(_IDENTIFYING)}"
         at, per = ("privacy", "user"), privacy.per
         yield from field_problems(at, privacy.user, self.fields, _IDENTIFYING, nobody)
+        if privacy.key is not None:
+            no_key = f", which caps do not go by: a {' or '.join(_IDENTIFYING)}"
+            yield from field_problems(
+                ("privacy", "key"), privacy.key, self.fields, _IDENTIFYING, no_key
+            )
         if per is not None and per % step:
             why = "must be a whole number of ticks: a multiple of clock.step"
             yield problem(("privacy", "per"), why)

@@ -1,20 +1,22 @@
-"""The guard for users: at most a declared number of each user's records counts in each public window, and in each tick.
+"""The guard for users: at most a declared number of each user's records counts in each public window, in each tick, and
+of each value of a declared field.
 
 Rules: the first records of a user count, in the order of the user's partition. Which ones do depends on that user's
 own records, on public windows and ticks, and on the key of the hashes; it does not depend on other users, on how
 records come in batches, or on room. A user outside the declared share counts nowhere, by the user's keyed hash. A
 record is a dead letter if its user cannot be read, if the user's name is too long, or if it lies in another
-partition than its user's. A record that is late, or of a time outside the grid, uses nothing of a cap, and one beyond
-the cap of its tick nothing of its window's. The other
-content of a record plays no part, so later series change nothing here: a record that the router could not decode
-for them is decoded again for the guard alone. Nothing raises.
+partition than its user's. A record that is late, or of a time outside the grid, uses nothing of a cap, and neither
+does one that another cap excludes. Where caps go by the values of a field, it is a dead letter if that field cannot be
+read. The other content of a record plays no part, so later series change nothing here: a record that the router could
+not decode for them is decoded again for the guard alone. Nothing raises.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -25,7 +27,7 @@ from numpy.typing import NDArray
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.identifiers import ByColumn
-from stream_dp.engine.memories import TickCapMemory, UserMemory
+from stream_dp.engine.memories import KeyCapMemory, KeysMemory, TickCapMemory, UserMemory
 from stream_dp.engine.ports import NOBODY, Batch
 from stream_dp.engine.tick_reader import EveryRecord, RecordGuard
 from stream_dp.engine.user_table import Hashes, Used, in_order
@@ -35,7 +37,9 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import Homes, UserNames, grown, homes_of, naming_field
 from stream_dp.records.decoder import Decoded, OwnTicks, RecordDecoder, Refusal
 from stream_dp.records.endpoints import ReplayClock
-from stream_dp.records.record_columns import BoolArray
+from stream_dp.records.privacy import Privacy
+from stream_dp.records.record_columns import BoolArray, texts_of
+from stream_dp.records.schema import CategoryField
 
 _BLOCK = 16
 _REDUCTION = 0x87
@@ -127,6 +131,96 @@ def guard_of(spec: PipelineSpec, origin_ms: int, key: bytes) -> RecordGuard:
     return UserGuard(spec, origin_ms, key) if spec.privacy.unit == "user" else EveryRecord()
 
 
+_APART, _NULL, _OUTSIDE = b"\xfd", b"\xfe", b"\xfc"  # no text in UTF-8 has these bytes
+
+
+class KeyCaps:
+    """The caps of users' events by the values of a field, and what they remember; null is a value like any other.
+
+    A category has one more value, for all texts outside its domain.
+    """
+
+    def __init__(self, privacy: Privacy, field: Any, attribute: str, window: int | None) -> None:
+        """`attribute` is that of the `field` in decoded records."""
+        self._value_of: Callable[[Any], Any] = attrgetter(attribute)
+        self._by_key = KeyCapMemory(privacy.per_key or privacy.cap, window)
+        self._keys = None if privacy.keys is None else KeysMemory(privacy.keys, window)
+        self._domain = frozenset(field.domain) if isinstance(field, CategoryField) else None
+
+    @property
+    def memories(self) -> Sequence[UserMemory]:
+        return (self._by_key,) if self._keys is None else (self._by_key, self._keys)
+
+    def pairs(self, users: Iterable[bytes], records: Iterable[Any]) -> list[bytes]:
+        """Return a text for each user with the value of the field in its record; no two pairs share one."""
+        values = list(map(self._value_of, records))
+        known = dict.fromkeys(values)
+        texts = dict(zip(known, texts_of(known), strict=True))
+        for value in texts:
+            if value is None:
+                texts[value] = _NULL
+            elif self._domain is not None and value not in self._domain:
+                texts[value] = _OUTSIDE
+        return [user + _APART + texts[value] for user, value in zip(users, values, strict=True)]
+
+    def first(
+        self,
+        users: Hashes,
+        pairs: Hashes,
+        ticks: IntArray,
+        by_window: UserMemory,
+        by_tick: UserMemory | None,
+    ) -> tuple[BoolArray, list[Used]]:
+        """Return which records, in this order, all caps have room for, of shape (records,), and what these use of the
+        caps by key. A record that one cap excludes uses none of the others.
+        """
+        windows = by_window.windows(ticks)
+        own, _, of_window = by_window.room(users, windows)
+        cells, counted, of_key = self._by_key.room(pairs, windows)
+        places, of_tick, of_keys = np.zeros_like(ticks), np.array([len(ticks)]), of_window
+        if by_tick is not None:
+            places, _, of_tick = by_tick.room(users, by_tick.windows(ticks))
+        if self._keys is not None:
+            _, _, of_keys = self._keys.room(users, windows)
+        kept, opening = _with_room(
+            zip(own.tolist(), cells.tolist(), places.tolist(), strict=True),
+            counted.tolist(), of_window.tolist(), of_key.tolist(), of_tick.tolist(), of_keys.tolist(),
+        )  # fmt: skip
+        used = [self._by_key.admit(pairs[kept], windows[kept])[1]]
+        if self._keys is not None:
+            used.append(self._keys.admit(users[opening], windows[opening])[1])
+        stays = np.zeros(len(ticks), np.bool_)
+        stays[kept] = True
+        return stays, [uses for uses in used if uses is not None]
+
+
+def _with_room(
+    records: Iterable[tuple[int, int, int]],
+    counted: list[int],
+    of_window: list[int],
+    of_key: list[int],
+    of_tick: list[int],
+    of_keys: list[int],
+) -> tuple[IntArray, IntArray]:
+    """Return the numbers of the records that all caps have room for, and of those that are their key's first. A record
+    has a place in `of_window` and `of_keys`, in `counted` and `of_key`, and in `of_tick`: the room that is left there.
+    """
+    kept, opening = list[int](), list[int]()
+    for number, (own, cell, place) in enumerate(records):
+        new = not counted[cell]
+        if not (of_window[own] and of_key[cell] and of_tick[place] and (of_keys[own] or not new)):
+            continue
+        of_window[own] -= 1
+        of_key[cell] -= 1
+        of_tick[place] -= 1
+        counted[cell] += 1
+        kept.append(number)
+        if new:
+            of_keys[own] -= 1
+            opening.append(number)
+    return np.array(kept, np.int64), np.array(opening, np.int64)
+
+
 class UserGuard:
     """The guard of a pipeline with `privacy: {unit: user}`."""
 
@@ -142,10 +236,14 @@ class UserGuard:
         self._grid = TickGrid(origin_ms, clock.step, clock.horizon)
         self._highest = int(_HASHES * (1 if privacy.share is None else privacy.share)) - 1
         own = clock.field if isinstance(clock, ReplayClock) else None
-        used = naming_field(spec, privacy.user)
-        used = used if own is None else used | {own: spec.fields[own]}
+        others = [name for name in (privacy.key, own) if name is not None]
+        used = naming_field(spec, privacy.user) | {name: spec.fields[name] for name in others}
         self._decoder = RecordDecoder(used, spec.fields)
         self._user_of = attrgetter(self._decoder.attribute(privacy.user))
+        self._by_key: KeyCaps | None = None
+        if (name := privacy.key) is not None:
+            attribute, window = self._decoder.attribute(name), privacy.window_ticks(clock)
+            self._by_key = KeyCaps(privacy, spec.fields[name], attribute, window)
         self._time_of = None if own is None else attrgetter(self._decoder.attribute(own))
         self._ticks = OwnTicks(self._grid, spec.own_times)
         self._homes: Homes | None = None
@@ -154,6 +252,11 @@ class UserGuard:
 
     @property
     def memories(self) -> Sequence[UserMemory]:
+        by_key = () if self._by_key is None else self._by_key.memories
+        return (*self._for_all_keys, *by_key)
+
+    @property
+    def _for_all_keys(self) -> Sequence[UserMemory]:
         return (self.memory,) if self._by_tick is None else (self.memory, self._by_tick)
 
     def begin(self, partitions: Sequence[int]) -> None:
@@ -177,7 +280,7 @@ class UserGuard:
         sound = ~(long | astray)
         ticks = self._ticks_of(decoded, batch.tick)
         counting = sound & (ticks > passed) & (ticks >= 0)
-        kept, used, active = self._first_ones(users, ticks, counting)
+        kept, used, active = self._first_ones(users, ticks, counting, decoded.records)
         stays = sound & (kept | ~counting)
         if decoded.refused:
             readable, stays = stays, np.zeros(len(batch.payloads), np.bool_)
@@ -218,7 +321,7 @@ class UserGuard:
         return self._ticks.of(map(self._time_of, decoded.records), number)
 
     def _first_ones(
-        self, users: UserNames, ticks: IntArray, counting: BoolArray
+        self, users: UserNames, ticks: IntArray, counting: BoolArray, records: Sequence[Any]
     ) -> tuple[BoolArray, list[Used], Mapping[int, ByColumn]]:
         """Return which `counting` records are among their users' first ones, what they use, and whose they are. The
         users come by tick and column, where columns count them; only users in the declared share are among them.
@@ -229,9 +332,15 @@ class UserGuard:
         hashes = self._hash.of(users.texts)
         counting = counting & (hashes[:, 0] <= np.uint64(self._highest))
         kept, used = counting.copy(), list[Used]()
+        if self._by_key is not None:
+            some = counting.tolist()
+            pairs = self._by_key.pairs(compress(users.texts, some), compress(records, some))
+            kept[counting], used = self._by_key.first(
+                hashes[counting], self._hash.of(pairs), ticks[counting], self.memory, self._by_tick
+            )
         # what is beyond the cap of its tick uses none of its window's; the other way round it makes no difference, as
-        # no later record of that user counts in that tick: the window has all of it
-        for memory in reversed(self.memories):
+        # no later record of that user counts in that tick: the window has all of it. Caps by key left room for all
+        for memory in reversed(self._for_all_keys):
             windows = memory.windows(ticks[kept])
             kept[kept], uses = memory.admit(hashes[kept], windows)
             used += [] if uses is None else [uses]

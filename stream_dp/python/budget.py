@@ -69,6 +69,9 @@ class Unit(TypedDict, total=False):
     user: str
     max_events: int
     per_tick: int
+    key: str
+    per_key: int
+    keys: int
     per: str
     overall: int
     share: Amount
@@ -144,8 +147,8 @@ class Budget(Single):
     start : str, optional
         When tick 0 begins, for groupings by hour and for the ends that releases name; now if not given.
     **unit
-        ``unit``, ``user``, ``max_events``, ``per_tick``, ``per``, ``overall`` and ``share``, as in ``privacy:`` of a
-        pipeline file.
+        ``unit``, ``user``, ``max_events``, ``per_tick``, ``key``, ``per_key``, ``keys``, ``per``, ``overall`` and
+        ``share``, as in ``privacy:`` of a pipeline file.
 
     Raises
     ------

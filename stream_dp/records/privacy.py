@@ -40,7 +40,8 @@ GONE_FILTER = "approximate"
 ALL_DELTA = ("basic", "optimal")  # filters of which series' own deltas may be all of delta
 WITH_OWN_DELTA = (*ALL_DELTA, "tight_approximate")
 MOST_EVENTS_OF_ONE = 10_000  # each of them takes its part of every epsilon
-OF_USERS = ("user", "max_events", "per_tick", "per", "overall", "share")
+CAPS = ("per_tick", "per_key", "keys")  # beside the cap of a window
+OF_USERS = ("user", "max_events", *CAPS, "key", "per", "overall", "share")
 _WRITTEN = (
     Neighbors.ADD_REMOVE,
     Neighbors.REPLACE,
@@ -101,14 +102,18 @@ class Privacy(Frozen):
 
     `unit` user protects all events together of whoever is named in the field `user`: at most `max_events` of them in
     each public window of length `per` count, so that (user, window) is protected; or `overall` for ever, and the user.
-    Beside either, at most `per_tick` of a user's events in each tick count, and those beyond use no other cap. Where
-    not all can be remembered, only that `share` of users counts, chosen by a keyed hash.
+    Beside either, at most `per_tick` of a user's events in each tick count; of each value of the field `key` at most
+    `per_key`, and of at most so many different values (`keys`) in each public window. An event that one cap excludes
+    uses no other cap. Where not all can be remembered, only that `share` of users counts, chosen by a keyed hash.
     """
 
     unit: Literal["event", "user"] = "event"
     user: FieldName | None = None
     max_events: Cap | None = None
     per_tick: Cap | None = None
+    key: FieldName | None = None
+    per_key: Cap | None = None
+    keys: Cap | None = None
     per: Duration | None = None
     overall: Cap | None = None
     share: PublicShare | None = None
@@ -162,16 +167,25 @@ class Privacy(Frozen):
             return None
 
     @property
+    def guarded(self) -> tuple[str, ...]:
+        """The fields that the guard in front of all series reads of each record, beside its time."""
+        return tuple(name for name in (self.user, self.key) if name is not None)
+
+    @property
     def cap(self) -> int:
         """How many events of one unit count at most: in one public window, or for ever."""
         return (self.max_events if self.overall is None else self.overall) or 1
 
     def most_events(self, clock: Clock) -> int:
-        """How many events of one unit count at most by all caps together: min(k, a T), at most a in each of T ticks."""
-        ticks = self.window_ticks(clock)
-        if self.per_tick is None or ticks is None:
-            return self.cap
-        return min(self.cap, self.per_tick * ticks)
+        """How many events of one unit count at most by all caps together: min(k, a T, m b), at most a in each of T
+        ticks, and b of each of m keys.
+        """
+        caps, ticks = [self.cap], self.window_ticks(clock)
+        if self.per_tick is not None and ticks is not None:
+            caps.append(self.per_tick * ticks)
+        if self.per_key is not None and self.keys is not None:
+            caps.append(self.keys * self.per_key)
+        return min(caps)
 
     def window_ticks(self, clock: Clock) -> int | None:
         """How many ticks a public window of the cap has; None: it holds for ever, or the unit is one event."""
@@ -242,9 +256,21 @@ class Privacy(Frozen):
 
     def _cap_problems(self) -> list[InitErrorDetails]:
         problems = self._window_problems()
-        if self.per_tick is not None and not problems and self.per_tick >= self.cap:
-            wrong = f"is never reached: {self.cap} count in all: leave it out, or give less"
-            problems.append(problem(("per_tick",), wrong))
+        for name in CAPS if not problems else ():
+            most = getattr(self, name)
+            if most is not None and most >= self.cap:
+                wrong = f"is never reached: {self.cap} count in all: leave it out, or give less"
+                problems.append(problem((name,), wrong))
+        by_key = self.per_key is not None or self.keys is not None
+        if by_key and self.key is None:
+            wrong = "per_key and keys need the field that they go by, such as key: country"
+            problems.append(problem(("key",), wrong))
+        elif self.key is not None and not by_key:
+            wrong = "is the field that per_key and keys go by: give one of them, or leave it out"
+            problems.append(problem(("key",), wrong))
+        elif self.key is not None and self.key == self.user:
+            wrong = f"a user has one {self.key}: name another field, whose values are capped"
+            problems.append(problem(("key",), wrong))
         return problems
 
     def _window_problems(self) -> list[InitErrorDetails]:

@@ -138,7 +138,7 @@ class DistinctSeries(SeriesSpec):
         span = self.identifier.span
         ticks = None if span is None else span // setting.step
         ended = bool(self.every) and not self.running
-        arrivals = Arrivals(ticks, setting.users, ended)
+        arrivals = Arrivals(ticks, setting.users, ended, setting.values)
         who = "one event" if setting.users is None else "a user"
         moved = f"{who} changes them by up to {arrivals.changes} in all"
         if ended:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stream_dp.core.composition import ConcurrentComposition
-from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.neighbors import Neighbors, Users, UserShape
 from stream_dp.core.row_relations import Arrivals
 from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hss.hss import HSS
@@ -55,6 +55,7 @@ ONE, HALF, EIGHTH, FIFTIETH = Fraction(1), Fraction(1, 2), Fraction(1, 8), Fract
 TWO, FOUR, MANY = Fraction(2), Fraction(4), Fraction(60)
 LEVELS = ForestShape((3, 2), (HALF, Fraction(1, 4), Fraction(1, 4)))
 AMOUNTS = -3, 60
+OF_USERS = UserShape(Users(6), 2, 3)
 SO_FAR: dict[str, Any] = {"counts": True}
 EVER: dict[str, Any] = {"windows": (1, 6, 1_000)}
 AT = (HALF, Fraction(9, 10))
@@ -252,6 +253,8 @@ CASES = [
     case(WindowForest, 3, ONE, ADD, (1,), FLAT, column=(1, ONE, ADD, (1,), FLAT), windows=(1,)),
     case(WindowForest, 3, ONE, ADD, (1, 3, 8), LEVELS, windows=(1, 3, 8)),
     case(GaussianForest, 4, EIGHTH, REPLACE, (1, 7), LEVELS, windows=(1, 7)),
+    case(GaussianForest, 2, EIGHTH, ADD, (1, 7), LEVELS, 1, OF_USERS, windows=(1, 7)),
+    case(GaussianCounter, 2, FIFTIETH, ADD, TICKS, 1, False, OF_USERS, **SO_FAR),
     case(SumForest, 4, ONE, REPLACE, (1, 7), LEVELS, *AMOUNTS, windows=(1, 7), signed=True),
     *with_ever(TICKS),
     *with_ever(None),

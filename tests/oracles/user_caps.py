@@ -2,8 +2,9 @@
 
 The rules: within each partition, in its order, a record of a tick that is over there (the partition's last mark is not
 before it) is late. Of the others the first `cap` of each user in each public window of `window` ticks count (None: one
-window for ever), of those that are among the first `per_tick` of that user in their tick (None: all). A record in
-another partition than its user's is a dead letter. Nothing else plays a part.
+window for ever); with `per_tick` at most so many of that user in each tick, with `per_key` of each key in each window,
+and with `keys` of so many different keys in each window. A record counts if all caps have room for it, and else it uses
+none. A record in another partition than its user's is a dead letter. Nothing else plays a part.
 """
 
 from collections import Counter
@@ -39,6 +40,17 @@ class Verdict:
     capped: int = 0
     dead: int = 0
     at: Counter[tuple[int, str]] = field(default_factory=Counter)
+    by_key: Counter[tuple[int, str, str]] = field(default_factory=Counter)
+
+
+class Caps(NamedTuple):
+    """What counts at most of one user."""
+
+    cap: int
+    window: int | None
+    per_tick: int | None = None
+    per_key: int | None = None
+    keys: int | None = None
 
 
 def window_of(tick: int, window: int | None) -> int:
@@ -53,9 +65,11 @@ def judge(
     home: Callable[[str], int] | None = None,
     marks: Mapping[int, int] | None = None,
     per_tick: int | None = None,
+    per_key: int | None = None,
+    keys: int | None = None,
 ) -> Verdict:
     """Judge all records, or those of each partition up to its mark in `marks`."""
-    found = Verdict()
+    found, caps = Verdict(), Caps(cap, window, per_tick, per_key, keys)
     for partition, log in logs.items():
         passed = -1
         stop = None if marks is None else marks[partition]
@@ -69,17 +83,24 @@ def judge(
             elif item.tick <= passed:
                 found.late += 1
             else:
-                _count(found, item, cap, window, per_tick)
+                _count(found, item, caps)
     return found
 
 
-def _count(
-    found: Verdict, event: Event, cap: int, window: int | None, per_tick: int | None
-) -> None:
-    place, at = (window_of(event.tick, window), event.user), (event.tick, event.user)
-    if found.used[place] >= cap or (per_tick is not None and found.at[at] >= per_tick):
+def _count(found: Verdict, event: Event, caps: Caps) -> None:
+    place = window_of(event.tick, caps.window), event.user
+    at, cell = (event.tick, event.user), (*place, event.key)
+    used_keys = {key for *used, key in found.by_key if tuple(used) == place}
+    room = (
+        found.used[place] < caps.cap,
+        caps.per_tick is None or found.at[at] < caps.per_tick,
+        caps.per_key is None or found.by_key[cell] < caps.per_key,
+        caps.keys is None or len(used_keys | {event.key}) <= caps.keys,
+    )
+    if not all(room):
         found.capped += 1
-    else:
-        found.used[place] += 1
-        found.at[at] += 1
-        found.rows[event.tick, event.key] += 1
+        return
+    found.used[place] += 1
+    found.at[at] += 1
+    found.by_key[cell] += 1
+    found.rows[event.tick, event.key] += 1

@@ -6,6 +6,7 @@ The answer is the exact integer count plus integer noise. This file knows no tic
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -19,7 +20,8 @@ from stream_dp.accounting.rules.rule import leaf
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import ZCDP, GaussianDP, Guarantee
 from stream_dp.core.mechanism import IntArray, Noise
-from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.neighbors import Neighbors, UserShape
+from stream_dp.core.row_law import ShapedLaw
 from stream_dp.core.wire import wire
 from stream_dp.core.wording import how_many
 from stream_dp.errors import FailClosed, NotDerivable
@@ -117,10 +119,48 @@ class Decays:
         poles = list(zip(self.weights, self.halvings, strict=True))
         for a, j in poles:
             for b, k in poles:
-                lost = Fraction((1 << j) + (1 << k) - 1, 1 << (j + k))  # 1 - theta_j theta_k
-                left = 1 if steps is None else 1 - _power_below(1 - lost, steps - 1)
-                total += a * b * left / lost
+                total += a * b * _summed(j, k, steps)
         return total
+
+    def of_users(self, steps: int, shape: UserShape) -> Fraction:
+        """Return by what factor all events of a user together shift z more than one event, in squares; rounded up.
+
+        With N events of an entry, n_t of them in tick t, z is shifted by sum of n_t c_(. - t), where c falls from 1.
+        The square of its norm is convex in n, so it is largest where all n_t but one are 0 or `per_tick`. It is at most
+        the sum of n_s n_t G(s - t), where G(lag) is sum of c_k c_(k + lag) over k < steps - lag, which falls with the
+        lag; and by the rearrangement inequality (Hardy, Littlewood, Polya 1934, Thm 371) that is largest where these
+        ticks follow one another and the rest comes next to them: Q(N), at most N times the largest Q(j) / j of any j
+        that the shape lets lie in an entry. All entries together have at most that times the number of the user's
+        events, in each of the entries that one of them sets.
+        """
+        unit, lags = 1 << PLACES, self._correlations(steps)
+        alone = _scaled_up(self.squared_norm(steps))
+        whole, beside, most = (
+            0,
+            0,
+            alone,
+        )  # n full ticks: their squares over per_tick^2; what one more has with them
+        for full in range(-(-shape.per_entry // shape.per_tick)):
+            for rest in range(1, min(shape.per_tick, shape.per_entry - full * shape.per_tick) + 1):
+                number = full * shape.per_tick + rest
+                square = shape.per_tick**2 * whole + rest * (
+                    2 * shape.per_tick * beside + rest * alone
+                )
+                most = max(most, -(-square // number))
+            whole += 2 * beside + alone
+            beside += next(lags)
+        return shape.users.cap * Fraction(most, unit) / self.squared_norm(steps)
+
+    def _correlations(self, steps: int) -> Iterator[int]:
+        """Yield bounds on sum of c_k c_(k + lag) over k < steps - lag, in units of 2^-PLACES, for lags from 1 on."""
+        poles = list(zip(self.weights, self.halvings, strict=True))
+        terms = []
+        for a, j in poles:
+            tail = sum((a * b * _summed(j, k, steps) for b, k in poles), Fraction(0))
+            terms.append(_scaled_up(a + tail * (1 - Fraction(1, 1 << j))))
+        while True:
+            yield sum(terms)
+            terms = [term - (term >> j) for term, j in zip(terms, self.halvings, strict=True)]
 
     def growth(self, steps: int) -> float:
         """Return sum of b_k^2 over k < `steps`, b the coefficients of A C^-1: error variance over the variance of z."""
@@ -151,6 +191,17 @@ class Decays:
             gram = gram + power.T @ gram @ power
             power = power @ power
         return doublings
+
+
+def _summed(j: int, k: int, steps: int | None) -> Fraction:
+    """Return sum of (theta_j theta_k)^(n - 1) over n from 1 to `steps` - 1, rounded up; over all n for None."""
+    lost = Fraction((1 << j) + (1 << k) - 1, 1 << (j + k))  # 1 - theta_j theta_k
+    left = 1 if steps is None else 1 - _power_below(1 - lost, steps - 1)
+    return left / lost
+
+
+def _scaled_up(number: Fraction) -> int:
+    return math.ceil(number * (1 << PLACES))
 
 
 def _power_below(base: Fraction, exponent: int) -> Fraction:
@@ -214,6 +265,12 @@ class LatticeNoise:
 
     Gaussian DP: the same shifts, priced by `accounting.gaussian_curve`, which takes adaptively chosen shifts by the
     sum of their squares; one more unit of variance makes up for the lattice.
+
+    Users: with n_tc events of one user in tick t and column c, w differs by n_tc D at that step, and by the same
+    recursion z by D times sum of n_tc c_(m - t), up to the same eta: rests are those of one division, however many
+    events there are. So the squares add up to at most (D S + eta sqrt(T C))^2, where S^2 is the sum over the C columns
+    that the user touches; S^2 is at most F L0 |c|^2 and C at most F L0, with the factor F of `Decays.of_users`. That is
+    F times what one event pays, on every path.
     """
 
     decays: Decays
@@ -321,6 +378,8 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
     Privacy claim: `rho`-zCDP for such event streams under `neighbors`, at every prefix, adaptively: Gaussian noise
     correlated over time on an integer lattice, all columns together; the proof is in `LatticeNoise`. Every entry of a
     step may change by at most one.
+
+    With a `shape` the claim is for its users: for all events of a user together (`LatticeNoise`, last paragraph).
     """
 
     width: int
@@ -329,13 +388,23 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
     horizon: int | None
     ones: int = 1
     gdp: bool = False
+    shape: UserShape | None = None
+
+    def __post_init__(self) -> None:
+        if self.shape is not None and (self.gdp or self.neighbors is not Neighbors.ADD_REMOVE):
+            raise NotDerivable("a Gaussian counter for users claims zCDP under add_remove")
 
     @property
     def guarantee(self) -> Guarantee:
         measure = GaussianDP(self.mu) if self.gdp else ZCDP(self.rho)
+        users = None if self.shape is None else self.shape.users
         return Guarantee(
-            measure, self.neighbors, finite=self.horizon is not None, fresh=True
+            measure, self.neighbors, finite=self.horizon is not None, users=users, fresh=True
         )  # z is drawn at each step, for the shifts of that step
+
+    @property
+    def rows(self) -> ShapedLaw:
+        return ShapedLaw(self.width, self.neighbors, self.ones, shape=self.shape)
 
     @property
     def mu(self) -> Fraction:
@@ -357,9 +426,14 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         """
         if not 0 < self.rho <= MOST_RHO or not 1 <= self.steps <= MOST_STEPS:
             raise NotDerivable("a Gaussian counter needs a rho in (0, 1000] and 1 to 2^40 updates")
-        unit = 2 * self.rho / self.rows.l0
-        noise = LatticeNoise.calibrated(decays_for(self.horizon), self.steps, unit, self.width)
+        decays = decays_for(self.horizon)
+        unit = 2 * self.rho / (self.rows.l0 * self._events(decays))
+        noise = LatticeNoise.calibrated(decays, self.steps, unit, self.width)
         return noise.for_gdp if self.gdp else noise
+
+    def _events(self, decays: Decays) -> Fraction:
+        """Return by what factor the events of the protected unit shift z more than one event, in squares."""
+        return Fraction(1) if self.shape is None else decays.of_users(self.steps, self.shape)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
@@ -375,8 +449,11 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
             mu = discrete_gaussian(lattice.variance, Fraction(touched * shifts)).mu
             why = f"mu of the squared shift {text(mu)}, at most {text(self.mu)}"
             return Condition("noise", mu <= self.mu, f"{touched} column(s), {why}")
-        paid = touched * shifts / (2 * lattice.variance)
+        events = self._events(lattice.decays)
+        paid = events * touched * shifts / (2 * lattice.variance)
         why = f"{touched} column(s), squared shift over twice the variance {text(paid)}, at most {text(self.rho)}"
+        if self.shape is not None:
+            why = f"{why}: {self.shape}, which together shift it by {float(events):.4g} times the square of one"
         return Condition("noise", paid <= self.rho, why)
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:

@@ -9,7 +9,12 @@ adversary does, one node of each level holds that tick, and it receives noise on
 the Renyi divergence alpha |s|^2 / (2 variance) at most (Canonne, Kamath, Steinke 2020, Prop. 5), a node's noise is
 drawn afresh when it is complete, so these add up adaptively, to L0 / 2 times the sum over levels of 1 / variance on
 every path: zCDP. (Under `replace` the event leaves one entry and comes to another of the same tick, and so of the same
-nodes: L0 = 2.) This file knows no ticks' times, no names and no grid: amounts are whole units.
+nodes: L0 = 2.)
+
+All events of one user (`of_users`): a level's nodes hold disjoint ticks and entries, each of them at most so many of
+these events as the caps let lie in its ticks and its entry. The squares of the shifts of a level add up to at most
+`UserShape.squares` on every path; each node's noise is drawn afresh when it is complete, so levels and nodes add up as
+above. This file knows no ticks' times, no names and no grid: amounts are whole units.
 """
 
 import math
@@ -24,7 +29,8 @@ from stream_dp.accounting.situations import Fixed, Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Noise
-from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.neighbors import Neighbors, UserShape
+from stream_dp.core.row_law import ShapedLaw
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
@@ -181,31 +187,49 @@ class GaussianForest(CountRows, NoisyForest):
     windows: tuple[int, ...]
     shape: ForestShape
     ones: int = 1
+    of_users: UserShape | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.rho <= MOST_RHO:
             raise NotDerivable("a Gaussian forest needs a rho in (0, 1000]")
+        if self.of_users is not None and self.neighbors is not Neighbors.ADD_REMOVE:
+            raise NotDerivable("a Gaussian forest for users is private under add_remove")
         self._require_room()
 
     @property
     def guarantee(self) -> Guarantee:
+        users = None if self.of_users is None else self.of_users.users
         return Guarantee(
-            ZCDP(self.rho), self.neighbors, fresh=True
+            ZCDP(self.rho), self.neighbors, users=users, fresh=True
         )  # drawn when a node is complete
+
+    @property
+    def rows(self) -> ShapedLaw:
+        return ShapedLaw(self.width, self.neighbors, self.ones, shape=self.of_users)
+
+    @cached_property
+    def squares(self) -> tuple[int, ...]:
+        """By level, the most that the protected unit adds to the sum of squares of the level's nodes."""
+        touched, spans = self.rows.l0, self.shape.spans
+        if self.of_users is None:
+            return (touched,) * len(spans)
+        return tuple(self.of_users.squares(span, touched) for span in spans)
 
     @cached_property
     def node_variances(self) -> tuple[Fraction, ...]:
-        touched = self.rows.l0
-        return tuple(touched / (2 * share * self.rho) for share in self.shape.shares)
+        levels = zip(self.squares, self.shape.shares, strict=True)
+        return tuple(square / (2 * share * self.rho) for square, share in levels)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        touched = self.rows.l0
-        paid = touched * sum(1 / (2 * variance) for variance in self.node_variances)
-        why = (
-            f"an event is in {self.shape.height} node(s), in {touched} entries by 1: squared shifts over twice the "
-            f"variances {text(paid)}, at most {text(self.rho)}"
+        levels = zip(self.squares, self.node_variances, strict=True)
+        paid = sum((square / (2 * variance) for square, variance in levels), Fraction(0))
+        unit = (
+            f"an event is in {self.shape.height} node(s), in {self.rows.l0} entries by 1"
+            if self.of_users is None
+            else f"{self.of_users}: squares of nodes by level {', '.join(map(str, self.squares))}"
         )
+        why = f"{unit}: squared shifts over twice the variances {text(paid)}, at most {text(self.rho)}"
         enough = Condition("noise", paid <= self.rho, why)
         subject = f"{self.width} Gaussian count(s) over {len(self.windows)} window(s)"
         return leaf(subject, self.guarantee, GAUSSIAN_FOREST_SOURCE, (enough,))

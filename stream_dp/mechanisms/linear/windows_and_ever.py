@@ -22,7 +22,7 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
 from stream_dp.core.mechanism import Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors, Users
-from stream_dp.core.row_law import AmountLaw, RowLaw, TotalLaw
+from stream_dp.core.row_law import AmountLaw, RowLaw, ShapedLaw, TotalLaw
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
@@ -188,10 +188,17 @@ class GaussianAndEver(WithEver):
         self._require_same("count", "width", "neighbors", "ones")
         if self.ever.gdp:
             raise NotDerivable("windows are zCDP, and the count so far claims Gaussian DP")
+        if self.forest.of_users != self.ever.shape:
+            raise NotDerivable("windows and the count so far are for users of one shape")
+
+    @property
+    def rows(self) -> ShapedLaw:
+        return self.forest.rows
 
     @property
     def guarantee(self) -> Guarantee:
-        return Guarantee(ZCDP(self.forest.rho + self.ever.rho), self.neighbors, fresh=True)
+        rho, like = self.forest.rho + self.ever.rho, self.forest.guarantee
+        return Guarantee(ZCDP(rho), self.neighbors, users=like.users, fresh=True)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:

@@ -502,6 +502,9 @@ class Neighbourhood:
         if step.row is None or step.tick not in ticks:
             return step.sent.message
         row: IntArray = step.row[step.live.series.rows].copy()
-        units = changes_of(step.live.series.mechanism, self._events)
-        row[0] += units if step.tick == self._ticks[0] else 1
+        mechanism: Any = step.live.series.mechanism
+        units = changes_of(mechanism, self._events)
+        # where caps say how a user's events lie, one tick has not room for all that count
+        beyond = 1 if getattr(mechanism.rows, "shape", None) is None else self._events
+        row[0] += units if step.tick == self._ticks[0] else beyond
         return same_tick(step.sent.message, row)

@@ -40,6 +40,12 @@ class UsersEntry(Answer):
     """The length of a public window, counted from tick 0; null: for ever."""
     per_tick: Annotated[int, Field(ge=1)] | Absent = None
     """How many of them count in each tick; absent where there is no such cap."""
+    key: str | Absent = None
+    """The field that `per_key` and `keys` go by; absent where neither is there."""
+    per_key: Annotated[int, Field(ge=1)] | Absent = None
+    """How many of them count of each value of `key`; absent where there is no such cap."""
+    keys: Annotated[int, Field(ge=1)] | Absent = None
+    """Of how many different values of `key` they count; absent where there is no such cap."""
 
 
 class ClockEntry(Answer):

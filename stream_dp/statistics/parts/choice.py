@@ -17,7 +17,7 @@ from stream_dp.accounting.amounts import budget_units, exact
 from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ApproxDP
-from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.neighbors import Neighbors, Users, UserShape
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
@@ -218,7 +218,9 @@ class Setting:
     `steps`: how many steps of `neighbors` make one of the pipeline's relation. One event sets at most `ones` entries of
     a row, and adds at most `weight` to each, or where rows are `signed` takes as much off. `parts`: how many entries
     each part has of a series that counts several things. `step`: the length of a tick, in ms.
-    `users`: who is protected, where rows count them, each once: then `steps` is 1.
+    `users`: who is protected, where rows count them, each once: then `steps` is 1. `shape`: how all `steps` events of a
+    user may lie, where Gaussian noise goes by it; None: they may all lie in one entry of one tick. `values`: rows count
+    identifiers, of which the events of one of these `users` have at most so many; None: they count the users.
     """
 
     width: int
@@ -235,6 +237,8 @@ class Setting:
     weight: int = 1
     signed: bool = False
     users: Users | None = None
+    shape: UserShape | None = None
+    values: int | None = None
 
     @property
     def last(self) -> int:
@@ -298,9 +302,22 @@ def gaussian_counter(setting: Setting, epsilon: Fraction) -> GaussianCounter:
         alone = _alone(setting, epsilon, "method")
         rho = gaussian_budget(alone) ** 2 / 2 / setting.steps**2
     else:
-        rho = largest_rho(setting, epsilon, "method")
-    horizon, ones = setting.horizon, setting.ones
-    return GaussianCounter(setting.width, rho, setting.neighbors, horizon, ones, gdp=setting.gdp)
+        rho = rho_of_unit(setting, epsilon)
+    return GaussianCounter(
+        setting.width,
+        rho,
+        setting.neighbors,
+        setting.horizon,
+        setting.ones,
+        gdp=setting.gdp,
+        shape=setting.shape,
+    )
+
+
+def rho_of_unit(setting: Setting, epsilon: Fraction) -> Fraction:
+    """Return the rho of a Gaussian mechanism that is made for one step, or where there is a `shape` for its users."""
+    rho = largest_rho(setting, epsilon, "method")
+    return rho if setting.shape is None else rho * setting.steps**2
 
 
 def largest_rho(setting: Setting, epsilon: Fraction, key: str) -> Fraction:
@@ -318,4 +335,13 @@ def _alone(setting: Setting, epsilon: Fraction, key: str) -> ApproxDP:
 
 
 def by_gaussian(setting: Setting, epsilon: Fraction) -> Choice:
-    return steady(gaussian_counter(setting, epsilon), "method: gaussian", setting)
+    return steady(
+        gaussian_counter(setting, epsilon), f"method: gaussian{shape_words(setting)}", setting
+    )
+
+
+def shape_words(setting: Setting) -> str:
+    """Return what is said of the shape that noise goes by; empty where it goes by the number of events."""
+    if setting.shape is None:
+        return ""
+    return f"; its noise goes by the squares of what {setting.shape} change together"

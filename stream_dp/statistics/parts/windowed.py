@@ -16,7 +16,7 @@ from stream_dp.mechanisms.linear.window_forest import GaussianForest
 from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver, ever_share
 from stream_dp.records.groupings import By, grouping_text
 from stream_dp.records.scalars import problem
-from stream_dp.statistics.parts.choice import Choice, Profile, Setting, largest_rho
+from stream_dp.statistics.parts.choice import Choice, Profile, Setting, rho_of_unit, shape_words
 from stream_dp.statistics.parts.predicted_errors import (
     GAUSSIAN,
     TREE,
@@ -77,16 +77,17 @@ def gaussian_windows(setting: Setting, epsilon: Fraction, declared: Sequence[str
             "method gaussian over windows is zCDP, which filter gdp does not add up: name filter zcdp, or leave method "
             "out"
         )
-    rho, ticks = largest_rho(setting, epsilon, "method"), spans_of(setting, declared)
+    rho, ticks = rho_of_unit(setting, epsilon), spans_of(setting, declared)
     share = ever_share(len(ticks)) if EVER in declared else Fraction(0)
     shape = best_forest(ticks, power=1)
     rows, neighbors, ones = setting.width, setting.neighbors, setting.ones
-    forest = GaussianForest(rows, rho * (1 - share), neighbors, ticks, shape, ones)
+    users = setting.shape
+    forest = GaussianForest(rows, rho * (1 - share), neighbors, ticks, shape, ones, users)
     mechanism: GaussianForest | GaussianAndEver = forest
     if share:
-        ever = GaussianCounter(rows, rho * share, neighbors, setting.horizon, ones)
+        ever = GaussianCounter(rows, rho * share, neighbors, setting.horizon, ones, shape=users)
         mechanism = GaussianAndEver(forest, ever)
-    why = f"method: gaussian, {forest_words(shape, share, 'count', 'rho')}"
+    why = f"method: gaussian, {forest_words(shape, share, 'count', 'rho')}{shape_words(setting)}"
     return windowed(mechanism, setting, views(declared), why)
 
 

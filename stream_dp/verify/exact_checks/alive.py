@@ -401,6 +401,10 @@ def _arrivals(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Insta
 def arrived() -> tuple[Instance, ...]:
     event, thrice = DifferAtMost((0, 1), DIFFERENT), DifferAtMost((0,), DIFFERENT[:1], 3)
     day, overall, window = Users(2, 2), Users(3), OneUserWindow(2, 2)
+    two, twice = (
+        Users(2),
+        DifferAtMost((0, 1), DIFFERENT[:1], 2),
+    )  # others may have the user's value
     return (
         _arrivals("one event moves an identifier's first tick", Arrivals(), event, 3),
         _arrivals("the same in windows of two ticks", Arrivals(2), event, 4),
@@ -414,6 +418,13 @@ def arrived() -> tuple[Instance, ...]:
         _arrivals(f"{day}, so far", Arrivals(None, day), window, 4),
         _arrivals(f"{day}, in windows of as much", Arrivals(2, day), window, 4),
         _arrivals(f"{day}, in each tick", Arrivals(1, day), window, 4),
+        _arrivals(f"{two}, of one value, so far", Arrivals(None, two, values=1), twice, 4),
+        _arrivals(
+            f"{two}, of one value, in whole windows",
+            Arrivals(2, two, ended=True, values=1),
+            twice,
+            4,
+        ),
     )
 
 

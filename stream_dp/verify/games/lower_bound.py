@@ -24,7 +24,14 @@ from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim, Relation
 from stream_dp.core.row_law import RowLaw
-from stream_dp.core.row_relations import AmountRows, EventRows, HalvedRows, MovedRows, Stream
+from stream_dp.core.row_relations import (
+    AmountRows,
+    EventRows,
+    HalvedRows,
+    MovedRows,
+    ShapedRows,
+    Stream,
+)
 from stream_dp.core.wording import how_many
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.serving import ServingMechanism
@@ -110,6 +117,8 @@ def events_of(mechanism: ServingMechanism[Any], claim: Claim | None) -> int:
     rows = _rows(claim) or mechanism.rows.relation(mechanism.guarantee.neighbors)
     if isinstance(rows, EventRows) or (isinstance(rows, AmountRows) and not rows.moves):
         return rows.most
+    if isinstance(rows, ShapedRows):  # of one tick, and in one entry
+        return min(rows.events.most, rows.per_tick, rows.per_entry)
     return 1
 
 

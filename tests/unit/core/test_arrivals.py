@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pytest
 from oracles.first_arrivals import apart, first_arrivals
 
@@ -132,6 +133,75 @@ def test_a_number_that_forgets_something_is_exceeded(
     assert worst(counted, users, 8) > forgotten
 
 
+VALUES = "xy"
+CELLS = list(itertools.product(range(TICKS), VALUES))
+
+
+def stream_of(mask: int) -> Ticks:
+    """The stream in which these values come at these ticks."""
+    there = [cell for at, cell in enumerate(CELLS) if mask >> at & 1]
+    return tuple(tuple(v for tick, v in there if tick == at) for at in range(TICKS))
+
+
+def of_a_user(mask: int, users: Users, values: int) -> bool:
+    """Whether caps let a user have these values at these ticks: events, and different values, in each window."""
+    size, there = users.window or TICKS, [cell for at, cell in enumerate(CELLS) if mask >> at & 1]
+    for begin in range(0, TICKS, size):
+        here = [value for tick, value in there if begin <= tick < begin + size]
+        if len(here) > users.cap or len({*here}) > values:
+            return False
+    return True
+
+
+def largest_change(counted: int | None, users: Users, values: int, *, ended: bool) -> int:
+    """The most units that all events of a user in one window of the cap change, beside any values of others."""
+    size, every = users.window or TICKS, 1 << len(CELLS)
+    rows = []
+    for mask in range(every):
+        each = first_arrivals(stream_of(mask), counted)
+        rows.append(whole(each, counted) if ended and counted else each)
+    table, others, result = np.array(rows), np.arange(every), 0
+    for mask in range(every):
+        if not of_a_user(mask, users, values):
+            continue
+        for begin in range(0, TICKS, size):
+            gone = sum(
+                1 << at for at, (tick, _) in enumerate(CELLS) if begin <= tick < begin + size
+            )
+            change = table[others | mask] - table[others | (mask & ~gone)]
+            result = max(result, int(np.abs(change).sum(axis=1).max()))
+    return result
+
+
+@pytest.mark.parametrize("theirs", [None, 1, 2, 3])
+@pytest.mark.parametrize("counted", [None, 1, 2, 3, 4])
+@pytest.mark.parametrize(("cap", "values"), [(1, 1), (1, 2), (2, 1), (2, 2), (3, 2), (4, 1)])
+def test_a_user_changes_no_more_values_than_said(
+    theirs: int | None, counted: int | None, cap: int, values: int
+) -> None:
+    """Met wherever one window divides the other and four ticks have room for all that may change."""
+    users = Users(cap, theirs)
+    for ended in (False, True) if counted else (False,):
+        changes = Arrivals(counted, users, ended, values).changes
+        result = largest_change(counted, users, values, ended=ended)
+        assert result <= changes <= cap * Arrivals(counted, ended=ended).changes
+        lengths = {theirs or TICKS, counted or TICKS}
+        longer = theirs is None and counted is not None  # streams have more windows than these
+        if lengths <= {2, 4} and (cap <= 2 or values == 2) and not longer:
+            assert result == changes
+
+
+@pytest.mark.parametrize(("counted", "users", "values", "forgotten"), [
+    (None, Users(20), 2, 2),  # that others may have the values
+    (2, Users(2, 2), 1, 1),  # also in the window of the cap
+    (2, Users(2), 1, 2),  # and that one value may come in several windows
+])  # fmt: skip
+def test_a_number_of_values_that_forgets_something_is_exceeded(
+    counted: int | None, users: Users, values: int, forgotten: int
+) -> None:
+    assert largest_change(counted, users, values, ended=False) > forgotten
+
+
 def test_a_memory_that_is_reset_by_events_has_no_bound() -> None:
     """A twin: the memory is dropped once two events have come, which is private; one event moves every reset."""
 
@@ -155,6 +225,11 @@ def test_it_says_what_it_is_and_refuses_what_is_none() -> None:
     assert str(Arrivals(1, Users(2))) == "first ticks of users in windows of 1 tick"
     assert str(Arrivals()) == "first ticks of identifiers"
     assert str(Arrivals(24, ended=True)) == "numbers of identifiers in whole windows of 24 ticks"
+    day = Users(20, 24)
+    assert "first ticks of identifiers, at most 3 of a user" in str(Arrivals(24, day, values=3))
+    for users, values in ((None, 3), (day, 0), (day, 1.5)):
+        with pytest.raises(InvalidCost, match="values of a user's events"):
+            Arrivals(24, users, values=values)  # type: ignore[arg-type]
     with pytest.raises(InvalidCost, match="never ends"):
         Arrivals(ended=True)
     for window in (0, -1, 1.5, True):

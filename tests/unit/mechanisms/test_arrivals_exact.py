@@ -179,6 +179,86 @@ def test_every_user_loses_the_claim_at_most_at_a_windows_end(
     check_relation(mechanism, ADD, by_users(users, window))
 
 
+VALUES = "xy"
+
+
+@cache
+def by_values(users: Users, values: int, window: int | None) -> Pairs:
+    """The rows of every stream of a user with so many values, beside some of others, and without all of one window."""
+    pairs, size = set(), users.window or TICKS
+    cells = list(itertools.product(range(TICKS), VALUES))
+    others: list[set[tuple[int, str]]] = [
+        set(),
+        {(1, "x")},
+        {(1, "x"), (3, "y")},
+        {(2, "x"), (2, "y")},
+    ]
+    for number in range(1, users.cap + 1):
+        for mine in itertools.combinations(cells, number):
+            for gone in range(0, TICKS, size):
+                here = [value for tick, value in mine if gone <= tick < gone + size]
+                if len({*here}) > values:
+                    continue
+                left = {cell for cell in mine if not gone <= cell[0] < gone + size}
+                for more in others:
+                    both = [
+                        column(first_arrivals(_by_tick(more | part), window))
+                        for part in ({*mine}, left)
+                    ]
+                    pairs.add((both[0], both[1]))
+    return pairs
+
+
+def _by_tick(cells: set[tuple[int, str]]) -> list[list[str]]:
+    return [[value for at, value in cells if at == tick] for tick in range(TICKS)]
+
+
+OF_VALUES = [(Users(4), 1, None), (Users(2), 2, None), (Users(2, 2), 1, 2), (Users(2, 2), 1, None)]
+
+
+@pytest.mark.parametrize(("users", "values", "window"), OF_VALUES, ids=str)
+def test_every_user_loses_the_claim_at_most_on_values_that_a_cap_counts(
+    users: Users, values: int, window: int | None
+) -> None:
+    """Two units for each value, however many events there are; a twin that forgets what goes loses twice as much."""
+    arrivals = Arrivals(window, users, values=values)
+    mechanism, pairs = (
+        ArrivalCounter(EPSILON, ADD, TICKS, arrivals),
+        by_values(users, values, window),
+    )
+    assert arrivals.changes == 2 * values
+    assert worst(mechanism, pairs) <= 1 + 2e-3
+    check_relation(mechanism, ADD, pairs)
+    assert derived(mechanism, "distinct").guarantee.users == users
+    twin = HalfOfThem(EPSILON, ADD, TICKS, arrivals)
+    assert worst(twin, pairs) > 1.3
+    with pytest.raises(NotDerivable):
+        derived(twin, "distinct")
+
+
+class HalfOfThem(ArrivalCounter):
+    """Takes a value that comes for all that a user changes."""
+
+    @property
+    def rows(self) -> ArrivalLaw:
+        return replace(super().rows, changes=super().rows.changes // 2)
+
+
+def test_a_user_of_so_many_values_loses_the_claim_at_a_windows_end() -> None:
+    for users, values in ((Users(2, 2), 1), (Users(2, 2), 2), (Users(2, 4), 1)):
+        window = users.window
+        assert window is not None
+        mechanism = EndedArrivals(EPSILON, ADD, Arrivals(window, users, True, values))
+        pairs = by_values(users, values, window)
+        assert mechanism.scale == values / EPSILON
+        assert worst(mechanism, pairs) == pytest.approx(1, abs=2e-3)
+        check_relation(mechanism, ADD, pairs)
+        assert derived(mechanism, "distinct").guarantee == mechanism.guarantee
+        if values == 2:
+            twin = OneWindow(EPSILON, ADD, Arrivals(window, users, True, values))
+            assert worst(twin, pairs) > 1.9
+
+
 class OneWindow(EndedArrivals):
     """Forgets that a user may be there in several windows."""
 

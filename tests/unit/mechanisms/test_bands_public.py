@@ -13,7 +13,7 @@ import pytest
 from unit.mechanisms.private_parts import Band, check_band, private_parts, states
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.neighbors import Neighbors, Users, UserShape
 from stream_dp.core.row_relations import Arrivals
 from stream_dp.core.sealed import inside_of
 from stream_dp.errors import TaintError
@@ -81,6 +81,7 @@ MECHANISMS: list[Any] = [
     GaussianPaperHSS(WIDTH, MAXIMUM, Fraction(20), TICKS, rho=HALF),
     SumForest(WIDTH, HALF, REPLACE, (1, 4), FLAT, -3, 8),
     GaussianForest(WIDTH, HALF, REPLACE, (1, 4), FLAT),
+    GaussianForest(WIDTH, HALF, ADD, (1, 4), FLAT, 1, UserShape(Users(20), 1, 9)),
     GaussianAndEver(
         GaussianForest(WIDTH, HALF, ADD, (1, 4), FLAT), GaussianCounter(WIDTH, HALF, ADD, TICKS)
     ),
@@ -121,6 +122,7 @@ MECHANISMS: list[Any] = [
     HandOverCounter(WIDTH, HALF, ADD),
     GaussianCounter(WIDTH, HALF, REPLACE, TICKS),
     GaussianCounter(WIDTH, HALF, ADD, None),
+    GaussianCounter(WIDTH, HALF, ADD, None, shape=UserShape(Users(20), 1, 9)),
     WindowAlerts(WIDTH, HALF, REPLACE, (WatchTerms(9, 3, below=True, window=2),)),
     SumMonitor(WIDTH, HALF, ADD, (WatchTerms(20, 2, window=3), WatchTerms(9)), -3, 8),
     SumMonitor(WIDTH, HALF, ADD, (WatchTerms(9, 3),), -3, 8, 2, HALF),

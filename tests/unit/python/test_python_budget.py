@@ -353,6 +353,23 @@ def test_who_is_protected_is_the_budgets_to_say() -> None:
         budget.counter(epsilon="0.1")
 
 
+def test_caps_by_key_are_the_budgets_too() -> None:
+    fields: dict[str, Any] = {
+        "who": {"type": "text"},
+        "shop": {"type": "text", "nullable": True},
+    }
+    budget = Budget(
+        epsilon=1, unit="user", user="who", overall=9, key="shop", per_key=1, keys=2, schema=fields
+    )
+    assert budget._protection.users == Users(2)
+    made = budget.series(sdp.Count(), epsilon=1)
+    made.update({"who": "anna", "shop": shop} for shop in ("a", "a", "b", None))
+    made.release()
+    assert [len(memory._table) for memory in made._lane._guard.memories] == [1, 2, 1]
+    with pytest.raises(UsageError, match="per_key and keys need the field"):
+        Budget(epsilon=1, unit="user", user="who", overall=9, keys=2, schema=fields)
+
+
 def test_windows_of_users_pay_for_one_series() -> None:
     """Another series counts its ticks from its own beginning: its windows lie across those of the first."""
     who = {"who": {"type": "text"}}

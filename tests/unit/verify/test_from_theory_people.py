@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from unit.verify.exact.raw_streams import Item, Log, Logs, World, event, inserted, pipeline, worst
 
-from stream_dp.engine.memories import TotalMemory
+from stream_dp.engine.memories import KeyCapMemory, TotalMemory
 from stream_dp.pipeline.user_guard import UserGuard
 
 PER = {"unit": "user", "user": "who", "max_events": "2", "per": "2s"}
 BY_TICK = PER | {"max_events": "4", "per_tick": "1"}
+BY_KEY = PER | {"max_events": "4", "key": "key", "per_key": "1", "keys": "2"}
 EVER = {"unit": "user", "user": "who", "overall": "2"}
 KEYED = {
     "kind": "kafka",
@@ -98,8 +99,10 @@ def world_of(
         (EVER, (LONG,), 3, 3, (COUNT,), 100),
         (PER, (SHORT,), 2, 5, (COUNT, TAGGED, SUM), 200),
         (BY_TICK, (SHORT,), 2, 3, (COUNT,), 200),
+        (BY_KEY, (SHORT,), 2, 3, (COUNT,), 200),
+        (BY_KEY, (SHORT,), 2, 3, (KEYS,), 200),
     ],
-    ids=["count", "histogram", "sum", "for ever", "three together", "by tick"],
+    ids=["count", "histogram", "sum", "for ever", "three together", "by tick", "by key", "keys"],
 )
 def test_a_user_loses_what_plan_states_and_no_less_would_do(
     privacy: dict[str, str], logs: Logs, ticks: int, radius: int, series: tuple[dict[str, Any], ...], runs: int,
@@ -184,7 +187,29 @@ def test_a_user_loses_more_by_a_guard_that_forgets_the_cap_of_ticks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Four records count, and the noise is for two."""
-    monkeypatch.setattr(UserGuard, "memories", property(lambda guard: (guard.memory,)))
+    monkeypatch.setattr(UserGuard, "_for_all_keys", property(lambda guard: (guard.memory,)))
     world = world_of(BY_TICK, (SHORT,), 2, 5, COUNT)
+    result, _ = worst(world, list(with_and_without((SHORT,), theirs((0, 1)), 4, 60)))
+    assert result > world.stated
+
+
+class EachBatch(KeyCapMemory):
+    """Has room for all of a key in every batch."""
+
+    def room(self, users: Any, windows: Any) -> Any:
+        cells, counted, left = super().room(users, windows)
+        return cells, 0 * counted, left + counted
+
+    def admit(self, users: Any, windows: Any) -> Any:
+        return [True] * len(users), None
+
+
+def test_a_user_loses_more_by_a_guard_that_forgets_the_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of each key one record counts of a window, and not of each batch of it."""
+    monkeypatch.setattr("stream_dp.pipeline.user_guard.KeyCapMemory", EachBatch)
+    monkeypatch.setattr("stream_dp.pipeline.user_guard.KeysMemory", EachBatch)
+    world = world_of(BY_KEY, (SHORT,), 2, 5, COUNT)
     result, _ = worst(world, list(with_and_without((SHORT,), theirs((0, 1)), 4, 60)))
     assert result > world.stated

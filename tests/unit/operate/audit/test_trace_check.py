@@ -280,6 +280,25 @@ async def test_the_trace_beside_all_events_of_one_user(caps: dict[str, str]) -> 
     assert not pair_accepted(engine_relation(Neighbors.ADD_REMOVE, truth), *pair)
 
 
+async def test_the_trace_of_series_that_go_by_how_a_users_events_lie() -> None:
+    """All of a user's events in one tick are no pair of theirs; as many as one tick may have are."""
+    gaussian = {"statistic": "count", "method": "gaussian", "epsilon": "0.5"}
+    data = of_users(
+        {"max_events": "3", "per": "4h", "per_tick": "1", "filter": "zcdp", "delta": "1e-6"}
+    )
+    series = [{**gaussian, "name": "all"}, {**gaussian, "name": "day", "windows": ["4h"]}]
+    left = await lived(seeded({**data, "series": series}))
+    report = await checked(left)
+    assert (report.users, report.apart) == (Users(3, 4), True)
+    for events, neighbours in (((4, 5, 6), True), ((4, 4), False)):
+        right = await lived(
+            seeded({**data, "series": series}, 1), *((tick, "CH") for tick in events)
+        )
+        pair, truth = [messages(left), messages(right)], own_or(claims(left))
+        claimed = engine_relation(Neighbors.ADD_REMOVE, truth, Users(3, 4))
+        assert pair_accepted(claimed, *pair) == neighbours
+
+
 @pytest.mark.parametrize("caps", CAPS)
 async def test_a_journal_for_users_is_derived_again(caps: dict[str, str]) -> None:
     world = await lived(seeded(of_users(caps)))

@@ -134,27 +134,29 @@ def test_how_users_interleave_changes_nothing(log: Log, order: Sequence[str], se
     assert np.array_equal(first, rows_of(cut({0: sorted_log}, Random(seed + 1))))
 
 
-def _table_of_two(self: UserGuard, users: Any, ticks: Any, counting: Any) -> Any:
+def _table_of_two(self: UserGuard, users: Any, ticks: Any, counting: Any, records: Any) -> Any:
     """A broken guard: first come, first served, for two users in all."""
-    kept, used, those = honest(self, users, ticks, counting)
+    kept, used, those = honest(self, users, ticks, counting, records)
     known = vars(self).setdefault("known", [])
     known += [t for t in dict.fromkeys(users.texts) if t not in known][: 2 - len(known)]
     return kept & np.array([text in known for text in users.texts], np.bool_), used, those
 
 
-def _by_tick(self: UserGuard, users: Any, ticks: Any, counting: Any) -> Any:
+def _by_tick(self: UserGuard, users: Any, ticks: Any, counting: Any, records: Any) -> Any:
     """A broken guard: the first by tick count, of each batch, and not those that came first."""
     order = np.argsort(ticks, kind="stable")
     texts = [users.texts[at] for at in order.tolist()]
-    kept, used, those = honest(self, replace(users, texts=texts), ticks[order], counting[order])
+    kept, used, those = honest(
+        self, replace(users, texts=texts), ticks[order], counting[order], records
+    )
     back = np.empty_like(kept)
     back[order] = kept
     return back, used, those
 
 
-def _one_more(self: UserGuard, users: Any, ticks: Any, counting: Any) -> Any:
+def _one_more(self: UserGuard, users: Any, ticks: Any, counting: Any, records: Any) -> Any:
     """A broken guard: of each batch one record counts in any case."""
-    kept, used, those = honest(self, users, ticks, counting)
+    kept, used, those = honest(self, users, ticks, counting, records)
     kept[np.flatnonzero(counting)[:1]] = True
     return kept, used, those
 

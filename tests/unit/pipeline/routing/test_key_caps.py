@@ -1,0 +1,536 @@
+"""Caps of a user's events by the values of a field, beside those of a window and of each tick.
+
+First every sequence of records of one user on a small grid: the largest norms of the change of the table of ticks and
+keys are those of the formulas. Then the real guard, router and assembler against the oracle, and crashing engines.
+"""
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from faults.test_user_caps import crashes
+from oracles.user_caps import Event, Log, Mark, judge
+from unit.pipeline.routing.user_worlds import (
+    FOR_EVER,
+    HORIZON,
+    KEYS,
+    PIPELINE,
+    SEALER,
+    WINDOW,
+    UserWorld,
+    cut,
+    payload,
+    some_log,
+    specification,
+)
+
+from stream_dp.core.mechanism import IntArray
+from stream_dp.core.neighbors import Users
+from stream_dp.core.row_relations import Arrivals
+from stream_dp.engine.memories import KeyCapMemory, KeysMemory, Memories, UserMemory
+from stream_dp.engine.ports import Batch
+from stream_dp.engine.tick_assembler import Cut, TickAssembler
+from stream_dp.errors import FailClosed
+from stream_dp.pipeline import user_guard
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.promise import unit_json, unit_words
+from stream_dp.pipeline.router import OpenRouter, memories_of
+from stream_dp.pipeline.spec import PipelineSpec, diagnose
+from stream_dp.pipeline.user_guard import UserGuard, guard_of
+
+USERS = tuple(f"user {number}" for number in range(5))
+GRID = 3
+
+
+class Shape(NamedTuple):
+    """k events in a window of so many ticks (None: for ever), a of a tick, b of a key, of m keys."""
+
+    cap: int
+    window: int | None = WINDOW
+    per_tick: int | None = None
+    per_key: int | None = None
+    keys: int | None = None
+
+    @property
+    def spec(self) -> PipelineSpec:
+        caps = {"per_tick": self.per_tick, "per_key": self.per_key, "keys": self.keys}
+        written = {name: str(most) for name, most in caps.items() if most is not None}
+        for_window = {"max_events": str(self.cap), "per": f"{self.window}s"}
+        written |= {"overall": str(self.cap)} if self.window is None else for_window
+        rest = {"unit": "user", "user": "customer", "key": "key", "epsilon": "100"}
+        return specification(privacy=rest | written)
+
+
+def fill(total: int, most: int) -> int:
+    """The largest sum of squares of numbers up to `most` that add up to `total`."""
+    whole, rest = divmod(total, most)
+    return whole * most**2 + rest**2
+
+
+SMALL = [
+    Shape(5, 3, 1, 2, 2),
+    Shape(4, 3, 2, 3, 1),
+    Shape(6, 3, 2, 1, 3),
+    Shape(6, 3, None, 2, 2),
+    Shape(3, 3, 2, 2, None),
+    Shape(4, 3, 3, None, 2),
+    Shape(6, 3, 1, None, 1),
+    Shape(5, 3, 2, 2, 3),
+]
+
+
+@pytest.mark.parametrize("shape", SMALL, ids=str)
+def test_all_records_of_a_user_change_what_the_formulas_say(shape: Shape) -> None:
+    """l1 = min(k, m b, a T), l-infinity = min(a, b, k), and l2 squared = fill(l1, that), in a window."""
+    largest = [0, 0, 0]
+    cells = [Event("u", tick, key) for tick in range(GRID) for key in KEYS[:3]]
+    for number in range(1, shape.cap + 1):
+        for events in itertools.combinations_with_replacement(cells, number):
+            rows = judge({0: events}, *shape[:2], None, None, *shape[2:]).rows.values()
+            norms = [sum(rows), max(rows), sum(n * n for n in rows)]
+            largest = [max(pair) for pair in zip(largest, norms, strict=True)]
+    cap, window, per_tick, per_key, keys = (1000 if most is None else most for most in shape)
+    total, most = min(cap, per_tick * window, per_key * min(keys, 3)), min(cap, per_tick, per_key)
+    assert largest == [total, most, fill(total, most)]
+    booked = shape.spec.protection.users
+    assert booked == Users(total, 3) or (shape.keys is None and booked == Users(shape.cap, 3))
+
+
+def test_orders_of_records_change_what_counts_and_not_how_much_at_most() -> None:
+    """Every sequence of four records under caps that are all in the way."""
+    kinds = [Event("u", tick, key) for tick in range(GRID) for key in KEYS[:3]]
+    for shape in (Shape(3, 3, 1, 1, 2), Shape(3, 3, 2, 2, 1)):
+        most = shape.spec.privacy.most_events(shape.spec.clock)
+        for events in itertools.product(kinds, repeat=4):
+            verdict = judge({0: events}, *shape[:2], None, None, *shape[2:])
+            assert sum(verdict.rows.values()) <= most
+            assert sum(verdict.rows.values()) + verdict.capped == 4
+
+
+def rows_of(spec: PipelineSpec, logs: dict[int, Log], random: Random) -> tuple[IntArray, int]:
+    """The rows by key of the real path, without an engine, and how many records were capped; batches are by lot."""
+    router = OpenRouter(spec, 0, None, SEALER.user_key())
+    guard: Any = guard_of(spec, 0, SEALER.user_key())
+    guard.begin(sorted(logs))
+    ticks = TickAssembler(sorted(logs), router.width)
+    rows, capped = list[IntArray](), 0
+    for batch in cut(logs, random):
+        admitted = guard.admit(router.decode(batch), ticks.passed(batch.partition))
+        ticks.add(admitted, router.route(admitted))
+        capped += admitted.capped
+        while closed := ticks.closed(random.randint(1, 3)):
+            for memory in guard.memories:
+                memory.record(closed)
+            rows += [one.row for one in closed]
+    assert all(memory._pending == {} for memory in guard.memories)
+    return np.array(rows)[:, 1:5], capped
+
+
+CAPS = [
+    Shape(5, WINDOW, 2, 1, 3),
+    Shape(3, WINDOW, None, 2, 1),
+    Shape(6, WINDOW, 2, 2, 2),
+    Shape(4, WINDOW, None, None, 2),
+    Shape(4, WINDOW, 3, 1, None),
+    Shape(7, None, 1, 3, 2),
+]
+
+
+def judged(logs: Mapping[int, Log], shape: Shape) -> Any:
+    return judge(logs, shape.cap, shape.window, None, None, *shape[2:])
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("shape", CAPS, ids=str)
+def test_the_records_that_count_are_those_of_the_oracle(shape: Shape, seed: int) -> None:
+    logs: dict[int, Log] = {0: some_log(Random(seed), USERS, 160)}
+    verdict = judged(logs, shape)
+    for lot in (1, 2):
+        rows, capped = rows_of(shape.spec, logs, Random(lot))
+        by_key = {
+            (t, k): n
+            for t, row in enumerate(rows.tolist())
+            for k, n in zip(KEYS, row, strict=True)
+            if n
+        }
+        assert by_key == verdict.rows
+        assert capped == verdict.capped > 0
+
+
+def largest_changes(shape: Shape) -> tuple[int, int, int, int]:
+    """What a user's records of one window change of the real rows, at most over many logs: in all, in one entry of a
+    tick, in one key's entries of all ticks, and in how many keys.
+    """
+    worst, size = (0, 0, 0, 0), shape.window or HORIZON
+    for lot in range(30):
+        random = Random(lot)
+        log = some_log(random, ("u", "v"), 120)
+        gone = random.randrange(HORIZON // size)
+        without = [
+            item
+            for item in log
+            if isinstance(item, Mark) or item.user != "u" or item.tick // size != gone
+        ]
+        (one, _), (other, _) = (
+            rows_of(shape.spec, {0: each}, Random(lot)) for each in (log, without)
+        )
+        change = one - other
+        assert (change >= 0).all()
+        by_key = change.sum(axis=0)
+        norms = (change.sum(), change.max(), by_key.max(), np.count_nonzero(by_key))
+        worst = tuple(max(pair) for pair in zip(worst, map(int, norms), strict=True))  # type: ignore[assignment]
+    return worst
+
+
+@pytest.mark.parametrize("shape", CAPS, ids=str)
+def test_a_user_changes_what_the_noise_is_for(shape: Shape) -> None:
+    """All of a user's records in one window of the cap, or all there are; nobody else's count otherwise."""
+    in_all, in_entry, of_key, keys = largest_changes(shape)
+    booked = shape.spec.protection.users
+    assert booked is not None
+    least = [most for most in (shape.cap, shape.per_tick, shape.per_key) if most is not None]
+    assert in_all == booked.cap
+    assert in_entry <= min(least)
+    assert of_key == min(shape.cap, shape.per_key or shape.cap)
+    assert keys == min(shape.cap, shape.keys or len(KEYS), len(KEYS))
+
+
+def test_noise_is_for_what_all_caps_let_count() -> None:
+    assert Shape(9, 4, None, 2, 3).spec.protection.users == Users(6, 4)
+    assert Shape(9, 4, 1, 2, 3).spec.protection.users == Users(4, 4)
+    assert Shape(5, 4, None, 2, 3).spec.protection.users == Users(5, 4)
+    assert Shape(9, 4, None, 2).spec.protection.users == Users(9, 4)  # of so many keys as there are
+    assert Shape(9, 4, None, None, 3).spec.protection.users == Users(9, 4)
+    assert Shape(9, None, 1, 2, 3).spec.protection.users == Users(6)
+
+
+def records_of(spec: PipelineSpec, records: Sequence[Any]) -> list[int]:
+    """Which of these records of one batch count, by their places: whether the router has decoded them or not."""
+    values = [json.dumps({"time": 1000, "customer": "u"} | record).encode() for record in records]
+    batch = Batch(0, values, range(len(values)), len(values))
+    decoded, plain = (
+        list(map(int, _guard(spec).admit(each, -1).labels))
+        for each in (OpenRouter(spec, 0, None, SEALER.user_key()).decode(batch), batch)
+    )
+    assert decoded == plain
+    return plain
+
+
+def _guard(spec: PipelineSpec) -> Any:
+    guard: Any = guard_of(spec, 0, SEALER.user_key())
+    guard.begin((0,))
+    return guard
+
+
+def with_key(kind: dict[str, Any], **caps: str) -> PipelineSpec:
+    """A pipeline whose field `where` has this type, with caps by it."""
+    rest = {
+        "unit": "user",
+        "user": "customer",
+        "max_events": "9",
+        "per": "4s",
+        "key": "where",
+        "epsilon": "100",
+    }
+    schema = PIPELINE["schema"] | {"key": {"type": "text", "nullable": True}, "where": kind}
+    series = [{"name": "all", "statistic": "count", "epsilon": "2"}]
+    return specification(privacy=rest | caps, schema=schema, series=series)
+
+
+def test_null_is_a_key_of_its_own_and_so_is_all_outside_a_domain() -> None:
+    texts = ["a", "b", "x", "y", None, "", "a", "x", "None"]
+    records = [{"where": text} for text in texts] + [{}]
+    category = {"type": "category", "domain": ["a", "b"], "nullable": "true"}
+    assert records_of(with_key(category, per_key="1"), records) == [0, 1, 2, 4]
+    assert records_of(with_key({"type": "text", "nullable": "true"}, per_key="1"), records) == [
+        *(0, 1, 2, 3, 4, 5, 8)
+    ]
+    numbers = [{"where": 7}, {"where": 7}, {"where": -7}, {"where": None}]
+    assert records_of(with_key({"type": "integer", "nullable": "true"}, keys="2"), numbers) == [
+        *(0, 1, 2)
+    ]
+
+
+def test_long_keys_and_pairs_that_look_alike_are_told_apart() -> None:
+    text = with_key({"type": "text"}, keys="1")
+    long = "x" * 5000
+    assert records_of(text, [{"where": long}, {"where": long + "y"}, {"where": long}]) == [0, 2]
+    made: Any = guard_of(text, 0, SEALER.user_key())
+    pairs = made._by_key.pairs
+    record = made._decoder.decode(
+        [b'{"time": 0, "customer": "u", "where": %s}' % where for where in (b'"bc"', b'"c"')]
+    ).records
+    assert len({*pairs([b"a", b"ab", b"a"], [record[0], record[1], record[1]])}) == 3
+
+
+def test_a_record_whose_key_cannot_be_read_is_a_dead_letter_and_uses_nothing() -> None:
+    spec = with_key({"type": "text"}, keys="1")
+    records = [{"where": 3}, {}, {"where": None}, {"where": "a"}, {"where": "b"}, {"where": "a"}]
+    assert records_of(spec, records) == [3, 5]
+
+
+def test_a_record_that_one_cap_excludes_uses_no_other() -> None:
+    """Each of the three ways in which one cap could use up another."""
+    tick_by_key = [{"where": "a"}, {"where": "a"}, {"where": "b"}]
+    assert records_of(with_key({"type": "text"}, per_key="1", per_tick="2"), tick_by_key) == [0, 2]
+    key_by_tick = [{"where": "a"}, {"where": "b"}, {"where": "b", "time": 2000}]
+    assert records_of(with_key({"type": "text"}, per_key="1", per_tick="1"), key_by_tick) == [0, 2]
+    keys_by_tick = [{"where": "a"}, {"where": "b"}, {"where": "c", "time": 2000}]
+    assert records_of(with_key({"type": "text"}, keys="2", per_tick="1"), keys_by_tick) == [0, 2]
+
+
+def test_a_record_that_no_series_can_read_uses_the_caps_by_key_all_the_same() -> None:
+    added = {"name": "sum", "statistic": "sum", "of": "amount", "clamp": ["0", "3"], "epsilon": "2"}
+    plain = Shape(5, WINDOW, 2, 1, 3).spec
+    privacy = plain.model_dump(mode="json", include={"privacy"}, exclude_none=True)["privacy"]
+    more = specification(privacy=privacy, series=[*PIPELINE["series"], added])
+    guards: list[Any] = []
+    for spec in (plain, more):
+        router = OpenRouter(spec, 0, None, SEALER.user_key())
+        guards.append(guard_of(spec, 0, SEALER.user_key()))
+        guards[-1].begin((0,))
+        for batch in cut({0: some_log(Random(3), USERS, 160)}, Random(1)):
+            odd = [value.replace(b'"amount": 0', b'"amount": "?"') for value in batch.payloads]
+            guards[-1].admit(router.decode(replace(batch, payloads=odd)), -1)
+    for memories in zip(*(guard.memories for guard in guards), strict=True):
+        one, other = (sorted(map(tuple, memory._table._rows.tolist())) for memory in memories)
+        assert one == other
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("shape", CAPS, ids=str)
+async def test_caps_by_key_hold_through_crashes_anywhere(shape: Shape, seed: int) -> None:
+    world = world_of(seed, shape)
+    assert await crashes(world, Random(seed)) > 1
+    assert world.rows() == judged(world.logs, shape).rows
+    kinds = {kind for commit in world.commits() for kind in commit.parts}
+    assert "users by key" in kinds
+    assert ("keys of users" in kinds) == (shape.keys is not None)
+
+
+def world_of(seed: int, shape: Shape) -> UserWorld:
+    logs = {0: some_log(Random(seed), USERS, 160)}
+    return UserWorld(logs, shape.spec, group=1 + seed % 4)
+
+
+@pytest.mark.parametrize("kind", [None, KeyCapMemory, KeysMemory])
+def test_what_was_read_behind_the_cut_is_given_back_to_all_caps(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same records count when they are read again, unless one memory of the twin keeps what it counted."""
+    if kind is not None:
+        monkeypatch.setattr(kind, "rewind", lambda _, cut: cut)
+    guard: Any = guard_of(Shape(5, WINDOW, 2, 1, 2).spec, 0, SEALER.user_key())
+    guard.begin((0,))
+    log = [
+        Event("u", tick, key) for tick, key in ((0, "a"), (0, "a"), (0, "b"), (1, "c"), (2, "b"))
+    ]
+    batch = Batch(0, [payload(event) for event in log], range(len(log)), len(log))
+    for again in range(3):
+        admitted = guard.admit(batch, -1)
+        if again and kind is not None:
+            assert list(admitted.labels) != [0, 2]
+            return
+        assert list(admitted.labels) == [0, 2]
+        assert admitted.capped == 3
+        kinds = ["users by key", "keys of users", "users by tick", "users"]
+        assert [used.kind for used in admitted.used] == kinds
+        for memory in guard.memories:
+            memory.rewind(Cut())
+
+
+@pytest.mark.parametrize(("caps", "kept"), [
+    ({"keys": "3", "per_key": "2"}, [1, 3, 1]), ({"per_key": "2"}, [1, 9]), ({"keys": "3"}, [1, 3, 1]),
+])  # fmt: skip
+def test_what_it_remembers_is_bounded_by_the_caps_and_forgotten_with_the_window(
+    caps: dict[str, str], kept: list[int]
+) -> None:
+    """Of a user with thousands of keys no more is kept than the caps let count."""
+    spec = with_key({"type": "text"}, **caps)
+    guard: Any = guard_of(spec, 0, SEALER.user_key())
+    guard.begin((0,))
+    for begin in range(0, 20_000, 1000):
+        records = [{"time": 1000, "customer": "u", "where": f"{begin + at}"} for at in range(1000)]
+        values = [json.dumps(record).encode() for record in records]
+        guard.admit(Batch(0, values, range(1000), 1000), -1)
+    assert [len(memory._table) for memory in guard.memories] == kept
+    for memory in guard.memories:
+        assert memory._table._rows.nbytes < 200_000
+        memory._forget(3)
+        assert len(memory._table) > 0
+        memory._forget(4)
+        assert len(memory._table) == 0
+
+
+def tick_first(
+    records: Any, counted: Any, of_window: Any, of_key: Any, of_tick: Any, of_keys: Any
+) -> Any:
+    """A record takes its tick's room before it is known whether its key has any."""
+    kept, opening = list[int](), list[int]()
+    for number, (own, cell, place) in enumerate(records):
+        if not of_tick[place]:
+            continue
+        of_tick[place] -= 1
+        new = not counted[cell]
+        if of_window[own] and of_key[cell] and (of_keys[own] or not new):
+            kept.append(number)
+            opening += [number] if new else []
+            for room, at in ((of_window, own), (of_key, cell), (of_keys, own)):
+                room[at] -= new if room is of_keys else 1
+            counted[cell] += 1
+    return np.array(kept, np.int64), np.array(opening, np.int64)
+
+
+def keys_forgotten(self: UserMemory, users: Any, windows: Any) -> Any:
+    """Room for as many keys in each batch as in a window."""
+    cells, counted, _ = UserMemory.room(self, users, windows)
+    return cells, counted, np.full(len(counted), self._cap)
+
+
+def without_the_user(self: Any, users: Any, records: Any) -> list[bytes]:
+    return ["".join(map(str, [self._value_of(record)])).encode() for record in records]
+
+
+TWINS: list[tuple[str, Any, str, Any]] = [
+    ("forgotten", KeyCapMemory, "replay", lambda *_: None),
+    ("keys forgotten", KeysMemory, "replay", lambda *_: None),
+    ("tick before key", user_guard, "_with_room", tick_first),
+    ("keys of a batch", KeysMemory, "room", keys_forgotten),
+    ("all users together", user_guard.KeyCaps, "pairs", without_the_user),
+]
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "twin"), [t[1:] for t in TWINS], ids=[t[0] for t in TWINS]
+)
+async def test_caps_by_key_that_are_wrong_are_caught(
+    owner: Any, method: str, twin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, method, twin)
+    wrong = 0
+    for seed in range(4):
+        for shape in (CAPS[0], CAPS[2], CAPS[5]):
+            world = world_of(seed, shape)
+            try:
+                await crashes(world, Random(seed))
+            except (FailClosed, ExceptionGroup):
+                wrong += 1
+            else:
+                wrong += world.rows() != judged(world.logs, shape).rows
+            if wrong:
+                return
+    pytest.fail("nothing was wrong")
+
+
+def test_a_pipeline_without_them_is_the_same_as_before() -> None:
+    plain = specification()
+    assert fingerprint(plain) == fingerprint(specification(privacy=PIPELINE["privacy"]))
+    assert len({fingerprint(shape.spec) for shape in (*CAPS, Shape(3, WINDOW, None, 1))}) == 7
+    guard: Any = UserGuard(plain, 0, SEALER.user_key())
+    assert [memory.kind for memory in guard.memories] == ["users"]
+
+
+def test_the_unit_says_all_its_caps() -> None:
+    spec = Shape(9, 4, 2, 2, 3).spec
+    words = "of which at most 6 count, 2 of a tick, 2 of a key and 3 values of key"
+    assert words in unit_words(spec)
+    users = unit_json(spec)["users"]
+    assert (users["key"], users["per_key"], users["keys"], users["per_tick"]) == ("key", 2, 3, 2)
+    assert not {"key", "per_key", "keys"} & unit_json(specification())["users"].keys()
+
+
+@pytest.mark.parametrize(("changes", "at", "why"), [
+    ({"key": "key", "per_key": "3"}, "per_key", "is never reached: 3 count in all: leave it out, or give less"),
+    ({"key": "key", "keys": "3"}, "keys", "is never reached: 3 count in all: leave it out, or give less"),
+    ({"per_key": "1"}, "key", "per_key and keys need the field that they go by, such as key: country"),
+    ({"key": "key"}, "key", "is the field that per_key and keys go by: give one of them, or leave it out"),
+    ({"key": "customer", "keys": "1"}, "key", "a user has one customer: name another field, whose values are capped"),
+    ({"key": "time", "keys": "1"}, "key", "'time' is a time, which caps do not go by: a text or integer or category"),
+    ({"key": "what", "keys": "1"}, "key", "'what' is not in the schema"),
+])  # fmt: skip
+def test_caps_by_key_that_say_nothing_are_refused(
+    changes: dict[str, str], at: str, why: str
+) -> None:
+    problems: Any = diagnose(PIPELINE | {"privacy": PIPELINE["privacy"] | changes})
+    assert [(each["loc"], each["msg"]) for each in problems] == [(("privacy", at), why)]
+
+
+def counting_keys(kind: dict[str, Any], window: str | None, **caps: str) -> PipelineSpec:
+    """A pipeline that counts the different values of the key of these caps."""
+    spec = with_key(kind, **caps)
+    own = {} if window is None else {"every": window, "running": "true"}
+    series = [{"name": "keys", "statistic": "distinct", "of": "where", "epsilon": "2", **own}]
+    privacy = spec.model_dump(mode="json", include={"privacy"}, exclude_none=True)["privacy"]
+    fields = {name: field.model_dump(mode="json") for name, field in spec.fields.items()}
+    return specification(privacy=privacy, schema=fields, series=series)
+
+
+CATEGORY = {"type": "category", "domain": ["a", "b"]}
+
+
+def test_different_values_of_the_key_go_by_the_number_of_keys() -> None:
+    """And not where all values outside a domain are one key for caps, and as many as they are in the series."""
+
+    def chosen_for(kind: dict[str, Any], window: str | None, **caps: str) -> Any:
+        return build(counting_keys(kind, window, **caps)).chosen[0]
+
+    text = {"type": "text", "nullable": "true"}
+    chosen = chosen_for(text, "4s", keys="2")
+    assert chosen.mechanism.arrivals == Arrivals(4, Users(9, 4), values=2)
+    assert chosen.derivation.rule == "first ticks of identifiers"
+    assert chosen_for(text, None, keys="2", per_key="1").mechanism.arrivals.changes == 4
+    for other in (chosen_for(text, "4s", per_key="2"), chosen_for(CATEGORY, "4s", keys="2")):
+        assert other.derivation.rule == "all events of one user"
+        assert other.mechanism.arrivals == Arrivals(4)
+        assert other.mechanism.epsilon * 9 == chosen.mechanism.epsilon
+
+
+@pytest.mark.parametrize(
+    ("kind", "worst"), [({"type": "text"}, 4), (CATEGORY, 5)], ids=["text", "category"]
+)
+def test_a_user_changes_as_many_values_as_the_noise_is_for(
+    kind: dict[str, Any], worst: int
+) -> None:
+    """On the real path, beside another who has some of the same; by the keys of a category it would be more."""
+    spec, most = counting_keys(kind, "4s", keys="2"), 0
+    for lot in range(240):
+        random = Random(lot)
+        records = [
+            {"time": 1000 * tick, "customer": random.choice("uvwx"), "where": random.choice("abcd")}
+            for tick in range(4)
+            for _ in range(random.randint(0, 2 + lot % 5))
+        ]
+        others = [record for record in records if record["customer"] != "u"]
+        change = distinct_rows(spec, records) - distinct_rows(spec, others)
+        most = max(most, int(np.abs(change).sum()))
+    assert most == worst if worst == 4 else most >= worst
+
+
+def distinct_rows(spec: PipelineSpec, records: Sequence[Any]) -> IntArray:
+    """The rows of a series of identifiers on the real path, in one batch."""
+    router = OpenRouter(spec, 0, None, SEALER.user_key())
+    guard: Any = guard_of(spec, 0, SEALER.user_key())
+    guard.begin((0,))
+    ticks = TickAssembler((0,), router.width)
+    values = [json.dumps(record).encode() for record in records]
+    batch = Batch(0, values, range(len(values)), len(values), mark=3)
+    admitted = guard.admit(router.decode(batch), -1)
+    ticks.add(admitted, router.route(admitted))
+    memories = Memories(*guard.memories, *memories_of(router.layout, spec))
+    closed, _ = memories.record(ticks.closed(4))
+    return np.array([one.row for one in closed])
+
+
+def test_they_hold_for_ever_beside_a_cap_for_ever() -> None:
+    spec = specification(privacy=FOR_EVER | {"overall": "9", "key": "key", "keys": "2"})
+    logs: dict[int, Log] = {
+        0: [*(Event("u", t, KEYS[t % 4]) for t in range(HORIZON)), Mark(HORIZON - 1)]
+    }
+    rows, _ = rows_of(spec, logs, Random(1))
+    assert np.count_nonzero(rows.sum(axis=0)) == 2
