@@ -17,6 +17,7 @@ from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
 from stream_dp.mechanisms.hss.quantities import ColumnsAbove, Largest, Maximum, Sum
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState, CutOffState
+from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindowsState
 from stream_dp.mechanisms.linear.counter import (
     CounterState,
     HandOverCounter,
@@ -82,6 +83,7 @@ STATES = Codec(
         Child,
         ColumnsAbove,
         CompositionState,
+        CorrelatedWindowsState,
         CountWatchers,
         CounterState,
         CutOffState,

@@ -15,6 +15,7 @@ from stream_dp.mechanisms.hss.hss import HSSState
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
 from stream_dp.mechanisms.hss.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState, CutOffState
+from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindowsState
 from stream_dp.mechanisms.linear.counter import CounterState, HandOverState, HybridState
 from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounterState, LatticeState
@@ -43,6 +44,7 @@ PUBLIC: dict[type, set[str]] = {
     ArrivalCounterState: {"updates"},
     Child: {"mechanism"},
     CompositionState: {"created"},
+    CorrelatedWindowsState: set(),
     CutOffState: set(),
     EndedWindowsState: {"updates", "told"},
     CounterState: set(),

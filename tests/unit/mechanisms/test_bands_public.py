@@ -21,6 +21,7 @@ from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
+from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.ended_windows import EndedArrivals, EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
@@ -78,6 +79,7 @@ MECHANISMS: list[Any] = [
     GaussianAndEver(
         GaussianForest(WIDTH, HALF, ADD, (1, 4), FLAT), GaussianCounter(WIDTH, HALF, ADD, TICKS)
     ),
+    CorrelatedWindows(GaussianCounter(WIDTH, HALF, ADD, TICKS), (1, 4), ever=True),
     SumsAndEver(
         SumForest(WIDTH, HALF, ADD, (1, 4), FLAT, 0, 8), SumCounter(WIDTH, HALF, ADD, None, 0, 8)
     ),
