@@ -31,6 +31,7 @@ from stream_dp.mechanisms.linear.gaussian_counter import (
     GaussianCounterState,
     LatticeState,
 )
+from stream_dp.mechanisms.linear.nested_windows import NestedCounterState, NestedWindowsState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.separate_counters import SeparateCounters, SeparateState
 from stream_dp.mechanisms.linear.sum_counter import SumCounterState
@@ -103,6 +104,8 @@ STATES = Codec(
         MultiSparseVector,
         MultiSparseVectorState,
         Neighbors,
+        NestedCounterState,
+        NestedWindowsState,
         NoisyQuantity,
         NoisyQuantityState,
         PaperHSSState,

@@ -31,6 +31,7 @@ SUM = "statistic: sum, of: amount, clamp: [0, 240], step: 1, epsilon: 0.5"
 DELTA = "unit: event, delta: 1e-6, filter: zcdp"
 WINDOWS = "statistic: count, epsilon: 1, windows: [24h, 7d, ever]"
 FOREST, CORRELATED = f"{WINDOWS}, method: gaussian", f"{WINDOWS}, method: correlated"
+TREE, NESTED = f"{WINDOWS}, method: tree", f"{WINDOWS}, method: nested"
 RANKS = "statistic: quantiles, of: amount, clamp: [0, 400], buckets: 20, at: [0.25, 0.5, 0.75], epsilon: 0.3"
 
 
@@ -63,6 +64,10 @@ PAIRS = {
     "24 h beside tick, 7 d, ever": Pair(FOREST, CORRELATED, 27, DELTA, window=1),
     "7 d beside tick, 24 h, ever": Pair(FOREST, CORRELATED, 36, DELTA, window=2),
     "ever beside three windows": Pair(FOREST, CORRELATED, 46, DELTA, window=3),
+    "pure tick beside three windows": Pair(TREE, NESTED, 6, window=0),
+    "pure 24 h beside three": Pair(TREE, NESTED, 21, window=1),
+    "pure 7 d beside three": Pair(TREE, NESTED, 25, window=2),
+    "pure ever beside three": Pair(TREE, NESTED, 38, window=3),
     "quartiles of a day, ranks": Pair(f"{RANKS}, every: 24h", f"{RANKS}, every: 24h, method: together", 65),
 }  # fmt: skip
 

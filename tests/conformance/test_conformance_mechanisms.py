@@ -21,6 +21,7 @@ from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, be
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.ended_windows import EndedArrivals, EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.nested_windows import NestedCounter, NestedWindows
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.separate_counters import SeparateCounters
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
@@ -266,6 +267,8 @@ CASES = [
     *with_ever(None),
     correlated(1, TICKS),
     correlated(3, None, 2),
+    counter(NestedCounter, 2, ADD, LEVELS),
+    case(NestedWindows, NestedCounter(3, ONE, REPLACE, LEVELS, 2), (1, 6), True, **EVER),
     *means(),
     distinct(ADD, None, TICKS),
     distinct(REPLACE, None, None),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -135,7 +135,8 @@ def _score(buffers: Buffers, views: Sequence[View]) -> float:
         return math.inf
     modes = decays.modes
     quotients = [modes.norm * modes.growth(v.ticks, v.window) / v.least**2 for v in views]
-    return round(sum(q**POWER for q in quotients) ** (1 / POWER), 9)
+    mean: float = sum(q**POWER for q in quotients) ** (1 / POWER)
+    return round(mean, 9)
 
 
 PARTS = 6  # bits of a held sum below an integer
@@ -150,54 +151,113 @@ class CorrelatedWindowsState:
     sums: Ring
 
 
-@wire("correlated-windows", 1)
-@dataclass(frozen=True)
-class CorrelatedWindows(CountRows, Additive):
+class CounterWindows(CountRows, Additive):
     """Answers of shape (views * width,): the counts over each of `windows` (in ticks), one window after the other.
 
-    With `ever` the counts so far follow. A window longer than the stream so far counts what there is. A window holds
-    fewer than 2^57 events.
+    With `ever` the counts so far follow. A window longer than the stream so far counts what there is. Mechanisms
+    declare the fields and say what they hold of a counter's state: `fine`, the noisy counts so far in units of
+    2^-`below`.
+    """
+
+    counter: Any
+    windows: tuple[int, ...]
+    ever: bool
+    held: ClassVar[type]
+
+    @property
+    def below(self) -> int:
+        raise NotImplementedError
+
+    def fine(self, state: Any) -> IntArray:
+        raise NotImplementedError
+
+    def updates(self, state: Any) -> int:
+        raise NotImplementedError
+
+    def require_room(self, beside: int = 0) -> None:
+        """Raise NotDerivable where a state cannot hold the longest window and `beside` more ticks."""
+        if not self.windows or min(self.windows) < 1:
+            raise NotDerivable("windows have 1 or more ticks")
+        ticks = max(self.windows) + beside
+        if (numbers := ticks * self.width) > MOST_HELD:
+            raise NotDerivable(
+                f"a window of {max(self.windows):,} ticks of {self.width:,} counts would hold {numbers:,} numbers, "
+                f"more than {MOST_HELD:,}: ask a shorter window, fewer keys, or a longer step of the clock"
+            )
+
+    @property
+    def width(self) -> int:  # type: ignore[override]  # of the counter, and no field
+        return int(self.counter.width)
+
+    @property
+    def neighbors(self) -> Neighbors:  # type: ignore[override]
+        neighbors: Neighbors = self.counter.neighbors
+        return neighbors
+
+    @property
+    def ones(self) -> int:  # type: ignore[override]
+        return int(self.counter.ones)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        guarantee: Guarantee = self.counter.guarantee
+        return guarantee
+
+    def _of_the_counter(self, kind: str) -> Derivation:
+        """Derive the claim of the counter, which is that of what is computed from its noisy counts."""
+        over = f"{self.width} count(s) over {len(self.windows)} window(s)"
+        derivation: Derivation = self.counter.derivation()
+        return replace(derivation, subject=f"{over}, differences of one {kind}'s")
+
+    def band(self, public: int, confidence: float) -> int:
+        return max(
+            self.view_band(place, self.view_public(place, public, None), confidence)
+            for place in range(len(self.windows) + self.ever)
+        )
+
+    def init(self, noise: Noise) -> Any:
+        zeros = np.zeros(self.width, dtype=np.int64)
+        return self.held(self.counter.init(noise), pushed((), zeros, 1))
+
+    def step(self, state: Any, message: Message, noise: Noise) -> Step[Any]:
+        counter, so_far = self.counter.step(state.counter, message, noise)
+        if so_far is None:
+            sums = pushed(state.sums, self.fine(counter), max(self.windows) + 1)
+            return self.held(counter, sums), None
+        views = [self._window(state, window) for window in self.windows]
+        return state, np.concatenate([*views, so_far] if self.ever else views)
+
+    def _window(self, state: Any, window: int) -> IntArray:
+        back = min(window, self.updates(state.counter))
+        inside = row_back(state.sums, 0) - row_back(state.sums, back)
+        rounded: IntArray = (inside + ((1 << self.below) >> 1)) >> self.below
+        return rounded
+
+
+@wire("correlated-windows", 1)
+@dataclass(frozen=True)
+class CorrelatedWindows(CounterWindows):
+    """Windows of one Gaussian counter; a window holds fewer than 2^57 events.
 
     Privacy claim: that of `counter`, adaptively: what is answered is computed from the lattice values (count plus
     noise) that the proof of its noise takes as released (`LatticeNoise`).
     """
+
+    held = CorrelatedWindowsState
 
     counter: GaussianCounter
     windows: tuple[int, ...]
     ever: bool = False
 
     def __post_init__(self) -> None:
-        if not self.windows or min(self.windows) < 1:
-            raise NotDerivable("windows have 1 or more ticks")
-        if (held := max(self.windows) * self.width) > MOST_HELD:
-            raise NotDerivable(
-                f"a window of {max(self.windows):,} ticks of {self.width:,} counts would hold {held:,} numbers, more "
-                f"than {MOST_HELD:,}: ask a shorter window, fewer keys, or a longer step of the clock"
-            )
-
-    @property
-    def width(self) -> int:  # type: ignore[override]  # of the counter, and no field
-        return self.counter.width
-
-    @property
-    def neighbors(self) -> Neighbors:  # type: ignore[override]
-        return self.counter.neighbors
-
-    @property
-    def ones(self) -> int:  # type: ignore[override]
-        return self.counter.ones
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return self.counter.guarantee
+        self.require_room()
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        subject = f"{self.width} count(s) over {len(self.windows)} window(s), differences of one Gaussian counter's"
-        return replace(self.counter.derivation(), subject=subject)
+        return self._of_the_counter("Gaussian counter")
 
     @cached_property
-    def _kept(self) -> int:
+    def below(self) -> int:
         """Bits below an integer in a held sum; the noise's own where it has fewer."""
         return min(PARTS, self.counter.lattice.bits)
 
@@ -213,39 +273,15 @@ class CorrelatedWindows(CountRows, Additive):
         unit = 1 / (1 << lattice.bits)
         # by Cauchy and Schwarz, as `LatticeNoise.drift`; and each of two held sums is rounded by half a part
         inner = float(lattice.decays.rounding) * unit * math.sqrt(public * growth)
-        inner += 1 / (1 << self._kept)
+        inner += 1 / (1 << self.below)
         variance = float(lattice.variance) * growth * unit**2
         return NoiseLaw((), variance, 0.5 + inner, between=2 * inner)
 
-    def band(self, public: int, confidence: float) -> int:
-        return max(
-            self.view_band(place, public, confidence)
-            for place in range(len(self.windows) + self.ever)
-        )
+    def updates(self, state: GaussianCounterState) -> int:
+        return state.noise.steps
 
-    def init(self, noise: Noise) -> CorrelatedWindowsState:
-        zeros = np.zeros(self.width, dtype=np.int64)
-        return CorrelatedWindowsState(self.counter.init(noise), pushed((), zeros, 1))
-
-    def step(
-        self, state: CorrelatedWindowsState, message: Message, noise: Noise
-    ) -> Step[CorrelatedWindowsState]:
-        counter, so_far = self.counter.step(state.counter, message, noise)
-        if so_far is None:
-            sums = pushed(state.sums, self._held(counter), max(self.windows) + 1)
-            return CorrelatedWindowsState(counter, sums), None
-        views = [self._window(state, window) for window in self.windows]
-        return state, np.concatenate([*views, so_far] if self.ever else views)
-
-    def _held(self, state: GaussianCounterState) -> IntArray:
-        below = self.counter.lattice.bits - self._kept
-        held: IntArray = (state.total << self._kept) + (
-            state.noise.noise + ((1 << below) >> 1) >> below
-        )
-        return held
-
-    def _window(self, state: CorrelatedWindowsState, window: int) -> IntArray:
-        back = min(window, state.counter.noise.steps)
-        inside = row_back(state.sums, 0) - row_back(state.sums, back)
-        rounded: IntArray = (inside + ((1 << self._kept) >> 1)) >> self._kept
-        return rounded
+    def fine(self, state: GaussianCounterState) -> IntArray:
+        less = self.counter.lattice.bits - self.below
+        noise = (state.noise.noise + ((1 << less) >> 1)) >> less
+        fine: IntArray = (state.total << self.below) + noise
+        return fine

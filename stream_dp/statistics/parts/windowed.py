@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic_core import InitErrorDetails
 
@@ -14,7 +14,8 @@ from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.noisy_forest import best_forest, mean_variance
+from stream_dp.mechanisms.linear.nested_windows import NestedCounter, NestedWindows, best_nested
+from stream_dp.mechanisms.linear.noisy_forest import MOST_HELD, best_forest, mean_variance
 from stream_dp.mechanisms.linear.window_forest import GaussianForest
 from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver, ever_share
 from stream_dp.records.groupings import By, grouping_text
@@ -55,23 +56,27 @@ from stream_dp.statistics.parts.windows import (
 )
 
 PHASES = 64  # places where a window may begin that stand for all
-CORRELATED: Literal["correlated"] = "correlated"
+CORRELATED, NESTED = "correlated", "nested"
+LONGEST_SPAN = 4_000  # ticks of a highest node, whose noises are drawn together
 
 
 def choose_windows(
     setting: Setting, epsilon: Fraction, declared: Sequence[str], method: str
 ) -> Choice:
-    """Choose what `method` names: one noise for all windows (`correlated`), a forest with Gaussian noise or with
-    Laplace noise (`tree`), or the better forest (`auto`).
+    """Choose what `method` names: one noise for all windows (`correlated`, Gaussian; `nested`, pure), a forest with
+    Gaussian noise or with Laplace noise (`tree`), or the better forest (`auto`).
 
-    `auto` had its meaning before there was correlated noise, and journals hold series that left the method out: so it
-    never chooses that, and the reason names the bands that it would have. What `auto` compares is the typical error
-    (RMSE, over where a window may begin) of each window, by the geometric mean over all of them, which the forests'
-    shapes are chosen by too. Raises NotDerivable for Gaussian noise where no delta is granted, or a forest of it where
-    the filter adds up Gaussian DP, and where a state may not hold the longest window of all keys.
+    `auto` had its meaning before there was one noise for all windows, and journals hold series that left the method
+    out: so it never chooses that, and where noise is Gaussian the reason names the bands that it would have. What
+    `auto` compares is the typical error (RMSE, over where a window may begin) of each window, by the geometric mean
+    over all of them, which the forests' shapes are chosen by too. Raises NotDerivable for Gaussian noise where no delta
+    is granted, or a forest of it where the filter adds up Gaussian DP, and where a state may not hold the longest
+    window of all keys.
     """
     if method == CORRELATED:
         return correlated_windows(setting, epsilon, declared)
+    if method == NESTED:
+        return nested_windows(setting, epsilon, declared)
     if method == GAUSSIAN:
         return _beside_correlated(
             gaussian_windows(setting, epsilon, declared), setting, epsilon, declared
@@ -101,6 +106,20 @@ def correlated_windows(setting: Setting, epsilon: Fraction, declared: Sequence[s
     buffers = how_many(len(decays.halvings), "buffer")
     why = f"method: correlated, one noise for {names}, correlated by {buffers}"
     return windowed(mechanism, setting, views(declared), why)
+
+
+def nested_windows(setting: Setting, epsilon: Fraction, declared: Sequence[str]) -> Choice:
+    """Choose one pure tree of spans for the single tick, all windows and the count so far."""
+    ticks, ever = spans_of(setting, declared), EVER in declared
+    room = MOST_HELD // setting.width - max(ticks)
+    most = max(1, min(LONGEST_SPAN, room))
+    shape = best_nested(ticks, ever, max(setting.last + 1, max(ticks)), most)
+    counter = NestedCounter(setting.width, epsilon, setting.neighbors, shape, setting.ones)
+    levels = zip(shape.spans, shape.shares, strict=True)
+    parts = ", ".join(f"{share} on spans of {how_many(span, 'tick')}" for span, share in levels)
+    names = " / ".join(views(declared))
+    why = f"method: nested, one noise for {names}, of its epsilon {parts}"
+    return windowed(NestedWindows(counter, ticks, ever), setting, views(declared), why)
 
 
 def _beside_correlated(
@@ -190,8 +209,9 @@ class WindowedSeries(SeriesSpec):
     def own_problems(self) -> list[InitErrorDetails]:
         every = every_problems(self.every, self.windows, self.window)
         method = getattr(self, "method", "auto")
-        if method == CORRELATED and not self.views:
-            why = "correlated is one noise for several windows: name windows, or method gaussian for the count so far"
+        if method in (CORRELATED, NESTED) and not self.views:
+            so_far = "gaussian" if method == CORRELATED else "tree"
+            why = f"{method} is one noise for several windows: name windows, or method {so_far} for the count so far"
             every.append(problem(("method",), why))
         if self.every and method not in ("tree", "auto"):
             why = "windows that end get noise once, by no method: leave method out"

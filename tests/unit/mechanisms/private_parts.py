@@ -19,6 +19,7 @@ from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindowsStat
 from stream_dp.mechanisms.linear.counter import CounterState, HandOverState, HybridState
 from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounterState, LatticeState
+from stream_dp.mechanisms.linear.nested_windows import NestedCounterState, NestedWindowsState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.separate_counters import SeparateState
 from stream_dp.mechanisms.linear.sum_counter import SumCounterState
@@ -54,6 +55,8 @@ PUBLIC: dict[type, set[str]] = {
     HybridState: {"epoch"},
     LatticeState: {"steps"},
     MonitorState: {"threshold", "mode", "asked"},
+    NestedCounterState: {"updates"},
+    NestedWindowsState: set(),
     NoisyQuantityState: set(),
     PaperHSSState: {"steps", "intervals", "threshold", "released", "watcher"},
     PerBinState: {"queries", "intervals", "released", "levels"},

@@ -248,7 +248,7 @@ class NoiseOfItsOwn(CorrelatedWindows):
         if not isinstance(message, Query):
             (one, again), _ = state, None
             return (self._after(one, message, noise), self._after(again, message, noise)), None
-        answers = [super(NoiseOfItsOwn, self).step(each, message, noise)[1] for each in state]
+        answers: Any = [super(NoiseOfItsOwn, self).step(each, message, noise)[1] for each in state]
         return state, np.concatenate(answers)
 
     def _after(self, state: Any, message: Any, noise: Any) -> Any:
@@ -271,9 +271,9 @@ class DrawnAtAQuery(CorrelatedWindows):
 class Unnoised(CorrelatedWindows):
     """A twin: what is held for windows is the count without its noise."""
 
-    def _held(self, state: Any) -> IntArray:
-        held: IntArray = state.total << self._kept
-        return held
+    def fine(self, state: Any) -> IntArray:
+        fine: IntArray = state.total << self.below
+        return fine
 
 
 PAIRED = Decays((2, 1), (150, 11))
@@ -306,7 +306,7 @@ def law(kind: type[Any], counter: type[Any], rho: Fraction, rows: Sequence[int])
     class Wide(counter):  # type: ignore[misc]  # columns as many as paths, each calibrated alone
         @cached_property
         def lattice(self) -> LatticeNoise:
-            one = counter(1, rho, ADD, steps, decays=PAIRED).lattice
+            one: LatticeNoise = counter(1, rho, ADD, steps, decays=PAIRED).lattice
             return replace(one, width=width)
 
     made = kind(Wide(width, rho, ADD, steps, decays=PAIRED), (1, 2), ever=True)

@@ -1,4 +1,4 @@
-"""`method: correlated`: one noise for all windows of a series; its price, its refusals, and what `plan` says of it."""
+"""`method: correlated` and `nested`: one noise for all windows; its price, its refusals, and what `plan` says of it."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -9,15 +9,16 @@ from live_acts import create_series
 from pydantic import ValidationError
 from unit.live.live_series_steps import question, running
 from unit.live.live_series_worlds import PIPELINE, World
-from unit.statistics.test_gaussian_series import DELTA, MILLIONTH, RHO, TAGS, ZCDP_FILTER, made
+from unit.statistics.test_gaussian_series import DELTA, MILLIONTH, RHO, ZCDP_FILTER, made
 
 from stream_dp.accounting.gaussian_curve import gaussian_budget
-from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP
+from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.engine import Engine
 from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.nested_windows import NestedWindows, best_nested
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
 from stream_dp.mechanisms.linear.window_forest import GaussianForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver
@@ -29,10 +30,10 @@ from stream_dp.statistics.parts.choice import Setting
 from stream_dp.statistics.parts.windowed import choose_windows
 
 Data = dict[str, Any]
-CORRELATED = {"statistic": "count", "method": "correlated", "windows": ["24h", "ever"]}
+CORRELATED: Data = {"statistic": "count", "method": "correlated", "windows": ["24h", "ever"]}
 
 
-def alone(data: Data, privacy: Data = ZCDP_FILTER, **series: Any) -> Any:
+def alone(data: Data, privacy: Any = ZCDP_FILTER, **series: Any) -> Any:
     """The choice for one series."""
     (chosen,) = made(data, privacy, CORRELATED | series).chosen
     return chosen
@@ -78,7 +79,7 @@ def test_a_filter_that_adds_up_gaussian_dp_has_it_where_there_is_a_horizon(data:
 
 def test_a_list_pays_for_its_entries_and_a_replacement_in_any_tick_for_two(data: Data) -> None:
     data["schema"]["tags"] = {"type": "list", "domain": [f"a{n}" for n in range(20)], "most": "5"}
-    lists = alone(data, **TAGS).mechanism
+    lists = alone(data, statistic="histogram", by="tags").mechanism
     assert (lists.ones, lists.rows.l0) == (5, 5)
     moves = alone(data, ZCDP_FILTER | {"neighbors": "replace"}).mechanism
     assert moves.counter.rho == RHO / 4
@@ -123,6 +124,35 @@ def test_noise_beyond_64_bits_is_refused_and_not_told_beside_a_forest() -> None:
     assert "correlated" not in choose_windows(setting, least, ("24h",), "gaussian").why
 
 
+# the pure one
+
+NESTED: Data = {"statistic": "count", "method": "nested", "windows": ["24h", "ever"]}
+
+
+def test_a_nested_one_costs_its_epsilon_and_needs_no_delta(data: Data) -> None:
+    (chosen,) = made(data, {"epsilon": "2"}, NESTED).chosen
+    mechanism = chosen.mechanism
+    assert isinstance(mechanism, NestedWindows)
+    assert (mechanism.windows, mechanism.ever) == ((1, 24), True)
+    assert chosen.derivation.guarantee.measure == PureDP(Fraction(1))
+    assert mechanism.counter.shape == best_nested((1, 24), True, 100, 4_000)
+    assert chosen.choice.why.startswith("method: nested, one noise for tick / 24h / ever, of its ")
+    data["clock"] = {"kind": "wall", "step": "1h"}
+    endless: Any = made(data, {"epsilon": "2"}, NESTED).chosen[0].mechanism
+    assert endless.counter.shape == best_nested((1, 24), True, 10_000, 4_000)
+
+
+def test_of_many_keys_a_nested_one_has_shorter_spans(data: Data) -> None:
+    setting = Setting(2_000, Neighbors.ADD_REMOVE, 8_760, 0.95, step=3_600_000)
+    chosen: Any = choose_windows(setting, Fraction(1), ("24h", "ever"), "nested").mechanism
+    assert 1 < chosen.counter.span <= 400_000 // 2_000 - 24
+
+
+def test_a_nested_one_without_windows_is_refused(data: Data) -> None:
+    with pytest.raises(ValidationError, match="name windows, or method tree for the count so far"):
+        made(data, {"epsilon": "2"}, NESTED | {"windows": ()})
+
+
 # what files meant before
 
 
@@ -130,7 +160,7 @@ def test_files_of_before_keep_their_mechanism_and_hear_what_correlated_noise_has
     data: Data,
 ) -> None:
     data["clock"]["horizon"] = "8760"
-    windows = {"windows": ["24h", "7d", "ever"]}
+    windows: Data = {"windows": ["24h", "7d", "ever"]}
     named = alone(data, method="gaussian", **windows)
     assert isinstance(named.mechanism, GaussianAndEver)
     said = "; method: correlated has bands of 12 / 26 / 35 / 45 in place of 12 / 32 / 53 / 70"
@@ -174,7 +204,7 @@ async def test_a_live_one_is_charged_its_rho_and_goes_on_after_a_stop() -> None:
     async def ask(engine: Engine, _source: object) -> None:
         before = engine.admission.subledgers.main
         await create_series(
-            engine, question(epsilon="1", **CORRELATED | {"windows": ["2h", "ever"]})
+            engine, question("large", "1", **CORRELATED | {"windows": ["2h", "ever"]})
         )
         spent = engine.admission.subledgers.main.used.amount - before.used.amount
         assert spent / 10**24 == pytest.approx(float(RHO), rel=1e-9)

@@ -30,7 +30,7 @@ SAID = [
      "38: windows: must be a list, in brackets or with a dash before each entry"),
     ("statistic: count, windos: [1h]", "29: windos: is not a known key; did you mean windows?"),
     ("statistic: count, method: gausian",
-     "37: method: must be tree, gaussian, correlated or auto; did you mean gaussian?"),
+     "37: method: must be tree, gaussian, correlated, nested or auto; did you mean gaussian?"),
     ("statistic: count, where: [{field: country, equals: SECRET}]",
      "62: where[0].equals: what stands there is not in the domain of the field"),
     ("statistic: count, where: [{field: country, equals: de}]",
