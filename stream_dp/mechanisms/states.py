@@ -17,6 +17,7 @@ from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
 from stream_dp.mechanisms.hss.quantities import ColumnsAbove, Largest, Maximum, Sum
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState, CutOffState
+from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindowsState
 from stream_dp.mechanisms.linear.counter import (
     CounterState,
     HandOverCounter,
@@ -30,6 +31,7 @@ from stream_dp.mechanisms.linear.gaussian_counter import (
     GaussianCounterState,
     LatticeState,
 )
+from stream_dp.mechanisms.linear.nested_windows import NestedCounterState, NestedWindowsState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.separate_counters import SeparateCounters, SeparateState
 from stream_dp.mechanisms.linear.sum_counter import SumCounterState
@@ -82,6 +84,7 @@ STATES = Codec(
         Child,
         ColumnsAbove,
         CompositionState,
+        CorrelatedWindowsState,
         CountWatchers,
         CounterState,
         CutOffState,
@@ -101,6 +104,8 @@ STATES = Codec(
         MultiSparseVector,
         MultiSparseVectorState,
         Neighbors,
+        NestedCounterState,
+        NestedWindowsState,
         NoisyQuantity,
         NoisyQuantityState,
         PaperHSSState,

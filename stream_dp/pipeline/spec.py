@@ -312,14 +312,18 @@ def series_problems(
     return [*problems, *_delta_problems(series, privacy, shared)]
 
 
+WITH_A_DELTA = "gaussian", "correlated"  # values of `method` and `counter` with Gaussian noise
+
+
 def _delta_problems(
     series: Series, privacy: Privacy, shared: Fraction
 ) -> Iterator[InitErrorDetails]:
     """Yield what is wrong with a series' delta, or with a method or inner counter that needs one and has none."""
     # keys that some statistics have
-    key = next((k for k in ("method", "counter") if getattr(series, k, None) == "gaussian"), None)
+    named = ((key, getattr(series, key, None)) for key in ("method", "counter"))
+    key, value = next((pair for pair in named if pair[1] in WITH_A_DELTA), (None, None))
     if series.delta and (key is None or privacy.filter not in WITH_OWN_DELTA):
-        why = "its noise costs no delta; only that of method gaussian and of counter gaussian does: leave it out"
+        why = "its noise costs no delta; only methods gaussian and correlated and counter gaussian do: leave it out"
         if key is not None:
             why = f"filter {privacy.filter} charges no series a delta of its own: leave it out"
         yield problem(("delta",), why)
@@ -331,7 +335,7 @@ def _delta_problems(
             if privacy.filter in WITH_OWN_DELTA
             else "name another filter (zcdp, renyi, gdp) and a delta"
         )
-        why = f"{key} gaussian needs a delta, and filter {privacy.filter} grants none: {wanted}, or another {key}"
+        why = f"{key} {value} needs a delta, and filter {privacy.filter} grants none: {wanted}, or another {key}"
         yield problem((key,), why)
     elif key == "counter" and privacy.filter == "gdp":
         why = (

@@ -109,7 +109,7 @@ class Counted(Guessed, total=False):
     """What `histogram` and `top` take beside their keys."""
 
     windows: Iterable[Window]
-    method: Literal["tree", "hss", "auto", "gaussian"]
+    method: Literal["tree", "hss", "auto", "gaussian", "correlated", "nested"]
     expected_shape: Literal["even", "zipf", "bursts"] | None
 
 
@@ -291,7 +291,7 @@ class Budget(Single):
         *,
         epsilon: Amount,
         windows: Iterable[Window] = (),
-        method: Literal["auto", "tree", "gaussian"] = "auto",
+        method: Literal["auto", "tree", "gaussian", "correlated", "nested"] = "auto",
         **running: Unpack[Running],
     ) -> ContinualCounter:
         """Charge for a count of events and create it; errors are those of `series`, here and below.
@@ -299,8 +299,9 @@ class Budget(Single):
         With `windows`, sliding ones of so many ticks are released, and the single tick first, in place of all ticks so
         far (which is the window ``"ever"``); all at the one price. The `method` ``"gaussian"`` is for a budget whose
         filter is ``zcdp``, ``renyi`` or ``gdp``: `epsilon` is then what it would be alone, at the budget's delta, and
-        squares add up; ``"auto"`` compares the errors predicted. The keys of `running` are those of `series`:
-        ``horizon``, ``confidence`` and ``name``.
+        squares add up. ``"correlated"`` is one such noise for all windows and ``"nested"`` a pure one; ``"auto"``
+        compares the errors predicted, without these two. The keys of `running` are those of `series`: ``horizon``,
+        ``confidence`` and ``name``.
         """
         given = {**_only(running, Running), "windows": windows}
         return ContinualCounter(*self._short(Count(method=method), epsilon, given))

@@ -16,7 +16,7 @@ class CountSeries(WindowedSeries):
     counted: ClassVar[str] = RECORDS
 
     statistic: Literal["count"] = "count"
-    method: Literal["tree", "gaussian", "auto"] = "auto"
+    method: Literal["tree", "gaussian", "correlated", "nested", "auto"] = "auto"
 
     @property
     def about(self) -> str:

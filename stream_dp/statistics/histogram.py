@@ -31,7 +31,7 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
     counted: ClassVar[str] = RECORDS
 
     statistic: Literal["histogram"] = "histogram"
-    method: Literal["tree", "hss", "auto", "typical", "gaussian"] = "auto"
+    method: Literal["tree", "hss", "auto", "typical", "gaussian", "correlated", "nested"] = "auto"
     expected_events: ExpectedEvents = None
     expected_shape: ExpectedShape | None = None
     counter: CounterKind = "tree"

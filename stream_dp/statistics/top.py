@@ -38,7 +38,7 @@ class TopSeries(WindowedSeries, GroupedSeries):
 
     statistic: Literal["top"] = "top"
     k: Annotated[int, Field(ge=1, le=MOST_RANKS)]
-    method: Literal["tree", "hss", "auto", "gaussian"] = "auto"
+    method: Literal["tree", "hss", "auto", "gaussian", "correlated", "nested"] = "auto"
     expected_events: ExpectedEvents = None
     expected_shape: ExpectedShape | None = None
 

@@ -28,6 +28,10 @@ series: [{{name: it, {series}}}]
 """
 USERS = "unit: user, user: who, max_events: 20, per: 1d, neighbors: add_remove"
 SUM = "statistic: sum, of: amount, clamp: [0, 240], step: 1, epsilon: 0.5"
+DELTA = "unit: event, delta: 1e-6, filter: zcdp"
+WINDOWS = "statistic: count, epsilon: 1, windows: [24h, 7d, ever]"
+FOREST, CORRELATED = f"{WINDOWS}, method: gaussian", f"{WINDOWS}, method: correlated"
+TREE, NESTED = f"{WINDOWS}, method: tree", f"{WINDOWS}, method: nested"
 RANKS = "statistic: quantiles, of: amount, clamp: [0, 400], buckets: 20, at: [0.25, 0.5, 0.75], epsilon: 0.3"
 
 
@@ -40,6 +44,7 @@ class Pair:
     aim: int
     privacy: str = "unit: event"
     horizon: int = 8_760
+    window: int = -1
 
 
 PAIRS = {
@@ -61,19 +66,27 @@ PAIRS = {
     "quartiles, a hop of 12 h": Pair(
         f"{RANKS}, windows: [24h]", f"{RANKS}, windows: [24h], hop: 12h", 130
     ),
+    "tick beside three windows": Pair(FOREST, CORRELATED, 12, DELTA, window=0),
+    "24 h beside tick, 7 d, ever": Pair(FOREST, CORRELATED, 27, DELTA, window=1),
+    "7 d beside tick, 24 h, ever": Pair(FOREST, CORRELATED, 36, DELTA, window=2),
+    "ever beside three windows": Pair(FOREST, CORRELATED, 46, DELTA, window=3),
+    "pure tick beside three windows": Pair(TREE, NESTED, 6, window=0),
+    "pure 24 h beside three": Pair(TREE, NESTED, 21, window=1),
+    "pure 7 d beside three": Pair(TREE, NESTED, 25, window=2),
+    "pure ever beside three": Pair(TREE, NESTED, 38, window=3),
     "quartiles of a day, ranks": Pair(f"{RANKS}, every: 24h", f"{RANKS}, every: 24h, method: together", 65),
 }  # fmt: skip
 
 
 def band(folder: Path, series: str, pair: Pair) -> float:
-    """Return the mean half-width over the ticks, of the last window of several."""
+    """Return the mean half-width over the ticks, of the pair's window where there are several."""
     file, pages = folder / "bands.yaml", ", ".join(f"p{n}" for n in range(19))
     file.write_text(
         FILE.format(series=series, privacy=pair.privacy, horizon=pair.horizon, pages=pages)
     )
     (chosen,) = build(load(file)).chosen
     errors = list(chosen.choice.windows.values()) or [chosen.choice.expected]
-    return mean(errors[-1](pair.horizon * at // 200) for at in range(200))
+    return mean(errors[pair.window](pair.horizon * at // 200) for at in range(200))
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Sum
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
+from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.ended_windows import (
     EndedArrivals,
@@ -25,6 +26,7 @@ from stream_dp.mechanisms.linear.ended_windows import (
     RunningWindows,
 )
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.nested_windows import NestedCounter, NestedWindows
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.separate_counters import SeparateCounters
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
@@ -201,6 +203,22 @@ def with_ever(horizon: int | None) -> Iterator[Case]:
         yield replace(made, name=f"{kind.__name__} {horizon}", horizon=horizon)
 
 
+def correlated(width: int, horizon: int | None, ones: int = 1) -> Case:
+    """The case of windows that are differences of one Gaussian counter's answers; with the count so far."""
+    decays = best_decays((1, 6), True, horizon)
+
+    def made(columns: int) -> CorrelatedWindows:
+        counter = GaussianCounter(columns, EIGHTH, ADD, horizon, ones, decays=decays)
+        return CorrelatedWindows(counter, (1, 6), ever=True)
+
+    return Case(
+        name=f"CorrelatedWindows {width} {horizon} {ones}",
+        make=lambda: made(width),
+        horizon=horizon,
+        **EVER,
+    )
+
+
 def means() -> Iterator[Case]:
     """The cases of sums beside counts, so far and over windows."""
     for relation, horizon in ((ADD, TICKS), (REPLACE, None)):
@@ -258,6 +276,10 @@ CASES = [
     case(SumForest, 4, ONE, REPLACE, (1, 7), LEVELS, *AMOUNTS, windows=(1, 7), signed=True),
     *with_ever(TICKS),
     *with_ever(None),
+    correlated(1, TICKS),
+    correlated(3, None, 2),
+    counter(NestedCounter, 2, ADD, LEVELS),
+    case(NestedWindows, NestedCounter(3, ONE, REPLACE, LEVELS, 2), (1, 6), True, **EVER),
     *means(),
     distinct(ADD, None, TICKS),
     distinct(REPLACE, None, None),

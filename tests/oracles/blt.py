@@ -28,6 +28,12 @@ def inverse_sums(c: Sequence[Fraction]) -> list[Fraction]:
     return [sum(inverse[: k + 1], Fraction(0)) for k in range(len(c))]
 
 
+def window_sums(c: Sequence[Fraction], window: int) -> list[Fraction]:
+    """The coefficients of A_W C^-1, A_W adding up the last `window` steps: b_k, less b_(k - window)."""
+    b = inverse_sums(c)
+    return [b[k] - (b[k - window] if k >= window else 0) for k in range(len(b))]
+
+
 def squares(numbers: Sequence[Fraction]) -> Fraction:
     """The sum of the squares."""
     return sum((x * x for x in numbers), Fraction(0))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,9 +81,13 @@ GUARD = 6  # bits of a buffer below the lattice's
 PLACES = 160  # bits of the powers below
 MOST_STEPS = 1 << 40  # the most steps of any counter
 
-Matrix = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
+MOST_HALVINGS, MOST_GAIN = 39, (1 << 23) - 1  # of a buffer: what products leave room for in 64 bits
+
+
+@wire("decays", 1)
 @dataclass(frozen=True)
 class Decays:
     """Buffers that decay by powers of two, with `halvings` k_i, in falling order, and `gains` p_i.
@@ -92,11 +97,31 @@ class Decays:
     plus the sum of all w. One event shifts z by c, so the sensitivity is the norm of c; the error is the norm of the
     coefficients of A C^-1. Here theta_i = 1 - 2^-k_i and omega_i = p_i / 2^(k_i + GUARD), k_i and p_i integers: no
     parameter has to be rounded, and a decay needs no multiplication. What privacy rests on (`squared_norm`,
-    `rounding`) is exact or rounded up; `growth` is a float, for bands only.
+    `rounding`) is exact or rounded up; `growth` and `window_growth` are floats, for bands only.
     """
 
     halvings: tuple[int, ...]
     gains: tuple[int, ...]
+
+    def require_room(self) -> None:
+        """Raise NotDerivable where 64 bits have no room for these buffers, or c grows, and with it the noise."""
+        inside = (
+            len(self.halvings) == len(self.gains) > 0
+            and 1 <= min(self.halvings) <= max(self.halvings) <= MOST_HALVINGS
+            and 1 <= min(self.gains) <= max(self.gains) <= MOST_GAIN
+        )
+        if not inside or not self.falling:
+            raise NotDerivable(
+                f"each buffer has 1 to {MOST_HALVINGS} halvings and a gain of 1 to {MOST_GAIN:,}, and their weights "
+                "add up to at most 1"
+            )
+
+    @property
+    def falling(self) -> bool:
+        """Whether c never rises, with which 1 / c, and so the noise, stays bounded."""
+        pairs = zip(self.gains, self.halvings, strict=True)
+        top = max(self.halvings)
+        return sum(p << (top - k) for p, k in pairs) <= 1 << (top + GUARD)
 
     @property
     def weights(self) -> tuple[Fraction, ...]:
@@ -175,8 +200,17 @@ class Decays:
                 shift = power @ shift
         return float(impulse @ gram @ impulse)
 
+    def window_growth(self, steps: int, window: int) -> float:
+        """Return what `growth` does for the sum of the last `window` of `steps`, and not of all."""
+        return self.modes.growth(steps, window)
+
     @cached_property
-    def _doublings(self) -> list[tuple[Matrix, Matrix]]:
+    def modes(self) -> "Modes":
+        weights = np.array(self.gains) / 2.0 ** (np.array(self.halvings) + GUARD)
+        return Modes.of(1 - 2.0 ** -np.array(self.halvings), weights)
+
+    @cached_property
+    def _doublings(self) -> list[tuple[Floats, Floats]]:
         """(M^n, sum of (M^k)' e e' M^k over k < n) for n = 1, 2, 4, ..., M one step of (omega_i buffers, sum of w)."""
         size = len(self.halvings)
         weights = np.array([float(w) for w in self.weights])
@@ -202,6 +236,46 @@ def _summed(j: int, k: int, steps: int | None) -> Fraction:
 
 def _scaled_up(number: Fraction) -> int:
     return math.ceil(number * (1 << PLACES))
+
+
+class Modes(NamedTuple):
+    """The k-th coefficient of A C^-1 as `rest` + sum of heights * rates^k, and the endless squared `norm` of c."""
+
+    rest: float
+    heights: Floats
+    rates: Floats
+    norm: float
+
+    @classmethod
+    def of(cls, thetas: Floats, omegas: Floats) -> "Modes":
+        """Return those of c_k = sum of omegas * thetas^(k-1), the omegas above 0 and at most 1 together.
+
+        The rates are the eigenvalues of diag(theta) - omega 1', which is similar to a symmetric matrix.
+        """
+        roots = np.sqrt(omegas)
+        rates, vectors = np.linalg.eigh(np.diag(thetas) - roots[:, None] * roots)
+        heights = (roots @ vectors) ** 2 / (1 - rates)
+        squares = omegas[:, None] * omegas / (1 - thetas[:, None] * thetas)
+        return cls(1 - float(heights.sum()), heights, rates, 1 + float(squares.sum()))
+
+    def growth(self, steps: int, window: int) -> float:
+        """Return the sum of squares of the first `steps` coefficients of A_W C^-1, A_W adding up a window."""
+        few = min(steps, window)
+        both, products = self.heights[:, None] * self.heights, self.rates[:, None] * self.rates
+        early = both * _geometric(products, few)
+        total = few * self.rest**2 + float(early.sum())
+        total += 2 * self.rest * float(self.heights @ _geometric(self.rates, few))
+        left = self.heights * (
+            1 - self.rates**window
+        )  # of the coefficients, less those `window` steps before
+        late = left[:, None] * left * _geometric(products, steps - few)
+        return total + float(late.sum())
+
+
+def _geometric(rates: Floats, number: int) -> Floats:
+    """Return the sum of rates^k over k < `number`."""
+    sums: Floats = (1 - rates**number) / (1 - rates)
+    return sums
 
 
 def _power_below(base: Fraction, exponent: int) -> Fraction:
@@ -389,6 +463,7 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
     ones: int = 1
     gdp: bool = False
     shape: UserShape | None = None
+    decays: Decays | None = None
 
     def __post_init__(self) -> None:
         if self.shape is not None and (self.gdp or self.neighbors is not Neighbors.ADD_REMOVE):
@@ -426,7 +501,8 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         """
         if not 0 < self.rho <= MOST_RHO or not 1 <= self.steps <= MOST_STEPS:
             raise NotDerivable("a Gaussian counter needs a rho in (0, 1000] and 1 to 2^40 updates")
-        decays = decays_for(self.horizon)
+        decays = decays_for(self.horizon) if self.decays is None else self.decays
+        decays.require_room()
         unit = 2 * self.rho / (self.rows.l0 * self._events(decays))
         noise = LatticeNoise.calibrated(decays, self.steps, unit, self.width)
         return noise.for_gdp if self.gdp else noise

@@ -296,13 +296,15 @@ def by_tree(setting: Setting, epsilon: Fraction, why: str) -> Choice:
     return steady(tree_counter(setting, epsilon), why, setting)
 
 
-def gaussian_counter(setting: Setting, epsilon: Fraction) -> GaussianCounter:
+def gaussian_counter(
+    setting: Setting, epsilon: Fraction, method: str = "gaussian"
+) -> GaussianCounter:
     """Return the Gaussian counter that alone, in the pipeline's relation, is (steps * epsilon, delta)-DP."""
     if setting.gdp:
-        alone = _alone(setting, epsilon, "method")
+        alone = _alone(setting, epsilon, f"method {method}")
         rho = gaussian_budget(alone) ** 2 / 2 / setting.steps**2
     else:
-        rho = rho_of_unit(setting, epsilon)
+        rho = rho_of_unit(setting, epsilon, f"method {method}")
     return GaussianCounter(
         setting.width,
         rho,
@@ -314,23 +316,24 @@ def gaussian_counter(setting: Setting, epsilon: Fraction) -> GaussianCounter:
     )
 
 
-def rho_of_unit(setting: Setting, epsilon: Fraction) -> Fraction:
+def rho_of_unit(setting: Setting, epsilon: Fraction, what: str) -> Fraction:
     """Return the rho of a Gaussian mechanism that is made for one step, or where there is a `shape` for its users."""
-    rho = largest_rho(setting, epsilon, "method")
+    rho = largest_rho(setting, epsilon, what)
     return rho if setting.shape is None else rho * setting.steps**2
 
 
-def largest_rho(setting: Setting, epsilon: Fraction, key: str) -> Fraction:
+def largest_rho(setting: Setting, epsilon: Fraction, what: str) -> Fraction:
     """Return the largest rho of one step with which a series alone is (steps * epsilon, delta)-DP.
 
-    It is rounded down to a unit of the ledger. Raises NotDerivable, which names the `key`, where no delta is granted.
+    It is rounded down to a unit of the ledger. Raises NotDerivable, which names `what` needs it, where no delta is
+    granted.
     """
-    return exact(budget_units(zcdp_budget(_alone(setting, epsilon, key)))) / setting.steps**2
+    return exact(budget_units(zcdp_budget(_alone(setting, epsilon, what)))) / setting.steps**2
 
 
-def _alone(setting: Setting, epsilon: Fraction, key: str) -> ApproxDP:
+def _alone(setting: Setting, epsilon: Fraction, what: str) -> ApproxDP:
     if not setting.delta:
-        raise NotDerivable(f"{key} gaussian needs a delta, and this pipeline's filter grants none")
+        raise NotDerivable(f"{what} needs a delta, and this pipeline's filter grants none")
     return ApproxDP(epsilon * setting.steps, setting.delta)
 
 

@@ -312,7 +312,7 @@ def joint_hss(demand: Demand) -> HSS:
 def with_gaussian_counter(demand: Demand) -> GaussianHSS:
     """The joint form with a Gaussian counter, which alone is (epsilon, delta)-DP in the pipeline's relation."""
     setting = demand.setting
-    rho = largest_rho(setting, demand.epsilon, "counter")
+    rho = largest_rho(setting, demand.epsilon, "counter gaussian")
     share = GAUSSIAN_SHARE if demand.quantity is None else GAUSSIAN_QUANTITY_SHARE
     watch, paid = pure_part(rho * (1 - share))
     rho -= paid
@@ -375,7 +375,7 @@ def _paper_hss(demand: Demand, quantity: Quantity) -> PaperHSS:
     setting = demand.setting
     if demand.counter == "tree":
         return PaperHSS(setting.width, quantity, demand.epsilon, setting.horizon)
-    rho = largest_rho(setting, demand.epsilon, "counter")
+    rho = largest_rho(setting, demand.epsilon, "counter gaussian")
     third, paid = pure_part(rho / 3)
     return GaussianPaperHSS(setting.width, quantity, 3 * third, setting.horizon, rho=rho - 2 * paid)
 

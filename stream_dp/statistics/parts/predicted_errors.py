@@ -244,7 +244,7 @@ def shown(errors: Mapping[str, tuple[float, ...]]) -> str:
 def price_words(setting: Setting, epsilon: Fraction, form: str, best: bool) -> str:
     """Return what is said of the filter's price where Gaussian noise was weighed; `best`: the form errs least."""
     pure = pure_to_zcdp(PureDP(epsilon * setting.steps)).rho
-    parts = pure / (largest_rho(setting, epsilon, "method") * setting.steps**2)
+    parts = pure / (largest_rho(setting, epsilon, "method gaussian") * setting.steps**2)
     costs = f"costs this filter about 1/{round(parts)} of what a pure series does"
     if form not in (GAUSSIAN, GAUSSIAN_HSS):
         return f"; gaussian {costs}"

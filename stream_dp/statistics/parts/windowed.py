@@ -2,25 +2,37 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
+from stream_dp.core.wording import how_many
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
+from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.noisy_forest import best_forest, mean_variance
+from stream_dp.mechanisms.linear.nested_windows import NestedCounter, NestedWindows, best_nested
+from stream_dp.mechanisms.linear.noisy_forest import MOST_HELD, best_forest, mean_variance
 from stream_dp.mechanisms.linear.window_forest import GaussianForest
 from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver, ever_share
 from stream_dp.records.groupings import By, grouping_text
 from stream_dp.records.scalars import problem
-from stream_dp.statistics.parts.choice import Choice, Profile, Setting, rho_of_unit, shape_words
+from stream_dp.statistics.parts.choice import (
+    Choice,
+    Profile,
+    Setting,
+    gaussian_counter,
+    rho_of_unit,
+    shape_words,
+)
 from stream_dp.statistics.parts.predicted_errors import (
     GAUSSIAN,
     TREE,
     counter_error,
+    gaussian_fits,
     least_regret,
     price_words,
     shown,
@@ -45,22 +57,36 @@ from stream_dp.statistics.parts.windows import (
 )
 
 PHASES = 64  # places where a window may begin that stand for all
+CORRELATED, NESTED = "correlated", "nested"
+LONGEST_SPAN = 4_000  # ticks of a highest node, whose noises are drawn together
 
 
 def choose_windows(
     setting: Setting, epsilon: Fraction, declared: Sequence[str], method: str
 ) -> Choice:
-    """Choose the forest that `method` names (tree: Laplace noise), or the better one (`auto`).
+    """Choose what `method` names: one noise for all windows (`correlated`, Gaussian; `nested`, pure), a forest with
+    Gaussian noise or with Laplace noise (`tree`), or the better forest (`auto`).
 
-    What `auto` compares is the typical error (RMSE, over where a window may begin) of each window, by the geometric
-    mean over all of them, which the forests' shapes are chosen by too. Raises NotDerivable for Gaussian noise where no
-    delta is granted or the filter adds up Gaussian DP, and where a state may not hold the longest window of all keys.
+    `auto` had its meaning before there was one noise for all windows, and journals hold series that left the method
+    out: so it never chooses that, and where noise is Gaussian the reason names the bands that it would have. What
+    `auto` compares is the typical error (RMSE, over where a window may begin) of each window, by the geometric mean
+    over all of them, which the forests' shapes are chosen by too. Raises NotDerivable for Gaussian noise where no delta
+    is granted, or a forest of it where the filter adds up Gaussian DP, and where a state may not hold the longest
+    window of all keys.
     """
+    if method == CORRELATED:
+        return correlated_windows(setting, epsilon, declared)
+    if method == NESTED:
+        return nested_windows(setting, epsilon, declared)
     if method == GAUSSIAN:
-        return gaussian_windows(setting, epsilon, declared)
+        return _beside_correlated(
+            gaussian_windows(setting, epsilon, declared), setting, epsilon, declared
+        )
     laplace = window_choice(setting, epsilon, declared)
-    if method == TREE or not setting.by_rho or setting.gdp:
+    if method == TREE or not gaussian_fits(setting):
         return laplace
+    if setting.gdp:
+        return _beside_correlated(laplace, setting, epsilon, declared)
     forms = {GAUSSIAN: gaussian_windows(setting, epsilon, declared), TREE: laplace}
     errors = {form: typical_errors(choice.mechanism, setting) for form, choice in forms.items()}
     means = {form: (math.prod(own) ** (1 / len(own)),) for form, own in errors.items()}
@@ -68,16 +94,64 @@ def choose_windows(
     names = " / ".join(views(declared))
     price = price_words(setting, epsilon, form, means[form] == min(means.values()))
     why = f"method: auto, typical error (RMSE) of {names}: {shown(errors)}{price}"
-    return forms[form].saying(why)
+    return _beside_correlated(forms[form].saying(why), setting, epsilon, declared)
+
+
+def correlated_windows(setting: Setting, epsilon: Fraction, declared: Sequence[str]) -> Choice:
+    """Choose one Gaussian counter whose answers all windows, and the count so far, are differences of."""
+    ticks, ever = spans_of(setting, declared), EVER in declared
+    decays = best_decays(ticks, ever, setting.horizon)
+    counter = replace(gaussian_counter(setting, epsilon, CORRELATED), decays=decays)
+    mechanism = CorrelatedWindows(counter, ticks, ever)
+    names = " / ".join(views(declared))
+    buffers = how_many(len(decays.halvings), "buffer")
+    why = f"method: correlated, one noise for {names}, correlated by {buffers}"
+    return windowed(mechanism, setting, views(declared), why)
+
+
+def nested_windows(setting: Setting, epsilon: Fraction, declared: Sequence[str]) -> Choice:
+    """Choose one pure tree of spans for the single tick, all windows and the count so far."""
+    ticks, ever = spans_of(setting, declared), EVER in declared
+    room = MOST_HELD // setting.width - max(ticks)
+    most = max(1, min(LONGEST_SPAN, room))
+    shape = best_nested(ticks, ever, max(setting.last + 1, max(ticks)), most)
+    counter = NestedCounter(setting.width, epsilon, setting.neighbors, shape, setting.ones)
+    levels = zip(shape.spans, shape.shares, strict=True)
+    parts = ", ".join(f"{share} on spans of {how_many(span, 'tick')}" for span, share in levels)
+    names = " / ".join(views(declared))
+    why = f"method: nested, one noise for {names}, of its epsilon {parts}"
+    return windowed(NestedWindows(counter, ticks, ever), setting, views(declared), why)
+
+
+def _beside_correlated(
+    choice: Choice, setting: Setting, epsilon: Fraction, declared: Sequence[str]
+) -> Choice:
+    """Return the choice saying which bands correlated noise would have at the last tick, where they are narrower.
+
+    They are compared by their geometric mean.
+    """
+    other = correlated_windows(setting, epsilon, declared)
+    try:
+        bands = [
+            [max(1.0, band(setting.last)) for band in each.windows.values()]
+            for each in (other, choice)
+        ]
+    except NotDerivable:  # its lattice has no room for so much noise
+        return choice
+    if math.prod(bands[0]) >= math.prod(bands[1]):
+        return choice
+    new, old = (" / ".join(f"{band:,.0f}" for band in each) for each in bands)
+    return choice.saying(f"method: correlated has bands of {new} in place of {old}")
 
 
 def gaussian_windows(setting: Setting, epsilon: Fraction, declared: Sequence[str]) -> Choice:
     if setting.gdp:
         raise NotDerivable(
-            "method gaussian over windows is zCDP, which filter gdp does not add up: name filter zcdp, or leave method "
-            "out"
+            "method gaussian over windows is zCDP, which filter gdp does not add up: name filter zcdp, or method "
+            "correlated"
         )
-    rho, ticks = rho_of_unit(setting, epsilon), spans_of(setting, declared)
+    rho = rho_of_unit(setting, epsilon, "method gaussian")
+    ticks = spans_of(setting, declared)
     share = ever_share(len(ticks)) if EVER in declared else Fraction(0)
     shape = best_forest(ticks, power=1)
     rows, neighbors, ones = setting.width, setting.neighbors, setting.ones
@@ -143,6 +217,10 @@ class WindowedSeries(SeriesSpec):
     def own_problems(self) -> list[InitErrorDetails]:
         every = every_problems(self.every, self.windows, self.window, running=self.running)
         method = getattr(self, "method", "auto")
+        if method in (CORRELATED, NESTED) and not self.views:
+            so_far = "gaussian" if method == CORRELATED else "tree"
+            why = f"{method} is one noise for several windows: name windows, or method {so_far} for the count so far"
+            every.append(problem(("method",), why))
         if self.every and method not in ("tree", "auto"):
             why = "windows that follow one another have no Gaussian noise: leave method out"
             every.append(problem(("method",), why))

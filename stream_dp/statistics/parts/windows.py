@@ -281,7 +281,7 @@ def every_problems(
 
 
 def method_problems(declared: Sequence[str], method: str) -> list[InitErrorDetails]:
-    if not declared or method in ("tree", "auto", "gaussian"):
+    if not declared or method != "hss":
         return []
     return [problem(("method",), "windows are made by a forest of their own: leave method out")]
 

@@ -15,9 +15,11 @@ from stream_dp.mechanisms.hss.hss import HSSState
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
 from stream_dp.mechanisms.hss.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState, CutOffState
+from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindowsState
 from stream_dp.mechanisms.linear.counter import CounterState, HandOverState, HybridState
 from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState, RunningWindowsState
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounterState, LatticeState
+from stream_dp.mechanisms.linear.nested_windows import NestedCounterState, NestedWindowsState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.separate_counters import SeparateState
 from stream_dp.mechanisms.linear.sum_counter import SumCounterState
@@ -43,6 +45,7 @@ PUBLIC: dict[type, set[str]] = {
     ArrivalCounterState: {"updates"},
     Child: {"mechanism"},
     CompositionState: {"created"},
+    CorrelatedWindowsState: set(),
     CutOffState: set(),
     EndedWindowsState: {"updates", "told"},
     CounterState: set(),
@@ -52,6 +55,8 @@ PUBLIC: dict[type, set[str]] = {
     HybridState: {"epoch"},
     LatticeState: {"steps"},
     MonitorState: {"threshold", "mode", "asked"},
+    NestedCounterState: {"updates"},
+    NestedWindowsState: set(),
     NoisyQuantityState: set(),
     PaperHSSState: {"steps", "intervals", "threshold", "released", "watcher"},
     PerBinState: {"queries", "intervals", "released", "levels"},

@@ -22,6 +22,7 @@ from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
+from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.ended_windows import (
     EndedArrivals,
@@ -30,6 +31,7 @@ from stream_dp.mechanisms.linear.ended_windows import (
     RunningWindows,
 )
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.nested_windows import NestedCounter, NestedWindows
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
@@ -85,6 +87,8 @@ MECHANISMS: list[Any] = [
     GaussianAndEver(
         GaussianForest(WIDTH, HALF, ADD, (1, 4), FLAT), GaussianCounter(WIDTH, HALF, ADD, TICKS)
     ),
+    NestedWindows(NestedCounter(WIDTH, HALF, ADD, FLAT), (1, 4), ever=True),
+    CorrelatedWindows(GaussianCounter(WIDTH, HALF, ADD, TICKS), (1, 4), ever=True),
     SumsAndEver(
         SumForest(WIDTH, HALF, ADD, (1, 4), FLAT, 0, 8), SumCounter(WIDTH, HALF, ADD, None, 0, 8)
     ),

@@ -16,6 +16,7 @@ from stream_dp.core.row_relations import Arrivals
 from stream_dp.errors import BrokenCondition
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
 from stream_dp.mechanisms.linear.ended_windows import EndedArrivals, EndedCounts, EndedSums
+from stream_dp.mechanisms.linear.nested_windows import NestedCounter
 from stream_dp.mechanisms.linear.noisy_forest import ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.tree import TreeNoise
@@ -49,6 +50,7 @@ def cases() -> Iterator[Any]:
         (SumCounter(*rows, None, -3, 8, 2), {"trees": 2}),
         (WindowForest(*rows, (1, 12), LEVELS, 3), {"scales": 3}),
         (SumForest(*rows, (1, 12), LEVELS, -3, 8, 2), {"scales": 3}),
+        (NestedCounter(*rows, LEVELS, 3), {"scales": 3}),
         (EndedCounts(*rows, (1, 12), 3), {"scale": 1}),
         (EndedSums(*rows, (1, 12), -3, 8, 2), {"scale": 1}),
         (EndedArrivals(FIFTH, rows[2], Arrivals(12, ended=True)), {"scale": 1}),

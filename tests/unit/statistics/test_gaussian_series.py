@@ -315,7 +315,7 @@ def test_the_count_so_far_beside_gaussian_windows_has_its_share_of_rho(data: Dat
         assert isinstance(both, GaussianAndEver)
         assert both.ever.rho * 2 == both.forest.rho
         assert both.forest.ones == both.ever.ones == (1 if series is COUNT else 5)
-        assert chosen.choice.why.endswith("; the count so far has 1/3 of the rho")
+        assert "; the count so far has 1/3 of the rho; method: correlated has" in chosen.choice.why
     (auto_,) = windowed(data, MILLIONTH, **TREE, windows=["1h", "ever"]).chosen
     assert isinstance(auto_.mechanism, WindowsAndEver)
 

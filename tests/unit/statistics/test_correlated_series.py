@@ -1,0 +1,229 @@
+"""`method: correlated` and `nested`: one noise for all windows; its price, its refusals, and what `plan` says of it."""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from live_acts import create_series
+from pydantic import ValidationError
+from unit.live.live_series_steps import question, running
+from unit.live.live_series_worlds import PIPELINE, World
+from unit.statistics.test_gaussian_series import DELTA, MILLIONTH, RHO, ZCDP_FILTER, made
+
+from stream_dp.accounting.gaussian_curve import gaussian_budget
+from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.engine.engine import Engine
+from stream_dp.errors import BudgetRefused, NotDerivable
+from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.nested_windows import NestedWindows, best_nested
+from stream_dp.mechanisms.linear.noisy_forest import FLAT
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, WindowForest
+from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver
+from stream_dp.mechanisms.states import mechanism_fingerprint
+from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.report import plan_json
+from stream_dp.python.budget import Budget
+from stream_dp.statistics.parts.choice import Setting
+from stream_dp.statistics.parts.windowed import choose_windows
+
+Data = dict[str, Any]
+CORRELATED: Data = {"statistic": "count", "method": "correlated", "windows": ["24h", "ever"]}
+
+
+def alone(data: Data, privacy: Any = ZCDP_FILTER, **series: Any) -> Any:
+    """The choice for one series."""
+    (chosen,) = made(data, privacy, CORRELATED | series).chosen
+    return chosen
+
+
+def test_it_has_all_of_a_zcdp_filter_and_buffers_for_its_windows(data: Data) -> None:
+    chosen = alone(data)
+    mechanism = chosen.mechanism
+    assert isinstance(mechanism, CorrelatedWindows)
+    assert (mechanism.windows, mechanism.ever) == ((1, 24), True)
+    assert mechanism.counter.decays == best_decays((1, 24), True, 100)
+    assert chosen.derivation.guarantee.measure == ZCDP(RHO)
+    buffers = len(mechanism.counter.decays.halvings)
+    assert chosen.choice.why == (
+        f"method: correlated, one noise for tick / 24h / ever, correlated by {buffers} buffers"
+    )
+    windows = plan_json(made(data, ZCDP_FILTER, CORRELATED))["series"][0]["windows"]
+    for place, of in enumerate(windows):
+        assert of["window"] == ("tick", "24h", "ever")[place]
+        for told in of["predicted_error"]:
+            assert told["error"] == mechanism.view_band(place, told["tick"] + 1, 0.95)
+
+
+def test_without_ever_or_a_horizon_it_is_made_for_its_windows(data: Data) -> None:
+    assert not alone(data, windows=["24h"]).mechanism.ever
+    data["clock"] = {"kind": "wall", "step": "1h"}
+    mechanism = alone(data).mechanism
+    assert mechanism.counter.horizon is None
+    assert mechanism.counter.decays == best_decays((1, 24), True, None)
+
+
+def test_a_filter_that_adds_up_gaussian_dp_has_it_where_there_is_a_horizon(data: Data) -> None:
+    gdp = ZCDP_FILTER | {"filter": "gdp"}
+    chosen = alone(data, gdp)
+    whole = gaussian_budget(ApproxDP(Fraction(1), DELTA))
+    assert isinstance(chosen.derivation.guarantee.measure, GaussianDP)
+    assert chosen.derivation.guarantee.measure.mu == pytest.approx(float(whole), rel=1e-6)
+    assert chosen.choice.windows["24h"](90) < alone(data).choice.windows["24h"](90)
+    data["clock"] = {"kind": "wall", "step": "1h"}
+    with pytest.raises(BudgetRefused, match="needs finite communication"):
+        made(data, gdp, CORRELATED)
+
+
+def test_a_list_pays_for_its_entries_and_a_replacement_in_any_tick_for_two(data: Data) -> None:
+    data["schema"]["tags"] = {"type": "list", "domain": [f"a{n}" for n in range(20)], "most": "5"}
+    lists = alone(data, statistic="histogram", by="tags").mechanism
+    assert (lists.ones, lists.rows.l0) == (5, 5)
+    moves = alone(data, ZCDP_FILTER | {"neighbors": "replace"}).mechanism
+    assert moves.counter.rho == RHO / 4
+
+
+def test_users_pay_for_the_square_of_their_events(data: Data) -> None:
+    """The worst placement of k events of a user is one tick, which the cap allows."""
+    data["schema"]["who"] = {"type": "text"}
+    users = {"unit": "user", "user": "who", "max_events": "3", "per": "100h"}
+    mechanism = alone(data, ZCDP_FILTER | users).mechanism
+    assert mechanism.counter.rho == pytest.approx(RHO / 9, rel=1e-9)
+
+
+@pytest.mark.parametrize("filter_", ["optimal", "basic", "tight_approximate"])
+def test_where_a_filter_charges_deltas_it_has_its_own(data: Data, filter_: str) -> None:
+    privacy = {"epsilon": "2", "delta": "1e-6", "filter": filter_}
+    if filter_ == "tight_approximate":
+        privacy["own_delta"] = "1e-7"
+    chosen = alone(data, privacy, delta="1e-9", epsilon="0.2")
+    assert isinstance(chosen.mechanism, CorrelatedWindows)
+
+
+@pytest.mark.parametrize(
+    ("series", "privacy", "said"),
+    [
+        ({}, {"filter": "pure", "delta": "0"}, "method correlated needs a delta"),
+        ({"windows": ()}, {}, "name windows, or method gaussian"),
+        ({"windows": (), "every": "24h"}, {}, "windows that end get noise once"),
+        ({"delta": "1e-9"}, {}, "charges no series a delta of its own"),
+    ],
+)
+def test_what_it_cannot_be_is_refused(data: Data, series: Data, privacy: Data, said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        alone(data, ZCDP_FILTER | privacy, **series)
+
+
+def test_noise_beyond_64_bits_is_refused_and_not_told_beside_a_forest() -> None:
+    setting = Setting(1, Neighbors.ADD_REMOVE, 100, 0.95, DELTA, by_rho=True, step=3_600_000)
+    least, setting = Fraction(1, 10**9), replace(setting, steps=10**5)
+    with pytest.raises(NotDerivable, match="more noise than 64 bits hold"):
+        choose_windows(setting, least, ("24h",), "correlated").expected(9)
+    assert "correlated" not in choose_windows(setting, least, ("24h",), "gaussian").why
+
+
+# the pure one
+
+NESTED: Data = {"statistic": "count", "method": "nested", "windows": ["24h", "ever"]}
+
+
+def test_a_nested_one_costs_its_epsilon_and_needs_no_delta(data: Data) -> None:
+    (chosen,) = made(data, {"epsilon": "2"}, NESTED).chosen
+    mechanism = chosen.mechanism
+    assert isinstance(mechanism, NestedWindows)
+    assert (mechanism.windows, mechanism.ever) == ((1, 24), True)
+    assert chosen.derivation.guarantee.measure == PureDP(Fraction(1))
+    assert mechanism.counter.shape == best_nested((1, 24), True, 100, 4_000)
+    assert chosen.choice.why.startswith("method: nested, one noise for tick / 24h / ever, of its ")
+    data["clock"] = {"kind": "wall", "step": "1h"}
+    endless: Any = made(data, {"epsilon": "2"}, NESTED).chosen[0].mechanism
+    assert endless.counter.shape == best_nested((1, 24), True, 10_000, 4_000)
+
+
+def test_of_many_keys_a_nested_one_has_shorter_spans(data: Data) -> None:
+    setting = Setting(2_000, Neighbors.ADD_REMOVE, 8_760, 0.95, step=3_600_000)
+    chosen: Any = choose_windows(setting, Fraction(1), ("24h", "ever"), "nested").mechanism
+    assert 1 < chosen.counter.span <= 400_000 // 2_000 - 24
+
+
+def test_a_nested_one_without_windows_is_refused(data: Data) -> None:
+    with pytest.raises(ValidationError, match="name windows, or method tree for the count so far"):
+        made(data, {"epsilon": "2"}, NESTED | {"windows": ()})
+
+
+# what files meant before
+
+
+def test_files_of_before_keep_their_mechanism_and_hear_what_correlated_noise_has(
+    data: Data,
+) -> None:
+    data["clock"]["horizon"] = "8760"
+    windows: Data = {"windows": ["24h", "7d", "ever"]}
+    named = alone(data, method="gaussian", **windows)
+    assert isinstance(named.mechanism, GaussianAndEver)
+    said = "; method: correlated has bands of 12 / 26 / 35 / 45 in place of 12 / 32 / 53 / 70"
+    assert named.choice.why.endswith(said)
+    correlated = [band(8_759) for band in alone(data, **windows).choice.windows.values()]
+    assert correlated == [12, 26, 35, 45]
+    auto = alone(data, ZCDP_FILTER | {"epsilon": "9"}, method="auto", **windows)
+    assert isinstance(auto.mechanism, GaussianForest | WindowForest | GaussianAndEver) or (
+        type(auto.mechanism).__name__ == "WindowsAndEver"
+    )
+    assert fingerprint(made(data, ZCDP_FILTER, CORRELATED).spec) != fingerprint(
+        made(data, ZCDP_FILTER, CORRELATED | {"method": "gaussian"}).spec
+    )
+
+
+def test_where_it_is_no_better_or_no_delta_is_granted_nothing_is_said(data: Data) -> None:
+    assert "correlated" not in alone(data, {"epsilon": "2"}, method="auto").choice.why
+    assert "correlated" not in alone(data, {"epsilon": "2"}, method="tree").choice.why
+    tick = alone(data, method="gaussian", windows=["1h"])
+    assert "correlated" not in tick.choice.why
+
+
+def test_counters_of_before_have_the_fingerprints_they_had() -> None:
+    """A counter's decays came later, and nothing of it changes where it has its own."""
+    counter = GaussianCounter(2, Fraction(1, 50), Neighbors.ADD_REMOVE, 100)
+    forest = GaussianForest(2, counter.rho, Neighbors.ADD_REMOVE, (1, 4), FLAT)
+    assert mechanism_fingerprint(counter)[:16] == "9132c5d82902a58c"
+    assert mechanism_fingerprint(GaussianAndEver(forest, counter))[:16] == "3142d0b8b24791f8"
+    other = replace(counter, decays=best_decays((1, 4), True, 100))
+    assert mechanism_fingerprint(other) != mechanism_fingerprint(counter)
+
+
+# live, and in Python
+
+
+async def test_a_live_one_is_charged_its_rho_and_goes_on_after_a_stop() -> None:
+    privacy = {"epsilon": "2", **MILLIONTH}
+    orders = [{"name": "orders", "epsilon": "1", **CORRELATED, "windows": ["2h"]}]
+    world = World(PIPELINE | {"privacy": privacy, "series": orders})
+
+    async def ask(engine: Engine, _source: object) -> None:
+        before = engine.admission.subledgers.main
+        await create_series(
+            engine, question("large", "1", **CORRELATED | {"windows": ["2h", "ever"]})
+        )
+        spent = engine.admission.subledgers.main.used.amount - before.used.amount
+        assert spent / 10**24 == pytest.approx(float(RHO), rel=1e-9)
+
+    await running(world, 2, ask)
+    bodies = list(world.bodies)
+
+    async def nothing(_engine: Engine, _source: object) -> None: ...
+
+    await running(world, 2, nothing)
+    assert world.bodies == bodies
+
+
+def test_in_python_it_is_a_method_of_counters_and_histograms() -> None:
+    budget = Budget(epsilon=2, filter="zcdp", delta="1e-6")
+    counted = budget.counter(epsilon=1, windows=[4, "ever"], horizon=20, method="correlated")
+    for _ in range(3):
+        counted.add()
+    assert set(counted.release().windows) == {1, 4, "ever"}
+    top = budget.top(epsilon=1, keys=["a", "b"], k=1, windows=[4], horizon=20, method="correlated")
+    top.add("a")
+    assert set(top.release().windows) == {1, 4}
