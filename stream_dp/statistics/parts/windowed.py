@@ -68,33 +68,30 @@ def choose_windows(
     Gaussian noise or with Laplace noise (`tree`), or the better forest (`auto`).
 
     `auto` had its meaning before there was one noise for all windows, and journals hold series that left the method
-    out: so it never chooses that, and where noise is Gaussian the reason names the bands that it would have. What
+    out: so it never chooses that, and the reason names the bands that it would have where they are narrower. What
     `auto` compares is the typical error (RMSE, over where a window may begin) of each window, by the geometric mean
     over all of them, which the forests' shapes are chosen by too. Raises NotDerivable for Gaussian noise where no delta
     is granted, or a forest of it where the filter adds up Gaussian DP, and where a state may not hold the longest
     window of all keys.
     """
-    if method == CORRELATED:
-        return correlated_windows(setting, epsilon, declared)
-    if method == NESTED:
-        return nested_windows(setting, epsilon, declared)
+    own = setting, epsilon, declared
+    if method in _ONE_NOISE:
+        return _ONE_NOISE[method](*own)
     if method == GAUSSIAN:
-        return _beside_correlated(
-            gaussian_windows(setting, epsilon, declared), setting, epsilon, declared
-        )
-    laplace = window_choice(setting, epsilon, declared)
+        return _beside(CORRELATED, gaussian_windows(*own), *own)
+    laplace = window_choice(*own)
     if method == TREE or not gaussian_fits(setting):
-        return laplace
+        return _beside(NESTED, laplace, *own)
     if setting.gdp:
-        return _beside_correlated(laplace, setting, epsilon, declared)
-    forms = {GAUSSIAN: gaussian_windows(setting, epsilon, declared), TREE: laplace}
+        return _beside(CORRELATED, laplace, *own)
+    forms = {GAUSSIAN: gaussian_windows(*own), TREE: laplace}
     errors = {form: typical_errors(choice.mechanism, setting) for form, choice in forms.items()}
     means = {form: (math.prod(own) ** (1 / len(own)),) for form, own in errors.items()}
     form = least_regret(means, (GAUSSIAN,))
     names = " / ".join(views(declared))
     price = price_words(setting, epsilon, form, means[form] == min(means.values()))
     why = f"method: auto, typical error (RMSE) of {names}: {shown(errors)}{price}"
-    return _beside_correlated(forms[form].saying(why), setting, epsilon, declared)
+    return _beside(CORRELATED, forms[form].saying(why), *own)
 
 
 def correlated_windows(setting: Setting, epsilon: Fraction, declared: Sequence[str]) -> Choice:
@@ -123,25 +120,28 @@ def nested_windows(setting: Setting, epsilon: Fraction, declared: Sequence[str])
     return windowed(NestedWindows(counter, ticks, ever), setting, views(declared), why)
 
 
-def _beside_correlated(
-    choice: Choice, setting: Setting, epsilon: Fraction, declared: Sequence[str]
+def _beside(
+    method: str, choice: Choice, setting: Setting, epsilon: Fraction, declared: Sequence[str]
 ) -> Choice:
-    """Return the choice saying which bands correlated noise would have at the last tick, where they are narrower.
+    """Return the choice saying which bands one noise by this method would have, where they are narrower at the end.
 
     They are compared by their geometric mean.
     """
-    other = correlated_windows(setting, epsilon, declared)
     try:
+        other = _ONE_NOISE[method](setting, epsilon, declared)
         bands = [
             [max(1.0, band(setting.last)) for band in each.windows.values()]
             for each in (other, choice)
         ]
-    except NotDerivable:  # its lattice has no room for so much noise
+    except NotDerivable:  # no room for so much noise, or so many keys
         return choice
     if math.prod(bands[0]) >= math.prod(bands[1]):
         return choice
     new, old = (" / ".join(f"{band:,.0f}" for band in each) for each in bands)
-    return choice.saying(f"method: correlated has bands of {new} in place of {old}")
+    return choice.saying(f"method: {method} has bands of {new} in place of {old}")
+
+
+_ONE_NOISE = {CORRELATED: correlated_windows, NESTED: nested_windows}
 
 
 def gaussian_windows(setting: Setting, epsilon: Fraction, declared: Sequence[str]) -> Choice:
@@ -222,7 +222,7 @@ class WindowedSeries(SeriesSpec):
             why = f"{method} is one noise for several windows: name windows, or method {so_far} for the count so far"
             every.append(problem(("method",), why))
         if self.every and method not in ("tree", "auto"):
-            why = "windows that follow one another have no Gaussian noise: leave method out"
+            why = "windows that follow one another have a noise of their own: leave method out"
             every.append(problem(("method",), why))
         return [*super().own_problems(), *window_problems(self.windows, self.window), *every]
 

@@ -107,7 +107,7 @@ def test_where_a_filter_charges_deltas_it_has_its_own(data: Data, filter_: str) 
     [
         ({}, {"filter": "pure", "delta": "0"}, "method correlated needs a delta"),
         ({"windows": ()}, {}, "name windows, or method gaussian"),
-        ({"windows": (), "every": "24h"}, {}, "windows that end get noise once"),
+        ({"windows": (), "every": "24h"}, {}, "windows that follow one another have a noise"),
         ({"delta": "1e-9"}, {}, "charges no series a delta of its own"),
     ],
 )
