@@ -146,6 +146,11 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
         )
         where = "that count for ever" if privacy.per is None else "of a window"
         yield f"of the {privacy.cap} events {where} at most {cap} are reached: {reached}"
+    if privacy.keys is not None and privacy.per_key is None:
+        yield (
+            f"keys alone decides which events count, and no noise is narrower for it but that of distinct values of "
+            f"{privacy.key}, a text or an integer: per_key beside it lets fewer events of a user count"
+        )
     if privacy.key is not None:
         beside = (
             "one each" if privacy.keys is None else "one each, and one of the number of its values"

@@ -476,7 +476,7 @@ class QuantilesSeries(SeriesSpec):
             f"{part:.1%} {'so far' if name == EVER else f'in {name}'}"
             for name, part in parts.items()
         )
-        said = f"of all records expected {shown}"
+        said = f"of the records expected the error is {shown}"
         much = tuple(name for name, part in parts.items() if part > MUCH and name != EVER)
         if self.every or not much:
             return said

@@ -168,7 +168,11 @@ def narrowest(
         near = [form for form in bands if least[form] <= NEAR * min(least.values())]
         weighed = {form: bands[form][at : at + 1] for form in near}
     form = least_regret(weighed, [form for form in cheap if form in weighed])
-    why = f"method: auto, bands at the end: {shown(bands)} (hss for {demand.words})"
+    shapes_alike = {form: own[:1] if len({*own}) == 1 else own for form, own in bands.items()}
+    listed = ", ".join(
+        f"{name} {' / '.join(f'{band:,.0f}' for band in own)}" for name, own in shapes_alike.items()
+    )
+    why = f"method: auto, {form} is taken, of bands at the end: {listed} (hss for {demand.words})"
     if cheap:
         best = regrets(weighed)[form] == 1
         why = f"{why}{price_words(demand.setting, demand.epsilon, form, best)}"

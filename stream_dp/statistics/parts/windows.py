@@ -269,7 +269,13 @@ def every_problems(
 ) -> list[InitErrorDetails]:
     problems = window_problems(every, key="every")
     if running and not every:
-        why = "stands without every: what counts so far is told at every tick anyway"
+        slides = [name for name in (*windows, window) if name not in (None, EVER)]
+        why = (
+            f"is of windows that follow one another: write every: [{', '.join(map(str, slides))}] in place of windows"
+            if slides
+            else "is of windows that follow one another: name one, such as every: 24h, or leave it out, for what counts "
+            "so far is told at every tick anyway"
+        )
         problems.append(problem(("running",), why))
     if every and (windows or window is not None):
         key = "windows" if windows else "window"
@@ -281,7 +287,7 @@ def every_problems(
 
 
 def method_problems(declared: Sequence[str], method: str) -> list[InitErrorDetails]:
-    if not declared or method != "hss":
+    if not declared or method not in ("hss", "typical"):
         return []
     return [problem(("method",), "windows are made by a forest of their own: leave method out")]
 

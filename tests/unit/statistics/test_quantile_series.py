@@ -215,7 +215,7 @@ def test_the_error_is_a_part_of_the_records_that_are_expected(tmp_path: Path) ->
             f"{e / (10 * n):.1%} {name}" for e, n, name in zip(errors, lengths, names, strict=False)
         ]
         said = why(tmp_path, f"{KEYS}, {over}, expected_events: 2400")
-        assert f"of all records expected {', '.join(parts)}" in said
+        assert f"of the records expected the error is {', '.join(parts)}" in said
         assert ("; with every" in said) == over.startswith("windows")
     apart, together = (
         built_of(tmp_path, f"{KEYS}, every: [2h, 48h]{more}", horizon=240).chosen[0].choice.windows["48h"](0)
@@ -282,7 +282,7 @@ def test_the_buckets_are_proposed_that_leave_least_to_error_and_bucket(
     )
     records = {"24h": events // 10, "48h": events // 5}
     said = why(tmp_path, f"{keys}, buckets: 100, expected_events: {events}")
-    shown = re.findall(r"of all records expected|([0-9.]+)% in", said.partition("; with")[0])
+    shown = re.findall(r"of the records expected|([0-9.]+)% in", said.partition("; with")[0])
     parts = zip(shown[1:], records.items(), strict=True)
     much = {name: many for part, (name, many) in parts if float(part) > 10}
     if not much:
@@ -310,7 +310,7 @@ def test_edges_are_as_many_as_they_are(tmp_path: Path) -> None:
 
 def test_no_hop_is_proposed_where_none_divides_the_windows(tmp_path: Path) -> None:
     said = why(tmp_path, f"{KEYS}, windows: [11h, 12h], expected_events: 100")
-    assert "of all records expected" in said
+    assert "of the records expected" in said
     assert "with hop" not in said
 
 

@@ -110,7 +110,8 @@ def test_auto_takes_the_narrowest_band_at_the_end(
     bands = [auto, typical, hss_choice(demand), by_tree(setting, demand.epsilon, "")]
     last = [choice.expected(setting.last) for choice in bands]
     assert last[0] == min(last)
-    assert auto.why.startswith("method: auto, bands at the end: tree ")
+    taken = "hss joint" if kind is HSS else "tree"
+    assert auto.why.startswith(f"method: auto, {taken} is taken, of bands at the end: tree ")
     assert (last[1] > 1.9 * last[0]) == (epsilon == "1/4")
 
 
