@@ -219,7 +219,9 @@ def build(spec: PipelineSpec) -> Built:
     `UsageError` (a series asks for a mechanism that is not made for these rows and neighbours).
     """
     layout = RowLayout.of(spec)
-    chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.counted)
+    chosen = tuple(
+        chosen_for(spec, series, layout.slice(series.name), advise=True) for series in spec.counted
+    )
     ledgers, block, charges = first_charges(spec, chosen)
     ledgers[MAIN] = charged(ledgers[MAIN], block, charges)
     made = made_of_releases(spec, layout, chosen)
@@ -259,13 +261,15 @@ def made_of_releases(
     )
 
 
-def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
+def chosen_for(
+    spec: PipelineSpec, series: SeriesSpec, rows: slice, *, advise: bool = False
+) -> Chosen:
     """Return the mechanism of a series on these rows, the reason for the choice, and its guarantee.
 
     If a replacement may move to another tick, the mechanism is made for `add_remove` with half the series' epsilon.
     If users are protected and k events of a user count, it gets a k-th of the epsilon; but a mechanism that counts
     these users themselves, or the values of which a cap lets a user have so many, or that adds up their totals, is
-    made for users directly. Raises `NotDerivable` if no rule
+    made for users directly. `advise`: the reason names what another method would have. Raises `NotDerivable` if no rule
     covers the series, or one event may set more entries of its rows than the mechanism allows.
     """
     width, confidence, protection = rows.stop - rows.start, float(spec.confidence), spec.protection
@@ -292,6 +296,7 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         users=users,
         shape=shape_of(spec, series) if users is None else None,
         values=values,
+        advise=advise,
     )  # fmt: skip
     try:
         choice = part.choose(setting)

@@ -133,8 +133,9 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
     cap = privacy.most_events(spec.clock)
     if cap > 1:
         yield (
-            f"noise is for all {cap} events of a user that count, {cap} times that for one; a sum with user_total "
-            "goes by that, distinct users and cut_off by users. Records that a series' where excludes use the cap too"
+            f"noise is for all {cap} events of a user that count, {cap} times that for one, where nothing below says "
+            "less; a sum with user_total goes by that, distinct users and cut_off by users. Records that a series' "
+            "where excludes use the cap too"
         )
     if cap < privacy.cap:
         reached = (
@@ -146,21 +147,8 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
         )
         where = "that count for ever" if privacy.per is None else "of a window"
         yield f"of the {privacy.cap} events {where} at most {cap} are reached: {reached}"
-    if privacy.keys is not None and privacy.per_key is None:
-        yield (
-            f"keys alone decides which events count, and no noise is narrower for it but that of distinct values of "
-            f"{privacy.key}, a text or an integer: per_key beside it lets fewer events of a user count"
-        )
     if privacy.key is not None:
-        beside = (
-            "one each" if privacy.keys is None else "one each, and one of the number of its values"
-        )
-        yield (
-            f"the guard also remembers, {until}, which values of {privacy.key} each user's events that count had: "
-            f"{beside}, of at most 64 bytes of memory, and 20 bytes in the private commit of each tick in which "
-            "they count. Null is a value, and so is all outside the domain of a category; a record whose "
-            f"{privacy.key} does not fit the schema is a dead letter"
-        )
+        yield from _of_keys(privacy, until)
     if privacy.share is not None:
         yield f"only {privacy.share} of all users count, chosen by a keyed hash: counts are of these users alone"
     if isinstance(source, KafkaSourceSpec) and source.keyed_by is not None:
@@ -185,6 +173,21 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
             "them loses as much in each: what is protected is a user's part in one window, not that they were ever "
             "there (overall does that)"
         )
+
+
+def _of_keys(privacy: Privacy, until: str) -> Iterator[str]:
+    if privacy.keys is not None and privacy.per_key is None:
+        yield (
+            f"keys alone decides which events count, and no noise is narrower for it but that of distinct values of "
+            f"{privacy.key}, a text or an integer: per_key beside it lets fewer events of a user count"
+        )
+    beside = "one each" if privacy.keys is None else "one each, and one of the number of its values"
+    yield (
+        f"the guard also remembers, {until}, which values of {privacy.key} each user's events that count had: "
+        f"{beside}, of at most 64 bytes of memory, and 20 bytes in the private commit of each tick in which "
+        "they count. Null is a value, and so is all outside the domain of a category; a record whose "
+        f"{privacy.key} does not fit the schema is a dead letter"
+    )
 
 
 def _of_shapes(built: Built) -> Iterator[str]:

@@ -12,16 +12,16 @@ from typing import NamedTuple
 import pytest
 from deploy.deploy_files import DEPLOY, mutated, said_by
 
-from stream_dp.kafka.client import topics
 from stream_dp.kafka.client.clients import KEPT
 from stream_dp.kafka.client.topics import PLAIN, STAMPED, UNCOMPACTED
+from stream_dp.kafka.log import public as kafka_public
 from stream_dp.kafka.log import questions as kafka_questions
 from stream_dp.kafka.log.append_clock import WANTED
 from stream_dp.operate.doctor import NEEDED
 
 SCRIPT = (DEPLOY / "kafka" / "setup.sh").read_text()
 WHERE = "--bootstrap broker:9092 --pipeline orders --source orders-events --engine User:engine"
-PUBLIC = {**topics.PUBLIC, **topics._ROOM}
+PUBLIC = {**kafka_public._RULES, **kafka_public._HINTS}
 SETTINGS = {
     "orders-events": {**UNCOMPACTED, **PLAIN, **STAMPED, "retention.ms": "604800000"},
     "orders.private.journal": dict(KEPT),

@@ -4,7 +4,6 @@ the others, wiping is noticed, and releases are visible once, in order, whatever
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -32,7 +31,7 @@ from stream_dp.journal.commit import Commit, Release
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.topics import TopicEyes
 from stream_dp.kafka.log.journal import KafkaJournal, _committed
-from stream_dp.kafka.log.lease import Holder, KafkaLease, Outgoing, Presence, _Appends
+from stream_dp.kafka.log.lease import Holder, KafkaLease, Outgoing, Presence
 from stream_dp.kafka.log.public import KafkaSink
 from stream_dp.testing.kafka import fresh_topic_name
 from stream_dp.testing.port_checks import (
@@ -126,45 +125,6 @@ async def test_a_zombie_publishes_and_commits_nothing(parts: Parts) -> None:
     assert await sealed(newest) == [b"mine", b"next"]
 
 
-@pytest.mark.parametrize("fenced", [True, False], ids=["fenced", "without the marker"])
-async def test_a_zombies_append_is_refused_once_the_new_epoch_has_a_marker(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch, fenced: bool
-) -> None:
-    """Without it exactly one batch strays into the topic, which the new holder then takes for visible."""
-    zombie = await parts.sink()
-    await zombie.publish([release(0)])
-    if not fenced:
-
-        async def nothing(appends: _Appends) -> None: ...
-
-        monkeypatch.setattr(_Appends, "renew", nothing)
-    newest = await parts.sink()
-    head = await newest.last()
-    with nullcontext() if not fenced else pytest.raises(FailClosed, match="taken over"):
-        await zombie.publish([release(1)])
-    await newest.publish([release(1)])
-    written = await visible(parts.kafka, parts.topic(RELEASES), "read_uncommitted")
-    assert head == release(0).body
-    assert [one.value for one in written] == [
-        release(number).body for number in ((0, 1) if fenced else (0, 1, 1))
-    ]
-
-
-async def test_a_holder_renews_its_epoch_by_the_hour(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So that coordinators, which forget an id that rests for days, never give its successor another producer id."""
-    monkeypatch.setattr("stream_dp.kafka.log.lease._RENEWED_S", 0.0)
-    sink = await parts.sink()
-    appends = sink._lease._appends
-    known = appends.renewed
-    for number in range(3):
-        await sink.publish([release(number)])
-        assert appends.renewed > known
-        known = appends.renewed
-    assert len(await visible(parts.kafka, parts.topic(RELEASES))) == 3
-
-
 async def test_a_kill_in_the_middle_of_a_commit_leaves_nothing(parts: Parts) -> None:
     """However long its transaction may last: far longer than the next one's patience."""
     killed = await parts.journal(KafkaSettings(parts.kafka, transaction_timeout_ms=600_000))
@@ -255,8 +215,6 @@ async def test_topics_that_could_lose_records_are_refused(parts: Parts) -> None:
     await create(parts.kafka, parts.topic(JOURNAL), retention_ms="3600000")
     with pytest.raises(FailClosed, match=r"retention\.ms=-1"):
         await parts.journal()
-    async with administering(parts.kafka) as admin:
-        await deleted(admin, parts.topic(RELEASES))
     await create(parts.kafka, parts.topic(RELEASES), 2)
     with pytest.raises(FailClosed, match="one partition"):
         await parts.sink()

@@ -24,9 +24,7 @@ UNFENCED = """
 import aiokafka
 class Unfenced(aiokafka.AIOKafkaProducer):
     def __init__(self, **options):
-        if "transactional_id" in options:
-            options["transactional_id"] += ".other"
-        super().__init__(**options)
+        super().__init__(**{**options, "transactional_id": options["transactional_id"] + ".other"})
 aiokafka.AIOKafkaProducer = Unfenced
 """
 

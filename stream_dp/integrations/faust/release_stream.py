@@ -16,7 +16,7 @@ from mode import Service
 
 from stream_dp.errors import FailClosed, StreamDPError
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.kafka.client.topics import ensure_public
+from stream_dp.kafka.log.public import ensure_public
 from stream_dp.python.tick_release import PublicRelease
 
 

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.kafka.client.clients import (
-    KEPT,
-    RECORD_BYTES,
     KafkaSettings,
     connected,
     disconnect,
@@ -30,8 +28,6 @@ _UNKNOWN_TOPIC = 3
 UNCOMPACTED = {"cleanup.policy": "delete"}
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
 PLAIN = {"compression.type": "uncompressed"}
-PUBLIC = {**KEPT, "message.timestamp.type": "CreateTime"}
-_ROOM = {"max.message.bytes": str(RECORD_BYTES)}
 _HERE = "127.0.0.1"
 _TRYING_OUT = "kept once, by the one broker on this machine: enough to try things out; real data want three brokers"
 _ONE_BROKER = "one copy only, on the only broker: a power cut could lose commits"
@@ -212,11 +208,6 @@ async def ensure(
             raise FailClosed(f"topic {topic!r} {wrong} {mending(settings, topic, broken)}")
         hosts = [broker["host"] for broker in (await admin.describe_cluster())["brokers"]]
     return _could_be_safer(len(partitions[0]["replicas"]), int(now["min.insync.replicas"]), hosts)
-
-
-async def ensure_public(settings: KafkaSettings, topic: str) -> str:
-    """Create or check a topic of public records, which bring their own time stamps and are kept for ever."""
-    return await ensure(settings, topic, PUBLIC, _ROOM)
 
 
 def _could_be_safer(copies: int, in_sync: int, hosts: Sequence[str]) -> str:

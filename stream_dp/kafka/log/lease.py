@@ -1,4 +1,4 @@
-"""The lease of a pipeline, which is one transactional producer; its appends; and the presence of its engines.
+"""The lease of a pipeline, which is one transactional producer; and the presence of its engines.
 
 Rules: starting fences every other engine of the pipeline, and writes the mark of its holder to `NAME.private.lease`.
 The fencing producer writes the mark in a transaction, so a fenced engine cannot write one. An engine that held the
@@ -6,15 +6,9 @@ lease in this process takes it again only while that mark is its own: an engine 
 engine that was replaced stops, whatever it noticed first. A transaction is awaited to its end, never cancelled; the
 future of every record in it is awaited, because a refused record does not stop a commit. After any error the lease is
 dead: the next start decides whether the transaction counts, never this one.
-
-Appends: what is durable is published without a transaction, one record batch at a time, which is visible as a whole or
-not at all. An idempotent producer writes them under the producer id and epoch of a transactional one, which writes no
-record. Brokers refuse an epoch once their partition has the marker of a newer one: so a holder of the lease ends an
-empty transaction there before it reads what is public, and every hour, so that coordinators keep the id.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,7 +29,7 @@ from stream_dp.kafka.client.clients import (
     refused,
     speaking,
 )
-from stream_dp.kafka.client.topics import administering, ensure, ensure_public
+from stream_dp.kafka.client.topics import administering, ensure
 from stream_dp.kafka.log.reader import reading
 from stream_dp.noise import fresh_seed
 
@@ -43,7 +37,6 @@ SESSION_S = 6.0  # the shortest session that brokers allow by default
 _LOOK_S = 0.5
 _NEVER_MS = 2**31 - 1
 BATCH_BYTES = 512 * 1024
-_RENEWED_S = 3600.0
 _MARK, _NOTE = "stream-dp-holder", "stream-dp-note"
 _FENCED = ("ProducerFenced", "InvalidProducerEpoch")
 _TOO_LARGE = ("MessageSizeTooLargeError", "RecordListTooLargeError")
@@ -151,42 +144,6 @@ class Holder:
     held: bool = False
 
 
-@dataclass(slots=True)
-class _Appends:
-    """Two producers of one id and epoch: `fence` ends empty transactions, `writer` appends to the topic."""
-
-    topic: str
-    fence: Any
-    writer: Any
-    renewed: float = 0.0
-
-    def share(self) -> None:
-        """Give `writer`, which has not started, the id and epoch of `fence`, so that it asks for none."""
-        known = self.fence._txn_manager  # noqa: SLF001 - where the library keeps them
-        self.writer._txn_manager.set_pid_and_epoch(known.producer_id, known.producer_epoch)  # noqa: SLF001
-
-    async def renew(self) -> None:
-        """Write the marker of this epoch: a second transaction begins only when the marker of the first is there."""
-        for _ in range(2):
-            await _empty(self.fence, self.topic, commit=True)
-        self.renewed = time.monotonic()
-
-    def batch(self, records: Sequence[Outgoing]) -> Any | None:
-        """Return the records as one batch; None if they are too large for one."""
-        batch = self.writer.create_batch()
-        for record in records:
-            item = {"timestamp": record.timestamp_ms, "key": record.key, "value": record.value}
-            if batch.append(**item, headers=list(record.headers)) is None:
-                return None
-        batch.close()
-        return batch
-
-    async def send(self, batch: Any) -> None:
-        if time.monotonic() - self.renewed > _RENEWED_S:
-            await self.renew()
-        await (await self.writer.send_batch(batch, self.topic, partition=0))
-
-
 class KafkaLease:
     """The lease of a pipeline; the journal and the sink of one engine share it.
 
@@ -201,7 +158,6 @@ class KafkaLease:
         self._topic = f"{pipeline}.private.lease"
         self._lifecycle = Lifecycle(LEASE)
         self._producer: Any = None
-        self._appends: Any = None
         self._why: StreamDPError | None = None
         self._lock = asyncio.Lock()
         self._running: asyncio.Task[None] | None = None
@@ -222,16 +178,15 @@ class KafkaLease:
                 return
             self._lifecycle.move(LeasePhase.FENCING)
             try:
-                producer, appends = await self._fence()
+                producer = await self._fence()
             except BaseException:
                 if self._lifecycle.at(LeasePhase.FENCING):
                     self._lifecycle.move(LeasePhase.NONE)
                 raise
             if not self._lifecycle.at(LeasePhase.FENCING):  # closed meanwhile
-                for client in (producer, appends.fence, appends.writer):
-                    await disconnect(client)
+                await disconnect(producer)
                 self._held()
-            self._producer, self._appends = producer, appends
+            self._producer = producer
             self._lifecycle.move(LeasePhase.HELD)
 
     async def transact(
@@ -243,19 +198,6 @@ class KafkaLease:
         `WorldError` (no answer in time; the next start shows the outcome).
         """
         await self._awaited(lambda held: self._transaction(held, records, offsets or {}, group))
-
-    async def append(self, records: Sequence[Outgoing]) -> None:
-        """Publish releases in one batch, or in a transaction if they are too large for that; visible on return.
-
-        Raises as `transact`.
-        """
-        self._held()
-        appends = self._appends
-        batch = appends.batch(records)
-        if batch is None:
-            await self.transact(records)
-        else:
-            await self._awaited(lambda _: appends.send(batch))
 
     async def end_hanging(self, topic: str, *, commit: bool) -> None:
         """End a former run's hanging transaction in one of the pipeline's topics, by an empty transaction.
@@ -290,18 +232,16 @@ class KafkaLease:
         """Wait for a running transaction, then release the lease; may be called again."""
         if self._running is not None and not self._running.done():
             await asyncio.wait({self._running}, timeout=self._limit_s)
-        producer, appends = self._producer, self._appends
-        self._producer = self._appends = None
+        producer, self._producer = self._producer, None
         clean = self._lifecycle.at(LeasePhase.HELD)
         if not self._lifecycle.at(LeasePhase.CLOSED):
             self._lifecycle.move(LeasePhase.CLOSED)
         self._why = self._why or FailClosed(f"pipeline {self.pipeline!r}: the lease is closed")
         if producer is None:
             return
-        for client in (producer, appends.writer, appends.fence):
-            if clean:
-                await disconnect(client)
-            await _abandon(client)
+        if clean:
+            await disconnect(producer)
+        await _abandon(producer)
         if self._late is not None:
             self._late.cancel()
             await asyncio.wait({self._late}, timeout=1)
@@ -311,71 +251,36 @@ class KafkaLease:
         """The longest wait in seconds: the coordinator's timeout, and 10 s because it checks only so often."""
         return self.settings.transaction_timeout_ms / 1000 + 10
 
-    async def _fence(self) -> tuple[Any, _Appends]:
-        """Start the transactional producer, which fences all others of this pipeline, write the mark, fence appends."""
+    async def _fence(self) -> Any:
+        """Start the transactional producer, which fences all others of this pipeline, and write the mark."""
+        settings = self.settings
         if self._holder.held and await self._other_holder():
             raise self._taken_over()
-        producer = await self._connected(f"{self.pipeline}.shard-0")
+        producer = library().AIOKafkaProducer(
+            transactional_id=f"{self.pipeline}.shard-0",
+            transaction_timeout_ms=settings.transaction_timeout_ms,
+            max_batch_size=BATCH_BYTES,
+            max_request_size=RECORD_BYTES,
+            **settings.client(),
+        )
+        with speaking(settings, f"the lease of pipeline {self.pipeline!r}"):
+            await connect(settings, producer)
         try:
             await self._mark(producer)
-            appends = await self._appending()
         except BaseException:
             await _abandon(producer)
             raise
         self._holder.held = True
-        return producer, appends
-
-    async def _connected(self, name: str) -> Any:
-        """Start a transactional producer, which fences those of the same name."""
-        settings = self.settings
-        producer = self._producer_of(
-            transactional_id=name, transaction_timeout_ms=settings.transaction_timeout_ms
-        )
-        with speaking(settings, f"the lease of pipeline {self.pipeline!r}"):
-            await connect(settings, producer)
         return producer
-
-    def _producer_of(self, **options: Any) -> Any:
-        return library().AIOKafkaProducer(
-            max_batch_size=BATCH_BYTES,
-            max_request_size=RECORD_BYTES,
-            **options,
-            **self.settings.client(),
-        )
-
-    async def _appending(self) -> _Appends:
-        """Let this holder alone append to the releases: then brokers refuse all appends of those before.
-
-        The journal is read after that: a hanging commit does not count if nothing of it is public, and nothing of it
-        may become so.
-        """
-        topic = f"{self.pipeline}.releases"
-        await ensure_public(self.settings, topic)
-        appends = _Appends(
-            topic, await self._connected(topic), self._producer_of(enable_idempotence=True)
-        )
-        try:
-            appends.share()
-            with speaking(self.settings, f"topic {topic!r}"):
-                await connect(self.settings, appends.writer)
-            await self._in_time(topic, appends.renew())
-        except BaseException:
-            await _abandon(appends.writer)
-            await _abandon(appends.fence)
-            raise
-        return appends
 
     async def _mark(self, producer: Any) -> None:
         await ensure(self.settings, self._topic, KEPT)
         mark = Outgoing(self._topic, self._holder.name.encode(), headers=((_MARK, b"1"),))
-        await self._in_time(self._topic, self._transaction(producer, [mark], {}, ""))
-
-    async def _in_time(self, topic: str, work: Coroutine[Any, Any, None]) -> None:
         try:
             async with asyncio.timeout(self._limit_s):
-                await work
+                await self._transaction(producer, [mark], {}, "")
         except TimeoutError as error:
-            raise refused(self.settings, f"topic {topic!r}", error) from None
+            raise refused(self.settings, f"topic {self._topic!r}", error) from None
         except Exception as error:  # noqa: BLE001 - of the library, whatever it is
             raise await self._verdict(error) from None
 

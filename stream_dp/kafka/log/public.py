@@ -1,9 +1,10 @@
 """The public topics of a pipeline: the exact bytes that the journal already holds, in one partition.
 
-Rules: each `publish` is one record batch, of answers one transaction, so readers see releases that belong together at
-once, and the number of offsets depends on what is published, never on the load. Records have no headers. A visible body
-is never written again in any version. The lease is the journal's. A record's timestamp is the end of a tick, as in its
-body.
+Rules: each `publish` is one transaction, so readers see releases that belong together at once, and the number of
+transaction markers depends on what is published, never on the load. Records have no headers. A visible body is never
+written again in any version. The lease is the journal's. A record's timestamp is the end of a tick, as in its body. An
+idempotent producer would append ten times as many ticks a second; but brokers forget its epoch a day after the newest
+stamp of its records, which may be of last year, and then take what a fenced engine appends.
 """
 
 from abc import ABC, abstractmethod
@@ -14,10 +15,18 @@ from stream_dp.journal.answer_body import answer_head
 from stream_dp.journal.commit import Answer, Release
 from stream_dp.journal.public_sequence import ANSWERS, RELEASES, P, PublicSequence
 from stream_dp.journal.release import read_head
-from stream_dp.kafka.client.topics import ensure_public, warnings
+from stream_dp.kafka.client.clients import KEPT, RECORD_BYTES, KafkaSettings
+from stream_dp.kafka.client.topics import ensure, warnings
 from stream_dp.kafka.log.journal import settle_public
 from stream_dp.kafka.log.lease import KafkaLease, Outgoing
 from stream_dp.kafka.log.reader import reading
+
+_RULES = {**KEPT, "message.timestamp.type": "CreateTime"}
+_HINTS = {"max.message.bytes": str(RECORD_BYTES)}
+
+
+async def ensure_public(settings: KafkaSettings, topic: str) -> str:
+    return await ensure(settings, topic, _RULES, _HINTS)
 
 
 class PublicTopic(ABC, Generic[P]):
@@ -41,9 +50,6 @@ class PublicTopic(ABC, Generic[P]):
         self.warnings = warnings({self._topic: advice})
         await settle_public(self._lease, self._topic)
 
-    async def _send(self, records: Sequence[Outgoing]) -> None:
-        await self._lease.transact(records)
-
     async def last(self) -> bytes | None:
         async with reading(self._lease.settings, self._topic) as log:
             record = await log.last()
@@ -65,7 +71,7 @@ class PublicTopic(ABC, Generic[P]):
         last = self._last if self._known else await self.last()
         fresh = self._sequence.not_yet_visible(durable, last, f"topic {self._topic!r}")
         if fresh:
-            await self._send([self._record(entry) for entry in fresh])
+            await self._lease.transact([self._record(entry) for entry in fresh])
             self._last = fresh[-1].body
 
     def _after(self, body: bytes, beyond: int) -> bool:
@@ -92,9 +98,6 @@ class KafkaSink(PublicTopic[Release]):
 
     def __init__(self, lease: KafkaLease) -> None:
         super().__init__(lease, RELEASES)
-
-    async def _send(self, records: Sequence[Outgoing]) -> None:
-        await self._lease.append(records)
 
     def _record(self, entry: Release) -> Outgoing:
         end = read_head(entry.body, f"topic {self._topic!r}: what is to be published").end_ms

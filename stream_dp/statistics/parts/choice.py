@@ -220,7 +220,8 @@ class Setting:
     each part has of a series that counts several things. `step`: the length of a tick, in ms.
     `users`: who is protected, where rows count them, each once: then `steps` is 1. `shape`: how all `steps` events of a
     user may lie, where Gaussian noise goes by it; None: they may all lie in one entry of one tick. `values`: rows count
-    identifiers, of which the events of one of these `users` have at most so many; None: they count the users.
+    identifiers, of which the events of one of these `users` have at most so many; None: they count the users. `advise`:
+    the reason of a choice names what another method would have.
     """
 
     width: int
@@ -239,6 +240,7 @@ class Setting:
     users: Users | None = None
     shape: UserShape | None = None
     values: int | None = None
+    advise: bool = False
 
     @property
     def last(self) -> int:

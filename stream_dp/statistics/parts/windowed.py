@@ -102,7 +102,9 @@ def correlated_windows(setting: Setting, epsilon: Fraction, declared: Sequence[s
     mechanism = CorrelatedWindows(counter, ticks, ever)
     names = " / ".join(views(declared))
     buffers = how_many(len(decays.halvings), "buffer")
-    why = f"method: correlated, one noise for {names}, correlated by {buffers}"
+    why = (
+        f"method: correlated, one noise for {names}, correlated by {buffers}{shape_words(setting)}"
+    )
     return windowed(mechanism, setting, views(declared), why)
 
 
@@ -125,8 +127,10 @@ def _beside(
 ) -> Choice:
     """Return the choice saying which bands one noise by this method would have, where they are narrower at the end.
 
-    They are compared by their geometric mean.
+    They are compared by their geometric mean. Nothing is said where no advice is asked, for the search takes a while.
     """
+    if not setting.advise:
+        return choice
     try:
         other = _ONE_NOISE[method](setting, epsilon, declared)
         bands = [

@@ -273,8 +273,8 @@ def every_problems(
         why = (
             f"is of windows that follow one another: write every: [{', '.join(map(str, slides))}] in place of windows"
             if slides
-            else "is of windows that follow one another: name one, such as every: 24h, or leave it out, for what counts "
-            "so far is told at every tick anyway"
+            else "is of windows that follow one another: name one, such as every: 24h, or leave it out, for what "
+            "counts so far is told at every tick anyway"
         )
         problems.append(problem(("running",), why))
     if every and (windows or window is not None):

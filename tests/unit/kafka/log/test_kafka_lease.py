@@ -10,7 +10,7 @@ from stream_dp.engine.phases import LeasePhase
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log import lease as kafka_lease
-from stream_dp.kafka.log.lease import KafkaLease, _Appends
+from stream_dp.kafka.log.lease import KafkaLease
 
 
 class Producer:
@@ -32,7 +32,7 @@ class Producer:
 
 
 class Fencing:
-    """What `start` gets: the producers, once `go` is set; or an error, once."""
+    """What `start` gets: the producer, once `go` is set; or an error, once."""
 
     def __init__(self) -> None:
         self.producer = Producer()
@@ -40,11 +40,11 @@ class Fencing:
         self.go.set()
         self.errors: list[Exception] = []
 
-    async def __call__(self) -> tuple[Producer, _Appends]:
+    async def __call__(self) -> Producer:
         await self.go.wait()
         if self.errors:
             raise self.errors.pop()
-        return self.producer, _Appends("clicks.releases", Producer(), Producer())
+        return self.producer
 
 
 def phase(lease: KafkaLease) -> LeasePhase:
