@@ -106,7 +106,7 @@ def best_decays(windows: tuple[int, ...], ever: bool, horizon: int | None) -> De
 
     For each view the mean square error has a least value of its own. What is least here is the mean, of power `POWER`,
     of the quotients, so that no view is far worse off than another. The search is local, from two spreads of buffers;
-    scores are rounded, so that every machine gets the same decays.
+    scores are rounded, so that machines get the same decays. One that got others would refuse the journal.
     """
     last = MOST_STEPS if horizon is None else horizon
     views = [View(window, last) for window in windows]

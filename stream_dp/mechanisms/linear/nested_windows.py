@@ -96,7 +96,8 @@ class Views:
 def best_nested(windows: tuple[int, ...], ever: bool, last: int, most: int) -> ForestShape:
     """Return the shape with the least sum of errors (RMSE) of these windows, and with `ever` of all `last` ticks.
 
-    Spans are at most `most` ticks. Scores are rounded, so that every machine gets the same shape.
+    Spans are at most `most` ticks. Scores are rounded, so that machines get the same shape. One that got another would
+    refuse the journal.
     """
     views = Views(windows, ever, last)
     shapes = [arities for arities in _candidates() if math.prod(arities) <= min(most, last)]
