@@ -210,7 +210,7 @@ def fitting() -> bool:
             and header.HEADER_STRUCT.size == HEADER.size  # type: ignore[union-attr]
             and records is library(".record.memory_records").MemoryRecords
             and not _kept(records)(b"").has_next()
-            and library(".conn").io is io
+            and library(".conn").io.BytesIO in (io.BytesIO, _opened)
         )
     except (AttributeError, TypeError, ValueError):
         return False

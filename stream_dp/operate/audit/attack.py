@@ -186,9 +186,15 @@ def louder(mechanism: M, times: int) -> M:
         value = getattr(mechanism, own.name)
         if own.name.endswith("epsilon"):
             changes[own.name] = value * times
-        elif is_dataclass(value) and hasattr(value, "guarantee"):
+        elif _claims(value):
             changes[own.name] = louder(value, times)
+        elif isinstance(value, tuple) and value and all(map(_claims, value)):
+            changes[own.name] = tuple(louder(each, times) for each in value)
     return replace(mechanism, **changes)  # type: ignore[type-var]
+
+
+def _claims(value: Any) -> bool:
+    return is_dataclass(value) and hasattr(value, "guarantee")
 
 
 def game_verifier(built: Built, claims: Sequence[Claim | None]) -> Relation:
