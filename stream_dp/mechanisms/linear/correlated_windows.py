@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,7 +20,6 @@ from stream_dp.core.mechanism import IntArray, Message, Noise, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import RowLaw
 from stream_dp.core.wire import wire
-from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.linear.gaussian_counter import (
     GUARD,
@@ -30,7 +29,7 @@ from stream_dp.mechanisms.linear.gaussian_counter import (
     GaussianCounter,
     GaussianCounterState,
 )
-from stream_dp.mechanisms.linear.noisy_forest import MOST_HELD, Ring, pushed, row_back
+from stream_dp.mechanisms.linear.noisy_forest import Ring, pushed, require_held, row_back
 from stream_dp.mechanisms.noise_law import NOTHING, NoiseLaw
 from stream_dp.mechanisms.serving import Additive, CountRows
 
@@ -80,13 +79,9 @@ class Buffers(NamedTuple):
         for at, (halving, power) in enumerate(zip(*self, strict=True)):
             for step in (-by, by):
                 yield self._with(at, halving, power + step)
-            for step in (-1, 1):
-                for kept in (
-                    0,
-                    1,
-                    2,
-                ):  # the weight moves by so many half octaves against the halving
-                    yield self._with(at, halving + step, power + step * kept * FINEST // 2)
+            # with the halving, the weight moves by so many half octaves against it
+            for step, kept in product((-1, 1), (0, 1, 2)):
+                yield self._with(at, halving + step, power + step * kept * FINEST // 2)
 
     def _with(self, at: int, halving: int, power: int) -> "Buffers":
         halvings, powers = list(self.halvings), list(self.powers)
@@ -175,17 +170,6 @@ class CounterWindows(CountRows, Additive):
     def updates(self, state: Any) -> int:
         raise NotImplementedError
 
-    def require_room(self, beside: int = 0) -> None:
-        """Raise NotDerivable where a state cannot hold the longest window and `beside` more ticks."""
-        if not self.windows or min(self.windows) < 1:
-            raise NotDerivable("windows have 1 or more ticks")
-        ticks = max(self.windows) + beside
-        if (numbers := ticks * self.width) > MOST_HELD:
-            raise NotDerivable(
-                f"a window of {max(self.windows):,} ticks of {self.width:,} counts would hold {numbers:,} numbers, "
-                f"more than {MOST_HELD:,}: ask a shorter window, fewer keys, or a longer step of the clock"
-            )
-
     @property
     def width(self) -> int:  # type: ignore[override]  # of the counter, and no field
         return int(self.counter.width)
@@ -256,7 +240,7 @@ class CorrelatedWindows(CounterWindows):
     ever: bool = False
 
     def __post_init__(self) -> None:
-        self.require_room()
+        require_held(self.windows, self.width)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:

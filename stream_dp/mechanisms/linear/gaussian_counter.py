@@ -160,11 +160,9 @@ class Decays:
         """
         unit, lags = 1 << PLACES, self._correlations(steps)
         alone = _scaled_up(self.squared_norm(steps))
-        whole, beside, most = (
-            0,
-            0,
-            alone,
-        )  # n full ticks: their squares over per_tick^2; what one more has with them
+        # of the full ticks: their squares over per_tick^2, and what one more has with them
+        whole = beside = 0
+        most = alone
         for full in range(-(-shape.per_entry // shape.per_tick)):
             for rest in range(1, min(shape.per_tick, shape.per_entry - full * shape.per_tick) + 1):
                 number = full * shape.per_tick + rest

@@ -36,7 +36,12 @@ from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.linear.correlated_windows import CounterWindows
 from stream_dp.mechanisms.linear.counter import Linear, PureShares
-from stream_dp.mechanisms.linear.noisy_forest import ForestDecoding, ForestShape, Ring
+from stream_dp.mechanisms.linear.noisy_forest import (
+    ForestDecoding,
+    ForestShape,
+    Ring,
+    require_held,
+)
 from stream_dp.mechanisms.linear.tree import FRACTION_BITS, GOLDEN, LIKELY, UNIT, part, rounded
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
@@ -334,7 +339,7 @@ class NestedWindows(CounterWindows):
     ever: bool = False
 
     def __post_init__(self) -> None:
-        self.require_room(self.counter.span)
+        require_held(self.windows, self.width, self.counter.span)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:

@@ -372,6 +372,18 @@ class WindowForestState:
     surpluses: tuple[Ring, ...]
 
 
+def require_held(windows: Sequence[int], width: int, beside: int = 0) -> None:
+    """Raise NotDerivable where a state cannot hold the longest window, and `beside` more ticks, of so many counts."""
+    if not windows or min(windows) < 1:
+        raise NotDerivable("windows have 1 or more ticks")
+    longest = max(windows)
+    if (held := (longest + beside) * width) > MOST_HELD:
+        raise NotDerivable(
+            f"a window of {longest:,} ticks of {width:,} counts would hold {held:,} numbers, more "
+            f"than {MOST_HELD:,}: ask a shorter window, fewer keys, or a longer step of the clock"
+        )
+
+
 class NoisyForest(Additive):
     """Answers of shape (windows * width,): the sums over each of `windows` (in ticks), one window after the other.
 
@@ -416,16 +428,10 @@ class NoisyForest(Additive):
 
     def _require_room(self) -> None:
         """Raise NotDerivable where a state cannot hold the windows or 64 bits cannot hold their noise."""
-        if not self.windows or min(self.windows) < 1:
-            raise NotDerivable("windows have 1 or more ticks")
+        require_held(self.windows, self.width)
         longest = max(self.windows)
         if longest < self.shape.spans[-1]:
             raise NotDerivable("the nodes of a forest are no longer than its longest window")
-        if (held := longest * self.width) > MOST_HELD:
-            raise NotDerivable(
-                f"a window of {longest:,} ticks of {self.width:,} counts would hold {held:,} numbers, more "
-                f"than {MOST_HELD:,}: ask a shorter window, fewer keys, or a longer step of the clock"
-            )
         widest = sum(
             self._reach(level, longest // span + 1) for level, span in enumerate(self.shape.spans)
         )

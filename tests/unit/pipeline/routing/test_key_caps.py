@@ -24,6 +24,7 @@ from unit.pipeline.routing.user_worlds import (
     WINDOW,
     UserWorld,
     cut,
+    less_window,
     payload,
     some_log,
     specification,
@@ -171,12 +172,7 @@ def largest_changes(shape: Shape) -> tuple[int, int, int, int]:
     for lot in range(30):
         random = Random(lot)
         log = some_log(random, ("u", "v"), 120)
-        gone = random.randrange(HORIZON // size)
-        without = [
-            item
-            for item in log
-            if isinstance(item, Mark) or item.user != "u" or item.tick // size != gone
-        ]
+        without = less_window(log, "u", size, random.randrange(HORIZON // size))
         (one, _), (other, _) = (
             rows_of(shape.spec, {0: each}, Random(lot)) for each in (log, without)
         )

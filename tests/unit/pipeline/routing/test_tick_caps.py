@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from faults.test_user_caps import crashes
-from oracles.user_caps import Event, Log, Mark, judge
+from oracles.user_caps import Event, Log, judge
 from unit.pipeline.routing.user_worlds import (
     CAP,
     FOR_EVER,
@@ -23,6 +23,7 @@ from unit.pipeline.routing.user_worlds import (
     WINDOW,
     UserWorld,
     cut,
+    less_window,
     payload,
     some_log,
     specification,
@@ -132,12 +133,7 @@ def test_a_user_changes_what_the_noise_is_for(cap: int, per_tick: int, window: i
     for lot in range(60):
         random = Random(lot)
         log = some_log(random, ("u", "v"), 120)
-        gone = random.randrange(HORIZON // size)
-        without = [
-            item
-            for item in log
-            if isinstance(item, Mark) or item.user != "u" or item.tick // size != gone
-        ]
+        without = less_window(log, "u", size, random.randrange(HORIZON // size))
         (one, _), (other, _) = (rows_of(spec, {0: each}, Random(lot)) for each in (log, without))
         assert (one >= other).all()
         assert (one - other).sum(axis=1).max() <= per_tick

@@ -24,6 +24,7 @@ from unit.pipeline.routing.user_worlds import (
     SEALER,
     WINDOW,
     cut,
+    less_window,
     some_log,
 )
 
@@ -170,12 +171,7 @@ def test_a_user_changes_what_the_noise_is_for(privacy: Any, window: int | None) 
     for lot in range(60):
         random = Random(lot)
         log = some_log(random, ("u", "v"), 60)
-        gone = random.randrange(HORIZON // size)
-        without = [
-            item
-            for item in log
-            if isinstance(item, Mark) or item.user != "u" or item.tick // size != gone
-        ]
+        without = less_window(log, "u", size, random.randrange(HORIZON // size))
         one, other = (rows_of(spec, {0: each}, Random(lot)) for each in (log, without))
         apart = np.abs(one - other)
         parts = [apart[:, 0].sum(), apart[:, 1].sum(), apart[:, 2:6].sum()]

@@ -79,6 +79,15 @@ def some_log(random: Random, users: Sequence[str], events: int = 160) -> list[Ev
     return log
 
 
+def less_window(log: Log, user: str, size: int, number: int) -> list[Event | Mark]:
+    """The log without the events of a user in one window of so many ticks."""
+    return [
+        item
+        for item in log
+        if isinstance(item, Mark) or item.user != user or item.tick // size != number
+    ]
+
+
 def cut(logs: Mapping[int, Log], random: Random) -> list[Batch]:
     """The batches of these logs, which end anywhere and at each mark; partitions take turns by lot."""
     left = {partition: _batches(partition, log, random) for partition, log in logs.items()}
