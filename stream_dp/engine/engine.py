@@ -18,6 +18,7 @@ from stream_dp.engine.commands import ENDED, Command, Inbox
 from stream_dp.engine.cut_changes import NONE, CutChanges
 from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.gate import CommitChain, Gate, commit_of
+from stream_dp.engine.history import Past
 from stream_dp.engine.memories import Memories, Memory, OpenIdentifiers
 from stream_dp.engine.messages.addressed import Addressed
 from stream_dp.engine.messages.answering import Answering, NeedsDerivation, Requests, recorded
@@ -183,14 +184,14 @@ class Engine:
             recovered = await self._first_commit(header)
         recovered.require_same(header, grows=ports.source.grows)
         self._partitions = partitions
-        if recovered.charges != config.charges:
+        if recovered.past.first.charges != config.charges:
             raise FailClosed(
                 f"the ledger in the journal of {config.pipeline} is not what its pipeline file derives; "
                 "run the version of the code and of the file that wrote it"
             )
         self._latest = recovered.latest
         ports.progress("Reading what is published")
-        wanted = recovered.numbers.before(self._audience.wanted(recovered.shown))
+        wanted = recovered.past.numbers.before(self._audience.wanted(recovered.shown))
         async for body in ports.sink.read(max(self._audience.known, wanted)):
             self._show(release_of(body))
         await self._gate.tell(recovered.unanswered)
@@ -213,9 +214,8 @@ class Engine:
         sealed, link = self._gate.seal(commit)
         await self._gate.commit(commit, sealed)
         states = initial_states(self.admission.registry.live, seed, self._make_noise)
-        return Recovered(
-            header, commit.charges, states, link, next_commit=1, partitions=header.partitions
-        )
+        past = Past.beginning(commit)
+        return Recovered(past, states, link, next_commit=1, partitions=header.partitions)
 
     async def _run(self, recovered: Recovered) -> None:
         self._chain = CommitChain(self._gate, self._grid, recovered)
@@ -371,7 +371,8 @@ class Engine:
         snapshot = None
         if self._since_snapshot >= SNAPSHOT_TICKS:
             self._since_snapshot, snapshot = 0, await self._ensemble.states()
-        return commit_of(ticks, seeds, releases, snapshot, parts)
+        commit = commit_of(ticks, seeds, releases, snapshot, parts)
+        return self._chain.with_checkpoint(commit, self._memories.save)
 
 
 async def _first_of(*tasks: "asyncio.Task[Any]") -> "asyncio.Task[Any]":

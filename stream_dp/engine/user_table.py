@@ -99,6 +99,12 @@ class UserTable:
             events[chunk] = self._events(self._slots(users[chunk], windows[chunk]))
         return events
 
+    def content(self) -> Counted:
+        """Return all events, in no particular order."""
+        rows = self._rows[(self._rows[:, 2] & self._most).nonzero()[0]]
+        windows = (rows[:, 2] >> self._bits).astype(np.int64) - 1
+        return Counted(rows[:, :2], windows, (rows[:, 2] & self._most).astype(np.int64))
+
     def up_to(self, users: Hashes, amounts: IntArray, cap: int) -> IntArray:
         """Add the amount of each of these different users in window 0, as far as `cap` allows; return what was added,
         of shape (users,).

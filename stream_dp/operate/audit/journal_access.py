@@ -60,7 +60,7 @@ async def _in_kafka(spec: PipelineSpec, progress: Progress) -> AsyncIterator[byt
         raise UsageError(
             f"{spec.name} has no journal at {settings.bootstrap}: it begins with the first run of its pipeline"
         )
-    async with closing(journal.read(progress)) as commits:
+    async with closing(journal.read(progress=progress)) as commits:
         async for sealed in commits:
             yield sealed
 
