@@ -193,7 +193,8 @@ class UserMemory:
         return held
 
     def load(self, saved: bytes | None, commit: Commit) -> None:
-        self.recall(saved_part(saved, commit, _BY_WINDOW, _OTHERS) or {}, commit)
+        held = saved_part(saved, commit, _BY_WINDOW, _OTHERS)
+        self.recall(held or {}, commit)
 
     def recall(self, recorded: Mapping[int, bytes], commit: Commit) -> None:
         """Add the entries that a commit recorded for this memory, by window; `FailClosed` if it did not write them."""
@@ -361,7 +362,8 @@ class TotalMemory:
         return cut
 
     def replay(self, commit: Commit) -> None:
-        self._recall(part_in(commit, self.kind, _BY_TWO, _OTHER_TOTALS) or {}, commit)
+        recorded = part_in(commit, self.kind, _BY_TWO, _OTHER_TOTALS)
+        self._recall(recorded or {}, commit)
 
     def save(self) -> bytes | None:
         held = dict[int, dict[int, bytes]]()
@@ -373,7 +375,8 @@ class TotalMemory:
         return part(held) if held else None
 
     def load(self, saved: bytes | None, commit: Commit) -> None:
-        self._recall(saved_part(saved, commit, _BY_TWO, _OTHER_TOTALS) or {}, commit)
+        held = saved_part(saved, commit, _BY_TWO, _OTHER_TOTALS)
+        self._recall(held or {}, commit)
 
     def _recall(self, recorded: Mapping[int, Mapping[int, bytes]], commit: Commit) -> None:
         most = {start: most for (start, _), most in self._most.items()}

@@ -189,9 +189,9 @@ class SqliteJournal:
             raise WorldError(f"{path}: this file system cannot hold a journal (no WAL)")
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA fullfsync = ON")
+        path.chmod(0o600)
         database.execute(_CHECKPOINTS)
         self._checkpoints = tuple(behind for (behind,) in database.execute(_KNOWN, (KEPT,)))
-        path.chmod(0o600)
 
     def _chunk(self, start: int) -> list[bytes]:
         rows = self._connection().execute(_COMMITS, (start, _PER_READ))

@@ -6,21 +6,20 @@ linked as they are. Reading may begin at its first commit once its last piece is
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from stream_dp.errors import FailClosed
-from stream_dp.journal.commit import Asked, Commit, part, part_in
+from stream_dp.journal.commit import Asked, Commit, Private, part, part_in
 
 KIND = "checkpoint"
 """The kind of a piece among the parts of a commit."""
 PIECE_BYTES = 250_000
 KEPT = 2
-"""How many checkpoints a journal knows: the last ones. A start uses the newest one that lies before all unread facts."""
+"""How many checkpoints a journal knows: the last ones. A start uses the newest one before which all is public."""
 
 
-class Checkpoint(msgspec.Struct, frozen=True, tag=KIND, tag_field="kind", forbid_unknown_fields=True):  # fmt: skip
+class Checkpoint(Private, frozen=True, tag=KIND):
     """What stands behind a commit; the states of its mechanisms are in that commit's snapshot.
 
     `memories` is what each memory saved there, by kind. All else is as before that commit: `first` has the header and
@@ -36,11 +35,8 @@ class Checkpoint(msgspec.Struct, frozen=True, tag=KIND, tag_field="kind", forbid
     memories: dict[str, bytes]
     answer: tuple[int, bytes] = (0, b"")
 
-    def __repr__(self) -> str:
-        return "<Checkpoint>"
 
-
-class Piece(NamedTuple):
+class Piece(Private, frozen=True, array_like=True, tag="piece"):
     """Piece `number`, counted from 0, of the `pieces` of the checkpoint behind commit `behind`."""
 
     behind: int
@@ -52,14 +48,14 @@ class Piece(NamedTuple):
     def is_last(self) -> bool:
         return self.number == self.pieces - 1
 
-    def __repr__(self) -> str:
-        return "<Piece>"
-
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Checkpoint)
 _PIECE = msgspec.msgpack.Decoder(Piece)
-_OTHERWISE = "a checkpoint that this version has not written: restore the journal, or run the version of the code that wrote it"
+_OTHERWISE = (
+    "a checkpoint that this version has not written: restore the journal, or run the version of the "
+    "code that wrote it"
+)
 
 
 def pieces_of(checkpoint: Checkpoint, behind: int) -> list[bytes]:
@@ -87,7 +83,7 @@ def checkpoint_of(pieces: Sequence[Piece], behind: int) -> Checkpoint:
     """Return the checkpoint behind this commit, from its pieces; raises `FailClosed` unless they are all, in order."""
     whole = [(behind, number, len(pieces)) for number in range(len(pieces))]
     try:
-        if pieces and [piece[:3] for piece in pieces] == whole:
+        if pieces and [(piece.behind, piece.number, piece.pieces) for piece in pieces] == whole:
             return _DECODER.decode(b"".join(piece.content for piece in pieces))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         pass

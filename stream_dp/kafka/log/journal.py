@@ -2,10 +2,11 @@
 
 Rules: opening fences first, and only then reads. A sealed commit is cut into parts. Each part is a record with the
 headers stream-dp-journal (the version of this form), sequence, part and parts, and, if the commit has any,
-first-release and first-answer, and checkpoints: which ones were durable before it, newest first, each as the number of
-its commit and that commit's offset. A missing part or commit, or another version, stops the engine. The source's positions
-are the offsets of a group that nobody joins: `verify` compares them with the last commit, which detects a wiped or
-restored journal. The topic keeps everything; only the engine has access to it.
+first-release and first-answer, and checkpoints: the number and the offset of the commits behind which the last ones
+lie, newest first, as far as they were durable before. Where the topic is a copy with other offsets, these are not
+used. A missing part or commit, or another version, stops the engine. The source's positions are the offsets of a group
+that nobody joins: `verify` compares them with the last commit, which detects a wiped or restored journal. The topic
+keeps everything; only the engine has access to it.
 
 Hanging transactions: when a broker dies, Kafka 4.3.1 may mistake a partition without a leader for a deleted one, and
 record a commit or an abort as complete without writing its marker to that partition, which blocks readers for ever.
@@ -38,7 +39,7 @@ from stream_dp.kafka.client.clients import (
 )
 from stream_dp.kafka.client.topics import administering, cluster_of, ensure, existing, warnings
 from stream_dp.kafka.log.lease import KafkaLease, Outgoing
-from stream_dp.kafka.log.reader import reading
+from stream_dp.kafka.log.reader import PartitionLog, reading
 
 # headers of a journal record: the numbers of its commit's first release and answer, which are public
 FIRST_RELEASE, FIRST_ANSWER = "first-release", "first-answer"
@@ -148,8 +149,17 @@ class KafkaJournal:
         await settle_journal(self._lease, self._topic)
         async with reading(settings, self._topic) as log:
             last = await log.last()
+            known = {} if last is None else self._checkpoints_in(last)
+            for behind, place in known.items():
+                if await self._begins_at(log, behind, place):
+                    self._places[behind] = place
         self._next = 0 if last is None else self._part(last).sequence + 1
-        self._places = {} if last is None else self._checkpoints_in(last)
+
+    async def _begins_at(self, log: PartitionLog, sequence: int, place: int) -> bool:
+        """Return whether the commit of this number begins at this place."""
+        async for records in log.records(place, place + 1):
+            return self._part(records[0])[:2] == (sequence, 0)
+        return False
 
     async def exists(self) -> bool:
         """Return whether the journal's topic exists; takes no lease."""
@@ -229,6 +239,7 @@ class KafkaJournal:
 
     async def close(self) -> None:
         self._next = None
+        self._places = {}
         await self._lease.close()
 
     def _know(self, commit: Commit, begin: int) -> None:
@@ -238,7 +249,7 @@ class KafkaJournal:
             return
         self._begun = begin if piece.number == 0 else self._begun
         places = {**self._places, piece.behind: self._begun}
-        known = known_after(commit, self.checkpoints())
+        known = known_after(commit, tuple(self._places))
         self._places = {behind: places[behind] for behind in known}
 
     def _parts(self, commit: Commit, sealed: bytes) -> Iterator[Outgoing]:

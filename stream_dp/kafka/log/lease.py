@@ -161,8 +161,8 @@ class KafkaLease:
         self._producer: Any = None
         self._why: StreamDPError | None = None
         self._lock = asyncio.Lock()
-        self._running: asyncio.Task[None] | None = None
-        self._late: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[Any] | None = None
+        self._late: asyncio.Task[Any] | None = None
 
     @property
     def phase(self) -> LeasePhase:
@@ -212,7 +212,8 @@ class KafkaLease:
     async def _awaited(self, work: Callable[[Any], Coroutine[Any, Any, _T]]) -> _T:
         """Return the result of `work`, which ends a transaction of the producer; after any error the lease is lost."""
         async with self._lock:
-            task = self._running = asyncio.create_task(work(self._held()))
+            task = asyncio.create_task(work(self._held()))
+            self._running = task
             try:
                 done, _ = await asyncio.wait({task}, timeout=self._limit_s)
             except asyncio.CancelledError:
@@ -326,12 +327,12 @@ class KafkaLease:
             if offsets:
                 await producer.send_offsets_to_transaction(dict(offsets), group)
             await producer.commit_transaction()
-            return places
         except Exception as error:  # noqa: BLE001 - a fenced producer raises assertions too
             ended = [future for future in sent if future.done() and not future.cancelled()]
             failed = [future.exception() for future in ended]
             fenced = [cause for cause in failed if cause and type(cause).__name__ in _FENCED]
             raise (fenced or [error])[0] from None  # that it was fenced says most
+        return places
 
     async def _verdict(self, error: BaseException) -> StreamDPError:
         """Return the error that a failed transaction means; a fenced producer gives unspecific errors.

@@ -4,7 +4,7 @@ Every start here reads the journal twice, from its checkpoint and from its first
 What a checkpoint holds is left out part by part, and each time that must show.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from copy import deepcopy
 from itertools import pairwise
 from random import Random
@@ -21,7 +21,11 @@ from unit.journal.runtime_worlds import Crash, Fuse, World, batches, plan
 from unit.live import test_live_series_crashes as live
 from unit.live import test_messages as messages
 from unit.live import test_sum_watches as watches
+from unit.live.live_series_worlds import World as LiveWorld
+from unit.live.message_worlds import findings
 from unit.pipeline.routing import test_key_caps as key_caps
+from unit.pipeline.routing.test_user_total_rows import CAPS as TOTALS
+from unit.pipeline.routing.user_worlds import WINDOW
 
 from stream_dp.engine import engine, history, recovery
 from stream_dp.engine.history import Heads, Past
@@ -60,14 +64,14 @@ class Seen:
         self.commits.append(commit.sequence)
 
 
-def held(memories: Any) -> Mapping[str, Any]:
+def held(memories: Any) -> dict[str, Any]:
     """What the memories save, without the moment up to which ids were forgotten: a replay forgets later."""
     saved = dict(memories.save())
     place, refused, number, _, ids = msgspec.msgpack.decode(saved.pop("messages"))
     return {**saved, "messages": (place, refused, number, sorted(ids))}
 
 
-def restored(read: Any, memories: Any) -> Mapping[str, Any]:
+def restored(read: Any, memories: Any) -> dict[str, Any]:
     """All that a start gets from a journal."""
     names = ("since", "last", "previous", "after_head", "unanswered", "ticked", "partitions", "changing")  # fmt: skip
     past = {"first": read.past.first, "answer": read.past.answer, "numbers": read.past.numbers.runs}
@@ -117,7 +121,7 @@ async def a_plain_one() -> None:
 
 async def users() -> None:
     for seed in range(3):
-        await caps.test_a_cap_holds_through_crashes_anywhere(seed, caps.WINDOW)
+        await caps.test_a_cap_holds_through_crashes_anywhere(seed, WINDOW)
         await caps.test_a_cap_holds_through_crashes_anywhere(seed, None)
 
 
@@ -127,7 +131,7 @@ async def identifiers() -> None:
 
 
 async def totals_of_users() -> None:
-    for privacy, window in totals.CAPS:
+    for privacy, window in TOTALS:
         await totals.test_a_total_holds_through_crashes_anywhere(privacy, window, 1)
 
 
@@ -138,14 +142,14 @@ async def keys_of_users() -> None:
 
 async def live_series() -> None:
     for place in range(1, 60, 3):
-        await live.restarted(live.World(), place)
+        await live.restarted(LiveWorld(), place)
 
 
 async def analysts() -> None:
     for left in range(1, 200, 7):
         world = messages.scripted()
         burnt = await messages.crashed(world, left)
-        assert messages.findings(world) == []
+        assert findings(world) == []
         if not burnt:
             return
 
