@@ -114,10 +114,8 @@ async def test_places_of_checkpoints_that_hold_something_else_are_not_used(parts
     one._places = {2: 4, 1: 2}
     await one.append(commit(one._next or 0), b"")
     again = await parts.journal()
-    assert [[sealed async for sealed in again.read(begin)][0] for begin in again.checkpoints()] == [
-        b"2",
-        b"1",
-    ]
+    assert list(again.checkpoints()) == [2, 1]
+    assert [one async for one in again.read(2)][:2] == [b"2", b"3"]
 
 
 async def test_a_large_commit_travels_in_parts(parts: Parts) -> None:

@@ -149,17 +149,8 @@ class KafkaJournal:
         await settle_journal(self._lease, self._topic)
         async with reading(settings, self._topic) as log:
             last = await log.last()
-            known = {} if last is None else self._checkpoints_in(last)
-            for behind, place in known.items():
-                if await self._begins_at(log, behind, place):
-                    self._places[behind] = place
-        self._next = 0 if last is None else self._part(last).sequence + 1
-
-    async def _begins_at(self, log: PartitionLog, sequence: int, place: int) -> bool:
-        """Return whether the commit of this number begins at this place."""
-        async for records in log.records(place, place + 1):
-            return self._part(records[0])[:2] == (sequence, 0)
-        return False
+            self._next = 0 if last is None else self._part(last).sequence + 1
+            self._places = {} if last is None else await self._checkpoints_in(log, last)
 
     async def exists(self) -> bool:
         """Return whether the journal's topic exists; takes no lease."""
@@ -267,13 +258,20 @@ class KafkaJournal:
                 headers=(*((name, b"%d" % value) for name, value in headers), *known),
             )
 
-    def _checkpoints_in(self, record: Any) -> dict[int, int]:
-        known = dict(record.headers).get(_CHECKPOINTS, b"").decode()
-        try:
-            pairs = [pair.split(":") for pair in known.split(",") if pair]
-            return {int(behind): int(place) for behind, place in pairs}
-        except ValueError:
-            raise self._damaged() from None
+    async def _checkpoints_in(self, log: PartitionLog, last: Any) -> dict[int, int]:
+        """Return the places of the commits that the log's last record names, as far as they begin there."""
+        known = dict(last.headers).get(_CHECKPOINTS, b"").decode()
+        places = dict[int, int]()
+        for pair in filter(None, known.split(",")):
+            try:
+                behind, place = map(int, pair.split(":"))
+            except ValueError:
+                raise self._damaged() from None
+            if place < last.offset:
+                async for records in log.records(place, place + 1):
+                    if self._part(records[0])[:2] == (behind, 0):
+                        places[behind] = place
+        return places
 
     def _part(self, record: Any) -> _Part:
         headers = dict(record.headers)
