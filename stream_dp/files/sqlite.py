@@ -141,7 +141,7 @@ class SqliteJournal:
         self._file: os.stat_result | None = None
 
     async def open(self) -> None:
-        """Take the lock, then open or create the file and check all of it."""
+        """Take the lock, then open or create the file; `check_file` checks all of it, which takes time."""
         self._thread.start()
         try:
             await self._run(self._open)
@@ -183,8 +183,6 @@ class SqliteJournal:
         if not _JOURNAL.is_ours(database, path):
             with _transaction(database):
                 _JOURNAL.make(database)
-        if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-            raise _JOURNAL.damaged(path)
         if database.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
             raise WorldError(f"{path}: this file system cannot hold a journal (no WAL)")
         database.execute("PRAGMA synchronous = FULL")
@@ -234,6 +232,13 @@ def read_sealed(path: Path, most: int = -1, start: int = 0) -> list[bytes]:
     """
     with _read_only(path) as database:
         return _sealed(database.execute(_COMMITS, (start, most)), start, path)
+
+
+def check_file(path: Path) -> None:
+    """Check every page of a journal, without a lock; raises as `read_sealed`."""
+    with _read_only(path) as database:
+        if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            raise _JOURNAL.damaged(path)
 
 
 def add_sealed(path: Path, begin: int, sealed: Sequence[bytes]) -> None:

@@ -17,6 +17,7 @@ from stream_dp.broker.jars import state_dir
 from stream_dp.engine.history import read_summary
 from stream_dp.errors import FailClosed, StreamDPError, UsageError
 from stream_dp.files.highwater import HighWater
+from stream_dp.files.sqlite import check_file
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KEPT, KafkaSettings, library
 from stream_dp.kafka.client.rights import (
@@ -142,6 +143,15 @@ async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> l
     return [warning(about, f"more of them than `warn_dead` allows are {named}", mend)]
 
 
+def check_journal(path: Path) -> Observation:
+    """Return whether every page of the journal's file can be read; a start reads only the last ones."""
+    try:
+        check_file(path)
+    except FailClosed as error:
+        return closed("journal", "has damaged pages", str(error))
+    return fine("journal", "can be read, every page of it")
+
+
 async def check_partitions(spec: PipelineSpec, sealer: Sealer, now: int) -> list[Observation]:
     """Return whether the source has as many partitions as at the first start; nothing unless users are protected."""
     about = "partitions of the source"
@@ -222,6 +232,8 @@ async def diagnose_pipeline(
     sealer, key = check_key(spec, key_file)
     findings = [key, *check_folders(spec)]
     begun = isinstance(spec.journal, SqliteJournalSpec) and spec.journal.path.exists()
+    if isinstance(spec.journal, SqliteJournalSpec) and begun:
+        findings.append(check_journal(spec.journal.path))
     answers, partitions = True, 0
     if isinstance(spec.source, KafkaSourceSpec):
         cluster = _Cluster(spec, spec.source, pipeline)
