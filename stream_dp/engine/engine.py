@@ -18,7 +18,6 @@ from stream_dp.engine.commands import ENDED, Command, Inbox
 from stream_dp.engine.cut_changes import NONE, CutChanges
 from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.gate import CommitChain, Gate, commit_of
-from stream_dp.engine.history import Past
 from stream_dp.engine.memories import Memories, Memory, OpenIdentifiers
 from stream_dp.engine.messages.addressed import Addressed
 from stream_dp.engine.messages.answering import Answering, NeedsDerivation, Requests, recorded
@@ -214,8 +213,7 @@ class Engine:
         sealed, link = self._gate.seal(commit)
         await self._gate.commit(commit, sealed)
         states = initial_states(self.admission.registry.live, seed, self._make_noise)
-        past = Past.beginning(commit)
-        return Recovered(past, states, link, next_commit=1, partitions=header.partitions)
+        return Recovered.beginning(commit, header, states, link)
 
     async def _run(self, recovered: Recovered) -> None:
         self._chain = CommitChain(self._gate, self._grid, recovered)

@@ -96,6 +96,14 @@ class Recovered:
     unanswered: list[Answer] = field(default_factory=list)
     coming: list[Coming] = field(default_factory=list)
 
+    @classmethod
+    def beginning(
+        cls, first: Commit, header: Header, states: dict[int, Any], link: bytes
+    ) -> "Recovered":
+        """Return where an engine stands after its first commit, whose sealed form has the digest `link`."""
+        past, partitions = Past.beginning(first), header.partitions
+        return cls(past, states, link, next_commit=1, partitions=partitions)
+
     @property
     def header(self) -> Header:
         return self.past.header
