@@ -12,7 +12,7 @@ from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.engine.history import require_same, unsealed
 from stream_dp.engine.ports import closing
 from stream_dp.errors import FailClosed, StreamDPError, UnknownFormat, UsageError
-from stream_dp.files.sqlite import count_sealed, read_sealed
+from stream_dp.files.sqlite import check_file, count_sealed, read_sealed
 from stream_dp.journal.commit import DeadLetter, Header, decode
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
@@ -42,6 +42,12 @@ async def has_begun(spec: PipelineSpec, settings: KafkaSettings) -> bool:
         return spec.journal.path.exists()
     source = settled(spec.source, endpoints.KafkaSourceSpec)
     return await KafkaJournal(KafkaLease(settings, spec.name), source.topic).exists()
+
+
+def check_pages(spec: PipelineSpec) -> None:
+    """Read every page of a journal's file; raise FailClosed if one is damaged. A topic has none."""
+    if isinstance(spec.journal, endpoints.SqliteJournalSpec):
+        check_file(spec.journal.path)
 
 
 def sealed_commits(spec: PipelineSpec, progress: Progress = unseen) -> AsyncIterator[bytes]:
