@@ -121,6 +121,10 @@ class UserTable:
         if (counted.events > cap).any():
             return False
         within = True
+        if (
+            not self._taken
+        ):  # rows in the order of another table would crowd in one that has still to grow
+            self._make(_enough_for(len(counted.users)))
         for chunk in self._in_parts(len(counted.users)):
             slots = self._slots(counted.users[chunk], counted.windows[chunk])
             np.add.at(self._rows[:, 2], slots, counted.events[chunk].astype(np.uint64))
@@ -175,7 +179,7 @@ class UserTable:
     def _renew(self) -> None:
         """Move all rows with events to a new table that has room to grow."""
         kept = self._whole.take((self._rows[:, 2] & self._most).nonzero()[0])
-        self._make(_SMALLEST + 18 * len(kept) // 7)
+        self._make(_enough_for(len(kept)))
         at = self._begin(_rows_of(kept))
         order = at.argsort(kind="stable")  # nearly sorted: every table orders rows alike
         at, counted = at.take(order), np.arange(len(order))
@@ -229,6 +233,11 @@ class UserTable:
         spread = (wanted[:, 0] + (wanted[:, 2] >> self._bits) * _APART) & _LOW
         begins: IntArray = ((spread * np.uint64(len(self._rows))) >> _HALF).astype(np.int64)
         return begins
+
+
+def _enough_for(rows: int) -> int:
+    """Return a size of which these rows take little more than a third."""
+    return _SMALLEST + 18 * rows // 7
 
 
 def in_order(users: Hashes, under: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:

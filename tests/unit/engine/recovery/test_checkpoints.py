@@ -39,6 +39,8 @@ from stream_dp.journal.checkpoint import Checkpoint, piece_in
 from stream_dp.journal.commit import Commit, encode
 from stream_dp.journal.dead_letters import DeadLetters
 
+USERS = {"users", "users by tick", "users by key", "keys of users", "arrived", "totals"}
+
 
 class FromTheFirstCommit:
     """A journal without its checkpoints."""
@@ -66,9 +68,20 @@ class Seen:
 
 def held(memories: Any) -> dict[str, Any]:
     """What the memories save, without the moment up to which ids were forgotten: a replay forgets later."""
-    saved = dict(memories.save())
-    place, refused, number, _, ids = msgspec.msgpack.decode(saved.pop("messages"))
-    return {**saved, "messages": (place, refused, number, sorted(ids))}
+    saved = {kind: msgspec.msgpack.decode(part) for kind, part in memories.save().items()}
+    place, refused, number, _, ids = saved.pop("messages")
+    users = {
+        kind: {n: in_any_order(part) for n, part in saved.pop(kind).items()}
+        for kind in USERS & saved.keys()
+    }
+    return {**saved, **users, "messages": (place, refused, number, sorted(ids))}
+
+
+def in_any_order(entries: bytes | dict[int, bytes]) -> Any:
+    """The entries of users, 20 bytes each, sorted."""
+    if isinstance(entries, dict):
+        return {window: in_any_order(held) for window, held in entries.items()}
+    return sorted(entries[at : at + 20] for at in range(0, len(entries), 20))
 
 
 def restored(read: Any, memories: Any) -> dict[str, Any]:
@@ -240,10 +253,14 @@ def test_what_was_read_behind_the_cut_is_not_saved() -> None:
     saved = memory.save()
     assert saved is not None
     memory.rewind(Cut(2))
-    assert memory.save() == saved
+    assert in_any_order(msgspec.msgpack.decode(memory.save() or b"")) == in_any_order(
+        msgspec.msgpack.decode(saved)
+    )
     again = UserMemory(3, 4)
     again.load(saved, Commit(1, b"", ticks=(1,)))
-    assert again.save() == saved
+    assert in_any_order(msgspec.msgpack.decode(again.save() or b"")) == in_any_order(
+        msgspec.msgpack.decode(saved)
+    )
 
 
 async def played(monkeypatch: pytest.MonkeyPatch) -> World:
