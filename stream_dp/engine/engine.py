@@ -183,14 +183,14 @@ class Engine:
             recovered = await self._first_commit(header)
         recovered.require_same(header, grows=ports.source.grows)
         self._partitions = partitions
-        if recovered.charges != config.charges:
+        if recovered.past.first.charges != config.charges:
             raise FailClosed(
                 f"the ledger in the journal of {config.pipeline} is not what its pipeline file derives; "
                 "run the version of the code and of the file that wrote it"
             )
         self._latest = recovered.latest
         ports.progress("Reading what is published")
-        wanted = recovered.numbers.before(self._audience.wanted(recovered.shown))
+        wanted = recovered.past.numbers.before(self._audience.wanted(recovered.shown))
         async for body in ports.sink.read(max(self._audience.known, wanted)):
             self._show(release_of(body))
         await self._gate.tell(recovered.unanswered)
@@ -213,9 +213,7 @@ class Engine:
         sealed, link = self._gate.seal(commit)
         await self._gate.commit(commit, sealed)
         states = initial_states(self.admission.registry.live, seed, self._make_noise)
-        return Recovered(
-            header, commit.charges, states, link, next_commit=1, partitions=header.partitions
-        )
+        return Recovered.beginning(commit, header, states, link)
 
     async def _run(self, recovered: Recovered) -> None:
         self._chain = CommitChain(self._gate, self._grid, recovered)
@@ -371,7 +369,8 @@ class Engine:
         snapshot = None
         if self._since_snapshot >= SNAPSHOT_TICKS:
             self._since_snapshot, snapshot = 0, await self._ensemble.states()
-        return commit_of(ticks, seeds, releases, snapshot, parts)
+        commit = commit_of(ticks, seeds, releases, snapshot, parts)
+        return self._chain.with_checkpoint(commit, self._memories.save)
 
 
 async def _first_of(*tasks: "asyncio.Task[Any]") -> "asyncio.Task[Any]":

@@ -8,7 +8,7 @@ links to the one before it. One is in flight at a time, is never cancelled, and 
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
@@ -21,6 +21,8 @@ from stream_dp.engine.recovery import Recovered
 from stream_dp.engine.run_config import due, end_of_block
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.journal.answer_body import AnswerCut
+from stream_dp.journal.checkpoint import KIND as CHECKPOINT
+from stream_dp.journal.checkpoint import pieces_of
 from stream_dp.journal.commit import Answer, Commit, Release, SavedStates, digest, encode
 from stream_dp.journal.dead_letters import DeadLetters
 
@@ -91,6 +93,8 @@ class CommitChain:
         self.now = recovered
         self.settled = recovered.cut.next_tick
         """The first tick that is not durable."""
+        self._pieces: deque[bytes] = deque()
+        self._owed = 0
 
     @property
     def next_tick(self) -> int:
@@ -112,6 +116,22 @@ class CommitChain:
         self.now.cut = self.now.cut.opened(width, fresh)
         return self.now.cut
 
+    def with_checkpoint(self, commit: Commit, save: Callable[[], dict[str, bytes]]) -> Commit:
+        """Return this commit of ticks, which is the next one, with a piece of a checkpoint if there is one to write.
+
+        A checkpoint lies behind a commit with a snapshot. The next one is made once as many other bytes have been
+        committed as the last one had, so that checkpoints never take more room than all else. `save` returns what the
+        memories hold behind this commit.
+        """
+        if commit.snapshot is not None and self._owed <= 0 and not self._pieces:
+            checkpoint = self.now.past.checkpoint(self.now.partitions, save())
+            self._pieces.extend(pieces_of(checkpoint, self.now.next_commit))
+            self._owed = 2 * sum(map(len, self._pieces))
+        if not self._pieces:
+            return commit
+        parts = commit.parts | {CHECKPOINT: self._pieces.popleft()}
+        return msgspec.structs.replace(commit, parts=parts)
+
     async def add(self, commit: Commit) -> None:
         """Append a commit at the cut: make it durable, then make its releases and answers visible."""
         now, cut = self.now, self.now.cut
@@ -123,6 +143,8 @@ class CommitChain:
             behind={partition: tuple(open_part) for partition, open_part in cut.behind.items()},
         )  # fmt: skip
         sealed, now.previous = self._gate.seal(placed)
+        self._owed -= len(sealed)
+        now.past.add(placed)
         now.next_commit += 1
         await uncancelled(self._gate.commit(placed, sealed))
         if commit.ticks:

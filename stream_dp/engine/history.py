@@ -1,13 +1,16 @@
 """The journal of a pipeline, read on its own: one chain, checked against the last public bodies; and its totals.
 
 Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Memories are replayed
-while it is read, because they need every commit. Totals are exact and private: only the operator's commands and sources
-declared public may show them. This file knows no mechanism or state and changes nothing.
+while it is read, because they need every commit, or what a checkpoint holds in place of the commits before it. A start
+begins at the newest checkpoint before which every release and answer is public, else at the first commit. Totals are
+exact and private: only the operator's commands and sources declared public may show them. This file knows no mechanism
+or state and changes nothing.
 """
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Generic, NamedTuple, Protocol
@@ -18,6 +21,13 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.ports import Journal, closing
 from stream_dp.errors import FailClosed
 from stream_dp.journal.answer_body import RefusedMessage, read_answer
+from stream_dp.journal.checkpoint import (
+    Checkpoint,
+    Piece,
+    checkpoint_of,
+    only_changes,
+    piece_in,
+)
 from stream_dp.journal.commit import (
     Answer,
     Asked,
@@ -47,9 +57,14 @@ _FIELDS = {
 class ReleaseNumbers:
     """The number of the first release of each tick; all ticks have equally many until a series comes or goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, runs: Sequence[tuple[int, int, int]] = ()) -> None:
         # first tick, number of its first release, releases of each tick
-        self._runs: list[tuple[int, int, int]] = []
+        self._runs = list(runs)
+
+    @property
+    def runs(self) -> tuple[tuple[int, int, int], ...]:
+        """What a checkpoint holds of them."""
+        return tuple(self._runs)
 
     def replay(self, commit: Commit) -> None:
         per_tick = len(commit.releases) // len(commit.ticks) if commit.ticks else 0
@@ -66,20 +81,24 @@ class ReleaseNumbers:
 
 
 @dataclass(slots=True, repr=False)
-class History:
-    """The journal as read: the first commit, those since the last snapshot, and the end of the chain. `changing` are
-    the commits before `since` that hold changes; `ticked` is the last commit with ticks.
+class Past:
+    """What is kept of all commits for the next checkpoint: the first one, those with changes, the numbers of releases,
+    and the last answer, its number and SHA-256. Of commits only what a `Checkpoint` holds is kept.
     """
 
     first: Commit
-    since: list[Commit]
-    last: Commit
-    previous: bytes
-    after_head: list[Release]
-    unanswered: list[Answer] = field(default_factory=list)
     changing: list[Commit] = field(default_factory=list)
-    ticked: Commit | None = None
-    partitions: tuple[int, ...] = ()
+    numbers: ReleaseNumbers = field(default_factory=ReleaseNumbers)
+    answer: tuple[int, bytes] = (0, b"")
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> "Past":
+        numbers = ReleaseNumbers(checkpoint.numbers)
+        return cls(checkpoint.first, list(checkpoint.changing), numbers, checkpoint.answer)
+
+    @classmethod
+    def beginning(cls, first: Commit) -> "Past":
+        return cls(Commit(first.sequence, b"", first.header, first.charges))
 
     @property
     def header(self) -> Header:
@@ -87,10 +106,51 @@ class History:
             raise TypeError("a journal's first commit holds its header")
         return self.first.header
 
+    def add(self, commit: Commit) -> None:
+        """Add the next commit."""
+        self.numbers.replay(commit)
+        if commit.changes:
+            self.changing.append(only_changes(commit))
+        if commit.answers:
+            last = commit.answers[-1]
+            self.answer = (last.number, digest(last.body))
+
+    def checkpoint(self, partitions: tuple[int, ...], memories: dict[str, bytes]) -> Checkpoint:
+        """Return the checkpoint behind the next commit, at which `memories` stand; `partitions` are those of now."""
+        changing, runs = tuple(self.changing), self.numbers.runs
+        return Checkpoint(self.first, changing, partitions, runs, memories, self.answer)
+
+
+@dataclass(slots=True, repr=False)
+class History:
+    """The journal as read: its `past`, the commits since the last snapshot, and the end of the chain. `ticked` is the
+    last commit with ticks.
+    """
+
+    past: Past
+    since: list[Commit]
+    last: Commit
+    previous: bytes
+    after_head: list[Release] = field(default_factory=list)
+    unanswered: list[Answer] = field(default_factory=list)
+    ticked: Commit | None = None
+    partitions: tuple[int, ...] = ()
+
+    @property
+    def header(self) -> Header:
+        return self.past.header
+
+    @property
+    def changing(self) -> list[Commit]:
+        """The commits with changes before the last snapshot, without their releases and rows."""
+        return [
+            earlier for earlier in self.past.changing if earlier.sequence < self.since[0].sequence
+        ]
+
     def extend(self, commit: Commit, link: bytes) -> None:
         """Add the next commit, whose sealed form has the digest `link`."""
+        self.past.add(commit)
         if commit.snapshot is not None:
-            self.changing += [earlier for earlier in self.since if earlier.changes]
             self.since = [commit]
         elif commit.sequence > 0:
             self.since.append(commit)
@@ -109,18 +169,26 @@ class Remembering(Protocol):
         """Add the next commit; raise `FailClosed` if it holds what this version has not written."""
 
 
+class Restored(Remembering, Protocol):
+    """An object that a checkpoint restores, in place of the commits before it."""
+
+    def load(self, saved: Mapping[str, bytes], commit: Commit) -> None:
+        """Become, from an empty state, what it was behind this commit; raise `FailClosed` as `replay`."""
+
+
 async def unsealed(
-    journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str
-) -> AsyncIterator[tuple[Commit, bytes]]:
-    """Yield every commit of a journal with the digest of its sealed form, in order. Raises `FailClosed`: a broken
-    chain, a damaged commit, a wrong key or version, or a change that names a wrong tick.
+    journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str, begin: int = 0
+) -> AsyncGenerator[tuple[Commit, bytes]]:
+    """Yield every commit of a journal from number `begin` on with the digest of its sealed form, in order. Raises
+    `FailClosed`: a broken chain, a damaged commit, a wrong key or version, or a change that names a wrong tick.
     """
-    sequence, previous, next_tick, coming = 0, GENESIS, 0, set[int]()
+    sequence, previous, next_tick, coming = begin, GENESIS, 0, set[int]()
     async with closing(journal) as blobs:
         async for sealed in blobs:
             plain = sealer.open(sequence, sealed)
             commit = decode(plain, f"commit {sequence} of the journal of {pipeline}")
-            if commit.sequence != sequence or commit.previous != previous:
+            linked = commit.previous == previous or sequence == begin > 0
+            if commit.sequence != sequence or not linked:
                 raise FailClosed(
                     f"the journal of {pipeline} is not one unbroken chain at commit {sequence}"
                 )
@@ -165,20 +233,23 @@ def _lies(change: Change, cut: int, coming: set[int]) -> bool:
 
 
 async def read_history(
-    journal: Journal, sealer: Sealer, pipeline: str, heads: "Heads", memories: Sequence[Remembering]
-) -> History | None:
-    """Read and check the whole journal, and replay it into `memories`; None if it is empty. Raises `FailClosed` as
-    `unsealed`, or if the journal is older than what is public.
+    journal: Journal, sealer: Sealer, pipeline: str, heads: "Heads", memory: Restored, seen: Remembering
+) -> History | None:  # fmt: skip
+    """Read and check the journal, from a checkpoint or from its first commit on, and restore `memory` from it; `seen`
+    gets each commit that is read. None if it is empty. Raises `FailClosed` as `unsealed`, or if the journal is older
+    than what is public.
     """
-    history: History | None = None
-    async for commit, link in unsealed(journal.read(), sealer, pipeline):
-        if history is None:
-            history = History(commit, [commit], commit, link, [])
-        history.extend(commit, link)
-        for memory in memories:
-            memory.replay(commit)
-        history.after_head += heads.releases.beyond(commit.releases)
-        history.unanswered += heads.answers.beyond(commit.answers)
+    for begin in (*journal.checkpoints(), 0):
+        async with aclosing(unsealed(journal.read(begin), sealer, pipeline, begin)) as commits:
+            history, read = await _begun(commits, begin, heads, memory)
+            if begin and history is None:
+                continue
+            if history is not None:
+                for commit, link in read:
+                    _take(history, commit, link, heads, (memory, seen))
+                async for commit, link in commits:
+                    _take(history, commit, link, heads, (memory, seen))
+        break
     for head in (heads.releases, heads.answers):
         if not head.met:
             raise FailClosed(
@@ -186,6 +257,43 @@ async def read_history(
                 "shows; going on would publish second versions. Restore the newest journal"
             )
     return history
+
+
+async def _begun(
+    commits: AsyncIterator[tuple[Commit, bytes]], begin: int, heads: "Heads", memory: Restored
+) -> tuple[History | None, list[tuple[Commit, bytes]]]:
+    """Return the history as of the first commit, or None, and the commits that were read and are not part of it. From
+    a checkpoint: None if it lies behind what is public. Else: None if there is no commit.
+    """
+    read, pieces = list[tuple[Commit, bytes]](), list[Piece]()
+    async for commit, link in commits:
+        if not begin:
+            return History(Past.beginning(commit), [commit], commit, link), [(commit, link)]
+        read.append((commit, link))
+        piece = piece_in(commit)
+        pieces += [] if piece is None else [piece]
+        if piece is not None and piece.is_last:
+            break
+    if not begin:
+        return None, []
+    checkpoint, (first, link) = checkpoint_of(pieces, begin), read[0]
+    if not heads.reach(first, checkpoint):
+        return None, []
+    memory.load(checkpoint.memories, first)
+    history = History(Past.of(checkpoint), [], first, link, partitions=checkpoint.partitions)
+    history.extend(first, link)
+    history.after_head += heads.releases.beyond(first.releases)
+    return history, read[1:]
+
+
+def _take(
+    history: History, commit: Commit, link: bytes, heads: "Heads", memories: Sequence[Remembering]
+) -> None:
+    history.extend(commit, link)
+    for memory in memories:
+        memory.replay(commit)
+    history.after_head += heads.releases.beyond(commit.releases)
+    history.unanswered += heads.answers.beyond(commit.answers)
 
 
 class PublicHead(Generic[P]):
@@ -199,6 +307,17 @@ class PublicHead(Generic[P]):
             0 if body is None else sequence.number_of(body, f"what comes last in the {place}")
         )
         self.met = body is None
+
+    def reaches(self, number: int) -> bool:
+        """Return whether there is a body, with this number or a later one."""
+        return self._body is not None and self._number >= number
+
+    def agrees(self, number: int, link: bytes) -> bool:
+        """Return whether the body is a later one than `number`, or that one: `link` is its SHA-256."""
+        if self._body is not None and self._number == number:
+            self.met = digest(self._body) == link
+            return self.met
+        return not number or self.reaches(number)
 
     def beyond(self, entries: Sequence[P]) -> list[P]:
         """Return the entries of a commit that come after the body, and note whether the body is one of them."""
@@ -220,6 +339,12 @@ class Heads(NamedTuple):
             PublicHead(RELEASES, "release topic or file", release),
             PublicHead(ANSWERS, "answer topic or file", answer),
         )
+
+    def reach(self, commit: Commit, checkpoint: Checkpoint) -> bool:
+        """Return whether all that lies before this commit, with the checkpoint behind it, is public."""
+        releases = commit.releases[:1]
+        reached = any(self.releases.reaches(first.sequence) for first in releases)
+        return reached and self.answers.agrees(*checkpoint.answer)
 
 
 def last_of(commit: Commit) -> dict[str, bytes]:

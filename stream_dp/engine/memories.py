@@ -12,7 +12,7 @@ room evict it. A count depends on the identifiers of its tick and of the earlier
 partitions, batches or the order within a tick.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain
 from typing import ClassVar, Protocol
@@ -33,7 +33,8 @@ from stream_dp.engine.identifiers import (
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable, in_order
 from stream_dp.errors import FailClosed
-from stream_dp.journal.commit import Commit, part, part_in
+from stream_dp.journal.checkpoint import KIND as CHECKPOINT
+from stream_dp.journal.commit import Commit, part, part_in, saved_part
 
 _BY_WINDOW = msgspec.msgpack.Decoder(dict[int, bytes])
 _BY_TWO = msgspec.msgpack.Decoder(dict[int, dict[int, bytes]])
@@ -56,6 +57,12 @@ class Memory(Remembering, Protocol):
     def rewind(self, cut: Cut) -> Cut:
         """Forget records read behind the cut; return the cut with what this memory knows of open ticks."""
 
+    def save(self) -> bytes | None:
+        """Return, right after `record` with ticks, what this memory holds at the cut (None: nothing)."""
+
+    def load(self, saved: bytes | None, commit: Commit) -> None:
+        """Become, from an empty memory, the one that was saved behind this commit; `FailClosed` as `replay`."""
+
 
 class Memories:
     """The memories of an engine; each gets the ticks that the memory before it returned."""
@@ -65,14 +72,28 @@ class Memories:
 
     def replay(self, commit: Commit) -> None:
         """See `Memory`; raises `FailClosed` if the commit has a part of a kind that no memory reads."""
-        unknown = sorted(commit.parts.keys() - {memory.kind for memory in self._memories})
+        self._require_known(commit, commit.parts.keys() - {CHECKPOINT})
+        for memory in self._memories:
+            memory.replay(commit)
+
+    def save(self) -> dict[str, bytes]:
+        """Return what each memory holds at the cut, by kind; see `Memory`."""
+        saved = {memory.kind: memory.save() for memory in self._memories}
+        return {kind: written for kind, written in saved.items() if written is not None}
+
+    def load(self, saved: Mapping[str, bytes], commit: Commit) -> None:
+        """See `Memory`; raises `FailClosed` as `replay`."""
+        self._require_known(commit, saved.keys())
+        for memory in self._memories:
+            memory.load(saved.get(memory.kind), commit)
+
+    def _require_known(self, commit: Commit, kinds: Set[str]) -> None:
+        unknown = sorted(kinds - {memory.kind for memory in self._memories})
         if unknown:
             raise FailClosed(
                 f"commit {commit.sequence} of the journal holds a part of the kind {unknown[0]!r}, which this engine "
                 "does not read: run the version of the code, and the pipeline file, that wrote it"
             )
-        for memory in self._memories:
-            memory.replay(commit)
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], dict[str, bytes]]:
         """Return the ticks with rows as they count, and the parts of the commit by kind; see `Memory`."""
@@ -157,6 +178,24 @@ class UserMemory:
         recorded = part_in(commit, self.kind, _BY_WINDOW, _OTHERS)
         self.recall(recorded or {}, commit)
 
+    def save(self) -> bytes | None:
+        held = self.held()
+        return part(held) if held else None
+
+    def held(self) -> dict[int, bytes]:
+        """Return the entries at the cut, without those that are pending, by window."""
+        pending = [used.counted.since(self._open) for used in self._pending.values()]
+        for counted in pending:
+            self._table.give_back(counted)
+        held = held_by_window(self._table.content().since(self._open))
+        for counted in pending:
+            self._table.add(counted, self._cap)
+        return held
+
+    def load(self, saved: bytes | None, commit: Commit) -> None:
+        held = saved_part(saved, commit, _BY_WINDOW, _OTHERS)
+        self.recall(held or {}, commit)
+
     def recall(self, recorded: Mapping[int, bytes], commit: Commit) -> None:
         """Add the entries that a commit recorded for this memory, by window; `FailClosed` if it did not write them."""
         for window, entries in recorded.items():
@@ -192,13 +231,21 @@ class KeysMemory(UserMemory):
 def written_by_window(counted: Counted) -> dict[int, bytes]:
     """Return the events by window, with each user once, sorted by hash."""
     order, begins = in_order(counted.users, counted.windows)
-    users, windows, events = (column[order] for column in counted)
-    entries = np.empty(int(begins.sum()), _ENTRY)
-    entries["high"], entries["low"] = users[begins].T
-    entries["events"] = np.add.reduceat(events, np.flatnonzero(begins)) if len(users) else events
-    numbers, ends = np.unique(windows[begins], return_index=True)
-    parts = np.split(entries, ends[1:])
-    return {window: part.tobytes() for window, part in zip(numbers.tolist(), parts, strict=False)}
+    events = counted.events[order]
+    if len(order):
+        events = np.add.reduceat(events, np.flatnonzero(begins))
+    first = order[begins]
+    return held_by_window(Counted(counted.users[first], counted.windows[first], events))
+
+
+def held_by_window(counted: Counted) -> dict[int, bytes]:
+    """Return the events by window, of users who stand there once, in their order. It sorts nothing: 60 ms for a million
+    users.
+    """
+    entries = np.empty(len(counted.users), _ENTRY)
+    entries["high"], entries["low"], entries["events"] = *counted.users.T, counted.events
+    windows = np.unique(counted.windows).tolist()
+    return {window: entries[counted.windows == window].tobytes() for window in windows}
 
 
 _OTHERS, _OTHER_TOTALS = (
@@ -251,6 +298,18 @@ class SeenMemory:
 
     def replay(self, commit: Commit) -> None:
         arrived = part_in(commit, self.kind, _BY_TWO, _OTHERS) or {}
+        for column, memory in self._columns.items():
+            memory.recall(arrived.get(column, {}), commit)
+
+    def save(self) -> bytes | None:
+        held = {column: memory.held() for column, memory in self._columns.items()}
+        held = {column: entries for column, entries in held.items() if entries}
+        return part(held) if held else None
+
+    def load(self, saved: bytes | None, commit: Commit) -> None:
+        arrived = saved_part(saved, commit, _BY_TWO, _OTHERS) or {}
+        if not arrived.keys() <= self._columns.keys():
+            raise _foreign(commit)
         for column, memory in self._columns.items():
             memory.recall(arrived.get(column, {}), commit)
 
@@ -311,7 +370,23 @@ class TotalMemory:
         return cut
 
     def replay(self, commit: Commit) -> None:
-        recorded = part_in(commit, self.kind, _BY_TWO, _OTHER_TOTALS) or {}
+        recorded = part_in(commit, self.kind, _BY_TWO, _OTHER_TOTALS)
+        self._recall(recorded or {}, commit)
+
+    def save(self) -> bytes | None:
+        held = dict[int, dict[int, bytes]]()
+        for start, table in self._tables.items():
+            content = table.content()
+            windows = np.full_like(content.windows, self._open)
+            held[start] = held_by_window(content._replace(windows=windows))
+        held = {start: entries for start, entries in held.items() if entries}
+        return part(held) if held else None
+
+    def load(self, saved: bytes | None, commit: Commit) -> None:
+        held = saved_part(saved, commit, _BY_TWO, _OTHER_TOTALS)
+        self._recall(held or {}, commit)
+
+    def _recall(self, recorded: Mapping[int, Mapping[int, bytes]], commit: Commit) -> None:
         most = {start: most for (start, _), most in self._most.items()}
         if not recorded.keys() <= most.keys():
             raise _foreign(commit, _OTHER_TOTALS)
@@ -364,9 +439,18 @@ class OpenIdentifiers:
 
     def replay(self, commit: Commit) -> None:
         """Add the identifiers of the next commit, and drop those of ticks that are over with it."""
+        self._recall(part_in(commit, self.kind, _BY_TWO, _OTHERS), commit)
+
+    def save(self) -> bytes | None:
+        content = self.content()
+        return part(write_identifiers(content)) if content else None
+
+    def load(self, saved: bytes | None, commit: Commit) -> None:
+        self._recall(saved_part(saved, commit, _BY_TWO, _OTHERS), commit)
+
+    def _recall(self, recorded: Mapping[int, Mapping[int, bytes]] | None, commit: Commit) -> None:
         if commit.ticks:
             self._next_tick = commit.ticks[-1] + 1
-        recorded = part_in(commit, self.kind, _BY_TWO, _OTHERS)
         arriving = read_identifiers(recorded or {})
         if any(tick < self._next_tick for tick in arriving):
             raise _foreign(

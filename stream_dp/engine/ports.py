@@ -113,8 +113,13 @@ class Journal(Protocol):
     async def open(self) -> None:
         """Fence every other writer first, then get ready; create an empty journal where there is none."""
 
-    def read(self) -> AsyncIterator[bytes]:
-        """Yield all durable sealed commits, oldest first; checks that none is missing or half written."""
+    def checkpoints(self) -> Sequence[int]:
+        """Return, once open, the numbers of the commits behind which the last checkpoints lie, newest first."""
+
+    def read(self, begin: int = 0) -> AsyncIterator[bytes]:
+        """Yield all durable sealed commits from number `begin` on, which is 0 or one of `checkpoints`, oldest first;
+        checks that none is missing or half written.
+        """
 
     async def verify(self, positions: Positions) -> None:
         """Check, after `read`, that other places that know this journal agree with its last commit's positions.

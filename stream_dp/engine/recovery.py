@@ -20,8 +20,8 @@ from stream_dp.engine.admission import Admission
 from stream_dp.engine.history import (
     Heads,
     History,
-    ReleaseNumbers,
-    Remembering,
+    Past,
+    Restored,
     last_of,
     read_history,
     require_same,
@@ -38,7 +38,6 @@ from stream_dp.journal.answer_body import AnswerCut, places_in
 from stream_dp.journal.commit import (
     Answer,
     Asked,
-    Charge,
     Commit,
     Created,
     Halted,
@@ -79,12 +78,12 @@ def served_until(coming: Sequence[Coming]) -> dict[int, Series]:
 class Recovered:
     """Where the engine stands after the last durable commit; `replayed` ticks lie behind the last snapshot.
 
-    `charges` are those of the first start, `states` those of the live series by number, `partitions` those read until
-    then, `latest` the bodies of the last public releases by series, `unanswered` durable answers that are not public.
+    `past` is what the next checkpoint holds of all commits, `states` are those of the live series by number,
+    `partitions` those read until then, `latest` the bodies of the last public releases by series, `unanswered` durable
+    answers that are not public.
     """
 
-    header: Header
-    charges: tuple[Charge, ...]
+    past: Past
     states: dict[int, Any]
     previous: bytes
     next_commit: int
@@ -96,7 +95,18 @@ class Recovered:
     latest: dict[str, bytes] = field(default_factory=dict)
     unanswered: list[Answer] = field(default_factory=list)
     coming: list[Coming] = field(default_factory=list)
-    numbers: ReleaseNumbers = field(default_factory=ReleaseNumbers)
+
+    @classmethod
+    def beginning(
+        cls, first: Commit, header: Header, states: dict[int, Any], link: bytes
+    ) -> "Recovered":
+        """Return where an engine stands after its first commit, whose sealed form has the digest `link`."""
+        past, partitions = Past.beginning(first), header.partitions
+        return cls(past, states, link, next_commit=1, partitions=partitions)
+
+    @property
+    def header(self) -> Header:
+        return self.past.header
 
     @property
     def shown(self) -> int:
@@ -262,7 +272,7 @@ async def _rebuild(
         elif commit.ticks:
             replay.next_tick = commit.ticks[-1] + 1
     recovered = Recovered(
-        history.header, history.first.charges, replay.states, history.previous, last.sequence + 1,
+        history.past, replay.states, history.previous, last.sequence + 1,
         Cut.of(replay.next_tick, last.positions, last.marks, last.pending, last.behind),
         replayed=sum(len(commit.ticks) for commit in history.since if commit.snapshot is None),
         partitions=history.partitions,
@@ -311,12 +321,12 @@ def _other_bytes(name: str, tick: int) -> FailClosed:
 
 
 async def recover(
-    ports: Ports, config: RunConfig, admission: Admission, make_noise: NoiseMaker, memory: Remembering
+    ports: Ports, config: RunConfig, admission: Admission, make_noise: NoiseMaker, memory: Restored
 ) -> Recovered | None:  # fmt: skip
     """Fence, read, check and rebuild; None if journal and sink are both empty (a first start). `memory` is empty, and
     the journal is replayed into it.
     """
-    journal, sink, answers, numbers = ports.journal, ports.sink, ports.answers, ReleaseNumbers()
+    journal, sink, answers = ports.journal, ports.sink, ports.answers
     ports.progress(OPENING)
     with ports.spans("lease"):
         await journal.open()
@@ -325,10 +335,9 @@ async def recover(
     if answers is not None:
         await answers.open()
         answer = await answers.last()
-    memories = (memory, numbers, _ReadSoFar(ports.progress, head))
     ports.progress(READING)
-    heads = Heads.of(head, answer)
-    history = await read_history(journal, ports.sealer, config.pipeline, heads, memories)
+    heads, seen = Heads.of(head, answer), _ReadSoFar(ports.progress, head)
+    history = await read_history(journal, ports.sealer, config.pipeline, heads, memory, seen)
     try:
         await journal.verify({} if history is None else history.last.positions)
     except Unconfirmed:
@@ -341,6 +350,4 @@ async def recover(
         begun, config.header(begun.source, begun.partitions, begun.origin, ports.sealer.key_id)
     )
     grid = config.grid(begun.origin)
-    recovered = await _rebuild(history, admission, grid, make_noise, ports.progress)
-    recovered.numbers = numbers
-    return recovered
+    return await _rebuild(history, admission, grid, make_noise, ports.progress)

@@ -99,6 +99,12 @@ class UserTable:
             events[chunk] = self._events(self._slots(users[chunk], windows[chunk]))
         return events
 
+    def content(self) -> Counted:
+        """Return all events, in no particular order."""
+        rows = self._rows[(self._rows[:, 2] & self._most).nonzero()[0]]
+        windows = (rows[:, 2] >> self._bits).astype(np.int64) - 1
+        return Counted(rows[:, :2], windows, (rows[:, 2] & self._most).astype(np.int64))
+
     def up_to(self, users: Hashes, amounts: IntArray, cap: int) -> IntArray:
         """Add the amount of each of these different users in window 0, as far as `cap` allows; return what was added,
         of shape (users,).
@@ -115,6 +121,10 @@ class UserTable:
         if (counted.events > cap).any():
             return False
         within = True
+        if (
+            not self._taken
+        ):  # rows in the order of another table would crowd in one that has still to grow
+            self._make(_enough_for(len(counted.users)))
         for chunk in self._in_parts(len(counted.users)):
             slots = self._slots(counted.users[chunk], counted.windows[chunk])
             np.add.at(self._rows[:, 2], slots, counted.events[chunk].astype(np.uint64))
@@ -169,7 +179,7 @@ class UserTable:
     def _renew(self) -> None:
         """Move all rows with events to a new table that has room to grow."""
         kept = self._whole.take((self._rows[:, 2] & self._most).nonzero()[0])
-        self._make(_SMALLEST + 18 * len(kept) // 7)
+        self._make(_enough_for(len(kept)))
         at = self._begin(_rows_of(kept))
         order = at.argsort(kind="stable")  # nearly sorted: every table orders rows alike
         at, counted = at.take(order), np.arange(len(order))
@@ -223,6 +233,11 @@ class UserTable:
         spread = (wanted[:, 0] + (wanted[:, 2] >> self._bits) * _APART) & _LOW
         begins: IntArray = ((spread * np.uint64(len(self._rows))) >> _HALF).astype(np.int64)
         return begins
+
+
+def _enough_for(rows: int) -> int:
+    """Return a size of which these rows take little more than a third."""
+    return _SMALLEST + 18 * rows // 7
 
 
 def in_order(users: Hashes, under: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:

@@ -9,7 +9,7 @@ place counts if it was made under the same key, because the data may have been m
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -71,9 +71,12 @@ class HighWater:
     async def open(self) -> None:
         await self.marked.open()
 
-    async def read(self) -> AsyncIterator[bytes]:
-        self._commits = 0
-        async with closing(self.marked.read()) as commits:
+    def checkpoints(self) -> Sequence[int]:
+        return self.marked.checkpoints()
+
+    async def read(self, begin: int = 0) -> AsyncIterator[bytes]:
+        self._commits = begin
+        async with closing(self.marked.read(begin)) as commits:
             async for sealed in commits:
                 self._commits += 1
                 yield sealed

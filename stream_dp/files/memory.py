@@ -10,6 +10,7 @@ from typing import Generic
 
 from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions, Question, Source
 from stream_dp.errors import FailClosed
+from stream_dp.journal.checkpoint import known_after
 from stream_dp.journal.commit import Answer, Commit, Release
 from stream_dp.journal.public_sequence import ANSWERS, RELEASES, P, PublicSequence
 
@@ -89,6 +90,7 @@ class MemoryStore:
     """State of a `MemoryJournal`, for the next one; private."""
 
     commits: list[bytes] = field(default_factory=list, repr=False)
+    checkpoints: tuple[int, ...] = ()
     positions: dict[int, int] = field(default_factory=dict, repr=False)
     epoch: int = 0
 
@@ -104,9 +106,12 @@ class MemoryJournal:
         self._store.epoch += 1
         self._epoch = self._store.epoch
 
-    async def read(self) -> AsyncIterator[bytes]:
+    def checkpoints(self) -> Sequence[int]:
+        return self._store.checkpoints
+
+    async def read(self, begin: int = 0) -> AsyncIterator[bytes]:
         self._check_lease()
-        for sealed in tuple(self._store.commits):
+        for sealed in tuple(self._store.commits[begin:]):
             yield sealed
 
     async def verify(self, positions: Positions) -> None:
@@ -117,6 +122,7 @@ class MemoryJournal:
         if commit.sequence != len(self._store.commits):
             raise FailClosed("memory journal: this commit is not the next one; nothing was written")
         self._store.commits.append(sealed)
+        self._store.checkpoints = known_after(commit, self._store.checkpoints)
         self._store.positions.update(commit.positions)
 
     async def close(self) -> None:

@@ -23,6 +23,7 @@ from typing import Any, ParamSpec, TypeVar
 from stream_dp.engine.ports import Positions, Question
 from stream_dp.errors import FailClosed, UnknownFormat, UsageError, WorldError
 from stream_dp.files.threads import OneThread, sync_folder
+from stream_dp.journal.checkpoint import KEPT, known_after
 from stream_dp.journal.commit import Answer, Commit
 from stream_dp.journal.public_sequence import ANSWERS
 
@@ -31,6 +32,8 @@ _T = TypeVar("_T")
 _OF_THE_WORLD = ("PERM", "BUSY", "LOCKED", "NOMEM", "READONLY", "IOERR", "FULL", "CANTOPEN")
 _PER_READ = 64
 _POLL_S = 0.1
+_CHECKPOINTS = "CREATE TABLE IF NOT EXISTS checkpoints (behind INTEGER PRIMARY KEY)"  # a journal before them has none
+_KNOWN = "SELECT behind FROM checkpoints ORDER BY behind DESC LIMIT ?"
 _COMMITS = "SELECT sequence, sealed FROM commits WHERE sequence >= ? ORDER BY sequence LIMIT ?"
 _QUESTIONS = "SELECT place, value, stamp FROM questions WHERE place >= ? ORDER BY place LIMIT ?"
 _ANSWERS = "SELECT number, body FROM answers WHERE number > ? ORDER BY number LIMIT ?"
@@ -134,10 +137,11 @@ class SqliteJournal:
         self._thread = OneThread("stream-dp-journal", closed)
         self._lock: int | None = None
         self._database: sqlite3.Connection | None = None
+        self._checkpoints: tuple[int, ...] = ()
         self._file: os.stat_result | None = None
 
     async def open(self) -> None:
-        """Take the lock, then open or create the file and check all of it."""
+        """Take the lock, then open or create the file; `check_file` checks all of it, which takes time."""
         self._thread.start()
         try:
             await self._run(self._open)
@@ -145,8 +149,11 @@ class SqliteJournal:
             await self.close()
             raise
 
-    async def read(self) -> AsyncIterator[bytes]:
-        start, chunk = 0, [b""]
+    def checkpoints(self) -> Sequence[int]:
+        return self._checkpoints
+
+    async def read(self, begin: int = 0) -> AsyncIterator[bytes]:
+        start, chunk = begin, [b""]
         while chunk:
             chunk = await self._run(self._chunk, start)
             start += len(chunk)
@@ -176,13 +183,13 @@ class SqliteJournal:
         if not _JOURNAL.is_ours(database, path):
             with _transaction(database):
                 _JOURNAL.make(database)
-        if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-            raise _JOURNAL.damaged(path)
         if database.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
             raise WorldError(f"{path}: this file system cannot hold a journal (no WAL)")
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA fullfsync = ON")
         path.chmod(0o600)
+        database.execute(_CHECKPOINTS)
+        self._checkpoints = tuple(behind for (behind,) in database.execute(_KNOWN, (KEPT,)))
 
     def _chunk(self, start: int) -> list[bytes]:
         rows = self._connection().execute(_COMMITS, (start, _PER_READ))
@@ -197,6 +204,10 @@ class SqliteJournal:
             if commit.sequence != (0 if last is None else last + 1):
                 raise FailClosed(f"{path}: not the next commit; another engine wrote to it")
             database.execute("INSERT INTO commits VALUES (?, ?)", (commit.sequence, sealed))
+            known = known_after(commit, self._checkpoints)
+            if known != self._checkpoints:
+                database.execute("INSERT INTO checkpoints VALUES (?)", known[:1])
+        self._checkpoints = known
 
     def _close(self) -> None:
         database, self._database = self._database, None
@@ -221,6 +232,13 @@ def read_sealed(path: Path, most: int = -1, start: int = 0) -> list[bytes]:
     """
     with _read_only(path) as database:
         return _sealed(database.execute(_COMMITS, (start, most)), start, path)
+
+
+def check_file(path: Path) -> None:
+    """Check every page of a journal, without a lock; raises as `read_sealed`."""
+    with _read_only(path) as database:
+        if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            raise _JOURNAL.damaged(path)
 
 
 def add_sealed(path: Path, begin: int, sealed: Sequence[bytes]) -> None:

@@ -24,7 +24,7 @@ class _Part(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields
     """A field that this version does not know is refused, never skipped."""
 
 
-class _Private(_Part, frozen=True):
+class Private(_Part, frozen=True):
     """Shows nothing of its content, wherever it is printed."""
 
     def __repr__(self) -> str:
@@ -34,7 +34,7 @@ class _Private(_Part, frozen=True):
         return []
 
 
-class Release(_Private, frozen=True, array_like=True, tag="release"):
+class Release(Private, frozen=True, array_like=True, tag="release"):
     """One published fact: `body` is the exact public line (JSON, UTF-8, no newline); private until durable."""
 
     sequence: int
@@ -43,7 +43,7 @@ class Release(_Private, frozen=True, array_like=True, tag="release"):
     body: bytes
 
 
-class DeadLetter(_Private, frozen=True, array_like=True, tag="dead-letter"):
+class DeadLetter(Private, frozen=True, array_like=True, tag="dead-letter"):
     """How many records of a partition could not be used for one reason; never what they hold.
 
     `ranges` has the first and the last place of each range; `records` also counts records whose places were not kept.
@@ -56,7 +56,7 @@ class DeadLetter(_Private, frozen=True, array_like=True, tag="dead-letter"):
     ranges: tuple[tuple[int, int], ...]
 
 
-class Answer(_Private, frozen=True, array_like=True, tag="answer"):
+class Answer(Private, frozen=True, array_like=True, tag="answer"):
     """One answer to a message: `body` is its exact public line, which is private until it is durable.
 
     `number` counts all answers from 1. `id` names the answered message; None if the answer refuses records that are
@@ -74,7 +74,7 @@ class Answer(_Private, frozen=True, array_like=True, tag="answer"):
     series: str = ""
 
 
-class Refused(_Private, frozen=True, tag="refused"):
+class Refused(Private, frozen=True, tag="refused"):
     """Records of the queue that are no messages, for one reason, since the last answer to such records.
 
     `records` is their number, `places` are the places of the first ones, and `last` is that of the last one.
@@ -174,13 +174,13 @@ class Header(_Part, frozen=True, tag="header"):
     identity: str = ""
 
 
-class SavedStates(_Private, frozen=True, tag="snapshot"):
+class SavedStates(Private, frozen=True, tag="snapshot"):
     """A snapshot: the live series' states after the commit's last tick, by series number, as `STATES` wrote them."""
 
     states: dict[int, bytes]
 
 
-class Commit(_Private, frozen=True, tag=KIND):
+class Commit(Private, frozen=True, tag=KIND):
     """The content of one durable step; reading continues at `positions`.
 
     `marks` are the last tick marks before these positions, one for each partition. `ticks` are the closed ticks,
@@ -265,8 +265,15 @@ def part_in(
     commit: Commit, kind: str, decoder: "msgspec.msgpack.Decoder[_T]", otherwise: str
 ) -> _T | None:
     """Return a commit's part of this kind, if it has one; raise `FailClosed` if it holds `otherwise`."""
+    return saved_part(commit.parts.get(kind), commit, decoder, otherwise)
+
+
+def saved_part(
+    saved: bytes | None, commit: Commit, decoder: "msgspec.msgpack.Decoder[_T]", otherwise: str
+) -> _T | None:
+    """Return what `part` wrote, if there is any, in or behind a commit; errors as of `part_in`."""
     try:
-        return decoder.decode(commit.parts[kind]) if kind in commit.parts else None
+        return None if saved is None else decoder.decode(saved)
     except msgspec.MsgspecError:
         raise FailClosed(f"commit {commit.sequence} of the journal holds {otherwise}") from None
 

@@ -41,7 +41,12 @@ from stream_dp.kafka.client.topics import (
 )
 from stream_dp.kafka.log.append_clock import Difference, append_differences, clock_topic
 from stream_dp.kafka.log.questions import RULES
-from stream_dp.operate.audit.journal_access import partitions_at_first, require_own, sealed_commits
+from stream_dp.operate.audit.journal_access import (
+    check_pages,
+    partitions_at_first,
+    require_own,
+    sealed_commits,
+)
 from stream_dp.operate.keys import KEY_VARIABLE, sealer_for
 from stream_dp.operate.observe.operator_figures import FEWEST
 from stream_dp.operate.run.settings import settings_for
@@ -142,6 +147,15 @@ async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> l
     return [warning(about, f"more of them than `warn_dead` allows are {named}", mend)]
 
 
+def check_journal(spec: PipelineSpec) -> Observation:
+    """Return whether every page of the journal's file can be read; a start reads only the last ones."""
+    try:
+        check_pages(spec)
+    except FailClosed as error:
+        return closed("journal", "has damaged pages", str(error))
+    return fine("journal", "can be read, every page of it")
+
+
 async def check_partitions(spec: PipelineSpec, sealer: Sealer, now: int) -> list[Observation]:
     """Return whether the source has as many partitions as at the first start; nothing unless users are protected."""
     about = "partitions of the source"
@@ -222,6 +236,8 @@ async def diagnose_pipeline(
     sealer, key = check_key(spec, key_file)
     findings = [key, *check_folders(spec)]
     begun = isinstance(spec.journal, SqliteJournalSpec) and spec.journal.path.exists()
+    if begun:
+        findings.append(check_journal(spec))
     answers, partitions = True, 0
     if isinstance(spec.source, KafkaSourceSpec):
         cluster = _Cluster(spec, spec.source, pipeline)

@@ -92,8 +92,11 @@ class WatchedJournal:
     async def open(self) -> None:
         await self._journal.open()
 
-    async def read(self) -> AsyncIterator[bytes]:
-        async with aclosing(aiter(self._journal.read())) as blobs:  # type: ignore[type-var]
+    def checkpoints(self) -> Sequence[int]:
+        return self._journal.checkpoints()
+
+    async def read(self, begin: int = 0) -> AsyncIterator[bytes]:
+        async with aclosing(aiter(self._journal.read(begin))) as blobs:  # type: ignore[type-var]
             async for sealed in blobs:
                 yield sealed
 

@@ -11,11 +11,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import msgspec
+
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Answers, Journal, PublicPort, Question, Questions, Sink
 from stream_dp.errors import FailClosed
 from stream_dp.journal.answer_body import VERSION as ANSWER_VERSION
 from stream_dp.journal.answer_body import Answered, write_answer
+from stream_dp.journal.checkpoint import KIND, PIECE_BYTES, Checkpoint, pieces_of
 from stream_dp.journal.commit import Answer, Commit, DeadLetter, Release
 from stream_dp.journal.release import VERSION, Released, write
 
@@ -218,6 +221,29 @@ async def check_journal(make: Callable[[], Journal]) -> None:
     await _check_one_writer(make)
     async with opened_port(make) as journal:
         await _check_commits(journal, MANY + 1, "one history, whoever wrote it")
+
+
+async def check_journal_checkpoints(make: Callable[[], Journal]) -> None:
+    """Check that a journal knows its last checkpoints once they are whole, now and later, and reads on from them."""
+    checkpoint = Checkpoint(Commit(0, b""), (), (), (), {"users": bytes(3 * PIECE_BYTES // 2)})
+    commits = dict[int, tuple[Commit, bytes]]()
+    for sequence in range(10):
+        commit, sealed = sample_commit(sequence)
+        behind = sequence - sequence % 2
+        piece = pieces_of(checkpoint, behind)[sequence - behind] if 2 <= sequence <= 7 else b""
+        parts = {KIND: piece} if piece else {}
+        commits[sequence] = msgspec.structs.replace(commit, parts=parts), sealed
+    known = [(), (), (), (2,), (2,), (4, 2), (4, 2), (6, 4), (6, 4), (6, 4)]
+    async with opened_port(make) as journal:
+        for sequence, expected in enumerate(known):
+            await journal.append(*commits[sequence])
+            require_equal(tuple(journal.checkpoints()), expected, "two whole ones, newest first")
+    async with opened_port(make) as journal:
+        require_equal(tuple(journal.checkpoints()), known[-1], "checkpoints outlive the engine")
+        for begin in (*known[-1], 0):
+            later = [commits[sequence][1] for sequence in range(begin, 10)]
+            require_equal(await _all(journal.read(begin)), later, "reading begins at a checkpoint")
+        await journal.append(*sample_commit(10))
 
 
 async def check_journal_order(make: Callable[[], Journal]) -> None:

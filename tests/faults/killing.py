@@ -23,6 +23,14 @@ deriving._started = none
 """Lets an engine derive definitions in its own process: another one is 1.2 s of imports for each run that is killed."""
 
 
+def checkpoints_every(ticks: int) -> str:
+    """Let an engine take a snapshot every so many ticks, and write its checkpoints in many small pieces."""
+    return (
+        f"from stream_dp.engine import engine\nengine.SNAPSHOT_TICKS = {ticks}\n"
+        "from stream_dp.journal import checkpoint\ncheckpoint.PIECE_BYTES = 200\n"
+    )
+
+
 async def killed_at_random(
     case: Case, chance: random.Random, kills: int, look: Look, *options: str, every: int = 1
 ) -> int:

@@ -12,8 +12,8 @@ import pytest
 from aiokafka import TopicPartition
 from faults.cases import Case
 from faults.forked import Forked, Run
-from faults.kafka_evidence import consumer, over_kafka, source_events
-from faults.killing import POINTS, killed_at, killed_at_random
+from faults.kafka_evidence import consumer, over_kafka, records, source_events
+from faults.killing import POINTS, checkpoints_every, killed_at, killed_at_random
 from kafka.flight_topics import PARTITIONS, fed, finished, judged, look, over, topic_of
 
 from stream_dp.broker.topics import create_topic
@@ -35,12 +35,16 @@ async def test_every_release_has_one_version_over_kills_at_fixed_points(
 ) -> None:
     """Those in the middle leave an open transaction, which the next start aborts: its records stay readable."""
     case = (await fed(kafka, tmp_path, ticks=120)).expecting(zero_noise=False)
+    case = Case(case.folder, case.expected, case.events, checkpoints_every(10))
     for point in POINTS:
         await killed_at(case, look(kafka, case), point, *DAWDLE, anew=point == POINTS[0])
     await asyncio.to_thread(case.finish)
     assert await judged(kafka, case) == []
     left = await over_kafka(kafka, case.expected.pipeline, case.key)
     assert sum(not record.committed for record in left.public) > 0
+    journal = await records(kafka, f"{case.expected.pipeline}.private.journal")
+    known = {dict(record.headers).get("checkpoints", b"") for record in journal}
+    assert len(known) >= 2  # none at first
 
 
 def feeding(case: Case, arguments: Sequence[str], anew: bool) -> Run:

@@ -36,6 +36,7 @@ from stream_dp.kafka.log.public import KafkaSink
 from stream_dp.testing.kafka import fresh_topic_name
 from stream_dp.testing.port_checks import (
     check_journal,
+    check_journal_checkpoints,
     check_journal_order,
     check_sink,
     check_sink_versions,
@@ -59,7 +60,7 @@ def commit(sequence: int, positions: Mapping[int, int] | None = None) -> Commit:
     return Commit(sequence=sequence, previous=b"", positions=dict(positions or {}))
 
 
-@pytest.mark.parametrize("check", [check_journal, check_journal_order])
+@pytest.mark.parametrize("check", [check_journal, check_journal_checkpoints, check_journal_order])
 async def test_the_journals_contract_holds(
     parts: Parts, check: Callable[[Callable[[], Journal]], Awaitable[None]]
 ) -> None:
@@ -93,6 +94,28 @@ async def test_a_commit_and_its_positions_are_one(
     assert again.warnings[0].startswith(f"{parts.topic(JOURNAL)}: kept once, by the one broker")
     said = [record.getMessage() for record in caplog.records if "kept once" in record.getMessage()]
     assert said == list(again.warnings)  # once in a process
+
+
+async def test_places_of_checkpoints_that_hold_something_else_are_not_used(parts: Parts) -> None:
+    """As in a copy of the topic, whose records have other offsets."""
+    one = await parts.journal()
+    for sequence in range(4):
+        await one.append(commit(sequence), b"%d" % sequence)
+    for places in (
+        {2: 2, 1: 4},
+        {2: 3},
+        {2: 10_000},
+        {10_000: 2},
+    ):  # a marker lies behind each commit
+        one._places = dict(places)
+        await one.append(commit(one._next or 0), b"")
+        one = await parts.journal()
+        assert list(one.checkpoints()) == []
+    one._places = {2: 4, 1: 2}
+    await one.append(commit(one._next or 0), b"")
+    again = await parts.journal()
+    assert list(again.checkpoints()) == [2, 1]
+    assert [one async for one in again.read(2)][:2] == [b"2", b"3"]
 
 
 async def test_a_large_commit_travels_in_parts(parts: Parts) -> None:

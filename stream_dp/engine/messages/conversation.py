@@ -36,7 +36,7 @@ from stream_dp.journal.answer_body import (
     RefusedRecords,
     write_answer,
 )
-from stream_dp.journal.commit import Answer, Commit, Refused, part, part_in
+from stream_dp.journal.commit import Answer, Commit, Refused, part, part_in, saved_part
 
 if TYPE_CHECKING:
     from stream_dp.engine.tick_assembler import ClosedTick, Cut
@@ -142,6 +142,9 @@ def not_accepted(kind: RefusalKind, detail: str = "") -> NotAccepted:
 
 
 _PART = msgspec.msgpack.Decoder(tuple[int, tuple[Refused, ...]])
+_SAVED = msgspec.msgpack.Decoder(
+    tuple[int, tuple[Refused, ...], int, int, tuple[tuple[str, bytes, int, int], ...]]
+)
 _OTHERS_PLACE = (
     "a place of the queue that this engine has not written: restore the journal, or run the version of the code that "
     "wrote it"
@@ -300,6 +303,22 @@ class Conversation:
                 self._use(answer.id, answer.digest, answer.until, answer.number)
                 earliest = answer.until - LONGEST_MS  # of its possible stamps
                 self._forget(earliest - LONGEST_MS)
+
+    def save(self) -> bytes | None:
+        """See `Memory`. The rates are left out: they count from a tick on."""
+        ends = tuple((id_, *self._used[id_], until) for until, id_ in sorted(self._ends))
+        refused = tuple(self._refused.values())
+        return part((self.recorded, refused, self.next_number, self._floor, ends))
+
+    def load(self, saved: bytes | None, commit: Commit) -> None:
+        held = saved_part(saved, commit, _SAVED, _OTHERS_PLACE)
+        if held is None:
+            return
+        self.place = self.recorded = held[0]
+        self._refused = {(refusal.reason, refusal.detail): refusal for refusal in held[1]}
+        self.next_number, self._floor = held[2:4]
+        for id_, used_by, number, until in held[4]:
+            self._use(id_, used_by, until, number)
 
     def _add(self, answer: Answer) -> None:
         self._waiting.append(answer)

@@ -2,9 +2,11 @@
 
 Rules: opening fences first, and only then reads. A sealed commit is cut into parts. Each part is a record with the
 headers stream-dp-journal (the version of this form), sequence, part and parts, and, if the commit has any,
-first-release and first-answer. A missing part or commit, or another version, stops the engine. The source's positions
-are the offsets of a group that nobody joins: `verify` compares them with the last commit, which detects a wiped or
-restored journal. The topic keeps everything; only the engine has access to it.
+first-release and first-answer, and checkpoints: the number and the offset of the commits behind which the last ones
+lie, newest first, as far as they were durable before. Where the topic is a copy with other offsets, these are not
+used. A missing part or commit, or another version, stops the engine. The source's positions are the offsets of a group
+that nobody joins: `verify` compares them with the last commit, which detects a wiped or restored journal. The topic
+keeps everything; only the engine has access to it.
 
 Hanging transactions: when a broker dies, Kafka 4.3.1 may mistake a partition without a leader for a deleted one, and
 record a commit or an abort as complete without writing its marker to that partition, which blocks readers for ever.
@@ -17,13 +19,14 @@ bytes are published again. An acknowledged commit without releases and answers i
 """
 
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.engine.ports import Positions
 from stream_dp.errors import FailClosed, Unconfirmed, UnknownFormat
+from stream_dp.journal.checkpoint import known_after, piece_in
 from stream_dp.journal.commit import Commit
 from stream_dp.journal.public_sequence import ANSWERS, RELEASES, PublicSequence
 from stream_dp.kafka.client.clients import (
@@ -36,7 +39,7 @@ from stream_dp.kafka.client.clients import (
 )
 from stream_dp.kafka.client.topics import administering, cluster_of, ensure, existing, warnings
 from stream_dp.kafka.log.lease import KafkaLease, Outgoing
-from stream_dp.kafka.log.reader import reading
+from stream_dp.kafka.log.reader import PartitionLog, reading
 
 # headers of a journal record: the numbers of its commit's first release and answer, which are public
 FIRST_RELEASE, FIRST_ANSWER = "first-release", "first-answer"
@@ -49,6 +52,7 @@ WITHOUT_OFFSETS = "went-on-without-offsets"
 """Note in the lease's topic that comes with the first commit after the offsets had expired."""
 VERSION = 1
 _FORM = "stream-dp-journal"
+_CHECKPOINTS = "checkpoints"
 
 
 async def settle_public(lease: KafkaLease, topic: str) -> None:
@@ -128,6 +132,8 @@ class KafkaJournal:
         self._topic = f"{lease.pipeline}.private.journal"
         self._group = f"{lease.pipeline}.engine"
         self._next: int | None = None
+        self._places: dict[int, int] = {}  # of the commits behind which checkpoints lie
+        self._begun = -1  # the place of the last commit with the first piece of one
         self._expired = False
         self.cluster = ""
         self.warnings: tuple[str, ...] = ()
@@ -143,22 +149,28 @@ class KafkaJournal:
         await settle_journal(self._lease, self._topic)
         async with reading(settings, self._topic) as log:
             last = await log.last()
-        self._next = 0 if last is None else self._part(last).sequence + 1
+            self._next = 0 if last is None else self._part(last).sequence + 1
+            self._places = {} if last is None else await self._checkpoints_in(log, last)
 
     async def exists(self) -> bool:
         """Return whether the journal's topic exists; takes no lease."""
         async with administering(self._lease.settings, f"topic {self._topic!r}") as admin:
             return await existing(admin, self._topic) is not None
 
-    async def read(self, progress: Progress = unseen) -> AsyncIterator[bytes]:
-        """Yield all sealed commits, oldest first."""
+    def checkpoints(self) -> Sequence[int]:
+        return tuple(self._places)
+
+    async def read(
+        self, begin: int = 0, progress: Progress = unseen
+    ) -> AsyncIterator[bytes]:  # fmt: skip
+        """Yield the sealed commits from number `begin` on, oldest first."""
         parts: list[_Part] = []
-        sequence = 0
+        sequence = begin
         async with reading(self._lease.settings, self._topic) as log:
-            begin, end = await log.bounds()
-            if begin != 0:
+            first, end = await log.bounds()
+            if first != 0:
                 raise self._damaged()
-            async for records in log.records(begin, end):
+            async for records in log.records(self._places[begin] if begin else first, end):
                 progress("Reading the journal", *percent(records[0].offset, end))
                 for record in records:
                     parts.append(self._part(record))
@@ -207,7 +219,8 @@ class KafkaJournal:
         records = list(self._parts(commit, sealed))
         if self._expired:
             records.append(self._lease.noted(WITHOUT_OFFSETS))
-        await self._lease.transact(records, offsets, self._group)
+        begin, *_ = await self._lease.transact(records, offsets, self._group)
+        self._know(commit, begin)
         if self._expired:
             _log.warning(
                 "%s: its group's offsets had expired; what was published and the high-water mark confirm the journal, "
@@ -217,20 +230,48 @@ class KafkaJournal:
 
     async def close(self) -> None:
         self._next = None
+        self._places = {}
         await self._lease.close()
+
+    def _know(self, commit: Commit, begin: int) -> None:
+        """Take note of the checkpoint that the commit, which lies at `begin`, starts or completes."""
+        piece = piece_in(commit)
+        if piece is None:
+            return
+        self._begun = begin if piece.number == 0 else self._begun
+        places = {**self._places, piece.behind: self._begun}
+        known = known_after(commit, tuple(self._places))
+        self._places = {behind: places[behind] for behind in known}
 
     def _parts(self, commit: Commit, sealed: bytes) -> Iterator[Outgoing]:
         parts = max(1, -(-len(sealed) // PART_BYTES))
         firsts = [(FIRST_RELEASE, release.sequence) for release in commit.releases[:1]]
         firsts += [(FIRST_ANSWER, answer.number) for answer in commit.answers[:1]]
         numbers = [(_FORM, VERSION), ("sequence", commit.sequence), ("parts", parts), *firsts]
+        places = ",".join(f"{behind}:{place}" for behind, place in self._places.items())
+        known = ((_CHECKPOINTS, places.encode()),) if places else ()
         for part in range(parts):
             headers = (*numbers, ("part", part))
             yield Outgoing(
                 self._topic,
                 sealed[part * PART_BYTES : (part + 1) * PART_BYTES],
-                headers=tuple((name, b"%d" % value) for name, value in headers),
+                headers=(*((name, b"%d" % value) for name, value in headers), *known),
             )
+
+    async def _checkpoints_in(self, log: PartitionLog, last: Any) -> dict[int, int]:
+        """Return the places of the commits that the log's last record names, as far as they begin there."""
+        known = dict(last.headers).get(_CHECKPOINTS, b"").decode()
+        places = dict[int, int]()
+        for pair in filter(None, known.split(",")):
+            try:
+                behind, place = map(int, pair.split(":"))
+            except ValueError:
+                raise self._damaged() from None
+            if place < last.offset:
+                async for records in log.records(place, place + 1):
+                    if self._part(records[0])[:2] == (behind, 0):
+                        places[behind] = place
+        return places
 
     def _part(self, record: Any) -> _Part:
         headers = dict(record.headers)

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from stream_dp.engine.phases import LEASE, LeasePhase, Lifecycle
 from stream_dp.errors import FailClosed, Outage, StreamDPError, TakenOver, WorldError
@@ -37,6 +37,7 @@ SESSION_S = 6.0  # the shortest session that brokers allow by default
 _LOOK_S = 0.5
 _NEVER_MS = 2**31 - 1
 BATCH_BYTES = 512 * 1024
+_T = TypeVar("_T")
 _MARK, _NOTE = "stream-dp-holder", "stream-dp-note"
 _FENCED = ("ProducerFenced", "InvalidProducerEpoch")
 _TOO_LARGE = ("MessageSizeTooLargeError", "RecordListTooLargeError")
@@ -160,8 +161,8 @@ class KafkaLease:
         self._producer: Any = None
         self._why: StreamDPError | None = None
         self._lock = asyncio.Lock()
-        self._running: asyncio.Task[None] | None = None
-        self._late: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[Any] | None = None
+        self._late: asyncio.Task[Any] | None = None
 
     @property
     def phase(self) -> LeasePhase:
@@ -191,13 +192,15 @@ class KafkaLease:
 
     async def transact(
         self, records: Sequence[Outgoing], offsets: Mapping[Any, int] | None = None, group: str = ""
-    ) -> None:
-        """Commit the records and the group's offsets in one transaction; durable on return.
+    ) -> list[int]:
+        """Commit the records and the group's offsets in one transaction; durable on return. Return the records' places.
 
         Raises `FailClosed` (another engine took over, or the transaction failed; nothing more is accepted) or
         `WorldError` (no answer in time; the next start shows the outcome).
         """
-        await self._awaited(lambda held: self._transaction(held, records, offsets or {}, group))
+        return await self._awaited(
+            lambda held: self._transaction(held, records, offsets or {}, group)
+        )
 
     async def end_hanging(self, topic: str, *, commit: bool) -> None:
         """End a former run's hanging transaction in one of the pipeline's topics, by an empty transaction.
@@ -206,10 +209,11 @@ class KafkaLease:
         """
         await self._awaited(lambda held: _empty(held, topic, commit))
 
-    async def _awaited(self, work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-        """Run `work`, which ends a transaction of the producer; after any error the lease is lost."""
+    async def _awaited(self, work: Callable[[Any], Coroutine[Any, Any, _T]]) -> _T:
+        """Return the result of `work`, which ends a transaction of the producer; after any error the lease is lost."""
         async with self._lock:
-            task = self._running = asyncio.create_task(work(self._held()))
+            task = asyncio.create_task(work(self._held()))
+            self._running = task
             try:
                 done, _ = await asyncio.wait({task}, timeout=self._limit_s)
             except asyncio.CancelledError:
@@ -223,6 +227,7 @@ class KafkaLease:
                 self._lose(refused(self.settings, "a transaction", error))
                 self._why = await self._verdict(error)
             self._held()
+            return task.result()
 
     def noted(self, what: str) -> Outgoing:
         """Return a record that notes in the lease's topic for ever that `what` happened."""
@@ -312,13 +317,13 @@ class KafkaLease:
 
     async def _transaction(
         self, producer: Any, records: Sequence[Outgoing], offsets: Mapping[Any, int], group: str
-    ) -> None:
+    ) -> list[int]:
         sent: list[asyncio.Future[Any]] = []
         try:
             await producer.begin_transaction()
             for topic, value, key, stamp, headers in records:
                 sent.append(await producer.send(topic, value, key, 0, stamp, list(headers)))
-            await asyncio.gather(*sent)
+            places = [written.offset for written in await asyncio.gather(*sent)]
             if offsets:
                 await producer.send_offsets_to_transaction(dict(offsets), group)
             await producer.commit_transaction()
@@ -327,6 +332,7 @@ class KafkaLease:
             failed = [future.exception() for future in ended]
             fenced = [cause for cause in failed if cause and type(cause).__name__ in _FENCED]
             raise (fenced or [error])[0] from None  # that it was fenced says most
+        return places
 
     async def _verdict(self, error: BaseException) -> StreamDPError:
         """Return the error that a failed transaction means; a fenced producer gives unspecific errors.

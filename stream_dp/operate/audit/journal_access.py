@@ -12,7 +12,7 @@ from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.engine.history import require_same, unsealed
 from stream_dp.engine.ports import closing
 from stream_dp.errors import FailClosed, StreamDPError, UnknownFormat, UsageError
-from stream_dp.files.sqlite import count_sealed, read_sealed
+from stream_dp.files.sqlite import check_file, count_sealed, read_sealed
 from stream_dp.journal.commit import DeadLetter, Header, decode
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
@@ -44,6 +44,12 @@ async def has_begun(spec: PipelineSpec, settings: KafkaSettings) -> bool:
     return await KafkaJournal(KafkaLease(settings, spec.name), source.topic).exists()
 
 
+def check_pages(spec: PipelineSpec) -> None:
+    """Read every page of a journal's file; raise FailClosed if one is damaged. A topic has none."""
+    if isinstance(spec.journal, endpoints.SqliteJournalSpec):
+        check_file(spec.journal.path)
+
+
 def sealed_commits(spec: PipelineSpec, progress: Progress = unseen) -> AsyncIterator[bytes]:
     """Yield the sealed commits of the journal, oldest first; raise UsageError if there is no journal yet."""
     if isinstance(spec.journal, endpoints.SqliteJournalSpec):
@@ -60,7 +66,7 @@ async def _in_kafka(spec: PipelineSpec, progress: Progress) -> AsyncIterator[byt
         raise UsageError(
             f"{spec.name} has no journal at {settings.bootstrap}: it begins with the first run of its pipeline"
         )
-    async with closing(journal.read(progress)) as commits:
+    async with closing(journal.read(progress=progress)) as commits:
         async for sealed in commits:
             yield sealed
 

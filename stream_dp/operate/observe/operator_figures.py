@@ -8,7 +8,7 @@ durable commits. The server and its metrics are loaded only if the port was aske
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -123,8 +123,11 @@ class WatchedJournal:
     async def open(self) -> None:
         await self._journal.open()
 
-    async def read(self) -> AsyncIterator[bytes]:
-        async with closing(self._journal.read()) as commits:
+    def checkpoints(self) -> Sequence[int]:
+        return self._journal.checkpoints()
+
+    async def read(self, begin: int = 0) -> AsyncIterator[bytes]:
+        async with closing(self._journal.read(begin)) as commits:
             async for sealed in commits:
                 yield sealed
 

@@ -161,6 +161,17 @@ def test_open_keys_and_those_of_another_journal_are_wrong(site: Site) -> None:
     assert not_well(site) == (4, {"journal": "wrong"})
 
 
+def test_a_damaged_page_that_no_start_reads_is_wrong(site: Site) -> None:
+    assert site.command("run", "--until-end").code == 0
+    content = bytearray(site.journal.read_bytes())
+    page = len(content) // 2 // 4096 * 4096
+    content[page : page + 4096] = bytes(4096)
+    site.journal.write_bytes(content)
+    code, findings = not_well(site)
+    assert (code, findings["journal"]) == (4, "wrong")
+    assert "has damaged pages" in site.command("doctor").out
+
+
 @pytest.mark.parametrize(
     ("free", "level", "code"), [(10 << 20, "wrong", 5), (500 << 20, "warning", 0), (2 << 30, "", 0)]
 )

@@ -11,6 +11,7 @@ from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, Memo
 from stream_dp.journal.commit import Commit, Release
 from stream_dp.testing.port_checks import (
     check_journal,
+    check_journal_checkpoints,
     check_journal_order,
     check_sink,
     check_sink_versions,
@@ -22,7 +23,7 @@ def _batch(position: int, *payloads: bytes, mark: int | None = None, partition: 
     return Batch(partition, payloads, tuple(range(len(payloads))), position, mark=mark)
 
 
-@pytest.mark.parametrize("check", [check_journal, check_journal_order])
+@pytest.mark.parametrize("check", [check_journal, check_journal_checkpoints, check_journal_order])
 async def test_journal_contract(
     check: Callable[[Callable[[], Journal]], Coroutine[Any, Any, None]],
 ) -> None:

@@ -31,6 +31,7 @@ from stream_dp.testing.port_checks import (
     check_answers,
     check_answers_versions,
     check_journal,
+    check_journal_checkpoints,
     check_journal_order,
     check_questions,
     check_questions_hostile,
@@ -96,7 +97,7 @@ async def _refused(path: Path, match: str, error: type[Exception] = FailClosed) 
 
 
 @pytest.mark.usefixtures("blockbuster")
-@pytest.mark.parametrize("check", [check_journal, check_journal_order])
+@pytest.mark.parametrize("check", [check_journal, check_journal_checkpoints, check_journal_order])
 async def test_contract(
     path: Path, check: Callable[[Callable[[], Journal]], Coroutine[Any, Any, None]]
 ) -> None:

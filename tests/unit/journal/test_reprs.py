@@ -14,10 +14,11 @@ from rich.pretty import pretty_repr
 from stream_dp.core.mechanism import Query
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.ensemble import Actor
-from stream_dp.engine.history import History, JournalSummary
+from stream_dp.engine.history import History, JournalSummary, Past
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.engine.recovery import Coming, Recovered
 from stream_dp.engine.tick_assembler import ClosedTick, Cut, OpenRow, Routed, ThinRow, TickAssembler
+from stream_dp.journal.checkpoint import Piece
 from stream_dp.journal.commit import Answer, Commit, DeadLetter, Refused, Release, SavedStates
 from stream_dp.journal.dead_letters import DeadLetters, Span
 from stream_dp.journal.keys import Sealer
@@ -51,6 +52,7 @@ def assembler() -> TickAssembler:
     return made
 
 
+PAST = Past(COMMIT, [COMMIT], answer=(SECRET, BYTES))
 PRIVATE: list[Any] = [
     COMMIT,
     COMMIT.releases[0],
@@ -66,9 +68,12 @@ PRIVATE: list[Any] = [
     Coming(0, slice(0, 1), BYTES),
     ThinRow(ROW, ROW),
     OpenRow(SECRET),
-    Recovered(None, (), {0: ROW}, BYTES, 1, Cut(5, {0: SECRET}, {}, {4: ROW})),  # type: ignore[arg-type]
+    Recovered(PAST, {0: ROW}, BYTES, 1, Cut(5, {0: SECRET}, {}, {4: ROW})),
     Cut(5, {0: SECRET}, {}, {4: ROW}),
-    History(COMMIT, [COMMIT], COMMIT, BYTES, [COMMIT.releases[0]]),
+    PAST,
+    PAST.checkpoint((), {"users": BYTES}),
+    Piece(SECRET, SECRET, SECRET, BYTES),
+    History(PAST, [COMMIT], COMMIT, BYTES, [COMMIT.releases[0]]),
     JournalSummary(events=SECRET, dead_letters=SECRET, late=SECRET, rows=ROW),
     assembler(),
     assembler()._partitions[0],
@@ -118,7 +123,7 @@ def test_the_check_can_fail() -> None:
 def test_every_private_value_of_the_runtime_is_checked() -> None:
     """A new dataclass or struct of the runtime is either in the list above or public by name."""
     public = {"Asked", "Charge", "Created", "Halted", "Header", "Ports", "Audience", "Sealed", "_Form", "_Part",
-              "_Private", "_Segment", "_Partition", "Watched", "Unwatched", "Rank", "_Third"}  # fmt: skip
+              "Private", "_Segment", "_Partition", "Watched", "Unwatched", "Rank", "_Third"}  # fmt: skip
     checked = {type(value).__name__ for value in PRIVATE}
     found = set()
     modules = {type(value).__module__ for value in PRIVATE}

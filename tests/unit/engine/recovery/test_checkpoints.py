@@ -1,0 +1,323 @@
+"""A start from a checkpoint restores what a start from the first commit restores: history, memories, releases.
+
+Every start here reads the journal twice, from its checkpoint and from its first commit, and compares all that it got.
+What a checkpoint holds is left out part by part, and each time that must show.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from copy import deepcopy
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from faults import test_distinct_crashes as distinct
+from faults import test_total_crashes as totals
+from faults import test_user_caps as caps
+from unit.engine.recovery.test_recovery import check_whole
+from unit.journal.runtime_worlds import Crash, Fuse, World, batches, plan
+from unit.live import test_live_series_crashes as live
+from unit.live import test_messages as messages
+from unit.live import test_sum_watches as watches
+from unit.live.live_series_worlds import World as LiveWorld
+from unit.live.message_worlds import findings
+from unit.pipeline.routing import test_key_caps as key_caps
+from unit.pipeline.routing.test_user_total_rows import CAPS as TOTALS
+from unit.pipeline.routing.user_worlds import WINDOW
+
+from stream_dp.engine import engine, history, recovery
+from stream_dp.engine.history import Heads, Past
+from stream_dp.engine.memories import UserMemory
+from stream_dp.engine.ports import Journal
+from stream_dp.engine.tick_assembler import ClosedTick, Cut
+from stream_dp.engine.user_table import UserTable
+from stream_dp.errors import FailClosed
+from stream_dp.journal import checkpoint as form
+from stream_dp.journal.checkpoint import Checkpoint, piece_in
+from stream_dp.journal.commit import Commit, encode
+from stream_dp.journal.dead_letters import DeadLetters
+
+USERS = {"users", "users by tick", "users by key", "keys of users", "arrived", "totals"}
+
+
+class FromTheFirstCommit:
+    """A journal without its checkpoints."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def checkpoints(self) -> Sequence[int]:
+        return ()
+
+    def read(self, begin: int = 0) -> AsyncIterator[bytes]:
+        assert begin == 0
+        return self._journal.read()
+
+
+class Seen:
+    """Which commits a start reads."""
+
+    def __init__(self) -> None:
+        self.commits: list[int] = []
+
+    def replay(self, commit: Commit) -> None:
+        self.commits.append(commit.sequence)
+
+
+def held(memories: Any) -> dict[str, Any]:
+    """What the memories save, without the moment up to which ids were forgotten: a replay forgets later."""
+    saved = {kind: msgspec.msgpack.decode(part) for kind, part in memories.save().items()}
+    place, refused, number, _, ids = saved.pop("messages")
+    users = {
+        kind: {n: in_any_order(part) for n, part in saved.pop(kind).items()}
+        for kind in USERS & saved.keys()
+    }
+    return {**saved, **users, "messages": (place, refused, number, sorted(ids))}
+
+
+def in_any_order(entries: bytes | dict[int, bytes]) -> Any:
+    """The entries of users, 20 bytes each, sorted."""
+    if isinstance(entries, dict):
+        return {window: in_any_order(held) for window, held in entries.items()}
+    return sorted(entries[at : at + 20] for at in range(0, len(entries), 20))
+
+
+def restored(read: Any, memories: Any) -> dict[str, Any]:
+    """All that a start gets from a journal."""
+    names = ("since", "last", "previous", "after_head", "unanswered", "ticked", "partitions", "changing")  # fmt: skip
+    past = {"first": read.past.first, "answer": read.past.answer, "numbers": read.past.numbers.runs}
+    return {name: getattr(read, name) for name in names} | past | held(memories)
+
+
+@pytest.fixture
+def begins(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Snapshots and checkpoints often, in many pieces; where each start began, compared with one from the beginning."""
+    read_history, found = history.read_history, list[int]()
+
+    async def twice(journal: Any, sealer: Any, name: str, heads: Heads, memories: Any, seen: Any) -> Any:  # fmt: skip
+        again, seen_now, seen_again = deepcopy((heads, memories)), Seen(), Seen()
+        read = await read_history(journal, sealer, name, heads, memories, seen_now)
+        whole: Any = FromTheFirstCommit(journal)
+        other = await read_history(whole, sealer, name, *again, seen_again)
+        if read is None or other is None:
+            assert read is other
+        else:
+            assert restored(read, memories) == restored(other, again[1])
+            found.append(max(0, len(seen_again.commits) - len(seen_now.commits) - 1))
+        return read
+
+    def empty(table: UserTable, _: Any) -> UserTable:
+        assert not len(table)
+        return UserTable(int(table._bits))
+
+    monkeypatch.setattr(UserTable, "__deepcopy__", empty, raising=False)
+    monkeypatch.setattr(recovery, "read_history", twice)
+    monkeypatch.setattr(engine, "SNAPSHOT_TICKS", 3)
+    monkeypatch.setattr(form, "PIECE_BYTES", 900)
+    return found
+
+
+async def a_plain_one() -> None:
+    for seed in range(8):
+        random = Random(seed)
+        world = World(plan(block=random.choice([1, 5]), group=random.randint(1, 2)), batches(seed))
+        while True:
+            try:
+                await world.run(Fuse(random.randint(5, 40)))
+            except Crash:
+                continue
+            break
+        await check_whole(world)
+
+
+async def users() -> None:
+    for seed in range(3):
+        await caps.test_a_cap_holds_through_crashes_anywhere(seed, WINDOW)
+        await caps.test_a_cap_holds_through_crashes_anywhere(seed, None)
+
+
+async def identifiers() -> None:
+    for seed in range(3):
+        await distinct.test_identifiers_are_counted_once_through_crashes_anywhere(seed, 2)
+
+
+async def totals_of_users() -> None:
+    for privacy, window in TOTALS:
+        await totals.test_a_total_holds_through_crashes_anywhere(privacy, window, 1)
+
+
+async def keys_of_users() -> None:
+    for shape in key_caps.CAPS:
+        await key_caps.test_caps_by_key_hold_through_crashes_anywhere(shape, 1)
+
+
+async def live_series() -> None:
+    for place in range(1, 60, 3):
+        await live.restarted(LiveWorld(), place)
+
+
+async def analysts() -> None:
+    for left in range(1, 200, 7):
+        world = messages.scripted()
+        burnt = await messages.crashed(world, left)
+        assert findings(world) == []
+        if not burnt:
+            return
+
+
+async def watched_sums() -> None:
+    for left in (19, 29, 34):
+        await watches.test_after_a_crash_signed_sums_go_on_with_the_same_bytes(left)
+
+
+SCENARIOS = [
+    a_plain_one, users, identifiers, totals_of_users, keys_of_users, live_series, analysts,
+    watched_sums,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_a_start_from_a_checkpoint_is_one_from_the_first_commit(
+    scenario: Callable[[], Awaitable[None]], begins: list[int]
+) -> None:
+    await scenario()
+    assert sum(begin > 0 for begin in begins) >= 2
+
+
+def without(kind: str) -> Callable[[Any], None]:
+    """A checkpoint that leaves out a memory."""
+
+    def twin(patch: pytest.MonkeyPatch) -> None:
+        whole = Past.checkpoint
+
+        def wrong(
+            self: Past, partitions: tuple[int, ...], memories: dict[str, bytes]
+        ) -> Checkpoint:
+            kept = {name: saved for name, saved in memories.items() if name != kind}
+            return whole(self, partitions, kept)
+
+        patch.setattr(Past, "checkpoint", wrong)
+
+    return twin
+
+
+def other(**fields: Any) -> Callable[[Any], None]:
+    """A checkpoint with other fields."""
+
+    def twin(patch: pytest.MonkeyPatch) -> None:
+        whole = Past.checkpoint
+
+        def wrong(self: Past, *args: Any) -> Checkpoint:
+            return msgspec.structs.replace(whole(self, *args), **fields)
+
+        patch.setattr(Past, "checkpoint", wrong)
+
+    return twin
+
+
+TWINS = [
+    (users, without("users")),
+    (identifiers, without("arrived")),
+    (identifiers, without("arriving")),
+    (totals_of_users, without("totals")),
+    (keys_of_users, without("users by key")),
+    (analysts, without("messages")),
+    (live_series, other(changing=())),
+    (live_series, other(numbers=())),
+    (analysts, other(answer=(0, b""))),
+    (a_plain_one, other(partitions=(0,))),
+]
+
+
+@pytest.mark.parametrize(("scenario", "twin"), TWINS)
+async def test_whatever_a_checkpoint_leaves_out_shows(
+    scenario: Callable[[], Awaitable[None]],
+    twin: Callable[[Any], None],
+    begins: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    twin(monkeypatch)
+    with pytest.raises((AssertionError, FailClosed, KeyError)):
+        await scenario()
+
+
+def test_what_was_read_behind_the_cut_is_not_saved() -> None:
+    memory, hashes = UserMemory(3, 4), np.array([[1, 1], [2, 2]], np.uint64)
+    _, taken = memory.admit(hashes, np.array([0, 0]))
+    memory.admit(hashes, np.array([0, 1]))  # behind the cut
+    assert taken is not None
+    row = np.zeros(1, np.int64)
+    memory.record([ClosedTick(1, row, {}, {}, {}, DeadLetters(), 0, 0, used=[taken])])
+    saved = memory.save()
+    assert saved is not None
+    memory.rewind(Cut(2))
+    assert in_any_order(msgspec.msgpack.decode(memory.save() or b"")) == in_any_order(
+        msgspec.msgpack.decode(saved)
+    )
+    again = UserMemory(3, 4)
+    again.load(saved, Commit(1, b"", ticks=(1,)))
+    assert in_any_order(msgspec.msgpack.decode(again.save() or b"")) == in_any_order(
+        msgspec.msgpack.decode(saved)
+    )
+
+
+async def played(monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world at its end, with checkpoints in its journal."""
+    monkeypatch.setattr(engine, "SNAPSHOT_TICKS", 5)
+    world = World()
+    await world.run()
+    assert len(world.store.checkpoints) == 2
+    return world
+
+
+async def test_a_start_reads_from_the_newest_checkpoint_before_all_unread_facts(
+    begins: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await played(monkeypatch)
+    newest, older = world.store.checkpoints
+    whole = list(world.bodies)
+    for begin, before in ((newest, older), (older, 0)):
+        first = world.commits()[begin].releases[0].sequence
+        for public, expected in ((first, begin), (first - 1, before)):
+            del world.bodies[public:]
+            begins.clear()
+            await world.run()
+            assert (world.bodies, begins) == (whole, [expected])
+
+
+@pytest.mark.parametrize("listed", [(1,), (2, 1), (10**6,)])
+async def test_a_place_without_a_whole_checkpoint_is_refused(
+    listed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await played(monkeypatch)
+    world.store.checkpoints = listed
+    with pytest.raises(FailClosed, match="a checkpoint that this version has not written"):
+        await world.run()
+
+
+async def test_a_journal_that_is_older_than_its_releases_is_refused_from_a_checkpoint_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await played(monkeypatch)
+    newest, _ = world.store.checkpoints
+    del world.store.commits[newest + 1 :]
+    with pytest.raises(FailClosed, match="older than, or differs from"):
+        await world.run()
+
+
+async def test_checkpoints_take_no_more_room_than_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "SNAPSHOT_TICKS", 1)
+    world = World()
+    await world.run()
+    sizes = [
+        (len(commit.parts.get(form.KIND, b"")), len(encode(commit))) for commit in world.commits()
+    ]
+    begun = [
+        n for n, commit in enumerate(world.commits()) if (p := piece_in(commit)) and not p.number
+    ]
+    assert len(begun) > 2
+    for one, following in pairwise(begun):
+        pieces = sum(piece for piece, _ in sizes[one:following])
+        assert sum(whole - piece for piece, whole in sizes[one:following]) >= pieces
