@@ -55,7 +55,8 @@ class Halting:
 class Admission:
     """Which series run, and the ledgers that paid for them; only creations and halts change this.
 
-    `names` holds every name ever used, because releases carry the name. Where `private` is False (noise of the test
+    `names` holds every name ever used, because releases carry the name, `telling` the numbers of the answers to queries
+    that changed what a series takes. Where `private` is False (noise of the test
     kit), every release of a created series says so.
     """
 
@@ -64,6 +65,7 @@ class Admission:
     planner: SeriesPlanner | None = None
     names: set[str] = field(default_factory=set)
     private: bool = True
+    telling: set[int] = field(default_factory=set)
     _ended: dict[str, deque[Ended]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -190,6 +192,8 @@ class Admission:
                 raise self._broken(commit, "it asks without an answer")
             content = read_answer(bodies[change.answer]).answer or {}
             asking = live.series.asking.answered(content, change.at)
+            if asking is not live.series.asking:
+                self.telling.add(change.answer)
             self.registry.change(live.number, replace(live.series, asking=asking))
 
     def fresh_columns(self, live: LiveSeries) -> slice:

@@ -94,7 +94,7 @@ class CommitChain:
         self.settled = recovered.cut.next_tick
         """The first tick that is not durable."""
         self._pieces: deque[bytes] = deque()
-        self._owed = 0
+        self._owed = recovered.owed
 
     @property
     def next_tick(self) -> int:
@@ -119,9 +119,9 @@ class CommitChain:
     def with_checkpoint(self, commit: Commit, save: Callable[[], dict[str, bytes]]) -> Commit:
         """Return this commit of ticks, which is the next one, with a piece of a checkpoint if there is one to write.
 
-        A checkpoint lies behind a commit with a snapshot. The next one is made once as many other bytes have been
-        committed as the last one had, so that checkpoints never take more room than all else. `save` returns what the
-        memories hold behind this commit.
+        A checkpoint stands after a commit with a snapshot. The next one is made once as many other bytes have been
+        committed as the last one had, so that checkpoints take no more room than all else and one of them. `save`
+        returns what the memories hold after this commit.
         """
         if commit.snapshot is not None and self._owed <= 0 and not self._pieces:
             checkpoint = self.now.past.checkpoint(self.now.partitions, save())

@@ -9,7 +9,7 @@ or state and changes nothing.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence, Set
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -27,6 +27,7 @@ from stream_dp.journal.checkpoint import (
     checkpoint_of,
     only_changes,
     piece_in,
+    without_idle,
 )
 from stream_dp.journal.commit import (
     Answer,
@@ -90,6 +91,7 @@ class Past:
     changing: list[Commit] = field(default_factory=list)
     numbers: ReleaseNumbers = field(default_factory=ReleaseNumbers)
     answer: tuple[int, bytes] = (0, b"")
+    _settled: int = 0
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "Past":
@@ -115,8 +117,15 @@ class Past:
             last = commit.answers[-1]
             self.answer = (last.number, digest(last.body))
 
+    def settle(self, telling: Set[int]) -> None:
+        """Drop queries that changed nothing, of the commits added since the last call: all but those of `telling`."""
+        since, self.changing[self._settled :] = self.changing[self._settled :], []
+        left = [without_idle(commit, telling) for commit in since]
+        self.changing += [commit for commit in left if commit.changes]
+        self._settled = len(self.changing)
+
     def checkpoint(self, partitions: tuple[int, ...], memories: dict[str, bytes]) -> Checkpoint:
-        """Return the checkpoint behind the next commit, at which `memories` stand; `partitions` are those of now."""
+        """Return the checkpoint after the next commit, at which `memories` stand; `partitions` are those of now."""
         changing, runs = tuple(self.changing), self.numbers.runs
         return Checkpoint(self.first, changing, partitions, runs, memories, self.answer)
 
@@ -124,7 +133,7 @@ class Past:
 @dataclass(slots=True, repr=False)
 class History:
     """The journal as read: its `past`, the commits since the last snapshot, and the end of the chain. `ticked` is the
-    last commit with ticks.
+    last commit with ticks, `owed` are the bytes that are still to be committed before the next checkpoint.
     """
 
     past: Past
@@ -135,6 +144,7 @@ class History:
     unanswered: list[Answer] = field(default_factory=list)
     ticked: Commit | None = None
     partitions: tuple[int, ...] = ()
+    owed: int = 0
 
     @property
     def header(self) -> Header:
@@ -163,7 +173,7 @@ class History:
 
 
 class Remembering(Protocol):
-    """An object that needs every commit of a journal, not only its last states."""
+    """An object that needs every commit of a journal that is read, not only its last states."""
 
     def replay(self, commit: Commit) -> None:
         """Add the next commit; raise `FailClosed` if it holds what this version has not written."""
@@ -173,7 +183,7 @@ class Restored(Remembering, Protocol):
     """An object that a checkpoint restores, in place of the commits before it."""
 
     def load(self, saved: Mapping[str, bytes], commit: Commit) -> None:
-        """Become, from an empty state, what it was behind this commit; raise `FailClosed` as `replay`."""
+        """Become, from an empty state, what it was after this commit; raise `FailClosed` as `replay`."""
 
 
 async def unsealed(
@@ -239,17 +249,26 @@ async def read_history(
     gets each commit that is read. None if it is empty. Raises `FailClosed` as `unsealed`, or if the journal is older
     than what is public.
     """
+    history, begin = None, 0
     for begin in (*journal.checkpoints(), 0):
-        async with aclosing(unsealed(journal.read(begin), sealer, pipeline, begin)) as commits:
-            history, read = await _begun(commits, begin, heads, memory)
-            if begin and history is None:
-                continue
+        if begin:
+            history = await _restored(journal, sealer, pipeline, heads, memory, begin)
             if history is not None:
-                for commit, link in read:
-                    _take(history, commit, link, heads, (memory, seen))
-                async for commit, link in commits:
-                    _take(history, commit, link, heads, (memory, seen))
-        break
+                break
+    blobs, size, owed = _Counted(journal.read(begin)), 0, 0
+    async with aclosing(unsealed(blobs.read(), sealer, pipeline, begin)) as commits:
+        async for commit, link in commits:
+            if history is None:
+                history = History(Past.beginning(commit), [commit], commit, link)
+            history.extend(commit, link)
+            for each in (memory, seen) if commit.sequence > begin or not begin else ():
+                each.replay(commit)
+            history.after_head += heads.releases.beyond(commit.releases)
+            history.unanswered += heads.answers.beyond(commit.answers)
+            if (piece := piece_in(commit)) is not None:
+                size = len(piece.content) + (size if piece.number else 0)
+                owed = blobs.bytes + size if piece.is_last else owed
+            history.owed = owed - blobs.bytes
     for head in (heads.releases, heads.answers):
         if not head.met:
             raise FailClosed(
@@ -259,41 +278,39 @@ async def read_history(
     return history
 
 
-async def _begun(
-    commits: AsyncIterator[tuple[Commit, bytes]], begin: int, heads: "Heads", memory: Restored
-) -> tuple[History | None, list[tuple[Commit, bytes]]]:
-    """Return the history as of the first commit, or None, and the commits that were read and are not part of it. From
-    a checkpoint: None if it lies behind what is public. Else: None if there is no commit.
+class _Counted:
+    """The sealed commits that are read, and how many bytes they have had."""
+
+    def __init__(self, blobs: AsyncIterator[bytes]) -> None:
+        self._blobs, self.bytes = blobs, 0
+
+    async def read(self) -> AsyncGenerator[bytes]:
+        async with closing(self._blobs) as blobs:
+            async for sealed in blobs:
+                self.bytes += len(sealed)
+                yield sealed
+
+
+async def _restored(
+    journal: Journal, sealer: Sealer, pipeline: str, heads: "Heads", memory: Restored, begin: int
+) -> History | None:  # fmt: skip
+    """Restore `memory` from the checkpoint after commit `begin`; return the history before that commit. None, with
+    nothing restored, if something before it is not public yet, or if it is not one that can be read.
     """
-    read, pieces = list[tuple[Commit, bytes]](), list[Piece]()
-    async for commit, link in commits:
-        if not begin:
-            return History(Past.beginning(commit), [commit], commit, link), [(commit, link)]
-        read.append((commit, link))
-        piece = piece_in(commit)
-        pieces += [] if piece is None else [piece]
-        if piece is not None and piece.is_last:
-            break
-    if not begin:
-        return None, []
-    checkpoint, (first, link) = checkpoint_of(pieces, begin), read[0]
+    pieces, first = list[Piece](), None
+    async with aclosing(unsealed(journal.read(begin), sealer, pipeline, begin)) as commits:
+        async for commit, _ in commits:
+            first, piece = first or commit, piece_in(commit)
+            pieces += [] if piece is None else [piece]
+            if piece is not None and piece.is_last:
+                break
+    checkpoint = checkpoint_of(pieces, begin)
+    if first is None or checkpoint is None or first.snapshot is None:
+        return None
     if not heads.reach(first, checkpoint):
-        return None, []
+        return None
     memory.load(checkpoint.memories, first)
-    history = History(Past.of(checkpoint), [], first, link, partitions=checkpoint.partitions)
-    history.extend(first, link)
-    history.after_head += heads.releases.beyond(first.releases)
-    return history, read[1:]
-
-
-def _take(
-    history: History, commit: Commit, link: bytes, heads: "Heads", memories: Sequence[Remembering]
-) -> None:
-    history.extend(commit, link)
-    for memory in memories:
-        memory.replay(commit)
-    history.after_head += heads.releases.beyond(commit.releases)
-    history.unanswered += heads.answers.beyond(commit.answers)
+    return History(Past.of(checkpoint), [], first, b"", partitions=checkpoint.partitions)
 
 
 class PublicHead(Generic[P]):
@@ -341,7 +358,7 @@ class Heads(NamedTuple):
         )
 
     def reach(self, commit: Commit, checkpoint: Checkpoint) -> bool:
-        """Return whether all that lies before this commit, with the checkpoint behind it, is public."""
+        """Return whether all that lies before this commit, after which the checkpoint stands, is public."""
         releases = commit.releases[:1]
         reached = any(self.releases.reaches(first.sequence) for first in releases)
         return reached and self.answers.agrees(*checkpoint.answer)

@@ -5,11 +5,11 @@ the identifiers that came earlier in their window. `TotalMemory`: how much each 
 `OpenIdentifiers`: the identifiers, and amounts, of ticks that are still open.
 
 Rules: a memory stands at the cut. A commit holds, in its `parts` under the memory's kind, what its ticks, or the
-messages before it, added to the memory. A start replays all commits in order, from the first one on, which gives the
-memory of an uninterrupted run. Records read behind the cut leave no trace: `rewind` removes them before they are read
-again. A window is forgotten when its last tick has closed and for no other reason: neither other users nor want of
-room evict it. A count depends on the identifiers of its tick and of the earlier ticks of its window, not on
-partitions, batches or the order within a tick.
+messages before it, added to the memory. A start loads what a checkpoint saved, if there is one, and replays all commits
+after it in order, which gives the memory of an uninterrupted run. Records read behind the cut leave no trace: `rewind`
+removes them before they are read again. A window is forgotten when its last tick has closed and for no other reason:
+neither other users nor want of room evict it. A count depends on the identifiers of its tick and of the earlier ticks
+of its window, not on partitions, batches or the order within a tick.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -44,7 +44,7 @@ _MOST = (1 << 32) - 1  # events, or units, in an entry
 
 
 class Memory(Remembering, Protocol):
-    """Remembers what happened before the cut; a start replays every commit of the journal into it first."""
+    """Remembers what happened before the cut; a start loads it from a checkpoint, or replays every commit into it."""
 
     kind: ClassVar[str]
     """The kind of its part in commits."""
@@ -61,7 +61,7 @@ class Memory(Remembering, Protocol):
         """Return, right after `record` with ticks, what this memory holds at the cut (None: nothing)."""
 
     def load(self, saved: bytes | None, commit: Commit) -> None:
-        """Become, from an empty memory, the one that was saved behind this commit; `FailClosed` as `replay`."""
+        """Become, from an empty memory, the one that was saved after this commit; `FailClosed` as `replay`."""
 
 
 class Memories:
@@ -297,9 +297,7 @@ class SeenMemory:
         return cut
 
     def replay(self, commit: Commit) -> None:
-        arrived = part_in(commit, self.kind, _BY_TWO, _OTHERS) or {}
-        for column, memory in self._columns.items():
-            memory.recall(arrived.get(column, {}), commit)
+        self._recall(part_in(commit, self.kind, _BY_TWO, _OTHERS), commit)
 
     def save(self) -> bytes | None:
         held = {column: memory.held() for column, memory in self._columns.items()}
@@ -307,9 +305,10 @@ class SeenMemory:
         return part(held) if held else None
 
     def load(self, saved: bytes | None, commit: Commit) -> None:
-        arrived = saved_part(saved, commit, _BY_TWO, _OTHERS) or {}
-        if not arrived.keys() <= self._columns.keys():
-            raise _foreign(commit)
+        self._recall(saved_part(saved, commit, _BY_TWO, _OTHERS), commit)
+
+    def _recall(self, recorded: Mapping[int, Mapping[int, bytes]] | None, commit: Commit) -> None:
+        arrived = recorded or {}
         for column, memory in self._columns.items():
             memory.recall(arrived.get(column, {}), commit)
 

@@ -114,7 +114,7 @@ class Journal(Protocol):
         """Fence every other writer first, then get ready; create an empty journal where there is none."""
 
     def checkpoints(self) -> Sequence[int]:
-        """Return, once open, the numbers of the commits behind which the last checkpoints lie, newest first."""
+        """Return, once open, the numbers of the commits after which the last checkpoints stand, newest first."""
 
     def read(self, begin: int = 0) -> AsyncIterator[bytes]:
         """Yield all durable sealed commits from number `begin` on, which is 0 or one of `checkpoints`, oldest first;

@@ -80,7 +80,7 @@ class Recovered:
 
     `past` is what the next checkpoint holds of all commits, `states` are those of the live series by number,
     `partitions` those read until then, `latest` the bodies of the last public releases by series, `unanswered` durable
-    answers that are not public.
+    answers that are not public, `owed` how many bytes are still to be committed before the next checkpoint.
     """
 
     past: Past
@@ -95,6 +95,7 @@ class Recovered:
     latest: dict[str, bytes] = field(default_factory=dict)
     unanswered: list[Answer] = field(default_factory=list)
     coming: list[Coming] = field(default_factory=list)
+    owed: int = 0
 
     @classmethod
     def beginning(
@@ -259,6 +260,7 @@ async def _rebuild(
 ) -> Recovered:  # fmt: skip
     """Replay the committed steps since the last snapshot and compare every release; let other tasks run meanwhile."""
     for commit in history.changing:
+        await asyncio.sleep(0)
         admission.replay(commit)
     start, last, ticked = history.since[0], history.last, history.ticked
     replay = _Replay(start, admission, grid, make_noise)
@@ -279,7 +281,9 @@ async def _rebuild(
         unpublished=history.after_head,
         unanswered=history.unanswered,
         coming=replay.coming,
+        owed=history.owed,
     )  # fmt: skip
+    history.past.settle(admission.telling)
     if ticked is not None:
         recovered.next_release = ticked.releases[-1].sequence + 1
         recovered.latest = {} if history.after_head else last_of(ticked)

@@ -32,8 +32,9 @@ _T = TypeVar("_T")
 _OF_THE_WORLD = ("PERM", "BUSY", "LOCKED", "NOMEM", "READONLY", "IOERR", "FULL", "CANTOPEN")
 _PER_READ = 64
 _POLL_S = 0.1
-_CHECKPOINTS = "CREATE TABLE IF NOT EXISTS checkpoints (behind INTEGER PRIMARY KEY)"  # a journal before them has none
-_KNOWN = "SELECT behind FROM checkpoints ORDER BY behind DESC LIMIT ?"
+# made at each start, for a journal of a former version has none
+_CHECKPOINTS = "CREATE TABLE IF NOT EXISTS checkpoints (after_commit INTEGER PRIMARY KEY)"
+_KNOWN = "SELECT after_commit FROM checkpoints ORDER BY after_commit DESC LIMIT ?"
 _COMMITS = "SELECT sequence, sealed FROM commits WHERE sequence >= ? ORDER BY sequence LIMIT ?"
 _QUESTIONS = "SELECT place, value, stamp FROM questions WHERE place >= ? ORDER BY place LIMIT ?"
 _ANSWERS = "SELECT number, body FROM answers WHERE number > ? ORDER BY number LIMIT ?"
@@ -189,7 +190,7 @@ class SqliteJournal:
         database.execute("PRAGMA fullfsync = ON")
         path.chmod(0o600)
         database.execute(_CHECKPOINTS)
-        self._checkpoints = tuple(behind for (behind,) in database.execute(_KNOWN, (KEPT,)))
+        self._checkpoints = tuple(after for (after,) in database.execute(_KNOWN, (KEPT,)))
 
     def _chunk(self, start: int) -> list[bytes]:
         rows = self._connection().execute(_COMMITS, (start, _PER_READ))

@@ -1,26 +1,27 @@
 """A checkpoint: what a start needs of all commits up to one with a snapshot, so that it need not read them.
 
-Rules: a checkpoint is private, and part of commits: its bytes are cut into pieces, the first one in the commit that it
-stands behind, each other one in the next commit with ticks. So no commit is much larger for it, and it is sealed and
-linked as they are. Reading may begin at its first commit once its last piece is durable.
+Rules: a checkpoint is private, and part of commits: its bytes are cut into pieces, the first one in the commit after
+which it stands, each other one in the next commit with ticks. So no commit is much larger for it, and it is sealed and
+linked as they are. Reading may begin at its first commit once its last piece is durable. A start that cannot read a
+checkpoint reads the commits in its place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import msgspec
 
-from stream_dp.errors import FailClosed
-from stream_dp.journal.commit import Asked, Commit, Private, part, part_in
+from stream_dp.journal.commit import Answer, Asked, Commit, Private, part
 
 KIND = "checkpoint"
 """The kind of a piece among the parts of a commit."""
-PIECE_BYTES = 250_000
+PIECE_BYTES, MOST_PIECES = 250_000, 100
+"""The least bytes of a piece, if there are several, and the most pieces: short runs complete a checkpoint, too."""
 KEPT = 2
 """How many checkpoints a journal knows: the last ones. A start uses the newest one before which all is public."""
 
 
 class Checkpoint(Private, frozen=True, tag=KIND):
-    """What stands behind a commit; the states of its mechanisms are in that commit's snapshot.
+    """What stands after a commit; the states of its mechanisms are in that commit's snapshot.
 
     `memories` is what each memory saved there, by kind. All else is as before that commit: `first` has the header and
     the charges of the first start, `changing` are the commits with changes, both without rows and releases;
@@ -37,9 +38,9 @@ class Checkpoint(Private, frozen=True, tag=KIND):
 
 
 class Piece(Private, frozen=True, array_like=True, tag="piece"):
-    """Piece `number`, counted from 0, of the `pieces` of the checkpoint behind commit `behind`."""
+    """Piece `number`, counted from 0, of the `pieces` of the checkpoint after commit `after`."""
 
-    behind: int
+    after: int
     number: int
     pieces: int
     content: bytes
@@ -52,48 +53,53 @@ class Piece(Private, frozen=True, array_like=True, tag="piece"):
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Checkpoint)
 _PIECE = msgspec.msgpack.Decoder(Piece)
-_OTHERWISE = (
-    "a checkpoint that this version has not written: restore the journal, or run the version of the "
-    "code that wrote it"
-)
 
 
-def pieces_of(checkpoint: Checkpoint, behind: int) -> list[bytes]:
-    """Return the parts, of the kind `KIND`, that commit `behind` and the next ones with ticks hold."""
+def pieces_of(checkpoint: Checkpoint, after: int) -> list[bytes]:
+    """Return the parts, of the kind `KIND`, that commit `after` and the next ones with ticks hold."""
     whole = _ENCODER.encode(checkpoint)
-    pieces = -(-len(whole) // PIECE_BYTES)
-    return [
-        part(Piece(behind, number, pieces, whole[number * PIECE_BYTES : (number + 1) * PIECE_BYTES]))
-        for number in range(pieces)
-    ]  # fmt: skip
+    size = max(PIECE_BYTES, -(-len(whole) // MOST_PIECES))
+    pieces = [whole[begin : begin + size] for begin in range(0, len(whole), size)]
+    return [part(Piece(after, number, len(pieces), one)) for number, one in enumerate(pieces)]
 
 
 def piece_in(commit: Commit) -> Piece | None:
-    """Return the piece that a commit holds, None if it holds none; raises `FailClosed` if it is of another form."""
-    return part_in(commit, KIND, _PIECE, _OTHERWISE)
+    """Return the piece that a commit holds; None if it holds none that this version can read."""
+    try:
+        return _PIECE.decode(commit.parts[KIND])
+    except (KeyError, msgspec.MsgspecError):
+        return None
 
 
 def known_after(commit: Commit, known: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the commits behind which the last checkpoints lie, newest first, once `commit` is durable."""
+    """Return the commits after which the last checkpoints stand, newest first, once `commit` is durable."""
     piece = piece_in(commit)
-    return known if piece is None or not piece.is_last else (piece.behind, *known)[:KEPT]
+    return known if piece is None or not piece.is_last else (piece.after, *known)[:KEPT]
 
 
-def checkpoint_of(pieces: Sequence[Piece], behind: int) -> Checkpoint:
-    """Return the checkpoint behind this commit, from its pieces; raises `FailClosed` unless they are all, in order."""
-    whole = [(behind, number, len(pieces)) for number in range(len(pieces))]
+def checkpoint_of(pieces: Sequence[Piece], after: int) -> Checkpoint | None:
+    """Return the checkpoint after this commit; None unless these are all its pieces, of a form that can be read."""
+    whole = [(after, number, len(pieces)) for number in range(len(pieces))]
+    if not pieces or [(piece.after, piece.number, piece.pieces) for piece in pieces] != whole:
+        return None
     try:
-        if pieces and [(piece.behind, piece.number, piece.pieces) for piece in pieces] == whole:
-            return _DECODER.decode(b"".join(piece.content for piece in pieces))
+        return _DECODER.decode(b"".join(piece.content for piece in pieces))
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        pass
-    raise FailClosed(f"the journal holds {_OTHERWISE}")
+        return None
 
 
 def only_changes(commit: Commit) -> Commit:
     """Return the part of a commit that says which series and watches there are: without rows, releases and seeds."""
     asked = {change.answer for change in commit.changes if isinstance(change, Asked)}
-    answers = tuple(answer for answer in commit.answers if answer.number in asked)
+    answers = [answer for answer in commit.answers if answer.number in asked]
+    bodies = tuple(Answer(answer.number, None, b"", 0, answer.body) for answer in answers)
     return Commit(
-        commit.sequence, b"", charges=commit.charges, changes=commit.changes, answers=answers
+        commit.sequence, b"", charges=commit.charges, changes=commit.changes, answers=bodies
     )
+
+
+def without_idle(commit: Commit, telling: Set[int]) -> Commit:
+    """Return the commit without queries that changed nothing: those whose answers are none of `telling`."""
+    kept = [c for c in commit.changes if not isinstance(c, Asked) or c.answer in telling]
+    answers = tuple(answer for answer in commit.answers if answer.number in telling)
+    return msgspec.structs.replace(commit, changes=tuple(kept), answers=answers)

@@ -229,8 +229,8 @@ async def check_journal_checkpoints(make: Callable[[], Journal]) -> None:
     commits = dict[int, tuple[Commit, bytes]]()
     for sequence in range(10):
         commit, sealed = sample_commit(sequence)
-        behind = sequence - sequence % 2
-        piece = pieces_of(checkpoint, behind)[sequence - behind] if 2 <= sequence <= 7 else b""
+        after = sequence - sequence % 2
+        piece = pieces_of(checkpoint, after)[sequence - after] if 2 <= sequence <= 7 else b""
         parts = {KIND: piece} if piece else {}
         commits[sequence] = msgspec.structs.replace(commit, parts=parts), sealed
     known = [(), (), (), (2,), (2,), (4, 2), (4, 2), (6, 4), (6, 4), (6, 4)]

@@ -162,7 +162,7 @@ class Conversation:
     place: int = -1
     recorded: int = -1
     next_number: int = 1
-    _used: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    _used: dict[str, tuple[bytes, int, int]] = field(default_factory=dict)
     _ends: list[tuple[int, str]] = field(default_factory=list)
     _floor: int = 0
     _taken: Counter[str] = field(default_factory=Counter)
@@ -178,7 +178,7 @@ class Conversation:
         """
         if message.id not in self._used:
             return None
-        digest, number = self._used[message.id]
+        digest, number, _ = self._used[message.id]
         if digest != message.digest:
             raise not_accepted(RefusalKind.USED)
         return number
@@ -257,7 +257,7 @@ class Conversation:
         answer = Answer(
             number, message.id, digest, message.until, body, message.analyst, message.do, series
         )
-        self._used[message.id] = (digest, number)
+        self._used[message.id] = (digest, number, message.until)
         self._add(answer)
         return answer
 
@@ -306,9 +306,9 @@ class Conversation:
 
     def save(self) -> bytes | None:
         """See `Memory`. The rates are left out: they count from a tick on."""
-        ends = tuple((id_, *self._used[id_], until) for until, id_ in sorted(self._ends))
+        used = tuple((id_, *entry) for id_, entry in self._used.items())
         refused = tuple(self._refused.values())
-        return part((self.recorded, refused, self.next_number, self._floor, ends))
+        return part((self.recorded, refused, self.next_number, self._floor, used))
 
     def load(self, saved: bytes | None, commit: Commit) -> None:
         held = saved_part(saved, commit, _SAVED, _OTHERS_PLACE)
@@ -325,11 +325,13 @@ class Conversation:
         self.next_number += 1
 
     def _use(self, id_: str, digest: bytes, until: int, number: int) -> None:
-        self._used[id_] = (digest, number)
+        self._used[id_] = (digest, number, until)
         heapq.heappush(self._ends, (until, id_))
 
     def _forget(self, floor: int) -> None:
         """Forget ids of messages that were valid until `floor` at most: such messages are refused as expired."""
         self._floor = max(self._floor, floor)
         while self._ends and self._ends[0][0] <= self._floor:
-            self._used.pop(heapq.heappop(self._ends)[1], None)
+            until, id_ = heapq.heappop(self._ends)
+            if id_ in self._used and self._used[id_][2] == until:  # else it was used again since
+                del self._used[id_]

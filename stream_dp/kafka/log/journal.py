@@ -2,8 +2,8 @@
 
 Rules: opening fences first, and only then reads. A sealed commit is cut into parts. Each part is a record with the
 headers stream-dp-journal (the version of this form), sequence, part and parts, and, if the commit has any,
-first-release and first-answer, and checkpoints: the number and the offset of the commits behind which the last ones
-lie, newest first, as far as they were durable before. Where the topic is a copy with other offsets, these are not
+first-release and first-answer, and checkpoints: the number and the offset of the commits after which the last ones
+stand, newest first, as far as they were durable before. Where the topic is a copy with other offsets, these are not
 used. A missing part or commit, or another version, stops the engine. The source's positions are the offsets of a group
 that nobody joins: `verify` compares them with the last commit, which detects a wiped or restored journal. The topic
 keeps everything; only the engine has access to it.
@@ -132,7 +132,7 @@ class KafkaJournal:
         self._topic = f"{lease.pipeline}.private.journal"
         self._group = f"{lease.pipeline}.engine"
         self._next: int | None = None
-        self._places: dict[int, int] = {}  # of the commits behind which checkpoints lie
+        self._places: dict[int, int] = {}  # of the commits after which checkpoints stand
         self._begun = -1  # the place of the last commit with the first piece of one
         self._expired = False
         self.cluster = ""
@@ -160,9 +160,7 @@ class KafkaJournal:
     def checkpoints(self) -> Sequence[int]:
         return tuple(self._places)
 
-    async def read(
-        self, begin: int = 0, progress: Progress = unseen
-    ) -> AsyncIterator[bytes]:  # fmt: skip
+    async def read(self, begin: int = 0, progress: Progress = unseen) -> AsyncIterator[bytes]:
         """Yield the sealed commits from number `begin` on, oldest first."""
         parts: list[_Part] = []
         sequence = begin
@@ -239,16 +237,16 @@ class KafkaJournal:
         if piece is None:
             return
         self._begun = begin if piece.number == 0 else self._begun
-        places = {**self._places, piece.behind: self._begun}
+        places = {**self._places, piece.after: self._begun}
         known = known_after(commit, tuple(self._places))
-        self._places = {behind: places[behind] for behind in known}
+        self._places = {after: places[after] for after in known}
 
     def _parts(self, commit: Commit, sealed: bytes) -> Iterator[Outgoing]:
         parts = max(1, -(-len(sealed) // PART_BYTES))
         firsts = [(FIRST_RELEASE, release.sequence) for release in commit.releases[:1]]
         firsts += [(FIRST_ANSWER, answer.number) for answer in commit.answers[:1]]
         numbers = [(_FORM, VERSION), ("sequence", commit.sequence), ("parts", parts), *firsts]
-        places = ",".join(f"{behind}:{place}" for behind, place in self._places.items())
+        places = ",".join(f"{after}:{place}" for after, place in self._places.items())
         known = ((_CHECKPOINTS, places.encode()),) if places else ()
         for part in range(parts):
             headers = (*numbers, ("part", part))
@@ -260,17 +258,17 @@ class KafkaJournal:
 
     async def _checkpoints_in(self, log: PartitionLog, last: Any) -> dict[int, int]:
         """Return the places of the commits that the log's last record names, as far as they begin there."""
-        known = dict(last.headers).get(_CHECKPOINTS, b"").decode()
+        known = dict(last.headers).get(_CHECKPOINTS, b"")
         places = dict[int, int]()
-        for pair in filter(None, known.split(",")):
+        for pair in filter(None, known.split(b",")):
             try:
-                behind, place = map(int, pair.split(":"))
+                after, place = map(int, pair.split(b":"))
             except ValueError:
                 raise self._damaged() from None
-            if place < last.offset:
+            if 0 <= place < last.offset:
                 async for records in log.records(place, place + 1):
-                    if self._part(records[0])[:2] == (behind, 0):
-                        places[behind] = place
+                    if self._part(records[0])[:2] == (after, 0):
+                        places[after] = place
         return places
 
     def _part(self, record: Any) -> _Part:

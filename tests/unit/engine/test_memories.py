@@ -24,7 +24,7 @@ from stream_dp.engine.memories import Memories, SeenMemory, UserMemory
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable
 from stream_dp.errors import FailClosed
-from stream_dp.journal.commit import Commit
+from stream_dp.journal.commit import Commit, part
 from stream_dp.journal.dead_letters import DeadLetters
 from stream_dp.journal.keys import Sealer
 from stream_dp.pipeline.user_guard import UserHash
@@ -343,8 +343,18 @@ class Noting:
         self.rewound.append(cut.next_tick)
         return cut
 
+    def save(self) -> bytes | None:
+        return part((self.ticks, self.records))
 
-async def test_a_new_memory_is_rebuilt_from_the_journal_wherever_an_engine_dies() -> None:
+    def load(self, saved: bytes | None, commit: Commit) -> None:
+        self.ticks, self.records = msgspec.msgpack.decode(saved or b"")
+
+
+@pytest.mark.parametrize("snapshots", [4, 1000])
+async def test_a_new_memory_is_rebuilt_from_the_journal_wherever_an_engine_dies(
+    snapshots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", snapshots)
     whole, world, random, deaths = World(), World(), Random(1), 0
     await whole.run()
     records = sum(commit.records for commit in whole.commits())

@@ -304,3 +304,27 @@ async def test_another_one_is_not_given_in_its_place(kept: list[bytes]) -> None:
 async def test_where_no_answers_are_kept_it_is_on_record_only() -> None:
     with pytest.raises(NotAccepted, match="its answer is in the topic"):
         await recorded(None, 1)
+
+
+def test_an_id_that_was_used_again_is_known_after_a_restart() -> None:
+    """A day after its first message has expired; a replay, which forgets later, still holds the first one then."""
+    live, again, commits = Conversation(), message("daily", NOW + 45 * HOUR), list[Commit]()
+    said = [
+        (message("daily", NOW + 1), NOW),
+        (message("x", NOW + 24 * HOUR + HOUR // 6), NOW + 24 * HOUR + HOUR // 10),
+        (again, NOW + 25 * HOUR),
+    ]
+    for number, (one, stamp) in enumerate(said):
+        live.ticked()
+        assert kind_of(live, one, stamp) == ""
+        commits.append(commit_of(number, live))
+    replayed, loaded = Conversation(), Conversation()
+    for commit in commits:
+        replayed.replay(commit)
+    loaded.load(live.save(), commits[-1])
+    for conversation in (live, replayed, loaded):
+        conversation.ticked()
+        later = NOW + 26 * HOUR
+        assert kind_of(conversation, message("y", NOW + 27 * HOUR), later) == ""
+        assert kind_of(conversation, again, later) == "repeated"
+        assert conversation.save() is not None

@@ -6,7 +6,6 @@ What a checkpoint holds is left out part by part, and each time that must show.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from copy import deepcopy
-from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -30,13 +29,14 @@ from unit.pipeline.routing.user_worlds import WINDOW
 from stream_dp.engine import engine, history, recovery
 from stream_dp.engine.history import Heads, Past
 from stream_dp.engine.memories import UserMemory
+from stream_dp.engine.messages.conversation import Conversation
 from stream_dp.engine.ports import Journal
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.engine.user_table import UserTable
 from stream_dp.errors import FailClosed
 from stream_dp.journal import checkpoint as form
-from stream_dp.journal.checkpoint import Checkpoint, piece_in
-from stream_dp.journal.commit import Commit, encode
+from stream_dp.journal.checkpoint import Checkpoint, checkpoint_of, piece_in, without_idle
+from stream_dp.journal.commit import Asked, Commit, encode, part
 from stream_dp.journal.dead_letters import DeadLetters
 
 USERS = {"users", "users by tick", "users by key", "keys of users", "arrived", "totals"}
@@ -86,9 +86,20 @@ def in_any_order(entries: bytes | dict[int, bytes]) -> Any:
 
 def restored(read: Any, memories: Any) -> dict[str, Any]:
     """All that a start gets from a journal."""
-    names = ("since", "last", "previous", "after_head", "unanswered", "ticked", "partitions", "changing")  # fmt: skip
+    names = ("since", "last", "previous", "after_head", "unanswered", "ticked", "partitions")  # fmt: skip
     past = {"first": read.past.first, "answer": read.past.answer, "numbers": read.past.numbers.runs}
-    return {name: getattr(read, name) for name in names} | past | held(memories)
+    telling = {number for c in read.past.changing for number in firing(c)}
+    changing = [kept for c in read.changing if (kept := without_idle(c, telling)).changes]
+    return (
+        {name: getattr(read, name) for name in names}
+        | past
+        | held(memories)
+        | {"changing": changing}
+    )
+
+
+def firing(commit: Commit) -> list[int]:
+    return [answer.number for answer in commit.answers if b'"fired":true' in answer.body]
 
 
 @pytest.fixture
@@ -288,13 +299,70 @@ async def test_a_start_reads_from_the_newest_checkpoint_before_all_unread_facts(
 
 
 @pytest.mark.parametrize("listed", [(1,), (2, 1), (10**6,)])
-async def test_a_place_without_a_whole_checkpoint_is_refused(
-    listed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+async def test_a_place_without_a_whole_checkpoint_is_not_used(
+    listed: tuple[int, ...], begins: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = await played(monkeypatch)
-    world.store.checkpoints = listed
-    with pytest.raises(FailClosed, match="a checkpoint that this version has not written"):
-        await world.run()
+    world.store.checkpoints, bodies = listed, list(world.bodies)
+    begins.clear()
+    await world.run()
+    assert (world.bodies, begins) == (bodies, [0])
+
+
+async def test_a_checkpoint_of_another_form_is_not_used(
+    begins: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await played(monkeypatch)
+    monkeypatch.setattr(form, "_DECODER", msgspec.msgpack.Decoder(int))
+    begins.clear()
+    await world.run()
+    assert begins == [0]
+
+
+@pytest.mark.parametrize("left", [-1, 20])
+async def test_checkpoints_take_no_more_room_than_all_else_and_one_of_them(
+    left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also over restarts, and where the memories are large."""
+    ids = tuple((str(number), bytes(32), number, 10**15) for number in range(3000))
+    monkeypatch.setattr(engine, "SNAPSHOT_TICKS", 1)
+    monkeypatch.setattr(Conversation, "save", lambda self: part((-1, (), 1, 0, ids)))
+    world = World(plan(horizon=60), batches(1, 60))
+    while await ended_early(world, left):
+        pass
+    pieces = [len(commit.parts.get(form.KIND, b"")) for commit in world.commits()]
+    others = sum(len(encode(commit)) for commit in world.commits()) - sum(pieces)
+    assert max(pieces) < sum(pieces) <= others + max(pieces)
+
+
+async def test_runs_that_end_soon_complete_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "SNAPSHOT_TICKS", 2)
+    monkeypatch.setattr(form, "PIECE_BYTES", 60)
+    monkeypatch.setattr(form, "MOST_PIECES", 5)
+    world = World(plan(horizon=60), batches(1, 60))
+    while await ended_early(world, 35):
+        pass
+    assert world.store.checkpoints
+
+
+async def ended_early(world: World, left: int) -> bool:
+    try:
+        await world.run(Fuse(left))
+    except Crash:
+        return True
+    return False
+
+
+async def test_queries_that_change_nothing_leave_no_trace(begins: list[int]) -> None:
+    world = messages.scripted()
+    await world.live()
+    asked = [change for c in world.commits() for change in c.changes if isinstance(change, Asked)]
+    last, *_ = world.store.checkpoints
+    pieces = [p for commit in world.commits() if (p := piece_in(commit)) and p.after == last]
+    checkpoint = checkpoint_of(pieces, last)
+    assert asked
+    assert checkpoint is not None
+    assert not any(isinstance(change, Asked) for c in checkpoint.changing for change in c.changes)
 
 
 async def test_a_journal_that_is_older_than_its_releases_is_refused_from_a_checkpoint_too(
@@ -305,19 +373,3 @@ async def test_a_journal_that_is_older_than_its_releases_is_refused_from_a_check
     del world.store.commits[newest + 1 :]
     with pytest.raises(FailClosed, match="older than, or differs from"):
         await world.run()
-
-
-async def test_checkpoints_take_no_more_room_than_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "SNAPSHOT_TICKS", 1)
-    world = World()
-    await world.run()
-    sizes = [
-        (len(commit.parts.get(form.KIND, b"")), len(encode(commit))) for commit in world.commits()
-    ]
-    begun = [
-        n for n, commit in enumerate(world.commits()) if (p := piece_in(commit)) and not p.number
-    ]
-    assert len(begun) > 2
-    for one, following in pairwise(begun):
-        pieces = sum(piece for piece, _ in sizes[one:following])
-        assert sum(whole - piece for piece, whole in sizes[one:following]) >= pieces
