@@ -22,7 +22,8 @@ def parts(**entries: Any) -> dict[str, bytes]:
 
 def place_of(commit: Commit) -> int:
     """Return the place up to which the queue of messages was read with a commit."""
-    place: int = msgspec.msgpack.decode(commit.parts["messages"])[0] if commit.parts else -1
+    written = commit.parts.get("messages")
+    place: int = msgspec.msgpack.decode(written)[0] if written else -1
     return place
 
 

@@ -13,9 +13,12 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from stream_dp.errors import FailClosed, UnknownFormat
+from stream_dp.journal.packed_bodies import PackedBodies, packed
 
 KIND = "commit"
-VERSION = 4
+VERSION = 5
+_MARK = b"\xc1"
+"""Begins a commit since version 5, before a byte for the version: no MessagePack begins so."""
 _ENCODER = msgspec.msgpack.Encoder()
 _T = TypeVar("_T")
 
@@ -222,6 +225,10 @@ class Commit(_Private, frozen=True, tag=KIND):
     version: int = VERSION
 
 
+class _Written(Commit, frozen=True, array_like=True, tag=False):
+    """A commit in the journal: its fields in their order, without releases if they are packed (`PackedBodies`)."""
+
+
 class _Third(Commit, frozen=True, tag=KIND):
     """A commit of version 3, which had fields of its own for what is in `parts` now, and no parts."""
 
@@ -245,13 +252,14 @@ class _Third(Commit, frozen=True, tag=KIND):
 
 
 class _Form(msgspec.Struct):
-    """The fields of every commit in every version."""
+    """The fields of every commit before version 5."""
 
     kind: str = ""
     version: int = 0
 
 
-_DECODER = msgspec.msgpack.Decoder(Commit)
+_DECODER = msgspec.msgpack.Decoder(tuple[PackedBodies | None, _Written])
+_FOURTH = msgspec.msgpack.Decoder(Commit)
 _THIRD = msgspec.msgpack.Decoder(_Third)
 _FORM = msgspec.msgpack.Decoder(_Form)
 
@@ -272,21 +280,38 @@ def part_in(
 
 
 def encode(commit: Commit) -> bytes:
-    return _ENCODER.encode(commit)
+    bodies = packed(commit.ticks, commit.releases)
+    if bodies is not None:
+        commit = msgspec.structs.replace(commit, releases=())
+    written = bodies, _Written(*msgspec.structs.astuple(commit))
+    return _MARK + bytes((VERSION,)) + _ENCODER.encode(written)
 
 
 def decode(plain: bytes, name: str = "a commit") -> Commit:
     """Read the bytes of `encode`; `UnknownFormat` (which says `name`) for another kind, version or content."""
     try:
-        form = _FORM.decode(plain)
-        if (form.kind, form.version) == (KIND, VERSION):
-            return _DECODER.decode(plain)
-        if (form.kind, form.version) == (KIND, 3) and not (third := _THIRD.decode(plain)).parts:
-            return third.upgraded()
+        if plain[:1] == _MARK:
+            form = _Form(KIND, plain[1])
+            if form.version == VERSION:
+                return _unpacked(*_DECODER.decode(memoryview(plain)[2:]))
+        else:
+            form = _FORM.decode(plain)
+            if (form.kind, form.version) == (KIND, 4):
+                return msgspec.structs.replace(_FOURTH.decode(plain), version=VERSION)
+            if (form.kind, form.version) == (KIND, 3) and not (third := _THIRD.decode(plain)).parts:
+                return third.upgraded()
         what = f"version {form.version}" if form.kind == KIND else "no kind that is known"
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, ValueError, IndexError):
         what = "a content of another version"
     raise UnknownFormat(name, what, f"version {VERSION}")
+
+
+def _unpacked(bodies: PackedBodies | None, written: Commit) -> Commit:
+    commit = Commit(*msgspec.structs.astuple(written))
+    if bodies is None:
+        return commit
+    releases = tuple(Release(*fields) for fields in bodies.unpacked(commit.ticks))
+    return msgspec.structs.replace(commit, releases=releases)
 
 
 def digest(sealed: bytes) -> bytes:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,12 +97,44 @@ def opened(sealed: Iterable[bytes], key: bytes, pipeline: str) -> list[dict[str,
             plain = cipher.decrypt(nonce, ciphertext, _bound(pipeline, number))
         except InvalidTag:
             raise EvidenceError(f"commit {number}: does not open") from None
-        commit = msgspec.msgpack.decode(plain, strict=False)
+        commit = fields(plain)
         if (commit["sequence"], commit["previous"]) != (number, previous):
             raise EvidenceError(f"commit {number}: the chain is broken")
         commits.append(commit)
         previous = hashlib.sha256(blob).digest()
     return commits
+
+
+FIELDS = (
+    "sequence previous header charges ticks rows seeds releases positions marks pending dead_letters late records "
+    "snapshot changes admitted behind answers capped parts version"
+).split()
+PHRASES = (
+    b',"confidence":0.95}\n', b',"confidence":0.95}', b'","value":', b',"band":', b'","values":{"', b'},"band":',
+    b'","windows":{"', b'{"value":', b'{"values":{"', b',"low":', b',"high":', b',"confidence":', b'},"', b'":', b',"',
+)  # fmt: skip
+
+
+def fields(plain: bytes) -> dict[str, Any]:
+    """The fields of a commit by name, as version 4 writes them: those of version 5 stand in a row, bodies packed."""
+    if plain[:2] != b"\xc1\x05":
+        commit: dict[str, Any] = msgspec.msgpack.decode(plain, strict=False)
+        return commit
+    packed, row = msgspec.msgpack.decode(plain[2:], strict=False)
+    commit = dict(zip(FIELDS, row, strict=True)) | {"kind": "commit", "version": 4}
+    if packed is not None:
+        number, end, step, text = packed
+        for at, phrase in enumerate(PHRASES, 1):
+            text = text.replace(bytes([at + (at >= 10)]), phrase)
+        for at, (tick, part) in enumerate(zip(commit["ticks"], text.split(b"\0"), strict=True)):
+            moment = datetime.fromtimestamp((end + at * step) / 1000, UTC).isoformat()[:-6] + "Z"
+            for line in part.split(b"\n"):
+                name, rest = line.split(b'"', 1)
+                head = f'{{"v":1,"sequence":{number},"series":"{name.decode()}","tick":{tick},"end":"{moment}"'
+                body = head.encode() + rest
+                commit["releases"].append(["release", number, name.decode(), tick, body])
+                number += 1
+    return commit
 
 
 def sealed_again(commits: Iterable[dict[str, Any]], key: bytes, pipeline: str) -> list[bytes]:
