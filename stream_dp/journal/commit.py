@@ -8,6 +8,7 @@ changes. A field may be added with a default, in array-like classes at the end o
 """
 
 import hashlib
+from itertools import compress
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ KIND = "commit"
 VERSION = 5
 _MARK = b"\xc1"
 """Begins a commit since version 5, before a byte for the version: no MessagePack begins so."""
+_PLACE_BYTES = 5  # of a column's number, at most
 _ENCODER = msgspec.msgpack.Encoder()
 _T = TypeVar("_T")
 
@@ -226,7 +228,7 @@ class Commit(_Private, frozen=True, tag=KIND):
 
 
 class _Written(Commit, frozen=True, array_like=True, tag=False):
-    """A commit in the journal: its fields in their order, without releases if they are packed (`PackedBodies`)."""
+    """The fields of a commit in their order, without rows and packed releases, which stand before them."""
 
 
 class _Third(Commit, frozen=True, tag=KIND):
@@ -258,7 +260,11 @@ class _Form(msgspec.Struct):
     version: int = 0
 
 
-_DECODER = msgspec.msgpack.Decoder(tuple[PackedBodies | None, _Written])
+_WrittenRow: TypeAlias = tuple[int, ...] | dict[int, int]
+"""A row, or by column what is not 0 in it, and the last entry."""
+_DECODER = msgspec.msgpack.Decoder(
+    tuple[PackedBodies | None, tuple[_WrittenRow, ...], _Written]
+)
 _FOURTH = msgspec.msgpack.Decoder(Commit)
 _THIRD = msgspec.msgpack.Decoder(_Third)
 _FORM = msgspec.msgpack.Decoder(_Form)
@@ -280,10 +286,11 @@ def part_in(
 
 
 def encode(commit: Commit) -> bytes:
-    bodies = packed(commit.ticks, commit.releases)
-    if bodies is not None:
-        commit = msgspec.structs.replace(commit, releases=())
-    written = bodies, _Written(*msgspec.structs.astuple(commit))
+    bodies, rows = packed(commit.ticks, commit.releases), [*map(_sparse, commit.rows)]
+    rest = msgspec.structs.replace(
+        commit, rows=(), releases=commit.releases if bodies is None else ()
+    )
+    written = bodies, rows, _Written(*msgspec.structs.astuple(rest))
     return _MARK + bytes((VERSION,)) + _ENCODER.encode(written)
 
 
@@ -306,12 +313,30 @@ def decode(plain: bytes, name: str = "a commit") -> Commit:
     raise UnknownFormat(name, what, f"version {VERSION}")
 
 
-def _unpacked(bodies: PackedBodies | None, written: Commit) -> Commit:
+def _unpacked(
+    bodies: PackedBodies | None, rows: tuple[_WrittenRow, ...], written: Commit
+) -> Commit:
+    releases = written.releases
+    if bodies is not None:
+        releases = tuple(Release(*fields) for fields in bodies.unpacked(written.ticks))
     commit = Commit(*msgspec.structs.astuple(written))
-    if bodies is None:
-        return commit
-    releases = tuple(Release(*fields) for fields in bodies.unpacked(commit.ticks))
-    return msgspec.structs.replace(commit, releases=releases)
+    return msgspec.structs.replace(commit, rows=tuple(map(_whole, rows)), releases=releases)
+
+
+def _sparse(row: tuple[int, ...]) -> _WrittenRow:
+    places = [*compress(range(len(row)), row)]
+    if _PLACE_BYTES * (len(places) + 1) >= len(row) - len(places):
+        return row
+    return dict(zip(places, compress(row, row), strict=True)) | {len(row) - 1: row[-1]}
+
+
+def _whole(written: _WrittenRow) -> tuple[int, ...]:
+    if isinstance(written, tuple):
+        return written
+    row = [0] * (max(written) + 1)
+    for column, entry in written.items():
+        row[column] = entry
+    return tuple(row)
 
 
 def digest(sealed: bytes) -> bytes:

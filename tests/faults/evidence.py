@@ -116,12 +116,15 @@ PHRASES = (
 
 
 def fields(plain: bytes) -> dict[str, Any]:
-    """The fields of a commit by name, as version 4 writes them: those of version 5 stand in a row, bodies packed."""
+    """The fields of a commit by name, as version 4 writes them; version 5 leaves them out, packs bodies and leaves out zeros."""
     if plain[:2] != b"\xc1\x05":
         commit: dict[str, Any] = msgspec.msgpack.decode(plain, strict=False)
         return commit
-    packed, row = msgspec.msgpack.decode(plain[2:], strict=False)
+    packed, rows, row = msgspec.msgpack.decode(plain[2:], strict=False)
     commit = dict(zip(FIELDS, row, strict=True)) | {"kind": "commit", "version": 4}
+    for each in rows:
+        sparse = dict(enumerate(each)) if isinstance(each, list) else each
+        commit["rows"].append([sparse.get(column, 0) for column in range(max(sparse, default=-1) + 1)])
     if packed is not None:
         number, end, step, text = packed
         for at, phrase in enumerate(PHRASES, 1):
