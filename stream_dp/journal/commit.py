@@ -262,9 +262,7 @@ class _Form(msgspec.Struct):
 
 _WrittenRow: TypeAlias = tuple[int, ...] | dict[int, int]
 """A row, or by column what is not 0 in it, and the last entry."""
-_DECODER = msgspec.msgpack.Decoder(
-    tuple[PackedBodies | None, tuple[_WrittenRow, ...], _Written]
-)
+_DECODER = msgspec.msgpack.Decoder(tuple[PackedBodies | None, tuple[_WrittenRow, ...], _Written])
 _FOURTH = msgspec.msgpack.Decoder(Commit)
 _THIRD = msgspec.msgpack.Decoder(_Third)
 _FORM = msgspec.msgpack.Decoder(_Form)

@@ -152,9 +152,7 @@ async def told(name: str, ticks: Sequence[int], folder: Path) -> None:
     spec = load(folder / "flat.yaml")
     ports = open_ports(spec, Sealer(bytes(range(32)), spec.name), marks=folder / "marks")
     source, together = Made(), 100 if "at once" in name else 1
-    run = Run(
-        build(spec), replace(ports, source=source), replace(PRODUCT, group=together), keep=1
-    )
+    run = Run(build(spec), replace(ports, source=source), replace(PRODUCT, group=together), keep=1)
     running = asyncio.create_task(run.until_end())
     await run.ready.wait()
     done, size, held = 0, (0, 0), 0.0
@@ -192,7 +190,9 @@ def main() -> None:
     parser.add_argument("--ticks", type=int, nargs="+", default=TICKS)
     parser.add_argument("pipelines", nargs="*", default=list(PIPELINES))
     arguments = parser.parse_args()
-    print(f"{'':24} {'ticks':>9} {'RSS MB':>8} {'growth':>6} {'sealed':>9} {'file':>9} {'ticks/s':>8}")
+    print(
+        f"{'':24} {'ticks':>9} {'RSS MB':>8} {'growth':>6} {'sealed':>9} {'file':>9} {'ticks/s':>8}"
+    )
     print(f"{'':24} {'':9} {'':8} {'':6} {'B a tick':>9} {'B a tick':>9}", flush=True)
     spawn = multiprocessing.get_context("spawn")
     for name in arguments.pipelines:

@@ -106,9 +106,10 @@ def opened(sealed: Iterable[bytes], key: bytes, pipeline: str) -> list[dict[str,
 
 
 FIELDS = (
-    "sequence previous header charges ticks rows seeds releases positions marks pending dead_letters late records "
-    "snapshot changes admitted behind answers capped parts version"
-).split()
+    "sequence", "previous", "header", "charges", "ticks", "rows", "seeds", "releases", "positions", "marks", "pending",
+    "dead_letters", "late", "records", "snapshot", "changes", "admitted", "behind", "answers", "capped", "parts",
+    "version",
+)  # fmt: skip
 PHRASES = (
     b',"confidence":0.95}\n', b',"confidence":0.95}', b'","value":', b',"band":', b'","values":{"', b'},"band":',
     b'","windows":{"', b'{"value":', b'{"values":{"', b',"low":', b',"high":', b',"confidence":', b'},"', b'":', b',"',
@@ -116,7 +117,7 @@ PHRASES = (
 
 
 def fields(plain: bytes) -> dict[str, Any]:
-    """The fields of a commit by name, as version 4 writes them; version 5 leaves them out, packs bodies and leaves out zeros."""
+    """The fields of a commit as version 4 writes them; version 5 leaves out names and zeros, and packs bodies."""
     if plain[:2] != b"\xc1\x05":
         commit: dict[str, Any] = msgspec.msgpack.decode(plain, strict=False)
         return commit
@@ -124,7 +125,9 @@ def fields(plain: bytes) -> dict[str, Any]:
     commit = dict(zip(FIELDS, row, strict=True)) | {"kind": "commit", "version": 4}
     for each in rows:
         sparse = dict(enumerate(each)) if isinstance(each, list) else each
-        commit["rows"].append([sparse.get(column, 0) for column in range(max(sparse, default=-1) + 1)])
+        commit["rows"].append(
+            [sparse.get(column, 0) for column in range(max(sparse, default=-1) + 1)]
+        )
     if packed is not None:
         number, end, step, text = packed
         for at, phrase in enumerate(PHRASES, 1):
