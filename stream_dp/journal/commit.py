@@ -228,7 +228,7 @@ class Commit(_Private, frozen=True, tag=KIND):
 
 
 class _Written(Commit, frozen=True, array_like=True, tag=False):
-    """The fields of a commit in their order, without rows and packed releases, which stand before them."""
+    """The fields of a commit in their order, without rows, packed releases, version, and the last ones at defaults."""
 
 
 class _Third(Commit, frozen=True, tag=KIND):
@@ -288,8 +288,10 @@ def encode(commit: Commit) -> bytes:
     rest = msgspec.structs.replace(
         commit, rows=(), releases=commit.releases if bodies is None else ()
     )
-    written = bodies, rows, _Written(*msgspec.structs.astuple(rest))
-    return _MARK + bytes((VERSION,)) + _ENCODER.encode(written)
+    *fields, _ = msgspec.structs.astuple(rest)
+    while len(fields) > 2 and not fields[-1]:  # at its default, as all after it
+        fields.pop()
+    return _MARK + bytes((VERSION,)) + _ENCODER.encode((bodies, rows, fields))
 
 
 def decode(plain: bytes, name: str = "a commit") -> Commit:

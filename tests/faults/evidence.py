@@ -4,6 +4,7 @@ Rules: nothing of the engine is imported here; only the standard library, msgspe
 read raises `EvidenceError`. Files are copied before they are opened, so that looking changes nothing.
 """
 
+import copy
 import csv
 import gzip
 import hashlib
@@ -105,11 +106,11 @@ def opened(sealed: Iterable[bytes], key: bytes, pipeline: str) -> list[dict[str,
     return commits
 
 
-FIELDS = (
-    "sequence", "previous", "header", "charges", "ticks", "rows", "seeds", "releases", "positions", "marks", "pending",
-    "dead_letters", "late", "records", "snapshot", "changes", "admitted", "behind", "answers", "capped", "parts",
-    "version",
-)  # fmt: skip
+DEFAULTS: dict[str, Any] = {
+    "sequence": 0, "previous": b"", "header": None, "charges": [], "ticks": [], "rows": [], "seeds": [], "releases": [],
+    "positions": {}, "marks": {}, "pending": {}, "dead_letters": [], "late": 0, "records": 0, "snapshot": None,
+    "changes": [], "admitted": [], "behind": {}, "answers": [], "capped": 0, "parts": {},
+}  # fmt: skip
 PHRASES = (
     b',"confidence":0.95}\n', b',"confidence":0.95}', b'","value":', b',"band":', b'","values":{"', b'},"band":',
     b'","windows":{"', b'{"value":', b'{"values":{"', b',"low":', b',"high":', b',"confidence":', b'},"', b'":', b',"',
@@ -122,7 +123,8 @@ def fields(plain: bytes) -> dict[str, Any]:
         commit: dict[str, Any] = msgspec.msgpack.decode(plain, strict=False)
         return commit
     packed, rows, row = msgspec.msgpack.decode(plain[2:], strict=False)
-    commit = dict(zip(FIELDS, row, strict=True)) | {"kind": "commit", "version": 4}
+    told = dict(zip(DEFAULTS, row, strict=False))
+    commit = {"kind": "commit", "version": 4} | copy.deepcopy(DEFAULTS) | told
     for each in rows:
         sparse = dict(enumerate(each)) if isinstance(each, list) else each
         commit["rows"].append(

@@ -241,7 +241,9 @@ def test_a_commit_comes_back_as_it_was_and_says_what_it_is() -> None:
     assert encode(FULL)[:2] == b"\xc1\x05"
     _, rows, fields = msgspec.msgpack.decode(encode(FULL)[2:], strict=False)
     assert rows == [[1, 2]]
-    plain = dict(zip(Commit.__struct_fields__, fields, strict=True))
+    *names, last = Commit.__struct_fields__
+    assert last == "version"
+    plain = dict(zip(names, fields, strict=True))
     kinds = [plain[part]["kind"] for part in ("header", "snapshot")]
     kinds += [part["kind"] for name in ("charges", "changes") for part in plain[name]]
     kinds += [part[0] for name in ("releases", "dead_letters", "answers") for part in plain[name]]

@@ -187,3 +187,7 @@ async def test_the_size_of_a_quiet_tick_of_four_scalars(tmp_path: Path) -> None:
         bodies = [each.body for each in decode(sealer.open(number, sealed)).releases]
         assert len(bodies) == 4
         assert min(map(len, bodies)) >= 110
+
+
+def test_a_commit_of_defaults_comes_back() -> None:
+    assert decode(encode(Commit(0, b""))) == Commit(0, b"")
