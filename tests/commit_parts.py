@@ -21,8 +21,9 @@ def parts(**entries: Any) -> dict[str, bytes]:
 
 
 def place_of(commit: Commit) -> int:
-    """Return the place up to which the queue of messages was read with a commit."""
-    place: int = msgspec.msgpack.decode(commit.parts["messages"])[0] if commit.parts else -1
+    """Return the place up to which the queue of messages was read with a commit; -1 where it is that of before."""
+    written = commit.parts.get("messages")
+    place: int = msgspec.msgpack.decode(written)[0] if written else -1
     return place
 
 

@@ -34,6 +34,8 @@ from stream_dp.journal.commit import Commit, Header, Release
 from stream_dp.journal.release import release_of
 
 SNAPSHOT_TICKS = 1000
+ENDED_KEPT = 100
+"""About so many last releases of series that have ended stay in memory."""
 ATTEMPTS = 3
 """How often a definition is derived while ticks go on; if the cut moves each time, the cut waits for it."""
 NO_MESSAGES = "this engine takes no messages"
@@ -203,8 +205,16 @@ class Engine:
 
     def _show(self, release: Release) -> None:
         """Keep a public release as the last one of its series, from which queries are answered, and hand it on."""
+        if release.series not in self._latest:
+            self._forget_ended()
         self._latest[release.series] = release.body
         self._audience.published(release)
+
+    def _forget_ended(self) -> None:
+        running = {series.name for series in self.admission.registry.releasing}
+        if len(self._latest) > 2 * len(running) + ENDED_KEPT:
+            for name in self._latest.keys() - running:
+                del self._latest[name]
 
     async def _first_commit(self, header: Header) -> Recovered:
         """Make the header, the charges and the first seed durable before any mechanism exists."""

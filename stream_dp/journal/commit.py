@@ -8,14 +8,19 @@ changes. A field may be added with a default, in array-like classes at the end o
 """
 
 import hashlib
+from itertools import compress
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from stream_dp.errors import FailClosed, UnknownFormat
+from stream_dp.journal.packed_bodies import PackedBodies, packed
 
 KIND = "commit"
-VERSION = 4
+VERSION = 5
+_MARK = b"\xc1"
+"""Begins a commit since version 5, before a byte for the version: no MessagePack begins so."""
+_PLACE_BYTES = 5  # of a column's number, at most
 _ENCODER = msgspec.msgpack.Encoder()
 _T = TypeVar("_T")
 
@@ -222,6 +227,10 @@ class Commit(Private, frozen=True, tag=KIND):
     version: int = VERSION
 
 
+class _Written(Commit, frozen=True, array_like=True, tag=False):
+    """The fields of a commit in their order, without rows, packed releases, version, and the last ones at defaults."""
+
+
 class _Third(Commit, frozen=True, tag=KIND):
     """A commit of version 3, which had fields of its own for what is in `parts` now, and no parts."""
 
@@ -245,13 +254,16 @@ class _Third(Commit, frozen=True, tag=KIND):
 
 
 class _Form(msgspec.Struct):
-    """The fields of every commit in every version."""
+    """The fields of every commit before version 5."""
 
     kind: str = ""
     version: int = 0
 
 
-_DECODER = msgspec.msgpack.Decoder(Commit)
+_WrittenRow: TypeAlias = tuple[int, ...] | dict[int, int]
+"""A row, or by column what is not 0 in it, and the last entry."""
+_DECODER = msgspec.msgpack.Decoder(tuple[PackedBodies | None, tuple[_WrittenRow, ...], _Written])
+_FOURTH = msgspec.msgpack.Decoder(Commit)
 _THIRD = msgspec.msgpack.Decoder(_Third)
 _FORM = msgspec.msgpack.Decoder(_Form)
 
@@ -279,21 +291,59 @@ def saved_part(
 
 
 def encode(commit: Commit) -> bytes:
-    return _ENCODER.encode(commit)
+    bodies, rows = packed(commit.ticks, commit.releases), [*map(_sparse, commit.rows)]
+    rest = msgspec.structs.replace(
+        commit, rows=(), releases=commit.releases if bodies is None else ()
+    )
+    *fields, _ = msgspec.structs.astuple(rest)
+    while len(fields) > 2 and not fields[-1]:  # at its default, as all after it
+        fields.pop()
+    return _MARK + bytes((VERSION,)) + _ENCODER.encode((bodies, rows, fields))
 
 
 def decode(plain: bytes, name: str = "a commit") -> Commit:
     """Read the bytes of `encode`; `UnknownFormat` (which says `name`) for another kind, version or content."""
     try:
-        form = _FORM.decode(plain)
-        if (form.kind, form.version) == (KIND, VERSION):
-            return _DECODER.decode(plain)
-        if (form.kind, form.version) == (KIND, 3) and not (third := _THIRD.decode(plain)).parts:
-            return third.upgraded()
+        if plain[:1] == _MARK:
+            form = _Form(KIND, plain[1])
+            if form.version == VERSION:
+                return _unpacked(*_DECODER.decode(memoryview(plain)[2:]))
+        else:
+            form = _FORM.decode(plain)
+            if (form.kind, form.version) == (KIND, 4):
+                return msgspec.structs.replace(_FOURTH.decode(plain), version=VERSION)
+            if (form.kind, form.version) == (KIND, 3) and not (third := _THIRD.decode(plain)).parts:
+                return third.upgraded()
         what = f"version {form.version}" if form.kind == KIND else "no kind that is known"
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, ValueError, IndexError):
         what = "a content of another version"
     raise UnknownFormat(name, what, f"version {VERSION}")
+
+
+def _unpacked(
+    bodies: PackedBodies | None, rows: tuple[_WrittenRow, ...], written: Commit
+) -> Commit:
+    releases = written.releases
+    if bodies is not None:
+        releases = tuple(Release(*fields) for fields in bodies.unpacked(written.ticks))
+    commit = Commit(*msgspec.structs.astuple(written))
+    return msgspec.structs.replace(commit, rows=tuple(map(_whole, rows)), releases=releases)
+
+
+def _sparse(row: tuple[int, ...]) -> _WrittenRow:
+    places = [*compress(range(len(row)), row)]
+    if _PLACE_BYTES * (len(places) + 1) >= len(row) - len(places):
+        return row
+    return dict(zip(places, compress(row, row), strict=True)) | {len(row) - 1: row[-1]}
+
+
+def _whole(written: _WrittenRow) -> tuple[int, ...]:
+    if isinstance(written, tuple):
+        return written
+    row = [0] * (max(written) + 1)
+    for column, entry in written.items():
+        row[column] = entry
+    return tuple(row)
 
 
 def digest(sealed: bytes) -> bytes:

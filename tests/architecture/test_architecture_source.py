@@ -21,6 +21,13 @@ SYNCHRONOUS = (
 MAX_LINES = 900
 RANDOMNESS = ("random", "secrets", "numpy.random")
 SYSTEM_SOURCE = ("urandom", "getrandom")
+MOST_CACHED = 4096
+UNBOUNDED = ("cache", "_cache")
+BOUNDED_BY_THE_FILE = {
+    "stream_dp/statistics/quantiles.py": "the buckets of a series",
+    "stream_dp/python/statistic.py": "the names of statistics",
+    "stream_dp/kafka/log/journal.py": "the warnings about a topic's settings",
+}
 NOUNS = re.compile(
     r" (older |dead )?(answers|asks|columns|creations|entries|events|files|games|halts|keys|letters|lines|messages|"
     r"partitions|places|records|releases|rows|snapshots|ticks|updates|users|watches)\b"
@@ -107,6 +114,47 @@ def bare_plurals(tree: ast.Module) -> Iterator[str]:
                         yield f"line {node.lineno}: a number and {said!r}"
 
 
+def unbounded_caches(tree: ast.Module) -> Iterator[str]:
+    """Find caches without a bound, or with one above `MOST_CACHED`; a function without parameters has one result."""
+    single = {
+        id(decorator)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and not ast.unparse(node.args)
+        for decorator in node.decorator_list
+    }
+    numbers = {
+        ast.unparse(node.targets[0]): node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _called(node.func) == "lru_cache":
+            sizes = [*node.args, *(one.value for one in node.keywords if one.arg == "maxsize")]
+            told = [numbers.get(ast.unparse(size), size) for size in sizes]
+            if told and not _few(told[0]):
+                yield f"line {node.lineno}: lru_cache of {ast.unparse(told[0])}"
+        elif isinstance(node, ast.Call) and _called(node.func) in UNBOUNDED:
+            yield f"line {node.lineno}: a cache without a bound"
+        elif isinstance(node, ast.FunctionDef):
+            for each in node.decorator_list:
+                if _called(each) in UNBOUNDED and id(each) not in single:
+                    yield f"line {node.lineno}: {node.name} is cached without a bound"
+
+
+def _few(size: ast.expr) -> bool:
+    """Say whether a size is at most `MOST_CACHED`; a name is imported from where it is looked at."""
+    match size:
+        case ast.Constant(value=int(entries)):
+            return entries <= MOST_CACHED
+        case ast.BinOp(ast.Constant(value=int(base)), ast.LShift(), ast.Constant(value=int(bits))):
+            return base << bits <= MOST_CACHED
+    return isinstance(size, ast.Name)
+
+
+def _called(node: ast.expr) -> str:
+    return ast.unparse(node).removeprefix("functools.")
+
+
 def undocumented(tree: ast.Module) -> Iterator[str]:
     if ast.get_docstring(tree) is None:
         yield "the module has no docstring"
@@ -143,6 +191,12 @@ def test_every_module_says_what_it_is(syntax: Syntax) -> None:
     assert findings(undocumented, syntax, lambda _: True) == []
 
 
+def test_caches_are_bounded(syntax: Syntax) -> None:
+    """Memory stays as it is from tick to tick; docs/operations.md lists the bounds. Games are over soon."""
+    found = findings(unbounded_caches, syntax, lambda path: not under(path, "verify"))
+    assert sorted({finding.partition(":")[0] for finding in found}) == sorted(BOUNDED_BY_THE_FILE)
+
+
 def test_files_are_small(modules: Mapping[Path, str]) -> None:
     lines = {path: len(source.splitlines()) for path, source in modules.items()}
     assert oversized(lines) == []
@@ -162,6 +216,12 @@ def test_files_are_small(modules: Mapping[Path, str]) -> None:
         (system_source, "import os\nf = os.getrandom"),
         (printing, "def f():\n    print(1)"),
         (bare_plurals, "f'{done.ticks:,} ticks, {1} release'"),
+        (unbounded_caches, "@cache\ndef f(tick): ..."),
+        (unbounded_caches, "@functools.cache\ndef f(self, *ticks): ..."),
+        (unbounded_caches, "f = cache(g)"),
+        (unbounded_caches, "@lru_cache(maxsize=None)\ndef f(): ..."),
+        (unbounded_caches, "@lru_cache(None)\ndef f(): ..."),
+        (unbounded_caches, "KEPT = 1 << 16\n@lru_cache(KEPT)\ndef f(): ..."),
         (undocumented, ""),
     ],
 )
@@ -177,6 +237,8 @@ def test_rules_can_fail(rule: Rule, bad: str) -> None:
         (system_source, "import os\nos.open(urandom)"),
         (printing, "console.print(1)"),
         (bare_plurals, "f'{how_many(ticks, noun)}: {name} ends'"),
+        (unbounded_caches, "KEPT = 1 << 9\n@cache\ndef f(): ...\n@lru_cache(KEPT)\ndef g(x): ..."),
+        (unbounded_caches, "@lru_cache\ndef f(x): ...\n@lru_cache(maxsize=64)\ndef g(x): ..."),
         (undocumented, '"""M."""\ndef f(): ...'),
     ],
 )

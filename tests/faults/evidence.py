@@ -4,6 +4,7 @@ Rules: nothing of the engine is imported here; only the standard library, msgspe
 read raises `EvidenceError`. Files are copied before they are opened, so that looking changes nothing.
 """
 
+import copy
 import csv
 import gzip
 import hashlib
@@ -14,7 +15,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,12 +98,51 @@ def opened(sealed: Iterable[bytes], key: bytes, pipeline: str) -> list[dict[str,
             plain = cipher.decrypt(nonce, ciphertext, _bound(pipeline, number))
         except InvalidTag:
             raise EvidenceError(f"commit {number}: does not open") from None
-        commit = msgspec.msgpack.decode(plain, strict=False)
+        commit = fields(plain)
         if (commit["sequence"], commit["previous"]) != (number, previous):
             raise EvidenceError(f"commit {number}: the chain is broken")
         commits.append(commit)
         previous = hashlib.sha256(blob).digest()
     return commits
+
+
+DEFAULTS: dict[str, Any] = {
+    "sequence": 0, "previous": b"", "header": None, "charges": [], "ticks": [], "rows": [], "seeds": [], "releases": [],
+    "positions": {}, "marks": {}, "pending": {}, "dead_letters": [], "late": 0, "records": 0, "snapshot": None,
+    "changes": [], "admitted": [], "behind": {}, "answers": [], "capped": 0, "parts": {},
+}  # fmt: skip
+PHRASES = (
+    b',"confidence":0.95}\n', b',"confidence":0.95}', b'","value":', b',"band":', b'","values":{"', b'},"band":',
+    b'","windows":{"', b'{"value":', b'{"values":{"', b',"low":', b',"high":', b',"confidence":', b'},"', b'":', b',"',
+)  # fmt: skip
+
+
+def fields(plain: bytes) -> dict[str, Any]:
+    """The fields of a commit as version 4 writes them; version 5 leaves out names and zeros, and packs bodies."""
+    if plain[:2] != b"\xc1\x05":
+        commit: dict[str, Any] = msgspec.msgpack.decode(plain, strict=False)
+        return commit
+    packed, rows, row = msgspec.msgpack.decode(plain[2:], strict=False)
+    told = dict(zip(DEFAULTS, row, strict=False))
+    commit = {"kind": "commit", "version": 4} | copy.deepcopy(DEFAULTS) | told
+    for each in rows:
+        sparse = dict(enumerate(each)) if isinstance(each, list) else each
+        commit["rows"].append(
+            [sparse.get(column, 0) for column in range(max(sparse, default=-1) + 1)]
+        )
+    if packed is not None:
+        number, end, step, text = packed
+        for at, phrase in enumerate(PHRASES, 1):
+            text = text.replace(bytes([at + (at >= 10)]), phrase)
+        for at, (tick, part) in enumerate(zip(commit["ticks"], text.split(b"\0"), strict=True)):
+            moment = datetime.fromtimestamp((end + at * step) / 1000, UTC).isoformat()[:-6] + "Z"
+            for line in part.split(b"\n"):
+                name, rest = line.split(b'"', 1)
+                head = f'{{"v":1,"sequence":{number},"series":"{name.decode()}","tick":{tick},"end":"{moment}"'
+                body = head.encode() + rest
+                commit["releases"].append(["release", number, name.decode(), tick, body])
+                number += 1
+    return commit
 
 
 def sealed_again(commits: Iterable[dict[str, Any]], key: bytes, pipeline: str) -> list[bytes]:

@@ -273,11 +273,15 @@ class Conversation:
             self._shared = True
 
     def record(self, ticks: "Sequence[ClosedTick]") -> "tuple[Sequence[ClosedTick], bytes | None]":
-        """See `Memory`: the place up to which the queue was read, and the refusals that have no answer yet."""
+        """See `Memory`: the place up to which the queue was read, and the refusals that have no answer yet.
+
+        Without a part the place is where it was, and there are none.
+        """
         if ticks:
             self.ticked()
+        nothing = self.place == self.recorded and not self._refused
         self.recorded = self.place
-        return ticks, part((self.place, tuple(self._refused.values())))
+        return ticks, None if nothing else part((self.place, tuple(self._refused.values())))
 
     def take_answers(self) -> tuple[Answer, ...]:
         """Return the answers that wait; the next commit holds them, between two ticks."""

@@ -9,7 +9,7 @@ from unit.journal.runtime_worlds import HORIZON, NAME, SEALER, Crash, Fuse, Worl
 
 from stream_dp.errors import FailClosed
 from stream_dp.files.memory import MemorySource
-from stream_dp.journal.commit import decode, encode
+from stream_dp.journal.commit import Commit, decode, encode
 from stream_dp.journal.keys import Sealer
 from stream_dp.journal.release import release_of
 
@@ -134,7 +134,7 @@ async def test_commits_that_were_taken_out_swapped_or_damaged(world: World) -> N
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 5, "rows": "by column"}, "commit 2 .* has version 5, .* version 4: use the"),
+        ({"version": 5, "rows": "by column"}, "commit 2 .* has version 5, .* version 5: use the"),
         ({"kind": "checkpoint"}, "has no kind that is known, .* use the version that wrote it"),
         ({"refund": 5}, "has a content of another version, .* use the version that wrote it"),
         ({"changes": [{"kind": "moved"}]}, "has a content of another version"),
@@ -142,17 +142,55 @@ async def test_commits_that_were_taken_out_swapped_or_damaged(world: World) -> N
 )
 async def test_a_commit_of_the_future(world: World, changes: dict[str, Any], message: str) -> None:
     """Its version is read before its content, and what is not known is never skipped."""
-    plain = msgspec.msgpack.decode(SEALER.open(2, world.store.commits[2]))
-    world.store.commits[2] = SEALER.seal(2, msgspec.msgpack.encode({**plain, **changes}))
+    fourth = as_version_4(decode(SEALER.open(2, world.store.commits[2])))
+    world.store.commits[2] = SEALER.seal(2, msgspec.msgpack.encode({**fourth, **changes}))
     await refused(world, message)
+
+
+@pytest.mark.parametrize(
+    ("plain", "message"),
+    [
+        (b"\xc1\x06\x93\xc0\x90\x90", "commit 2 .* has version 6, .* version 5: use the"),
+        (b"\xc1", "has a content of another version"),
+        (b"\xc1\x05\x93\xc0\x90\x90", "has a content of another version, .* use the version"),
+    ],
+)
+async def test_a_commit_of_another_form(world: World, plain: bytes, message: str) -> None:
+    world.store.commits[2] = SEALER.seal(2, plain)
+    await refused(world, message)
+
+
+async def test_a_field_or_a_body_more_is_never_skipped(world: World) -> None:
+    plain = SEALER.open(2, world.store.commits[2])
+    bodies, rows, fields = msgspec.msgpack.decode(plain[2:], strict=False)
+    number, end, step, text = bodies
+    for changed in (
+        [bodies, rows, [*fields, *[0] * 22]],
+        [bodies, rows, fields, 5],
+        [[*bodies, 5], rows, fields],
+        [[number, end, step, text + b"\0" + text], rows, fields],
+        [[number, 10**18, step, text], rows, fields],
+        [bodies, [{}], fields],
+    ):
+        world.store.commits[2] = SEALER.seal(2, plain[:2] + msgspec.msgpack.encode(changed))
+        await refused(world, "has a content of another version")
+    assert decode(plain[:2] + msgspec.msgpack.encode([bodies, rows, fields])) == decode(plain)
+
+
+def as_version_4(commit: Commit) -> dict[str, Any]:
+    """The fields of a commit as version 4 wrote them."""
+    fourth = msgspec.structs.replace(commit, version=4)
+    fields: dict[str, Any] = msgspec.msgpack.decode(msgspec.msgpack.encode(fourth), strict=False)
+    return fields
 
 
 async def test_a_commit_without_a_field_that_was_added_later(world: World) -> None:
     """What an older version has left out has its default."""
-    plain = msgspec.msgpack.decode(SEALER.open(2, world.store.commits[2]))
+    commit = decode(SEALER.open(2, world.store.commits[2]))
+    fourth = as_version_4(commit)
     for name in ("changes", "header", "snapshot"):
-        del plain[name]
-    assert decode(msgspec.msgpack.encode(plain)) == decode(SEALER.open(2, world.store.commits[2]))
+        del fourth[name]
+    assert decode(msgspec.msgpack.encode(fourth)) == commit
 
 
 async def test_the_source_may_be_gone_when_all_is_done() -> None:

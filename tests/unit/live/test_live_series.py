@@ -10,10 +10,10 @@ from live_acts import create_series, halt_series, preview_series
 from unit.live.live_series_steps import large, question, running, zero
 from unit.live.live_series_worlds import HORIZON, PIPELINE, Stopping, World, batches
 
-from stream_dp.engine.engine import Engine
+from stream_dp.engine.engine import ENDED_KEPT, Engine
 from stream_dp.errors import UnknownMechanism, UsageError
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource
-from stream_dp.journal.commit import Commit
+from stream_dp.journal.commit import Commit, Release
 from stream_dp.live import planner as live_series
 from stream_dp.pipeline import builder
 from stream_dp.pipeline.router import OpenRouter
@@ -51,6 +51,17 @@ async def test_how_far_the_reader_was_ahead_changes_nothing(ahead: int) -> None:
     await running(world, 2, ask)
     start = min(world.releases("large"))
     assert world.releases("large") == {t: large(t, start) for t in range(start, HORIZON)}
+
+
+async def test_last_releases_of_series_that_ended_are_forgotten() -> None:
+    """Else memory grows with every series that was ever created; those that run are asked."""
+    engine = World(noise=zero).engine(MemorySource(batches(), partitions=(0, 1)))
+    await engine.run()
+    for number in range(1000):
+        engine._show(Release(HORIZON + number, f"ended{number}", HORIZON - 1, b"{}"))
+    assert "orders" in engine._latest
+    assert "ended999" in engine._latest
+    assert len(engine._latest) <= 2 + ENDED_KEPT + 1
 
 
 async def test_nothing_is_read_while_a_creation_becomes_durable() -> None:
