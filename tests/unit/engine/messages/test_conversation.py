@@ -317,6 +317,7 @@ def test_an_id_that_was_used_again_is_known_after_a_restart() -> None:
     for number, (one, stamp) in enumerate(said):
         live.ticked()
         assert kind_of(live, one, stamp) == ""
+        live.place = number + 1
         commits.append(commit_of(number, live))
     replayed, loaded = Conversation(), Conversation()
     for commit in commits:
