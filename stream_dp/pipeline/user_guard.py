@@ -182,7 +182,7 @@ class KeyCaps:
             places, _, of_tick = by_tick.room(users, by_tick.windows(ticks))
         if self._keys is not None:
             _, _, of_keys = self._keys.room(users, windows)
-        kept, opening = _with_room(
+        kept, opening = with_room(
             zip(own.tolist(), cells.tolist(), places.tolist(), strict=True),
             counted.tolist(), of_window.tolist(), of_key.tolist(), of_tick.tolist(), of_keys.tolist(),
         )  # fmt: skip
@@ -194,7 +194,7 @@ class KeyCaps:
         return stays, [uses for uses in used if uses is not None]
 
 
-def _with_room(
+def with_room(
     records: Iterable[tuple[int, int, int]],
     counted: list[int],
     of_window: list[int],

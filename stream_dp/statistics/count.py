@@ -14,6 +14,7 @@ class CountSeries(WindowedSeries):
 
     later = ("method", *WindowedSeries.later)
     counted: ClassVar[str] = RECORDS
+    adds_up: ClassVar[bool] = True
 
     statistic: Literal["count"] = "count"
     method: Literal["tree", "gaussian", "correlated", "nested", "auto"] = "auto"

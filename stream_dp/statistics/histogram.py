@@ -29,6 +29,7 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
     shape = Shape.HISTOGRAM
     later = ("expected_shape", "counter", *WindowedSeries.later)
     counted: ClassVar[str] = RECORDS
+    adds_up: ClassVar[bool] = True
 
     statistic: Literal["histogram"] = "histogram"
     method: Literal["tree", "hss", "auto", "typical", "gaussian", "correlated", "nested"] = "auto"

@@ -74,6 +74,7 @@ class SumSeries(AmountSeries):
     """
 
     later: ClassVar[tuple[str, ...]] = ("user_total", *AmountSeries.later)
+    adds_up: ClassVar[bool] = True
 
     statistic: Literal["sum"] = "sum"
     user_total: Exact | None = None

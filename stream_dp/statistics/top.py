@@ -7,7 +7,7 @@ entry, as it counts in `maximum`: where it leads, the domain misses something.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 from pydantic_core import InitErrorDetails
@@ -35,6 +35,7 @@ class TopSeries(WindowedSeries, GroupedSeries):
     """The `k` names with most events, their counts, and who is not told apart from each."""
 
     shape = Shape.RANKS
+    adds_up: ClassVar[bool] = True
 
     statistic: Literal["top"] = "top"
     k: Annotated[int, Field(ge=1, le=MOST_RANKS)]

@@ -202,6 +202,8 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
     """The keys that touch neither data nor guarantee, such as who may ask: no fingerprint holds them."""
     words: ClassVar[tuple[str, ...]] = ("title", "description", "unit")
     """The keys that say to readers what it is: no fingerprint holds them, so they may be changed between runs."""
+    adds_up: ClassVar[bool] = False
+    """Whether its numbers are counts or sums of records, which are less by all that a cap cuts off."""
 
     statistic: str
     name: Name
