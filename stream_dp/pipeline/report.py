@@ -3,7 +3,6 @@
 Touches no data.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,14 +18,13 @@ from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.promise import lists_json, unit_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import with_room
-from stream_dp.records.groupings import decimal_text
+from stream_dp.records.amount_units import UserTotal
 from stream_dp.records.privacy import CAPS, Guesses, Privacy
 from stream_dp.records.scalars import milliseconds
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.choice import ENDLESS
 from stream_dp.statistics.parts.series_spec import MadeOf, Rest
 from stream_dp.statistics.parts.windows import EVER, TICK
-from stream_dp.statistics.sum import SumSeries
 
 POINTS = 12
 MADE = "post-processing"
@@ -173,23 +171,18 @@ _AS_IS = ""
 
 @dataclass(frozen=True)
 class Capped:
-    """Caps of users, those of the file (`words` empty) or others; `total`: that of one sum, where it is another."""
+    """Caps of users, those of the file (`words` empty) or others; `series`: a sum with another total."""
 
     words: str
     privacy: Privacy
     guesses: Guesses
     ticks: int
-    total: Fraction | None = None
+    series: Series | None = None
 
     @cached_property
     def counting(self) -> list[int]:
         """How many events of each typical user count, which come in order of time, of each value of the key in turn."""
         return [self._counting(events) for events in self.guesses.events]
-
-    def with_total(self, total: Fraction) -> "Capped":
-        """Return the same with a total; 0: with none."""
-        words = f"user_total: {decimal_text(total)}" if total else "without user_total"
-        return replace(self, words=" and ".join(filter(None, (self.words, words))), total=total)
 
     def _counting(self, events: int) -> int:
         own, guesses = self.privacy, self.guesses
@@ -275,31 +268,27 @@ def _caps_of(
 
 
 def _totals(asked: "_Asked", series: Series, capped: Sequence[Capped]) -> Iterator[Capped]:
-    """Yield other totals of a sum's users: none, twice and half; or where it has none, the most of a typical user, also
-    beside a cap of the window that cuts off no typical user's events. The first of `capped` are the file's caps.
+    """Yield other totals of a sum's users; a first one also beside a cap that cuts off no typical user's events.
+
+    The first of `capped` are the file's caps.
     """
-    if not isinstance(series, SumSeries):
-        return
-    if series.user_total is not None:
-        half = series.user_total / 2 // series.step * series.step
-        for total in (Fraction(0), 2 * series.user_total, half):
-            yield capped[0].with_total(total)
-        return
-    each = asked.passing * (asked.amount or 0) / series.step
+    each = asked.passing * (asked.amount or 0)
     for place, caps in enumerate(capped):
-        if not place or caps.counting == list(caps.guesses.events):
-            yield caps.with_total(max(1, math.ceil(max(caps.counting) * each)) * series.step)
+        if place and (series.totals or caps.counting != list(caps.guesses.events)):
+            continue
+        for total, other in series.with_totals(max(caps.counting) * each).items():
+            words = " and ".join(filter(None, (caps.words, total)))
+            yield replace(caps, words=words, series=other)
 
 
 def _chosen_with(built: Built, series: Series, capped: Capped) -> Chosen | None:
     """Return a series' mechanism by these caps; None: it refuses them, or there is none."""
     spec = built.spec.model_copy(update={"privacy": capped.privacy})
-    if capped.total is not None:
-        series = series.model_copy(update={"user_total": capped.total or None})
-    if series.own_problems() or series.problems(Rest(spec.fields, spec.clock, spec.privacy)):
+    changed = capped.series or series
+    if changed.own_problems() or changed.problems(Rest(spec.fields, spec.clock, spec.privacy)):
         return None
     try:
-        return chosen_for(spec, series, built.layout.slice(series.name))
+        return chosen_for(spec, changed, built.layout.slice(series.name))
     except (NotDerivable, UsageError):
         return None
 
@@ -333,18 +322,10 @@ class _Asked:
             over, last, guesses,
             users=guesses.users * (spec.privacy.share or Fraction(1)),
             passing=guesses.passing.get(series.name, Fraction(1)),
-            amount=cls._amount_of(series, guesses) if series.adds_up else None,
+            amount=series.typical(guesses.amounts.get(series.name)),
             windows=Fraction(spans[over], files.ticks),
             entries=rows.stop - rows.start,
         )  # fmt: skip
-
-    @staticmethod
-    def _amount_of(series: Series, guesses: Guesses) -> Fraction:
-        """Return what a record typically adds: by default the middle of the clamp."""
-        if not isinstance(series, SumSeries):
-            return Fraction(1)
-        low, high = series.clamp
-        return min(max(guesses.amounts.get(series.name, (low + high) / 2), low), high)
 
     @property
     def value(self) -> Fraction:
@@ -360,7 +341,8 @@ class _Asked:
             name: error(self.last)
             for name, error in (chosen.choice.windows or {"": chosen.choice.expected}).items()
         }
-        total = getattr(chosen.spec, "user_total", None)
+        amount = chosen.spec.amount
+        total = amount.most * chosen.spec.grain if isinstance(amount, UserTotal) else None
         kept, every = sum(capped.counting), sum(self.guesses.events)
         lost, error = 1 - Fraction(kept, every), None
         if self.amount is not None:

@@ -202,7 +202,8 @@ class PipelineSpec(Frozen):
         guesses = self.privacy.expect
         if guesses is None:
             return
-        summed = {item.name for item in self.counted if item.adds_up and item.amount is not None}
+        amounts = [item for item in self.counted if item.amount is not None]
+        summed = {item.name for item in amounts if item.typical(None) is not None}
         named = {"passing": {item.name for item in self.counted}, "amounts": summed}
         for key, known in named.items():
             for name in getattr(guesses, key):

@@ -134,8 +134,10 @@ def cut_by_cap(rooms: Mapping[str, Rooms], kept: BoolArray) -> dict[str | None, 
         new = values.counted[values.cells] + values.before(kept) == 0
         full["keys"] = rooms["keys"].full(kept & new) & new
     (window, used_up), *others = full.items()
-    beside = {name: refused & ~used_up & none_left for name, none_left in others}
-    return {None: refused, window: refused & used_up, **beside}
+    cut: dict[str | None, BoolArray] = {None: refused, window: refused & used_up}
+    for name, none_left in others:
+        cut[name] = refused & ~used_up & none_left
+    return cut
 
 
 def cap_uses(

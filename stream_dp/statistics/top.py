@@ -7,6 +7,7 @@ entry, as it counts in `maximum`: where it leads, the domain misses something.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -35,7 +36,7 @@ class TopSeries(WindowedSeries, GroupedSeries):
     """The `k` names with most events, their counts, and who is not told apart from each."""
 
     shape = Shape.RANKS
-    adds_up: ClassVar[bool] = True
+    adds: ClassVar[Fraction | None] = Fraction(1)
 
     statistic: Literal["top"] = "top"
     k: Annotated[int, Field(ge=1, le=MOST_RANKS)]

@@ -10,9 +10,9 @@ import pytest
 from oracles.user_caps import Event, judge
 
 from stream_dp.cli.main import code_of
-from stream_dp.operate.budget_view import whole_plan_json
+from stream_dp.operate.budget_view import PlanView, whole_plan_json
 from stream_dp.pipeline import report
-from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.builder import Built, build, chosen_for
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.promise import caveats
 from stream_dp.pipeline.report import caps_json, caps_words
@@ -125,9 +125,8 @@ def test_bands_are_those_of_a_file_that_has_these_caps(name: str) -> None:
 
 
 def test_bands_of_the_files_own_caps_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = report.chosen_for
     spec = built_of(PER_DAY).spec
-    monkeypatch.setattr(report, "chosen_for", lambda _, *series: real(spec, *series))
+    monkeypatch.setattr(report, "chosen_for", lambda _, *series: chosen_for(spec, *series))
     assert wrong_bands("day")
 
 
@@ -170,8 +169,10 @@ def wrong_cuts(lots: int) -> int:
 def test_what_is_cut_off_is_what_the_guard_would_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wrong_cuts(60) == 0
 
-    def without_keys(*args: Any) -> Any:
-        return with_room(*args[:-1], [10**6])
+    real: Any = with_room
+
+    def without_keys(*rooms: Any) -> Any:
+        return real(*rooms[:-1], [10**6])
 
     monkeypatch.setattr(report, "with_room", without_keys)
     assert wrong_cuts(20) > 0
@@ -257,14 +258,16 @@ def test_guesses_change_no_guarantee_and_no_fingerprint() -> None:
     ({"events": ["20000", "1"]}, ("events",), "are more than 20,000 events together"),
 ])  # fmt: skip
 def test_guesses_that_fit_nothing_are_refused(expect: Data, at: Any, why: str) -> None:
+    found: Any
     (found,) = diagnose(data_of(PER_DAY, EXPECT | expect))
     assert found["loc"] == ("privacy", "expect", *at)
     assert why in found["msg"]
 
 
 def test_guesses_are_of_users() -> None:
-    events = data_of({}) | {"privacy": {"epsilon": "10", "expect": EXPECT}, "series": SERIES[:0]}
-    assert ("privacy", "expect") in [found["loc"] for found in diagnose(events)]
+    events = data_of({}) | {"privacy": {"epsilon": "10", "expect": EXPECT}}
+    found: Any = diagnose(events)
+    assert ("privacy", "expect") in [each["loc"] for each in found]
 
 
 def test_the_terminal_has_a_line_for_each_series(
@@ -288,3 +291,14 @@ series: [{{name: orders, statistic: count, every: 1d, epsilon: 0.5}}]
         in out
     )
     assert "Least band and cut together: max_events: 9, 54 + 0 = 54; as it is 24 + 750 = 774" in out
+
+
+def test_the_example_of_the_page_is_what_plan_says(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "people.md").read_text()
+    section = page.split("### What other caps would have")[1].split("\n## ")[0]
+    file = tmp_path / "shop.yaml"
+    file.write_text(section.split("```yaml\n")[1].split("```")[0])
+    shown = section.split("```text\n")[1].split("```")[0]
+    assert " ".join(shown.split()) == " ".join(PlanView(file).shown()["caps"])
+    least = [caps["least"] for caps in PlanView(file).json()["caps"]]
+    assert least == ["max_events: 30", "", "max_events: 30 and user_total: 900"]

@@ -199,7 +199,7 @@ def largest_changes(caps: Caps, most: int | None = None) -> tuple[int, int]:
 def test_a_user_changes_one_unit_of_each_entry_by_cap(caps: Caps) -> None:
     """Two units of each series, which its noise is for, whichever cap it is."""
     assert largest_changes(caps) == (1, 2)
-    assert {chosen.mechanism.rows.changes for chosen in build(by_cap(caps)).chosen} == {2}  # type: ignore[union-attr]
+    assert {chosen.mechanism.rows.changes for chosen in build(by_cap(caps)).chosen} == {2}
 
 
 def of_a_batch(self: Rooms, counting: Any) -> Any:
@@ -234,6 +234,7 @@ def test_a_cap_that_the_file_has_not_is_refused(cap: str, given: str) -> None:
     series = [
         {"name": "capped", "statistic": "cut_off", "cap": cap, "window": "2s", "epsilon": "2"}
     ]
+    found: Any
     (found,) = diagnose(PIPELINE | {"privacy": PER, "series": series})
     assert found["loc"] == ("series", 0, "cap")
     assert found["msg"] == f"privacy has no {cap}: name {given}, or leave it out for all caps"
