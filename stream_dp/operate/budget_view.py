@@ -19,7 +19,14 @@ from stream_dp.pipeline.budget import charged, filter_of, uses
 from stream_dp.pipeline.builder import Built, Chosen, build, first_charges
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.promise import caveats, lists_words, plain_promise, unit_words
-from stream_dp.pipeline.report import MADE, derivation_json, plan_json, predicted_errors
+from stream_dp.pipeline.report import (
+    MADE,
+    caps_json,
+    caps_words,
+    derivation_json,
+    plan_json,
+    predicted_errors,
+)
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.privacy import FilterName, Privacy
@@ -187,11 +194,12 @@ def _down(ledger: Ledger, amount: int) -> str:
 
 
 def whole_plan_json(built: Built) -> dict[str, Any]:
-    """Return the plan as `plan --json` prints it: see `plan_json`, `budget_json` and `filters_json`."""
+    """Return the plan as `plan --json` prints it: see `plan_json`, `budget_json`, `filters_json` and `caps_json`."""
     return {
         **plan_json(built),
         "budget": budget_json(built.spec, built.subledgers()),
         "filters": filters_json(built),
+        **caps_json(built),
     }
 
 
@@ -229,6 +237,7 @@ class PlanView:
                 *(_made(made) for made in built.made),
             ],
             "filters": filters_json(built),
+            "caps": [caps_words(each) for each in caps_json(built).get("caps", ())],
             "notes": caveats(built),
         }
 

@@ -89,6 +89,7 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
         where = written.pop("where")
         if where:
             written["where"] = sorted(_meaning(spec, condition) for condition in analyst.where)
+    parts["privacy"].pop("expect", None)  # guesses mean nothing
     if spec.relation is not Neighbors.REPLACE_ANY_TICK:
         del parts["privacy"]["moves"]  # without the key, an event is always in one tick
     _zones_only(spec, parts["schema"])

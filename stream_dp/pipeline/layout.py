@@ -102,10 +102,10 @@ class RowLayout:
         }
 
     @property
-    def cap_uses(self) -> tuple[Slot, ...]:
-        """The slots where the guard for users counts active users and users who were cut off."""
-        features = ((f, slot) for f, slot in self.features.items() if isinstance(f, Feature))
-        return tuple(slot for feature, slot in features if isinstance(feature.of, CapUse))
+    def cap_uses(self) -> tuple[tuple[Slot, str | None], ...]:
+        """The slots where the guard for users counts active users and users who were cut off; by which cap."""
+        features = ((f.of, slot) for f, slot in self.features.items() if isinstance(f, Feature))
+        return tuple((slot, of.cap) for of, slot in features if isinstance(of, CapUse))
 
     @classmethod
     def alone(cls, spec: PipelineSpec, feature: Feature | Block) -> "RowLayout":

@@ -130,12 +130,12 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
         f"the guard remembers every user who counts {until}: at most 64 bytes of memory each, and 20 bytes in the "
         "private commit of each tick in which the user counts. It grows with the users and forgets nobody earlier"
     )
+    yield from _of_places(spec)
     cap = privacy.most_events(spec.clock)
     if cap > 1:
         yield (
             f"noise is for all {cap} events of a user that count, {cap} times that for one, where nothing below says "
-            "less; a sum with user_total goes by that, distinct users and cut_off by users. Records that a series' "
-            "where excludes use the cap too"
+            "less; a sum with user_total goes by that, distinct users and cut_off by users"
         )
     if cap < privacy.cap:
         reached = (
@@ -172,6 +172,16 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
             f"windows of {duration_text(privacy.per)} count from the first tick on. A user who is there in several of "
             "them loses as much in each: what is protected is a user's part in one window, not that they were ever "
             "there (overall does that)"
+        )
+
+
+def _of_places(spec: PipelineSpec) -> Iterator[str]:
+    """Yield which series count fewer records than have a place of their users' caps."""
+    some = [series.name for series in spec.counted if series.where]
+    if some:
+        yield (
+            f"records that the where of {', '.join(some)} drops have used their users' caps before: they take places "
+            "of those that it would count, and noise is for all places"
         )
 
 

@@ -1,17 +1,30 @@
-"""The content of `plan`: the derivation tree, the price of each part, the expected error. Touches no data."""
+"""The content of `plan`: the derivation tree, the price of each part, the expected error; what other caps would have.
 
-from collections.abc import Sequence
+Touches no data.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from stream_dp.accounting.amounts import number
 from stream_dp.core.derivation import Alternative, Derivation
 from stream_dp.core.guarantee import NAMES, Guarantee, parameters
-from stream_dp.pipeline.builder import Built, Chosen
+from stream_dp.errors import NotDerivable, UsageError
+from stream_dp.pipeline.builder import Built, Chosen, chosen_for
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.promise import lists_json, unit_json
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import with_room
+from stream_dp.records.amount_units import UserTotal
+from stream_dp.records.privacy import CAPS, Guesses, Privacy
+from stream_dp.records.scalars import milliseconds
+from stream_dp.statistics import Series
 from stream_dp.statistics.parts.choice import ENDLESS
-from stream_dp.statistics.parts.series_spec import MadeOf
+from stream_dp.statistics.parts.series_spec import MadeOf, Rest
+from stream_dp.statistics.parts.windows import EVER, TICK
 
 POINTS = 12
 MADE = "post-processing"
@@ -146,3 +159,243 @@ def _alternative_json(other: Alternative) -> dict[str, Any]:
     if isinstance(other.outcome, Guarantee):
         return {**named, "guarantee": guarantee_json(other.outcome)}
     return {**named, "refused": other.outcome}
+
+
+# What other caps would have, by the public guesses of `privacy.expect`. Bands are those that `build` derives for the
+# same file with these caps; what they cut off of a typical user's events is what the guard's own rule does.
+
+SMALLER, LARGER = 4, 2
+"""So many caps of a window below that of the file are compared, and above it."""
+_AS_IS = ""
+
+
+@dataclass(frozen=True)
+class Capped:
+    """Caps of users, those of the file (`words` empty) or others; `series`: a sum with another total."""
+
+    words: str
+    privacy: Privacy
+    guesses: Guesses
+    ticks: int
+    series: Series | None = None
+
+    @cached_property
+    def counting(self) -> list[int]:
+        """How many events of each typical user count, which come in order of time, of each value of the key in turn."""
+        return [self._counting(events) for events in self.guesses.events]
+
+    def _counting(self, events: int) -> int:
+        own, guesses = self.privacy, self.guesses
+        ticks = min(self.ticks, -(-events // guesses.per_tick))
+        values = -(-events // guesses.per_key)
+        records = ((0, at % values, at * ticks // events) for at in range(events))
+        most = [cap or events for cap in (own.per_key, own.per_tick, own.keys)]
+        rooms = [[own.cap], [most[0]] * values, [most[1]] * ticks, [most[2]]]
+        return len(with_room(records, [0] * values, *rooms)[0])
+
+
+def caps_json(built: Built) -> dict[str, Any]:
+    """Return under `caps` what each series would have with other caps, by the file's guesses; nothing without them."""
+    spec = built.spec
+    if (guesses := spec.privacy.expect) is None:
+        return {}
+    last = (spec.clock.horizon or ENDLESS) - 1
+    ticks = spec.privacy.window_ticks(spec.clock) or last + 1
+    files = Capped(_AS_IS, spec.privacy, guesses, ticks)
+    others = [
+        Capped(words, privacy, guesses, ticks) for words, privacy in _others(spec.privacy, guesses)
+    ]
+    return {"caps": [_caps_of(built, chosen, files, others) for chosen in built.chosen]}
+
+
+def _others(privacy: Privacy, guesses: Guesses) -> Iterator[tuple[str, Privacy]]:
+    """Yield other caps with what they change: that of the window, or one beside it left out, halved, or as guessed."""
+    changes: list[dict[str, int | None]] = [
+        {privacy.cap_name: cap} for cap in _window_caps(privacy.cap, max(guesses.events))
+    ]
+    for name in CAPS:
+        most = getattr(privacy, name)
+        if most is not None:
+            changes += [{name: None}, {name: most // 2}]
+        elif name == "per_tick" or privacy.key is not None:
+            changes.append({name: getattr(guesses, "values" if name == "keys" else name)})
+    for change in changes:
+        ((name, cap),) = change.items()
+        other = privacy.capped(change)
+        if other is not None and other != privacy:
+            yield f"without {name}" if cap is None else f"{name}: {cap}", other
+
+
+def _window_caps(now: int, enough: int) -> list[int]:
+    """Return other caps of a window, the largest first: half, twice, `enough` for all typical users, and round ones.
+
+    >>> _window_caps(20, 60), _window_caps(6, 4), _window_caps(1, 1000)
+    ([60, 50, 40, 10, 5, 2, 1], [4, 3, 2, 1], [1000, 5, 2])
+    """
+    around = [digit * 10**zeros for zeros in range(5) for digit in (1, 2, 5)]
+    more = sorted({2 * now, *(cap for cap in around if cap > now)})
+    larger = {cap for cap in more[:LARGER] if cap < enough} | {enough}
+    less = [now // 2, *(cap for cap in reversed(around) if cap < now // 2)]
+    smaller = {cap for cap in less[:SMALLER] if cap}
+    return sorted((larger | smaller) - {now}, reverse=True)
+
+
+def _caps_of(
+    built: Built, chosen: Chosen, files: Capped, others: Sequence[Capped]
+) -> dict[str, Any]:
+    """Return the bands of a series by the file's caps and by others, what they cut off, and which of them err least.
+
+    `error` is the band of a number over `over` and what is cut off of it, where that can be guessed; what it typically
+    would be is `value`. `counting`: how many events of a typical user count with the file's caps.
+    """
+    series = chosen.spec
+    asked = _Asked.of(built, chosen, files)
+    tried = (*others, *_totals(asked, series, (files, *others)))
+    ways = [(files, chosen), *((other, _chosen_with(built, series, other)) for other in tried)]
+    rows = [asked.row(capped, found) for capped, found in ways if found is not None]
+    known = [row for row in rows if row["error"] is not None]
+    least = min(known, key=lambda row: row["error"])["caps"] if known else None
+    passing = float(asked.passing) if series.name in files.guesses.passing else None
+    return {
+        "name": series.name,
+        "over": asked.over,
+        "value": float(asked.value) if known else None,
+        **({"passing": passing} if series.where else {}),
+        "counting": sum(files.counting) / len(files.counting),
+        "ways": rows,
+        "least": least,
+    }
+
+
+def _totals(asked: "_Asked", series: Series, capped: Sequence[Capped]) -> Iterator[Capped]:
+    """Yield other totals of a sum's users; a first one also beside a cap that cuts off no typical user's events.
+
+    The first of `capped` are the file's caps.
+    """
+    each = asked.passing * (asked.amount or 0)
+    for place, caps in enumerate(capped):
+        if place and (series.totals or caps.counting != list(caps.guesses.events)):
+            continue
+        for total, other in series.with_totals(max(caps.counting) * each).items():
+            words = " and ".join(filter(None, (caps.words, total)))
+            yield replace(caps, words=words, series=other)
+
+
+def _chosen_with(built: Built, series: Series, capped: Capped) -> Chosen | None:
+    """Return a series' mechanism by these caps; None: it refuses them, or there is none."""
+    spec = built.spec.model_copy(update={"privacy": capped.privacy})
+    changed = capped.series or series
+    if changed.own_problems() or changed.problems(Rest(spec.fields, spec.clock, spec.privacy)):
+        return None
+    try:
+        return chosen_for(spec, changed, built.layout.slice(series.name))
+    except (NotDerivable, UsageError):
+        return None
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a number of a series would typically be by the guesses: `value`, of a user's events `passing` its `where`,
+    each of which adds `amount`; it covers `windows` of the cap and is one of `entries` alike.
+    """
+
+    over: str
+    last: int
+    guesses: Guesses
+    users: Fraction
+    passing: Fraction
+    amount: Fraction | None
+    windows: Fraction
+    entries: int
+
+    @classmethod
+    def of(cls, built: Built, chosen: Chosen, files: Capped) -> "_Asked":
+        """Of several windows it is that which is nearest to the cap's, and the longer one of two."""
+        spec, series, guesses = built.spec, chosen.spec, files.guesses
+        last = (spec.clock.horizon or ENDLESS) - 1
+        spans = {
+            name: _span(name, spec.clock.step, last) for name in chosen.choice.windows or ("",)
+        }
+        over = min(spans, key=lambda name: (abs(spans[name] - files.ticks), -spans[name]))
+        rows = built.layout.slice(series.name)
+        return cls(
+            over, last, guesses,
+            users=guesses.users * (spec.privacy.share or Fraction(1)),
+            passing=guesses.passing.get(series.name, Fraction(1)),
+            amount=series.typical(guesses.amounts.get(series.name)),
+            windows=Fraction(spans[over], files.ticks),
+            entries=rows.stop - rows.start,
+        )  # fmt: skip
+
+    @property
+    def value(self) -> Fraction:
+        return self._of_users(self.guesses.events, None)
+
+    def _of_users(self, events: Sequence[int], total: Fraction | None) -> Fraction:
+        each = [number * self.passing * (self.amount or 0) for number in events]
+        capped = each if total is None else [min(amount, total) for amount in each]
+        return self.users * Fraction(sum(capped)) / len(events) * self.windows / self.entries
+
+    def row(self, capped: Capped, chosen: Chosen) -> dict[str, Any]:
+        bands = {
+            name: error(self.last)
+            for name, error in (chosen.choice.windows or {"": chosen.choice.expected}).items()
+        }
+        amount = chosen.spec.amount
+        total = amount.most * chosen.spec.grain if isinstance(amount, UserTotal) else None
+        kept, every = sum(capped.counting), sum(self.guesses.events)
+        lost, error = 1 - Fraction(kept, every), None
+        if self.amount is not None:
+            missing = self.value - self._of_users(capped.counting, total)
+            lost = missing / self.value if self.value else lost
+            error = bands[self.over] + float(abs(missing))
+        return {"caps": capped.words, "bands": bands, "cut_off": float(lost), "error": error}
+
+
+def _span(window: str, step: int, last: int) -> int:
+    """Return how many ticks a number over a window covers, at the last tick of a prediction."""
+    if window in ("", EVER):
+        return last + 1
+    return 1 if window == TICK else milliseconds(window.removesuffix(" before")) // step
+
+
+def caps_words(series: Mapping[str, Any]) -> str:
+    """Return an entry of `caps_json` as a line."""
+    over, (files, *others) = series["over"], series["ways"]
+    about = f"{series['name']}{f' over {over}' if over else ''}"
+    if all(row["bands"] == files["bands"] for row in others) and series["least"] is None:
+        return f"{about}: ± {_shown(files['bands'][over])} with any of these caps"
+    if series["value"] is not None:
+        about += f", about {_shown(series['value'])}"
+    if "passing" in series:
+        passing, many = series["passing"], series["counting"]
+        taken = "all, where nothing is guessed," if passing is None else f"{passing * many:,.3g}"
+        about += f" (its where takes {taken} of the {many:,.3g} events of a user that count)"
+    bands = "; ".join(
+        _way(row, over) for row in (files, *others) if row is files or _other(row, files)
+    )
+    if series["least"] is None:
+        return f"{about}: {bands}. What that does to it no guess says"
+    least = next(row for row in series["ways"] if row["caps"] == series["least"])
+    now = "" if least is files else f"; as it is {_both(files, over)}"
+    best = f"{least['caps'] or 'as it is'}, {_both(least, over)}{now}"
+    return f"{about}: {bands}. Least band and cut together: {best}"
+
+
+def _other(row: Mapping[str, Any], files: Mapping[str, Any]) -> bool:
+    return any(row[key] != files[key] for key in ("bands", "cut_off"))
+
+
+def _way(row: Mapping[str, Any], over: str) -> str:
+    return (
+        f"{row['caps'] or 'as it is'} ± {_shown(row['bands'][over])}, {row['cut_off']:.1%} cut off"
+    )
+
+
+def _both(row: Mapping[str, Any], over: str) -> str:
+    band, error = row["bands"][over], row["error"]
+    return f"{_shown(band)} + {_shown(error - band)} = {_shown(error)}"
+
+
+def _shown(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 10 else f"{number:,.3g}"

@@ -139,6 +139,7 @@ class PipelineSpec(Frozen):
             *self._source_problems(),
             *self._clock_problems(),
             *self._user_problems(),
+            *self._guess_problems(),
             *self._moves_problems(),
             *self._analyst_problems(),
         ]
@@ -196,6 +197,20 @@ class PipelineSpec(Frozen):
         elif per is not None and horizon is not None and per > step * horizon:
             why = "is longer than all ticks together: shorten it, or write overall in place of max_events and per"
             yield problem(("privacy", "per"), why)
+
+    def _guess_problems(self) -> Iterator[InitErrorDetails]:
+        guesses = self.privacy.expect
+        if guesses is None:
+            return
+        amounts = [item for item in self.counted if item.amount is not None]
+        summed = {item.name for item in amounts if item.typical(None) is not None}
+        named = {"passing": {item.name for item in self.counted}, "amounts": summed}
+        for key, known in named.items():
+            for name in getattr(guesses, key):
+                if name not in known:
+                    what = "sum" if key == "amounts" else "series that counts records"
+                    why = f"is no {what} of this file"
+                    yield problem(("privacy", "expect", key, name), why, known)
 
     def _analyst_problems(self) -> Iterator[InitErrorDetails]:
         for at, analyst in enumerate(self.privacy.analysts):

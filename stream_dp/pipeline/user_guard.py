@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -97,19 +97,66 @@ def _doubled(block: bytes) -> bytes:
     return (doubled ^ (_REDUCTION if value >> (8 * _BLOCK - 1) else 0)).to_bytes(_BLOCK)
 
 
+class Rooms(NamedTuple):
+    """What is left of a cap before some records, as `UserMemory.room` says."""
+
+    cells: IntArray
+    counted: IntArray
+    room: IntArray
+
+    def before(self, counting: BoolArray) -> IntArray:
+        """Return how many records before each, in this order, are `counting` in its cell; shape (records,)."""
+        order = np.argsort(self.cells, kind="stable")
+        cells, counts = self.cells[order], counting[order].astype(np.int64)
+        before = np.cumsum(counts) - counts
+        found = np.empty_like(before)
+        found[order] = before - before[np.searchsorted(cells, cells)]
+        return found
+
+    def full(self, counting: BoolArray) -> BoolArray:
+        """Return for which records no room is left by those before them that are `counting`."""
+        return self.before(counting) >= self.room[self.cells]
+
+
+def cut_by_cap(rooms: Mapping[str, Rooms], kept: BoolArray) -> dict[str | None, BoolArray]:
+    """Return which records each cap cuts off, of those that are not `kept`; under None, any cap.
+
+    It is the first of `rooms`, the cap of the window, where that is used up, and else each one that is. As long as the
+    window has room, what a tick's cap let pass has counted. So it goes by a user's own records in their order alone,
+    whatever batches they come in.
+    """
+    refused = ~kept
+    if not rooms:
+        return {None: refused}
+    full = {name: own.full(kept) for name, own in rooms.items()}
+    if "keys" in rooms:  # of which a record takes one whose value the user has not yet
+        values = rooms["per_key"]
+        new = values.counted[values.cells] + values.before(kept) == 0
+        full["keys"] = rooms["keys"].full(kept & new) & new
+    (window, used_up), *others = full.items()
+    cut: dict[str | None, BoolArray] = {None: refused, window: refused & used_up}
+    for name, none_left in others:
+        cut[name] = refused & ~used_up & none_left
+    return cut
+
+
 def cap_uses(
-    slots: Sequence[Slot], users: Hashes, ticks: IntArray, counting: BoolArray, kept: BoolArray
+    slots: Sequence[tuple[Slot, str | None]],
+    users: Hashes,
+    ticks: IntArray,
+    counting: BoolArray,
+    cut: Mapping[str | None, BoolArray],
 ) -> Mapping[int, ByColumn]:
     """Return the distinct users by tick, in two columns of each slot: active users, and users who were cut off.
 
-    A user is active in the tick of a `counting` event, and cut off in that of one that is not `kept`: the cap is used
-    up. Both depend on that user's own events alone; a user who is cut off is also active.
+    A user is active in the tick of a `counting` event, and cut off in that of one that is `cut` off by the slot's cap.
+    Both depend on that user's own events alone; a user who is cut off is also active.
     """
     arrivals: dict[int, dict[int, Hashes]] = {}
-    for place, chosen in enumerate((counting, counting & ~kept) if slots else ()):
-        for tick, distinct in _distinct_users(users[chosen], ticks[chosen]):
-            columns = {slot.start + place: distinct for slot in slots}
-            arrivals.setdefault(tick, {}).update(columns)
+    for slot, cap in slots:
+        for place, which in enumerate((counting, cut[cap])):
+            for tick, distinct in _distinct_users(users[which], ticks[which]):
+                arrivals.setdefault(tick, {})[slot.start + place] = distinct
     return arrivals
 
 
@@ -182,7 +229,7 @@ class KeyCaps:
             places, _, of_tick = by_tick.room(users, by_tick.windows(ticks))
         if self._keys is not None:
             _, _, of_keys = self._keys.room(users, windows)
-        kept, opening = _with_room(
+        kept, opening = with_room(
             zip(own.tolist(), cells.tolist(), places.tolist(), strict=True),
             counted.tolist(), of_window.tolist(), of_key.tolist(), of_tick.tolist(), of_keys.tolist(),
         )  # fmt: skip
@@ -194,7 +241,7 @@ class KeyCaps:
         return stays, [uses for uses in used if uses is not None]
 
 
-def _with_room(
+def with_room(
     records: Iterable[tuple[int, int, int]],
     counted: list[int],
     of_window: list[int],
@@ -249,6 +296,7 @@ class UserGuard:
         self._homes: Homes | None = None
         self._first, self._now = frozenset[int](), 0
         self._uses = RowLayout.of(spec).cap_uses
+        self._names_caps = any(cap is not None for _, cap in self._uses)
 
     @property
     def memories(self) -> Sequence[UserMemory]:
@@ -331,12 +379,15 @@ class UserGuard:
             return kept, [], NOBODY
         hashes = self._hash.of(users.texts)
         counting = counting & (hashes[:, 0] <= np.uint64(self._highest))
-        kept, used = counting.copy(), list[Used]()
+        kept, used, own, pairs = counting.copy(), list[Used](), hashes[counting], hashes[:0]
         if self._by_key is not None:
             some = counting.tolist()
-            pairs = self._by_key.pairs(compress(users.texts, some), compress(records, some))
+            texts = self._by_key.pairs(compress(users.texts, some), compress(records, some))
+            pairs = self._hash.of(texts)
+        rooms = self._rooms(own, pairs, ticks[counting]) if self._names_caps else {}
+        if self._by_key is not None:
             kept[counting], used = self._by_key.first(
-                hashes[counting], self._hash.of(pairs), ticks[counting], self.memory, self._by_tick
+                own, pairs, ticks[counting], self.memory, self._by_tick
             )
         # what is beyond the cap of its tick uses none of its window's; the other way round it makes no difference, as
         # no later record of that user counts in that tick: the window has all of it. Caps by key left room for all
@@ -344,8 +395,22 @@ class UserGuard:
             windows = memory.windows(ticks[kept])
             kept[kept], uses = memory.admit(hashes[kept], windows)
             used += [] if uses is None else [uses]
-        active = cap_uses(self._uses, hashes, ticks, counting, kept)
+        cut = {cap: counting.copy() for cap in (None, *rooms)}
+        for cap, which in cut_by_cap(rooms, kept[counting]).items():
+            cut[cap][counting] = which
+        active = cap_uses(self._uses, hashes, ticks, counting, cut)
         return kept, used, active
+
+    def _rooms(self, users: Hashes, pairs: Hashes, ticks: IntArray) -> dict[str, Rooms]:
+        """Return what is left of each cap before these records, that of the window first."""
+        windows = self.memory.windows(ticks)
+        rooms = {self._spec.privacy.cap_name: Rooms(*self.memory.room(users, windows))}
+        if self._by_tick is not None:
+            rooms["per_tick"] = Rooms(*self._by_tick.room(users, self._by_tick.windows(ticks)))
+        if self._by_key is not None:
+            kinds = zip(("per_key", "keys"), self._by_key.memories, (pairs, users), strict=False)
+            rooms |= {name: Rooms(*memory.room(whose, windows)) for name, memory, whose in kinds}
+        return rooms
 
     def _dead(self, decoded: Decoded, reason: str, chosen: BoolArray) -> Iterator[Refusal]:
         for position in compress(decoded.positions, chosen.tolist()):

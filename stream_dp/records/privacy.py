@@ -6,6 +6,7 @@ in `checks`. This file knows no series.
 """
 
 import math
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 from typing import Annotated, Literal, TypeAlias
 
@@ -23,11 +24,13 @@ from stream_dp.records.scalars import (
     Delta,
     Duration,
     Epsilon,
+    Exact,
     FieldName,
     Frozen,
     Name,
     Order,
     PublicShare,
+    Share,
     problem,
     refuse,
 )
@@ -41,7 +44,10 @@ ALL_DELTA = ("basic", "optimal")  # filters of which series' own deltas may be a
 WITH_OWN_DELTA = (*ALL_DELTA, "tight_approximate")
 MOST_EVENTS_OF_ONE = 10_000  # each of them takes its part of every epsilon
 CAPS = ("per_tick", "per_key", "keys")  # beside the cap of a window
-OF_USERS = ("user", "max_events", *CAPS, "key", "per", "overall", "share")
+OF_USERS = ("user", "max_events", *CAPS, "key", "per", "overall", "share", "expect")
+MOST_GUESSED = (
+    20_000  # events of all typical users together, each of which `plan` counts for every other cap
+)
 _WRITTEN = (
     Neighbors.ADD_REMOVE,
     Neighbors.REPLACE,
@@ -78,6 +84,45 @@ class Analyst(Frozen):
     where: Where = ()
 
 
+Guessed: TypeAlias = Annotated[int, Field(ge=1, le=10**15)]
+
+
+def _typical(value: object) -> object:
+    return (value,) if isinstance(value, int | str) else value
+
+
+class Guesses(Frozen):
+    """Public guesses by which `plan` compares caps; they touch neither data nor guarantee, and no fingerprint.
+
+    `events`: how many each of some typical users has in a window of the cap, or for ever under `overall`; all of them
+    are as many of the `users`. A user's events come `per_tick` in a tick, and `per_key` of each value of `key`. By
+    series: `passing`, the share of the records that use a cap that its `where` takes, and of a sum typical `amounts`.
+    """
+
+    users: Guessed
+    events: Annotated[
+        tuple[Guessed, ...],
+        BeforeValidator(_typical, json_schema_input_type=Guessed | tuple[Guessed, ...]),
+        Field(min_length=1, max_length=100),
+    ]
+    per_tick: Guessed = 1
+    per_key: Guessed = 1
+    passing: dict[Name, Share] = Field(default_factory=dict)
+    amounts: dict[Name, Exact] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _countable(self) -> "Guesses":
+        if sum(self.events) > MOST_GUESSED:
+            why = f"are more than {MOST_GUESSED:,} events together: give fewer typical users, or smaller ones"
+            refuse([problem(("events",), why)])
+        return self
+
+    @property
+    def values(self) -> int:
+        """How many different values of `key` a typical user's events have."""
+        return math.ceil(Fraction(sum(self.events), len(self.events) * self.per_key))
+
+
 def _not_taken(name: FilterName) -> set[str]:
     """Return the keys that a file leaves out with this filter."""
     keys = set() if name == "renyi" else {"order"}
@@ -105,6 +150,7 @@ class Privacy(Frozen):
     Beside either, at most `per_tick` of a user's events in each tick count; of each value of the field `key` at most
     `per_key`, and of at most so many different values (`keys`) in each public window. An event that one cap excludes
     uses no other cap. Where not all can be remembered, only that `share` of users counts, chosen by a keyed hash.
+    `expect` has guesses by which `plan` compares other caps.
     """
 
     unit: Literal["event", "user"] = "event"
@@ -117,6 +163,7 @@ class Privacy(Frozen):
     per: Duration | None = None
     overall: Cap | None = None
     share: PublicShare | None = None
+    expect: Guesses | None = None
     neighbors: Annotated[Neighbors, BeforeValidator(_written, json_schema_input_type=_Written)] = (
         Neighbors.ADD_REMOVE
     )
@@ -160,11 +207,25 @@ class Privacy(Frozen):
 
     def under(self, name: FilterName) -> "Privacy | None":
         """Return the same with another filter and without the keys that it does not take; None: it does not fit."""
-        kept = {key: getattr(self, key) for key in self.model_fields_set - _not_taken(name)}
+        return self._with({"filter": name}, _not_taken(name))
+
+    def capped(self, changes: Mapping[str, int | None]) -> "Privacy | None":
+        """Return the same with other caps (None: without one), and without those that they leave nothing to do."""
+        caps = {**{name: getattr(self, name) for name in CAPS}, **changes}
+        most = changes.get(self.cap_name) or self.cap
+        idle = {name for name in CAPS if caps[name] is None or caps[name] >= most}
+        return self._with(changes, {*idle, "key"} if idle >= {"per_key", "keys"} else idle)
+
+    def _with(self, changes: Mapping[str, object], without: Collection[str]) -> "Privacy | None":
+        kept = {**{key: getattr(self, key) for key in self.model_fields_set}, **changes}
         try:
-            return Privacy.model_validate({**kept, "filter": name})
+            return Privacy.model_validate({k: v for k, v in kept.items() if k not in without})
         except ValidationError:
             return None
+
+    @property
+    def cap_name(self) -> str:
+        return "max_events" if self.overall is None else "overall"
 
     @property
     def guarded(self) -> tuple[str, ...]:

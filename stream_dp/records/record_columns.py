@@ -263,10 +263,12 @@ class Identified:
 class CapUse:
     """The users who are protected: who was active and who was cut off, each once in every window of `span` ms.
 
-    The guard says who had an event, and of whom one did not count because the cap was used up. A window is the cap's.
+    The guard says who had an event, and of whom one did not count because the cap was used up: any, or that of the
+    name `cap`. A window is the cap's.
     """
 
     span: int | None = None
+    cap: str | None = None
 
     field: ClassVar[str] = "user"  # what is remembered, in a word
     units: ClassVar[tuple[int, int]] = (0, 1)

@@ -1,5 +1,6 @@
 """The statistic `count`: how many events so far, over sliding windows, or in each window."""
 
+from fractions import Fraction
 from typing import ClassVar, Literal
 
 from stream_dp.statistics.parts.choice import Choice, Setting, by_gaussian, by_tree
@@ -14,6 +15,7 @@ class CountSeries(WindowedSeries):
 
     later = ("method", *WindowedSeries.later)
     counted: ClassVar[str] = RECORDS
+    adds: ClassVar[Fraction | None] = Fraction(1)
 
     statistic: Literal["count"] = "count"
     method: Literal["tree", "gaussian", "correlated", "nested", "auto"] = "auto"

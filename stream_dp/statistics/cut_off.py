@@ -7,7 +7,7 @@ of those a single user may have any number. Who is counted is the guard's to say
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic_core import InitErrorDetails
 
@@ -22,12 +22,18 @@ from stream_dp.statistics.parts.choice import Choice, Setting
 from stream_dp.statistics.parts.series_spec import WITHIN, Rest, SeriesSpec, quotient_values
 from stream_dp.statistics.parts.windows import EVER, Window, windowed
 
+CapName: TypeAlias = Literal["max_events", "overall", "per_tick", "per_key", "keys"]
 DIGITS = 4
 SHARE = (Fraction(0), Fraction(1))
 
 
 class CutOffSeries(SeriesSpec):
-    """The share of active users who were cut off, since the cap's window began and in the one before."""
+    """The share of active users who were cut off, since the cap's window began and in the one before.
+
+    With `cap`, by that cap: the cap of the window where it was used up, else each that had no room for a record.
+    """
+
+    later = ("cap",)
 
     # of a share nothing can be predicted, of the two numbers it is made of it can
     error_unit: ClassVar[str] = "users in either number"
@@ -35,6 +41,7 @@ class CutOffSeries(SeriesSpec):
 
     statistic: Literal["cut_off"] = "cut_off"
     window: Window | None = None
+    cap: CapName | None = None
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -43,17 +50,18 @@ class CutOffSeries(SeriesSpec):
 
     @property
     def identifier(self) -> CapUse:
-        return CapUse(None if self.window is None else milliseconds(self.window))
+        return CapUse(None if self.window is None else milliseconds(self.window), self.cap)
 
     @property
     def about(self) -> str:
         when = "so far" if self.window is None else f"in each {self.window}"
-        return f"the share of the users active {when} who had events beyond their cap, which are not counted"
+        which = self.cap or "their cap"
+        return f"the share of the users active {when} who had events beyond {which}, which are not counted"
 
     @property
     def parameters(self) -> dict[str, int | str]:
         when = {} if self.window is None else {"told": "since a window began"}
-        return {"within": WITHIN, **when}
+        return {"within": WITHIN, **when, **({} if self.cap is None else {"cap": self.cap})}
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
         """Return what tells the share with its ends: nothing of the window before in the first one."""
@@ -80,6 +88,10 @@ class CutOffSeries(SeriesSpec):
         if rest.privacy.unit == "event":
             why = "counts users beyond their cap, and privacy.unit is event: there is none: say unit: user"
             return [problem(("statistic",), why)]
+        if self.cap is not None and getattr(rest.privacy, self.cap) is None:
+            given = [name for name in get_args(CapName) if getattr(rest.privacy, name) is not None]
+            why = f"privacy has no {self.cap}: name {' or '.join(given)}, or leave it out for all caps"
+            return [problem(("cap",), why)]
         if rest.privacy.per is None:
             why = "the cap holds for ever: leave it out"
             return [] if self.window is None else [problem(("window",), why)]
@@ -94,9 +106,10 @@ class CutOffSeries(SeriesSpec):
             raise TypeError("users are cut off where they are protected")
         mechanism = CutOffCounter(self.epsilon, setting.neighbors, setting.horizon, users)
         when = "ever" if self.window is None else f"in each {self.window}"
+        which = self.cap or "their caps"
         why = (
             f"two tree counters of first ticks, at half the epsilon each: of the users active {when}, the share who "
-            "had events beyond their caps; those are not counted. Half-widths are those of either number of users"
+            f"had events beyond {which}; those are not counted. Half-widths are those of either number of users"
         )
         chosen = windowed(mechanism, setting, self.views or ("",), why)
         return chosen if self.views else replace(chosen, windows={})

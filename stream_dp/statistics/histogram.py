@@ -1,6 +1,7 @@
 """The statistic `histogram`: how many events by category, so far, over sliding windows, or in each window."""
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from pydantic_core import InitErrorDetails
@@ -29,6 +30,7 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
     shape = Shape.HISTOGRAM
     later = ("expected_shape", "counter", *WindowedSeries.later)
     counted: ClassVar[str] = RECORDS
+    adds: ClassVar[Fraction | None] = Fraction(1)
 
     statistic: Literal["histogram"] = "histogram"
     method: Literal["tree", "hss", "auto", "typical", "gaussian", "correlated", "nested"] = "auto"

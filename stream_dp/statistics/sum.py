@@ -1,5 +1,6 @@
 """The statistic `sum`: how much of a clamped number, so far or over sliding windows, over all or by what it goes by."""
 
+import math
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -106,6 +107,21 @@ class SumSeries(AmountSeries):
     def counted(self) -> Amount | None:
         # fewer records of a user may add more of what is left of a total than others took
         return None if self.signed or self.user_total is not None else self.whole
+
+    def typical(self, guess: Fraction | None) -> Fraction:
+        low, high = self.clamp
+        return min(max((low + high) / 2 if guess is None else guess, low), high)
+
+    def with_totals(self, most: Fraction) -> dict[str, "SumSeries"]:
+        totals: tuple[Fraction | None, ...] = (math.ceil(most / self.step) * self.step,)
+        if self.user_total is not None:
+            totals = None, 2 * self.user_total, self.user_total / 2 // self.step * self.step
+        return {
+            f"user_total: {decimal_text(total)}"
+            if total
+            else "without user_total": self.model_copy(update={"user_total": total})
+            for total in totals
+        }
 
     @property
     def _most(self) -> int:

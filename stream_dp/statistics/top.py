@@ -7,7 +7,8 @@ entry, as it counts in `maximum`: where it leads, the domain misses something.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 from pydantic_core import InitErrorDetails
@@ -35,6 +36,7 @@ class TopSeries(WindowedSeries, GroupedSeries):
     """The `k` names with most events, their counts, and who is not told apart from each."""
 
     shape = Shape.RANKS
+    adds: ClassVar[Fraction | None] = Fraction(1)
 
     statistic: Literal["top"] = "top"
     k: Annotated[int, Field(ge=1, le=MOST_RANKS)]

@@ -39,6 +39,12 @@ def plan(pipeline: PipelineFile, *, as_json: AsJson = False, proof: Proof = Fals
         console.print(f"{series['name']}: {series['why']}", highlight=False)
         for alarm in series["alarms"]:
             console.print(f"  {alarm}", highlight=False)
+    if shown["caps"]:
+        console.print(
+            "Other caps, by the guesses of privacy.expect, which change no guarantee: half-widths, and what is cut off"
+        )
+    for line in shown["caps"]:
+        console.print(f"  {line}", highlight=False, markup=False)
     for note in shown["notes"]:
         console.print(f"[yellow]Note[/yellow]: {note}")
     if not proof:

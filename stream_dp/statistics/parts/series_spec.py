@@ -202,6 +202,8 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
     """The keys that touch neither data nor guarantee, such as who may ask: no fingerprint holds them."""
     words: ClassVar[tuple[str, ...]] = ("title", "description", "unit")
     """The keys that say to readers what it is: no fingerprint holds them, so they may be changed between runs."""
+    adds: ClassVar[Fraction | None] = None
+    """What each record adds to its numbers; None: different amounts, or they are no counts."""
 
     statistic: str
     name: Name
@@ -232,6 +234,14 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
     def identifier(self) -> Identified | CapUse | None:
         """What a record is counted by, once in each window; None: records count themselves."""
         return None
+
+    def typical(self, guess: Fraction | None) -> Fraction | None:
+        """Return what a record typically adds, as guessed; None where numbers are not just less by what is cut off."""
+        return self.adds
+
+    def with_totals(self, most: Fraction) -> Mapping[str, Self]:
+        """Return the series with other totals of its users, in words; `most` is what the largest user would add."""
+        return {}
 
     @property
     def totals(self) -> bool:

@@ -396,7 +396,7 @@ def without_the_user(self: Any, users: Any, records: Any) -> list[bytes]:
 TWINS: list[tuple[str, Any, str, Any]] = [
     ("forgotten", KeyCapMemory, "replay", lambda *_: None),
     ("keys forgotten", KeysMemory, "replay", lambda *_: None),
-    ("tick before key", user_guard, "_with_room", tick_first),
+    ("tick before key", user_guard, "with_room", tick_first),
     ("keys of a batch", KeysMemory, "room", keys_forgotten),
     ("all users together", user_guard.KeyCaps, "pairs", without_the_user),
 ]

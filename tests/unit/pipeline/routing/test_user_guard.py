@@ -351,7 +351,9 @@ USES = [
 def test_each_user_is_told_once_by_tick_and_column() -> None:
     high, low, ticks, counting, kept = (np.array(column) for column in zip(*USES, strict=True))
     users = np.stack([high, low], axis=1).astype(np.uint64)
-    found = cap_uses([Slot(3, ("active", "cut"))], users, ticks, counting, kept)
+    found = cap_uses(
+        [(Slot(3, ("active", "cut")), None)], users, ticks, counting, {None: counting & ~kept}
+    )
     assert {
         tick: {column: hashes.tolist() for column, hashes in columns.items()}
         for tick, columns in found.items()
