@@ -90,7 +90,8 @@ class Memories:
 
 
 class UserMemory:
-    """How many events of each user count, at most `cap` in each window of `window` ticks (None: for ever).
+    """How many events of each user count, at most `cap` in each window of `window` ticks (None: for ever), in each of
+    so many `entries`, which have windows of their own.
 
     Events read behind the cut of the last commit are pending. A tick takes them and its commit records them, or they
     are given back when reading begins again at the cut.
@@ -98,15 +99,17 @@ class UserMemory:
 
     kind: ClassVar[str] = "users"
 
-    def __init__(self, cap: int, window: int | None) -> None:
-        self._cap, self._window = cap, window
+    def __init__(self, cap: int, window: int | None, entries: int = 1) -> None:
+        self._cap, self._window, self._entries = cap, window, entries
         self._table = UserTable()
         self._pending: dict[int, Used] = {}
         self._number = self._open = 0
 
     def windows(self, ticks: IntArray) -> IntArray:
-        """Return the public window of each tick, counted from tick 0."""
-        return np.zeros_like(ticks) if self._window is None else ticks // self._window
+        """Return the public window of each tick, counted from tick 0; the first of those of several entries."""
+        if self._window is None:
+            return np.zeros_like(ticks)
+        return ticks // self._window * self._entries
 
     def admit(self, users: Hashes, windows: IntArray) -> tuple[NDArray[np.bool_], Used | None]:
         """Admit records of these users in these windows, in this order, as far as their caps allow. Return which
@@ -166,9 +169,12 @@ class UserMemory:
             self._forget(commit.ticks[-1] + 1)
 
     def _forget(self, next_tick: int) -> None:
-        if self._window is not None and next_tick // self._window > self._open:
-            self._open = next_tick // self._window
-            self._table.forget(self._open)
+        if self._window is None:
+            return
+        begins = next_tick // self._window * self._entries
+        if begins > self._open:
+            self._open = begins
+            self._table.forget(begins)
 
 
 class TickCapMemory(UserMemory):
@@ -223,14 +229,18 @@ def _foreign(commit: Commit, otherwise: str = _OTHERS) -> FailClosed:
 
 
 class SeenMemory:
-    """The identifiers that each column has counted in its window of so many ticks (None: for ever). A commit records
-    them by column, each with one event, in the form of `UserMemory`.
+    """The identifiers that each column has counted in its window of so many ticks (None: for ever).
+
+    Columns of one series, from a first one to an end, have one table, where an identifier stands once for each. A
+    commit records them by the first column, each with one event, in the form of `UserMemory`.
     """
 
     kind: ClassVar[str] = "arrived"
 
-    def __init__(self, windows: Mapping[int, int | None] | None = None) -> None:
-        self._columns = {at: UserMemory(1, window) for at, window in (windows or {}).items()}
+    def __init__(self, windows: Mapping[tuple[int, int], int | None] | None = None) -> None:
+        items = (windows or {}).items()
+        self._columns = {at: UserMemory(1, window, end - at) for (at, end), window in items}
+        self._first = {column: at for (at, end), _ in items for column in range(at, end)}
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         """Return the ticks with rows that count identifiers seen first in their window; else see `Memory`."""
@@ -259,11 +269,12 @@ class SeenMemory:
         for column, hashes in closed.arrived.items():
             if has_amounts(hashes):  # for `TotalMemory`
                 continue
-            memory = self._columns[column]
-            windows = memory.windows(np.full(len(hashes), closed.tick))
+            at = self._first[column]
+            memory = self._columns[at]
+            windows = memory.windows(np.full(len(hashes), closed.tick)) + (column - at)
             first, use = memory.admit(hashes, windows)
             row[column] = np.count_nonzero(first)
-            used[column] += [] if use is None else [use]
+            used[at] += [] if use is None else [use]
         row.flags.writeable = False
         return replace(closed, row=row)
 

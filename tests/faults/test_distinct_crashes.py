@@ -78,7 +78,7 @@ async def test_identifiers_are_counted_once_through_crashes_anywhere(
 async def test_a_memory_is_what_the_journal_says_and_forgets_windows_that_are_over() -> None:
     world = SeenWorld(logs_of(3), specification())
     await world.engine(Random(3)).run()
-    seen, again = world.seen, SeenMemory({0: None, 1: WINDOW, 2: 1})
+    seen, again = world.seen, SeenMemory({(0, 1): None, (1, 2): WINDOW, (2, 3): 1})
     assert seen is not None
     for commit in world.commits():
         again.replay(commit)

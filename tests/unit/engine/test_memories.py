@@ -71,7 +71,7 @@ def closed(tick: int, *identifiers: int) -> ClosedTick:
 
 
 def test_a_window_is_recorded_until_its_last_tick_and_then_forgotten() -> None:
-    memory, told = SeenMemory({COLUMN: 2}), []
+    memory, told = SeenMemory({(COLUMN, COLUMN + 1): 2}), []
     for tick, identifiers in enumerate([(1, 2), (2, 3), (2,), ()]):
         (counted,), written = memory.record([closed(tick, *identifiers)])
         kept = seen_in(memory)[COLUMN]
