@@ -23,6 +23,7 @@ from stream_dp.records.groupings import grouping_fields, grouping_text, most_one
 from stream_dp.records.privacy import CAPS, Privacy
 from stream_dp.records.scalars import duration_text, milliseconds
 from stream_dp.records.schema import ListField
+from stream_dp.statistics import Series
 from stream_dp.statistics.parts.choice import noise_of
 
 # Field names that suggest a person: only a hint, since others may identify a person too.
@@ -95,15 +96,26 @@ def _unended(spec: PipelineSpec) -> Iterator[str]:
 
 
 def _of_identifiers(spec: PipelineSpec) -> list[str]:
-    kept = [(s.name, s.identifier) for s in spec.series if s.identifier is not None]
+    kept = [
+        (f"{s.name} remembers every different {kind.field}{_by(s)}", kind)
+        for s in spec.series
+        if (kind := s.identifier) is not None
+    ]
     return [
-        f"{name} remembers every different {kind.field} "
+        f"{what} "
         f"{'for ever' if kind.span is None else f'until its window of {duration_text(kind.span)} is over'}: at most "
         f"{64 * len(kind.keys)} bytes of memory each, and {20 * len(kind.keys)} bytes in the private commit of the "
         f"tick where it counts{_early(spec, len(kind.keys))}. It grows with them and forgets none earlier; the size of "
         "a private commit tells roughly how many came"
-        for name, kind in kept
+        for what, kind in kept
     ]
+
+
+def _by(series: Series) -> str:
+    by = grouping_text(series.grouped_by)
+    return (
+        f" once for each {by} that it comes with," if by and series.statistic == "distinct" else ""
+    )
 
 
 def _early(spec: PipelineSpec, columns: int, size: int = 16) -> str:
@@ -179,7 +191,8 @@ def _of_keys(privacy: Privacy, until: str) -> Iterator[str]:
     if privacy.keys is not None and privacy.per_key is None:
         yield (
             f"keys alone decides which events count, and no noise is narrower for it but that of distinct values of "
-            f"{privacy.key}, a text or an integer: per_key beside it lets fewer events of a user count"
+            f"{privacy.key}, a text or an integer, and of distinct users by {privacy.key}: per_key beside it lets "
+            "fewer events of a user count"
         )
     beside = "one each" if privacy.keys is None else "one each, and one of the number of its values"
     yield (
