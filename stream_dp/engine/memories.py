@@ -2,6 +2,7 @@
 
 `Memory` is the form of a memory. `UserMemory`: how many events of each user count in each public window. `SeenMemory`:
 the identifiers that came earlier in their window. `TotalMemory`: how much each user has added to a sum in the window.
+`NetMemory`: what a user's amounts of both signs come to in it.
 `OpenIdentifiers`: the identifiers, and amounts, of ticks that are still open.
 
 Rules: a memory stands at the cut. A commit holds, in its `parts` under the memory's kind, what its ticks, or the
@@ -26,6 +27,7 @@ from stream_dp.engine.history import Remembering
 from stream_dp.engine.identifiers import (
     Arrivals,
     ByColumn,
+    each_once,
     has_amounts,
     read_identifiers,
     write_identifiers,
@@ -357,6 +359,77 @@ class TotalMemory:
 
     def _begin(self) -> None:
         self._tables = {start: UserTable(_UNIT_BITS) for start, _ in self._most}  # in its window 0
+
+
+class NetMemory:
+    """What each user's amounts, of both signs, add up to in the open public window of `window` ticks, for each slice of
+    columns that share a total. A commit records what its ticks added, in the form of `OpenIdentifiers`, by window.
+
+    Rules: rows tell nothing of a window before its last tick. There, column by column, of a user's sum v counts as much
+    as is left of the total C: v clamped to -left .. left, which then is less by that. So all that a user changes in a
+    window is at most C, and depends on that user's own sums by column, whatever order and ticks they come in.
+    """
+
+    kind: ClassVar[str] = "net totals"
+
+    def __init__(self, totals: Mapping[tuple[int, int], int], window: int | None) -> None:
+        """`totals` as for `TotalMemory` (ValueError: it has some, and windows never end)."""
+        if totals and window is None:
+            raise ValueError(
+                "amounts of both signs are told when a window has ended, and none does"
+            )
+        self._most, self._window = totals, window or 1
+        self._open = 0
+        self._sums = Arrivals()
+
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
+        """Return the ticks with rows that tell what users' windows come to; else see `Memory`."""
+        if not (self._most and ticks):
+            return ticks, None
+        counted = [self._counted(closed) for closed in ticks]
+        added = self._sums.fresh()
+        return counted, part(write_identifiers({self._open: added})) if added else None
+
+    def rewind(self, cut: Cut) -> Cut:
+        """Records behind the cut never reach this memory."""
+        return cut
+
+    def replay(self, commit: Commit) -> None:
+        recorded = part_in(commit, self.kind, _BY_TWO, _OTHER_TOTALS)
+        if commit.ticks:
+            self._enter(commit.ticks[-1] + 1)
+        for window, columns in read_identifiers(recorded or {}).items():
+            if window != self._open or not all(map(self._shares, columns)):
+                raise _foreign(commit, _OTHER_TOTALS)
+            self._sums.add(columns)
+            self._sums.fresh()  # so that no later commit records them again
+
+    def _shares(self, column: int) -> bool:
+        return any(start <= column < stop for start, stop in self._most)
+
+    def _counted(self, closed: ClosedTick) -> ClosedTick:
+        self._sums.add({at: arrived for at, arrived in closed.arrived.items() if self._shares(at)})
+        following = closed.tick + 1
+        if following % self._window:
+            return closed
+        row: IntArray = closed.row.copy()
+        sums = self._sums.once()
+        for (start, stop), most in self._most.items():
+            table = UserTable(_UNIT_BITS)
+            for column in sorted(at for at in sums if start <= at < stop):
+                own = each_once([sums[column]])
+                amounts = own[:, 2].astype(np.int64)
+                units = table.up_to(own[:, :2], np.abs(amounts), most)
+                row[column] = (units * np.sign(amounts)).sum()
+        row.flags.writeable = False
+        self._enter(following)
+        return replace(closed, row=row)
+
+    def _enter(self, tick: int) -> None:
+        """Forget the window before where the tick is in another one."""
+        if tick // self._window != self._open:
+            self._open = tick // self._window
+            self._sums = Arrivals()
 
 
 class OpenIdentifiers:

@@ -96,13 +96,16 @@ class RowLayout:
                 found |= {(at, at + each): window for at in range(slot.start, slot.stop, each)}
         return found
 
-    @property
-    def totals(self) -> dict[tuple[int, int], int]:
-        """The most units of one user, by the first and the end of the columns that share a total."""
+    def totals(self, *, signed: bool) -> dict[tuple[int, int], int]:
+        """Return the most units of one user, by the first and the end of the columns that share a total: those of
+        amounts of both signs, or the others.
+        """
         return {
             (slot.start, slot.stop): feature.of.most
             for feature, slot in self.features.items()
-            if isinstance(feature, Feature) and isinstance(feature.of, UserTotal)
+            if isinstance(feature, Feature)
+            and isinstance(feature.of, UserTotal)
+            and feature.of.signed is signed
         }
 
     @property

@@ -113,9 +113,7 @@ def _of_identifiers(spec: PipelineSpec) -> list[str]:
 
 def _by(series: Series) -> str:
     by = grouping_text(series.grouped_by)
-    return (
-        f" once for each {by} that it comes with," if by and series.statistic == "distinct" else ""
-    )
+    return f" once for each {by} that it comes with," if by else ""
 
 
 def _early(spec: PipelineSpec, columns: int, size: int = 16) -> str:
@@ -171,11 +169,11 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
     for series in spec.series:
         if series.totals:
             early = _early(spec, 1, 24)
-            if early and series.grouped_by is not None:
+            if (early or series.signed) and series.grouped_by is not None:
                 early += ", and each key that the user has in it"
             yield (
                 f"{series.name} remembers how much each user has added {until}: at most 64 bytes of memory each, and "
-                "20 bytes in the private commit of each tick in which the user adds to it"
+                f"{24 if series.signed else 20} bytes in the private commit of each tick in which the user adds to it"
                 f"{early}. What a user would add beyond the total is cut off, which no cut_off counts"
             )
     yield f"a user is whoever has the same {privacy.user}, to the letter; a record without one is a dead letter"

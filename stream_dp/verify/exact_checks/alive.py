@@ -462,8 +462,39 @@ class TotalBits:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class NetBits:
+    """Takes amounts of one user, of both signs; answers at the end of a window of `window` ticks by noisy bits, one for
+    each value above -`total` that the user's sum, clamped to -`total` .. `total`, reaches.
+    """
+
+    odds: Fraction
+    total: int
+    window: int
+
+    def initial(self) -> Mapping[TotalState, Fraction]:
+        return {(0, 0): ONE}
+
+    def step(self, state: TotalState, query: int) -> Law[TotalState]:
+        tick, added = state[0] + 1, state[1] + query
+        if tick % self.window:
+            return {((), (tick, added)): ONE}
+        bits_ = [
+            noisy_bit(int(added > value), self.odds) for value in range(-self.total, self.total)
+        ]
+        return {
+            (answer, (tick, 0)): math.prod(
+                (bit[a] for bit, a in zip(bits_, answer, strict=True)), start=ONE
+            )
+            for answer in product((0, 1), repeat=len(bits_))
+        }
+
+
 def totals() -> tuple[Instance, ...]:
-    """Return one user's amounts of up to 2 at any ticks against none: less, as much and more than the total."""
+    """Return one user's amounts of up to 2 at any ticks against none: less, as much and more than the total.
+
+    And of both signs, in a window of two ticks, told at its end.
+    """
     amounts, premise = ((0, 1), (0, 2)), claimed("bits", private(THREE))
     day, overall, window = Users(4, 2), Users(3), OneUserWindow(2, 4, largest=MOST_AT_ONCE)
     cases: tuple[tuple[Users, int, Pairs, int], ...] = (
@@ -471,7 +502,16 @@ def totals() -> tuple[Instance, ...]:
         (overall, 3, DifferAtMost((0,), amounts, 3), 3),
         (day, 3, window, 4),
     )
-    return tuple(
+    signed = DifferAtMost((0,), ((0, 2), (0, -1)), 2)
+    net = Instance(
+        f"bits of ln 3, a total of 2 of both signs; {day}",
+        (premise,),
+        UserTotals("totals", day, 2),
+        NetBits(THREE, 2, 2),
+        signed,
+        2,
+    )
+    return net, *(
         Instance(
             f"bits of ln 3, a total of {total}; {users}",
             (premise,),

@@ -211,6 +211,14 @@ CASES: dict[str, StatisticCase] = {
         {"of": "amount", "clamp": "0 to 240", "step": "0.5", "user_total": "600", "told": "when a window ends"},
         error_unit="of amount", live=False,
     ),
+    "sum with a total of both signs": StatisticCase(
+        "statistic: sum, of: amount, clamp: [-240, 240], step: 0.5, user_total: 600, every: 4h", UserSums,
+        {PER: (1200,)}, [[0], [0], [0], [-1080], [0]], [{"4h": n} for n in (None, None, None, -540, -540)],
+        "sum of amount, each from -240 to 240, in each 4h, of each user from -600 to 600 in all",
+        "a window gets noise once, at its end; a user changes it by up to 600 in each window",
+        {"of": "amount", "clamp": "-240 to 240", "step": "0.5", "user_total": "600", "told": "when a window ends"},
+        error_unit="of amount", nonnegative=False, live=False,
+    ),
     "sum with a total by key": StatisticCase(
         "statistic: sum, of: pieces, clamp: [0, 9], user_total: 12, by: tags", UserSums, {PER: (12,)},
         [[9, 3, 0], [0, 4, 0]], [{"new": 9, "gift": 3, "other": 0}, {"new": 9, "gift": 7, "other": 0}],
