@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
-from itertools import chain, count, pairwise
+from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
@@ -364,7 +364,7 @@ class _Named:
         entries, ticks, records = _chosen(codes[self._by], self._where, passing, at)
         values, keys = list(map(self._name_of, decoded.records)), len(self._slot.keys)
         known: dict[Any, int] = {}
-        first = np.fromiter(map(known.setdefault, values, count()), np.int64, len(values))
+        first = np.fromiter(map(known.setdefault, values, range(len(values))), np.int64)
         amounts = (
             np.ones(len(first), np.int64) if self._amount is None else codes[self._amount].codes
         )
@@ -376,7 +376,7 @@ class _Named:
         begins = np.flatnonzero(np.diff(places, prepend=-1))
         for begin, end in pairwise([*begins.tolist(), len(places)]):
             tick, key = divmod(int(places[begin]), keys)
-            texts = texts_of(values[record] for record in of[begin:end].tolist())
+            texts = texts_of(map(values.__getitem__, of[begin:end].tolist()))
             named = texts if self._amount is None else Summed(texts, sums.counts[begin:end])
             yield tick, self._slot.start + key, named
 
