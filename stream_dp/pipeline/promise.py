@@ -16,7 +16,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wording import how_many
 from stream_dp.engine.run_config import READ_AGAIN_MS
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.layout import values_of
+from stream_dp.pipeline.layout import user_entries, values_of
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields, grouping_text, most_ones, number_of_keys
@@ -205,15 +205,19 @@ def _of_shapes(built: Built) -> Iterator[str]:
     """Yield which series need less noise than for as many events as count, because caps say where these may lie."""
     spec = built.spec
     shaped = [c.spec.name for c in built.chosen if getattr(c.mechanism.rows, "shape", None)]
-    valued = [(c.spec.name, values_of(spec, c.spec)) for c in built.chosen]
+    valued = [
+        (c.spec.name, values_of(spec, c.spec), user_entries(spec, c.spec)) for c in built.chosen
+    ]
     if shaped:
         yield (
             f"Gaussian noise of {', '.join(shaped)} goes by squares, so less is needed where a user's events lie in "
             "several ticks (per_tick) or entries (per_key); trees and HSS go by their number alone"
         )
-    for name, most in valued:
+    for name, most, entries in valued:
         if most is not None:
-            yield f"{name} has noise for {most} values of {spec.privacy.key} of a user, whatever the number of events"
+            each = f", each in up to {entries} entries" if entries > 1 else ""
+            values = f"{most} values of {spec.privacy.key} of a user{each}"
+            yield f"{name} has noise for {values}, whatever the number of events"
 
 
 STRONG = 2  # above this epsilon, the text says that the promise is weak
