@@ -360,6 +360,28 @@ class WholeBits:
 
 
 @dataclass(frozen=True, slots=True)
+class InTwoEntries:
+    """Takes at each tick whether an identifier is there in a first entry (1), a second one (2) or both (3).
+
+    Each entry answers as `entry` does.
+    """
+
+    entry: FirstBits | WholeBits
+
+    def initial(self) -> Mapping[Any, Fraction]:
+        (begin,) = self.entry.initial()
+        return {(begin, begin): ONE}
+
+    def step(self, state: Any, query: int) -> Law[Any]:
+        one, other = (self.entry.step(own, query >> at & 1) for at, own in enumerate(state))
+        return {
+            ((a, b), (left, right)): p * q
+            for (a, left), p in one.items()
+            for (b, right), q in other.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class OneUserWindow:
     """One user's events, at most `cap` in each window of `window` ticks; the streams may differ in one window.
 
@@ -391,9 +413,11 @@ class OneUserWindow:
 
 def _arrivals(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Instance:
     premise = claimed("bits", private(THREE))
-    machine: FirstBits | WholeBits = FirstBits(THREE, arrivals.window)
+    machine: FirstBits | WholeBits | InTwoEntries = FirstBits(THREE, arrivals.window)
     if arrivals.ended and arrivals.window is not None:
         machine = WholeBits(THREE, arrivals.window)
+    if arrivals.entries > 1:
+        machine = InTwoEntries(machine)
     situation = FirstArrivals("arrivals", arrivals)
     return Instance(f"bits of ln 3; {words}", (premise,), situation, machine, pairs, ticks)
 
@@ -423,6 +447,12 @@ def arrived() -> tuple[Instance, ...]:
             f"{two}, of one value, in whole windows",
             Arrivals(2, two, ended=True, values=1),
             twice,
+            4,
+        ),
+        _arrivals(
+            f"{day}, in two entries, in whole windows of as much",
+            Arrivals(2, day, ended=True, entries=2),
+            OneUserWindow(2, 2, largest=3),
             4,
         ),
     )
