@@ -413,11 +413,10 @@ class OneUserWindow:
 
 def _arrivals(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Instance:
     premise = claimed("bits", private(THREE))
-    machine: FirstBits | WholeBits | InTwoEntries = FirstBits(THREE, arrivals.window)
+    entry: FirstBits | WholeBits = FirstBits(THREE, arrivals.window)
     if arrivals.ended and arrivals.window is not None:
-        machine = WholeBits(THREE, arrivals.window)
-    if arrivals.entries > 1:
-        machine = InTwoEntries(machine)
+        entry = WholeBits(THREE, arrivals.window)
+    machine = InTwoEntries(entry) if arrivals.entries > 1 else entry
     situation = FirstArrivals("arrivals", arrivals)
     return Instance(f"bits of ln 3; {words}", (premise,), situation, machine, pairs, ticks)
 
