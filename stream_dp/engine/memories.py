@@ -27,7 +27,6 @@ from stream_dp.engine.history import Remembering
 from stream_dp.engine.identifiers import (
     Arrivals,
     ByColumn,
-    each_once,
     has_amounts,
     read_identifiers,
     write_identifiers,
@@ -417,9 +416,8 @@ class NetMemory:
         for (start, stop), most in self._most.items():
             table = UserTable(_UNIT_BITS)
             for column in sorted(at for at in sums if start <= at < stop):
-                own = each_once([sums[column]])
-                amounts = own[:, 2].astype(np.int64)
-                units = table.up_to(own[:, :2], np.abs(amounts), most)
+                users, amounts = sums[column][:, :2], sums[column][:, 2].astype(np.int64)
+                units = table.up_to(users, np.abs(amounts), most)
                 row[column] = (units * np.sign(amounts)).sum()
         row.flags.writeable = False
         self._enter(following)

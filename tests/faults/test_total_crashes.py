@@ -92,7 +92,7 @@ async def test_a_total_of_both_signs_holds_through_crashes_anywhere(
 
 def test_net_totals_of_another_file_are_refused() -> None:
     memory = NetMemory({(0, 1): 4}, WINDOW)
-    for written in ({0: {5: bytes(24)}}, {3: {~0: bytes(24)}}, {0: {~0: bytes(23)}}):
+    for written in ({0: {~5: bytes(24)}}, {3: {~0: bytes(24)}}, {0: {~0: bytes(23)}}):
         commit = Commit(1, b"", parts={"net totals": part(written)})
         with pytest.raises(FailClosed):
             memory.replay(commit)
