@@ -171,8 +171,8 @@ async def of_the_pipeline(spec: PipelineSpec) -> list[dict[str, Any]]:
     ports = Ports(source, MemoryJournal(), sink, ManualClock(0), SEALER, fresh_seed)
     router = OpenRouter(spec, plan.origin, built.layout, key)
     guard, seen = guard_of(spec, plan.origin, key), SeenMemory(built.layout.windows(spec))
-    _, *totals = memories_of(built.layout, spec)
-    await Engine(plan, router, ports, numbered(), guard=guard, memories=[seen, *totals]).run()
+    _, totals, net = memories_of(built.layout, spec)
+    await Engine(plan, router, ports, numbered(), guard=guard, memories=[seen, totals, net]).run()
     return [without_number(body) for body in bodies]
 
 

@@ -229,7 +229,8 @@ def test_users_by_key_lose_what_plan_states(case: str) -> None:
         assert [world.rows(logs) for logs in pair] == [
             first_by_key(logs[0], series, keys) for logs in pair
         ]
-        by_change.setdefault(changed(*map(world.rows, pair), series), pair)
+        one, other = map(world.rows, pair)
+        by_change.setdefault(changed(one, other, series), pair)
     assert max(by_change) == units
     assert world.stated == units
     if series.get("running") is not False:  # its law is in `mechanisms.test_arrivals_exact`
