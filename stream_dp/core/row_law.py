@@ -121,7 +121,7 @@ class ArrivalLaw(_Own):
     """Rows of first ticks: one event changes up to `changes` units of them, in any ticks.
 
     `moved`: a replacement in any tick counts as `moved` such events. `ended`: it changes so many units of the totals of
-    whole windows of `ended` ticks, and within a window what it likes; such rows have one entry.
+    whole windows of `ended` ticks, and within a window what it likes.
     """
 
     moved: int = 2

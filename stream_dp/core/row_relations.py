@@ -7,6 +7,7 @@ mechanism.
 """
 
 from dataclasses import dataclass, replace
+from operator import add
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from stream_dp.core.neighbors import Neighbors, Users, UserShape
 from stream_dp.core.relation import Relation, same
 from stream_dp.core.wire import wire
 from stream_dp.core.wording import how_many
-from stream_dp.errors import InvalidCost, UsageError
+from stream_dp.errors import InvalidCost, NotDerivable, UsageError
 
 
 @wire("arrivals", 1)
@@ -43,12 +44,19 @@ class Arrivals:
     (1, 1)
     >>> Arrivals(24, Users(20, 24), values=3).changes, Arrivals(24, Users(20, 24), ended=True, values=3).changes
     (6, 3)
+
+    Rows may have an entry for each value of something: an identifier then counts once in each. `entries`: in how many
+    of them what differs of one identifier lies at most, of a user that is all events of one window of the cap.
+
+    >>> Arrivals(24, Users(20, 24), entries=3).changes, Arrivals(None, Users(20, 24), entries=3).changes
+    (3, 6)
     """
 
     window: int | None = None
     users: Users | None = None
     ended: bool = False
     values: int | None = None
+    entries: int = 1
 
     def __post_init__(self) -> None:
         if self.window is not None and (type(self.window) is not int or self.window < 1):
@@ -61,28 +69,38 @@ class Arrivals:
             raise InvalidCost(
                 "the values of a user's events are a whole number of at least 1, of protected users"
             )
+        if type(self.entries) is not int or self.entries < 1:
+            raise InvalidCost("what differs lies in a whole number of entries of at least 1")
 
     @property
     def changes(self) -> int:
         """The most units by which the rows of neighbours differ over all ticks, or the numbers of whole windows."""
-        comes_and_goes = 1 if self.ended else 2
-        if self.users is None:
-            return 1 if self.window == 1 else comes_and_goes
-        if self.values is not None:
-            return (1 if self.window == 1 else comes_and_goes) * self._pairs(
-                self.users, self.values
+        one_way = self.ended or self.window == 1 or self._all_at_once
+        pairs = self.entries
+        if self.users is not None:
+            pairs = self._pairs(self.users, (self.values or 1) * self.entries)
+        return pairs if one_way else 2 * pairs
+
+    def require_steps(self, width: int, neighbors: Neighbors) -> None:
+        """Raise NotDerivable where one step of `neighbors` may change several entries of rows of shape (width,)."""
+        if width > 1 and neighbors is not Neighbors.ADD_REMOVE:
+            raise NotDerivable(
+                "first ticks in several entries are counted in steps of one event that comes or goes, and an event in "
+                "place of another changes two of them: say neighbors: add_remove"
             )
-        cap, theirs, counted = self.users.cap, self.users.window, self.window
-        if theirs is None:
-            return 1 if counted is None else cap
-        if counted is None or (counted > theirs and counted % theirs == 0):
-            return comes_and_goes
-        if theirs % counted == 0:
-            return min(cap, theirs // counted)
-        return comes_and_goes * min(cap, (theirs - 2) // counted + 2)
+
+    @property
+    def _all_at_once(self) -> bool:
+        """Whether identifiers are the users, of whom all events of a counted window come or go together."""
+        if self.users is None or self.values is not None:
+            return False
+        theirs = self.users.window
+        return theirs is None or (self.window is not None and theirs % self.window == 0)
 
     def _pairs(self, users: Users, values: int) -> int:
-        """Return of how many pairs of identifier and window a user has events at most, of one window of the cap."""
+        """Return how many units a user's events of one window of the cap make at most: of each pair of identifier and
+        entry, of which they have up to `values`, one in each counted window.
+        """
         if self.window is None:
             return min(users.cap, values)
         if users.window is None:
@@ -98,6 +116,8 @@ class Arrivals:
         what = "identifiers" if self.users is None else "users"
         if self.values is not None:
             what = f"identifiers, at most {self.values} of a user"
+        if self.entries > 1:
+            what = f"{what}, in up to {self.entries} entries"
         if self.ended:
             return f"numbers of {what} in whole windows of {how_many(self.window or 0, 'tick')}"
         if self.window is None:
@@ -226,10 +246,10 @@ class EventRows(_Rows):
 
 @dataclass(frozen=True, slots=True)
 class WholeWindows:
-    """Rows whose totals of whole windows of `window` ticks differ by at most `most` units, over all windows.
+    """Rows whose totals of whole windows of `window` ticks differ by at most `most` units, over windows and entries.
 
     Within a window units may come and go, and a window that is open counts what differs so far. `tick`, `spent` (units
-    of windows that have ended) and `here` (by what the open one differs) are state.
+    of windows that have ended) and `here` (by what the entries of the open one differ) are state.
     """
 
     first_pair_consistent: ClassVar[bool] = False
@@ -238,17 +258,16 @@ class WholeWindows:
     space: RowSpace = COUNTS
     tick: int = 0
     spent: int = 0
-    here: int = 0
+    here: tuple[int, ...] = ()
 
     def accept(self, left: Any, right: Any) -> "WholeWindows | None":
-        gap = self.space.gap(left, right)
-        if gap is None:
+        if self.space.gap(left, right) is None:
             return None
         spent, here = self.spent, self.here
         if self.tick % self.window == 0:
-            spent, here = spent + abs(here), 0
-        here += int(gap.sum())
-        if spent + abs(here) > self.most:
+            spent, here = spent + sum(map(abs, here)), (0,) * left.size
+        here = tuple(map(add, here, (left - right).tolist()))
+        if spent + sum(map(abs, here)) > self.most:
             return None
         return replace(self, tick=self.tick + 1, spent=spent, here=here)
 

@@ -2,6 +2,7 @@
 
 `Memory` is the form of a memory. `UserMemory`: how many events of each user count in each public window. `SeenMemory`:
 the identifiers that came earlier in their window. `TotalMemory`: how much each user has added to a sum in the window.
+`NetMemory`: what a user's amounts of both signs come to in it.
 `OpenIdentifiers`: the identifiers, and amounts, of ticks that are still open.
 
 Rules: a memory stands at the cut. A commit holds, in its `parts` under the memory's kind, what its ticks, or the
@@ -111,7 +112,8 @@ class Memories:
 
 
 class UserMemory:
-    """How many events of each user count, at most `cap` in each window of `window` ticks (None: for ever).
+    """How many events of each user count, at most `cap` in each window of `window` ticks (None: for ever), in each of
+    so many `entries`, which have windows of their own.
 
     Events read behind the cut of the last commit are pending. A tick takes them and its commit records them, or they
     are given back when reading begins again at the cut.
@@ -119,15 +121,17 @@ class UserMemory:
 
     kind: ClassVar[str] = "users"
 
-    def __init__(self, cap: int, window: int | None) -> None:
-        self._cap, self._window = cap, window
+    def __init__(self, cap: int, window: int | None, entries: int = 1) -> None:
+        self._cap, self._window, self._entries = cap, window, entries
         self._table = UserTable()
         self._pending: dict[int, Used] = {}
         self._number = self._open = 0
 
     def windows(self, ticks: IntArray) -> IntArray:
-        """Return the public window of each tick, counted from tick 0."""
-        return np.zeros_like(ticks) if self._window is None else ticks // self._window
+        """Return the public window of each tick, counted from tick 0; the first of those of several entries."""
+        if self._window is None:
+            return np.zeros_like(ticks)
+        return ticks // self._window * self._entries
 
     def admit(self, users: Hashes, windows: IntArray) -> tuple[NDArray[np.bool_], Used | None]:
         """Admit records of these users in these windows, in this order, as far as their caps allow. Return which
@@ -205,9 +209,12 @@ class UserMemory:
             self._forget(commit.ticks[-1] + 1)
 
     def _forget(self, next_tick: int) -> None:
-        if self._window is not None and next_tick // self._window > self._open:
-            self._open = next_tick // self._window
-            self._table.forget(self._open)
+        if self._window is None:
+            return
+        begins = next_tick // self._window * self._entries
+        if begins > self._open:
+            self._open = begins
+            self._table.forget(begins)
 
 
 class TickCapMemory(UserMemory):
@@ -270,14 +277,18 @@ def _foreign(commit: Commit, otherwise: str = _OTHERS) -> FailClosed:
 
 
 class SeenMemory:
-    """The identifiers that each column has counted in its window of so many ticks (None: for ever). A commit records
-    them by column, each with one event, in the form of `UserMemory`.
+    """The identifiers that each column has counted in its window of so many ticks (None: for ever).
+
+    Columns of one series, from a first one to an end, have one table, where an identifier stands once for each. A
+    commit records them by the first column, each with one event, in the form of `UserMemory`.
     """
 
     kind: ClassVar[str] = "arrived"
 
-    def __init__(self, windows: Mapping[int, int | None] | None = None) -> None:
-        self._columns = {at: UserMemory(1, window) for at, window in (windows or {}).items()}
+    def __init__(self, windows: Mapping[tuple[int, int], int | None] | None = None) -> None:
+        items = (windows or {}).items()
+        self._columns = {at: UserMemory(1, window, end - at) for (at, end), window in items}
+        self._first = {column: at for (at, end), _ in items for column in range(at, end)}
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         """Return the ticks with rows that count identifiers seen first in their window; else see `Memory`."""
@@ -317,11 +328,12 @@ class SeenMemory:
         for column, hashes in closed.arrived.items():
             if has_amounts(hashes):  # for `TotalMemory`
                 continue
-            memory = self._columns[column]
-            windows = memory.windows(np.full(len(hashes), closed.tick))
+            at = self._first[column]
+            memory = self._columns[at]
+            windows = memory.windows(np.full(len(hashes), closed.tick)) + (column - at)
             first, use = memory.admit(hashes, windows)
             row[column] = np.count_nonzero(first)
-            used[column] += [] if use is None else [use]
+            used[at] += [] if use is None else [use]
         row.flags.writeable = False
         return replace(closed, row=row)
 
@@ -420,6 +432,85 @@ class TotalMemory:
 
     def _begin(self) -> None:
         self._tables = {start: UserTable(_UNIT_BITS) for start, _ in self._most}  # in its window 0
+
+
+class NetMemory:
+    """What each user's amounts, of both signs, add up to in the open public window of `window` ticks, for each slice of
+    columns that share a total. A commit records what its ticks added, in the form of `OpenIdentifiers`, by window.
+
+    Rules: rows tell nothing of a window before its last tick. There, column by column, of a user's sum v counts as much
+    as is left of the total C: v clamped to -left .. left, which then is less by that. So all that a user changes in a
+    window is at most C, and depends on that user's own sums by column, whatever order and ticks they come in.
+    """
+
+    kind: ClassVar[str] = "net totals"
+
+    def __init__(self, totals: Mapping[tuple[int, int], int], window: int | None) -> None:
+        """`totals` as for `TotalMemory` (ValueError: it has some, and windows never end)."""
+        if totals and window is None:
+            raise ValueError(
+                "amounts of both signs are told when a window has ended, and none does"
+            )
+        self._most, self._window = totals, window or 1
+        self._open = 0
+        self._sums = Arrivals()
+
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
+        """Return the ticks with rows that tell what users' windows come to; else see `Memory`."""
+        if not (self._most and ticks):
+            return ticks, None
+        counted = [self._counted(closed) for closed in ticks]
+        added = self._sums.fresh()
+        return counted, part(write_identifiers({self._open: added})) if added else None
+
+    def rewind(self, cut: Cut) -> Cut:
+        """Records behind the cut never reach this memory."""
+        return cut
+
+    def replay(self, commit: Commit) -> None:
+        self._recall(part_in(commit, self.kind, _BY_TWO, _OTHER_TOTALS), commit)
+
+    def save(self) -> bytes | None:
+        sums = self._sums.once()
+        return part(write_identifiers({self._open: sums})) if sums else None
+
+    def load(self, saved: bytes | None, commit: Commit) -> None:
+        self._recall(saved_part(saved, commit, _BY_TWO, _OTHER_TOTALS), commit)
+
+    def _recall(self, recorded: Mapping[int, Mapping[int, bytes]] | None, commit: Commit) -> None:
+        if commit.ticks:
+            self._enter(commit.ticks[-1] + 1)
+        for window, columns in read_identifiers(recorded or {}).items():
+            if window != self._open or not all(map(self._shares, columns)):
+                raise _foreign(commit, _OTHER_TOTALS)
+            self._sums.add(columns)
+            self._sums.fresh()  # so that no later commit records them again
+
+    def _shares(self, column: int) -> bool:
+        return any(start <= column < stop for start, stop in self._most)
+
+    def _counted(self, closed: ClosedTick) -> ClosedTick:
+        self._sums.add({at: arrived for at, arrived in closed.arrived.items() if self._shares(at)})
+        following = closed.tick + 1
+        if following % self._window:
+            return closed
+        row: IntArray = closed.row.copy()
+        sums = self._sums.once()
+        for (start, stop), most in self._most.items():
+            table = UserTable(_UNIT_BITS)
+            for column in sorted(at for at in sums if start <= at < stop):
+                users, amounts = sums[column][:, :2], sums[column][:, 2].astype(np.int64)
+                units = table.up_to(users, np.abs(amounts), most)
+                row[column] = (units * np.sign(amounts)).sum()
+        row.flags.writeable = False
+        self._enter(following)
+        return replace(closed, row=row)
+
+    def _enter(self, tick: int) -> None:
+        """Forget the window before where the tick is in another one."""
+        if tick // self._window != self._open:
+            self._open = tick // self._window
+            self._sums = Arrivals()
 
 
 class OpenIdentifiers:

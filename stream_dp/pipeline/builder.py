@@ -37,6 +37,7 @@ from stream_dp.pipeline.layout import (
     seen_by,
     shape_of,
     uncollected,
+    user_entries,
     values_of,
 )
 from stream_dp.pipeline.spec import PipelineSpec
@@ -296,6 +297,7 @@ def chosen_for(
         users=users,
         shape=shape_of(spec, series) if users is None else None,
         values=values,
+        entries=user_entries(spec, series) if identifier and users else 1,
         advise=advise,
     )  # fmt: skip
     try:

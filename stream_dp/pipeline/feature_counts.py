@@ -31,11 +31,9 @@ from stream_dp.records.record_columns import (
     CapUse,
     Columns,
     Identified,
-    IdentifierColumn,
     RecordColumns,
     Summed,
     Texts,
-    by_tick,
     texts_of,
 )
 
@@ -206,8 +204,7 @@ class FeatureCounts:
         every = list(features)
         elsewhere = Identified | CapUse | UserTotal
         features = [item for item in every if not isinstance(item[0].of, elsewhere)]
-        remembered = [(f, f.of, slot) for f, slot in every if isinstance(f.of, Identified)]
-        totals = [(f, f.of, slot) for f, slot in every if isinstance(f.of, UserTotal)]
+        named = [(f, f.of, slot) for f, slot in every if isinstance(f.of, Identified | UserTotal)]
         scalars: dict[frozenset[Test], list[int]] = {}
         for feature, slot in features:
             if feature.by is None and feature.of is None:
@@ -218,17 +215,18 @@ class FeatureCounts:
         self._repeats = np.repeat(np.arange(len(alone)), [len(at) for at in alone.values()])
         by = [(f, slot) for f, slot in features if f.by is not None or f.of is not None]
         added = list(dict.fromkeys(f.of for f, _ in by if f.of is not None))
-        added += [of.amount for _, of, _ in totals if of.amount not in added]
+        totals = [of.amount for _, of, _ in named if isinstance(of, UserTotal)]
+        added = list(dict.fromkeys([*added, *totals]))
         signs = {of: of.tests(fields) for of in added if isinstance(of, Sign)}
         shared = [feature.where for feature, _ in by] + [alike.rest for alike in together]
-        shared += [feature.where for feature, *_ in (*remembered, *totals)]
+        shared += [feature.where for feature, *_ in named]
         shared += [frozenset({test}) for tests in signs.values() for test in tests]
         wheres = list(dict.fromkeys([*alone, *(where for where in shared if where)]))
         place = {where: at for at, where in enumerate(wheres)}
-        named = {alike.field: list(_values(alike.field, together)) for alike in together}
-        grouped = [*(f for f, _ in by), *(f for f, *_ in totals)]
+        valued = {alike.field: list(_values(alike.field, together)) for alike in together}
+        grouped = [*(f for f, _ in by), *(f for f, *_ in named)]
         coded = list(_numbered_or_coded(grouped))
-        self._columns = RecordColumns(coded, wheres, fields, attribute, named)
+        self._columns = RecordColumns(coded, wheres, fields, attribute, valued)
         groupings = dict.fromkeys(f.by for f in grouped if not isinstance(f.by, str))
         self._coders = {grouping: coder(grouping, fields, grid) for grouping in groupings}
         self._amounts = [of for of in added if isinstance(of, Amount | Centred | Known)]
@@ -243,21 +241,19 @@ class FeatureCounts:
             _Together(alike, place.get(alike.rest), self._columns.codes_of(alike.field))
             for alike in together
         ]
-        self._identified = [
-            IdentifierColumn(slot.start, attribute(of.field), place.get(feature.where))
-            for feature, of, slot in remembered
-        ]
-        self._totals_of_users = [
-            _Totals(f.by, place.get(f.where), slot, of.amount, attribute(user))
-            for f, of, slot in totals
-            if user is not None
-        ]
+        self._named: list[_Named] = []
+        for feature, of, slot in named:
+            name = user if isinstance(of, UserTotal) else of.field
+            if name is not None:
+                amount = of.amount if isinstance(of, UserTotal) else None
+                own = feature.by, place.get(feature.where), slot
+                self._named.append(_Named(*own, attribute(name), amount))
 
     def write(
         self, rows: IntArray, decoded: Decoded, numbers: IntArray, names: Sequence[int]
     ) -> Texts:
-        """Write the columns of these features into `rows` of shape (ticks, width); return the identifiers to count. The
-        first `numbers[0]` records are in tick `names[0]`, and so on.
+        """Write the columns of these features into `rows` of shape (ticks, width); return the identifiers to count, and
+        what users add to their totals. The first `numbers[0]` records are in tick `names[0]`, and so on.
         """
         at = np.repeat(np.arange(len(numbers)), numbers) if len(numbers) > 1 else None
         passing, codes = self._read(decoded, names, at)
@@ -267,8 +263,7 @@ class FeatureCounts:
             rows[:, self._scalars] = self._passed(passing, numbers)[self._repeats].T
         for part in self._parts:
             part.count(rows, codes, passing, at)
-        texts = by_tick(self._identified, decoded.records, numbers, names, passing)
-        return self._with_totals(texts, decoded, codes, passing, names, at)
+        return self._texts(decoded, codes, passing, names, at)
 
     def cells(
         self, decoded: Decoded, numbers: IntArray, names: Sequence[int]
@@ -287,23 +282,22 @@ class FeatureCounts:
             which, ticks = np.nonzero(passed)
             columns = np.array(self._scalars, np.int64)
             cells.append(Cells(ticks, columns[which], passed[which, ticks]))
-        texts = by_tick(self._identified, decoded.records, numbers, names, passing)
-        return cells, self._with_totals(texts, decoded, codes, passing, names, at)
+        return cells, self._texts(decoded, codes, passing, names, at)
 
-    def _with_totals(
+    def _texts(
         self,
-        texts: Texts,
         decoded: Decoded,
         codes: _Codes,
         passing: BoolArray,
         names: Sequence[int],
         at: IntArray | None,
     ) -> Texts:
-        """Add to `texts` what users add to their totals; `at` as in `_By.count`, among the ticks `names`."""
-        for part in self._totals_of_users:
+        """Return what is named in these records; `at` as in `_By.count`, among the ticks `names`."""
+        texts: Texts = {}
+        for part in self._named:
             at = np.zeros(len(decoded.records), np.int64) if at is None else at
-            for tick, column, summed in part.amounts(decoded, codes, passing, at):
-                texts.setdefault(names[tick], {})[column] = summed
+            for tick, column, found in part.found(decoded, codes, passing, at):
+                texts.setdefault(names[tick], {})[column] = found
         return texts
 
     def _passed(self, passing: BoolArray, numbers: IntArray) -> IntArray:
@@ -351,34 +345,40 @@ class _By:
         return Cells(ticks, entries + self._slot.start, units)
 
 
-class _Totals:
-    """A sum of which users add at most a total, which a memory keeps; by `by` as in `_By`."""
+class _Named:
+    """Who is named by a field of the records, of which a memory says what counts; by `by` as in `_By`.
 
-    def __init__(self, by: Any, where: int | None, slot: Slot, amount: Amount, user: str) -> None:
+    With `amount` it is how much the records of each add up to.
+    """
+
+    def __init__(
+        self, by: Any, where: int | None, slot: Slot, attribute: str, amount: Amount | None
+    ) -> None:
         self._by, self._where, self._slot, self._amount = by, where, slot, amount
-        self._user_of: Callable[[Any], Any] = attrgetter(user)
+        self._name_of: Callable[[Any], Any] = attrgetter(attribute)
 
-    def amounts(
+    def found(
         self, decoded: Decoded, codes: _Codes, passing: BoolArray, at: IntArray
-    ) -> Iterator[tuple[int, int, Summed]]:
-        """Yield the index of a tick, a column, and what each user's records add there where that is not 0."""
+    ) -> Iterator[tuple[int, int, Sequence[bytes] | Summed]]:
+        """Yield the index of a tick, a column, and who is named there; null names nobody, and 0 adds nothing."""
         entries, ticks, records = _chosen(codes[self._by], self._where, passing, at)
-        units = codes[self._amount].codes[records]
+        values, keys = list(map(self._name_of, decoded.records)), len(self._slot.keys)
         known: dict[Any, int] = {}
-        users = np.array(
-            [known.setdefault(user, len(known)) for user in map(self._user_of, decoded.records)],
-            np.int64,
+        first = np.fromiter(map(known.setdefault, values, range(len(values))), np.int64)
+        amounts = (
+            np.ones(len(first), np.int64) if self._amount is None else codes[self._amount].codes
         )
-        texts, keys = texts_of(known), len(self._slot.keys)
-        some = units > 0
-        cells = (ticks * keys + entries)[some] * len(known) + users[records][some]
+        units = np.where(first == known.get(None, -1), 0, amounts)[records]
+        some = units != 0
+        cells = (ticks * keys + entries)[some] * len(first) + first[records][some]
         sums = together(cells, units[some])
-        places, of = np.divmod(sums.columns, max(1, len(known)))
+        places, of = np.divmod(sums.columns, max(1, len(first)))
         begins = np.flatnonzero(np.diff(places, prepend=-1))
         for begin, end in pairwise([*begins.tolist(), len(places)]):
             tick, key = divmod(int(places[begin]), keys)
-            named = [texts[user] for user in of[begin:end].tolist()]
-            yield tick, self._slot.start + key, Summed(named, sums.counts[begin:end])
+            texts = texts_of(map(values.__getitem__, of[begin:end].tolist()))
+            named = texts if self._amount is None else Summed(texts, sums.counts[begin:end])
+            yield tick, self._slot.start + key, named
 
 
 class _Together:

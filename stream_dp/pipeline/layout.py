@@ -15,7 +15,7 @@ from stream_dp.core.neighbors import UserShape
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.amount_units import Addend, UserTotal
 from stream_dp.records.conditions import Test, box_of, tests_of
-from stream_dp.records.groupings import By, grouping_fields, keys_of, number_of_keys
+from stream_dp.records.groupings import By, grouping_fields, keys_of, number_of_keys, parts_of
 from stream_dp.records.record_columns import CapUse, Identified
 from stream_dp.records.schema import CategoryField
 from stream_dp.statistics import Series
@@ -83,22 +83,29 @@ class RowLayout:
                 width = features[feature].stop
         return cls(width, features, series)
 
-    def windows(self, spec: PipelineSpec) -> dict[int, int | None]:
-        """Return the columns that count identifiers, with the length of their windows in ticks (None: for ever)."""
-        return {
-            column: None if feature.of.span is None else feature.of.span // spec.clock.step
-            for feature, slot in self.features.items()
-            if isinstance(feature, Feature) and isinstance(feature.of, Identified | CapUse)
-            for column in range(slot.start, slot.stop)
-        }
+    def windows(self, spec: PipelineSpec) -> dict[tuple[int, int], int | None]:
+        """Return the length in ticks of windows (None: for ever), by the first and the end of the columns that count
+        identifiers in them: those of one feature; the guard's each by itself.
+        """
+        found: dict[tuple[int, int], int | None] = {}
+        for feature, slot in self.features.items():
+            of = feature.of if isinstance(feature, Feature) else None
+            if isinstance(of, Identified | CapUse):
+                window = None if of.span is None else of.span // spec.clock.step
+                each = 1 if isinstance(of, CapUse) else len(slot.keys)
+                found |= {(at, at + each): window for at in range(slot.start, slot.stop, each)}
+        return found
 
-    @property
-    def totals(self) -> dict[tuple[int, int], int]:
-        """The most units of one user, by the first and the end of the columns that share a total."""
+    def totals(self, *, signed: bool) -> dict[tuple[int, int], int]:
+        """Return the most units of one user, by the first and the end of the columns that share a total: those of
+        amounts of both signs, or the others.
+        """
         return {
             (slot.start, slot.stop): feature.of.most
             for feature, slot in self.features.items()
-            if isinstance(feature, Feature) and isinstance(feature.of, UserTotal)
+            if isinstance(feature, Feature)
+            and isinstance(feature.of, UserTotal)
+            and feature.of.signed is signed
         }
 
     @property
@@ -199,6 +206,20 @@ def values_of(spec: PipelineSpec, series: Series) -> int | None:
         isinstance(spec.fields[identifier.field], CategoryField) or privacy.filter == "optimal"
     )
     return None if unbounded else min(privacy.keys, privacy.most_events(spec.clock))
+
+
+def user_entries(spec: PipelineSpec, series: Series) -> int:
+    """Return in how many entries of a series' rows a user's events lie at most, of one window of the cap.
+
+    What a cap takes for one value of its key lies in one entry of what goes by that field alone.
+    """
+    privacy, by = spec.privacy, series.grouped_by
+    entries = 1
+    for part in parts_of(by) if by is not None else ():
+        keys = number_of_keys(spec.fields, part)
+        capped = privacy.keys if [privacy.key] == list(grouping_fields(part)) else None
+        entries *= min(keys, capped or keys)
+    return min(entries, privacy.most_events(spec.clock))
 
 
 def shape_of(spec: PipelineSpec, series: Series) -> UserShape | None:

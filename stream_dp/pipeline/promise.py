@@ -16,13 +16,14 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wording import how_many
 from stream_dp.engine.run_config import READ_AGAIN_MS
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.layout import values_of
+from stream_dp.pipeline.layout import user_entries, values_of
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields, grouping_text, most_ones, number_of_keys
 from stream_dp.records.privacy import CAPS, Privacy
 from stream_dp.records.scalars import duration_text, milliseconds
 from stream_dp.records.schema import ListField
+from stream_dp.statistics import Series
 from stream_dp.statistics.parts.choice import noise_of
 
 # Field names that suggest a person: only a hint, since others may identify a person too.
@@ -95,15 +96,24 @@ def _unended(spec: PipelineSpec) -> Iterator[str]:
 
 
 def _of_identifiers(spec: PipelineSpec) -> list[str]:
-    kept = [(s.name, s.identifier) for s in spec.series if s.identifier is not None]
+    kept = [
+        (f"{s.name} remembers every different {kind.field}{_by(s)}", kind)
+        for s in spec.series
+        if (kind := s.identifier) is not None
+    ]
     return [
-        f"{name} remembers every different {kind.field} "
+        f"{what} "
         f"{'for ever' if kind.span is None else f'until its window of {duration_text(kind.span)} is over'}: at most "
         f"{64 * len(kind.keys)} bytes of memory each, and {20 * len(kind.keys)} bytes in the private commit of the "
         f"tick where it counts{_early(spec, len(kind.keys))}. It grows with them and forgets none earlier; the size of "
         "a private commit tells roughly how many came"
-        for name, kind in kept
+        for what, kind in kept
     ]
+
+
+def _by(series: Series) -> str:
+    by = grouping_text(series.grouped_by)
+    return f" once for each {by} that it comes with," if by else ""
 
 
 def _early(spec: PipelineSpec, columns: int, size: int = 16) -> str:
@@ -159,11 +169,11 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
     for series in spec.series:
         if series.totals:
             early = _early(spec, 1, 24)
-            if early and series.grouped_by is not None:
+            if (early or series.signed) and series.grouped_by is not None:
                 early += ", and each key that the user has in it"
             yield (
                 f"{series.name} remembers how much each user has added {until}: at most 64 bytes of memory each, and "
-                "20 bytes in the private commit of each tick in which the user adds to it"
+                f"{24 if series.signed else 20} bytes in the private commit of each tick in which the user adds to it"
                 f"{early}. What a user would add beyond the total is cut off, which no cut_off counts"
             )
     yield f"a user is whoever has the same {privacy.user}, to the letter; a record without one is a dead letter"
@@ -189,7 +199,8 @@ def _of_keys(privacy: Privacy, until: str) -> Iterator[str]:
     if privacy.keys is not None and privacy.per_key is None:
         yield (
             f"keys alone decides which events count, and no noise is narrower for it but that of distinct values of "
-            f"{privacy.key}, a text or an integer: per_key beside it lets fewer events of a user count"
+            f"{privacy.key}, a text or an integer, and of distinct users by {privacy.key}: per_key beside it lets "
+            "fewer events of a user count"
         )
     beside = "one each" if privacy.keys is None else "one each, and one of the number of its values"
     yield (
@@ -204,15 +215,19 @@ def _of_shapes(built: Built) -> Iterator[str]:
     """Yield which series need less noise than for as many events as count, because caps say where these may lie."""
     spec = built.spec
     shaped = [c.spec.name for c in built.chosen if getattr(c.mechanism.rows, "shape", None)]
-    valued = [(c.spec.name, values_of(spec, c.spec)) for c in built.chosen]
+    valued = [
+        (c.spec.name, values_of(spec, c.spec), user_entries(spec, c.spec)) for c in built.chosen
+    ]
     if shaped:
         yield (
             f"Gaussian noise of {', '.join(shaped)} goes by squares, so less is needed where a user's events lie in "
             "several ticks (per_tick) or entries (per_key); trees and HSS go by their number alone"
         )
-    for name, most in valued:
+    for name, most, entries in valued:
         if most is not None:
-            yield f"{name} has noise for {most} values of {spec.privacy.key} of a user, whatever the number of events"
+            each = f", each in up to {entries} entries" if entries > 1 else ""
+            values = f"{most} values of {spec.privacy.key} of a user{each}"
+            yield f"{name} has noise for {values}, whatever the number of events"
 
 
 STRONG = 2  # above this epsilon, the text says that the promise is weak

@@ -18,7 +18,7 @@ import numpy as np
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.identifiers import Arrivals
-from stream_dp.engine.memories import SeenMemory, TotalMemory
+from stream_dp.engine.memories import NetMemory, SeenMemory, TotalMemory
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import OpenRow, Routed, Row, ThinRow, thin, together, without
 from stream_dp.engine.user_table import Hashes
@@ -175,10 +175,14 @@ class Router:
         return replace(kept, refused=decoded.refused + outside), ticks[inside]
 
 
-def memories_of(layout: RowLayout, spec: PipelineSpec) -> tuple[SeenMemory, TotalMemory]:
+def memories_of(layout: RowLayout, spec: PipelineSpec) -> tuple[SeenMemory, TotalMemory, NetMemory]:
     """Return memories, which know nothing yet, of identifiers that came and of what users added to totals."""
     window = spec.privacy.window_ticks(spec.clock)
-    return SeenMemory(layout.windows(spec)), TotalMemory(layout.totals, window)
+    return (
+        SeenMemory(layout.windows(spec)),
+        TotalMemory(layout.totals(signed=False), window),
+        NetMemory(layout.totals(signed=True), window),
+    )
 
 
 def decoded_fields(spec: PipelineSpec, features: Iterable[Feature]) -> list[str]:

@@ -158,9 +158,9 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class UserTotal:
-    """An amount that is not negative, of which all records of a user add at most `most` units in a window of the cap.
+    """An amount of which all records of a user add at most `most` units in a window of the cap.
 
-    How much of it a record adds is for the engine's memory to say.
+    How much of it a record adds is for the engine's memory to say; of amounts of both signs, what a window's come to.
     """
 
     amount: Amount
@@ -173,6 +173,10 @@ class UserTotal:
     @property
     def units(self) -> tuple[int, int]:
         return self.amount.units
+
+    @property
+    def signed(self) -> bool:
+        return self.amount.lowest < 0
 
 
 # what a record adds to its entries of a feature

@@ -278,49 +278,7 @@ class CapUse:
         return True
 
 
-class IdentifierColumn:
-    """The identifiers that come in one column of the row, of records that pass the conditions at `where`."""
-
-    def __init__(self, column: int, attribute: str, where: int | None) -> None:
-        self.column = column
-        self._value_of: Callable[[Any], Any] = attrgetter(attribute)
-        self._where = where
-
-    def texts(
-        self, records: Sequence[Any], ends: Iterable[tuple[int, int]], passing: BoolArray
-    ) -> list[Sequence[bytes]]:
-        values = list(map(self._value_of, records))
-        if self._where is not None:
-            passed = passing[self._where].tolist()
-            values = [v if passes else None for v, passes in zip(values, passed, strict=True)]
-        return [_texts(values[begin:end]) for begin, end in ends]
-
-
-def _texts(values: Iterable[Any]) -> Sequence[bytes]:
-    known = dict.fromkeys(values)
-    known.pop(None, None)
-    return texts_of(known)
-
-
 def texts_of(values: Iterable[Any]) -> list[bytes]:
     """Return each value as text; a long one by its digest."""
     texts = [str(value).encode() for value in values]
     return [t if len(t) <= _LONG else _DIGESTED + sha256(t).digest() for t in texts]
-
-
-def by_tick(
-    columns: Iterable[IdentifierColumn],
-    records: Sequence[Any],
-    numbers: IntArray,
-    names: Sequence[int],
-    passing: BoolArray,
-) -> Texts:
-    """Return what comes in these columns; the first `numbers[0]` records are in tick `names[0]`, and so on."""
-    stops = numbers.cumsum().tolist()
-    ends = list(zip([0, *stops[:-1]], stops, strict=True))
-    arrivals: Texts = {}
-    for column in columns:
-        for tick, texts in zip(names, column.texts(records, ends, passing), strict=True):
-            if texts:
-                arrivals.setdefault(tick, {})[column.column] = texts
-    return arrivals

@@ -1,4 +1,4 @@
-"""The statistic `distinct`: how many different identifiers came, so far or in each public window.
+"""The statistic `distinct`: how many different identifiers came, so far or in each public window; of all, or by key.
 
 By `every` a window's number is told once it has ended; with `running: true` at every tick, since its window began.
 """
@@ -13,11 +13,13 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.row_relations import Arrivals
+from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.linear.ended_windows import EndedArrivals
+from stream_dp.records.groupings import By, grouping_fields, grouping_text
 from stream_dp.records.record_columns import Identified
 from stream_dp.records.scalars import FieldName, milliseconds, problem
-from stream_dp.records.schema import field_problems
+from stream_dp.records.schema import ListField, field_problems
 from stream_dp.statistics.parts.choice import Choice, Setting, steady
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
@@ -34,6 +36,7 @@ from stream_dp.statistics.parts.windows import (
 
 _KINDS = ("text", "integer", "category")
 _NO_IDENTIFIER = ", not a text, an integer or a category"
+_LISTS = "goes by a list, of which a record has several values: name a field of which it has one"
 
 
 def _renamed(value: object) -> None:
@@ -53,12 +56,16 @@ Renamed: TypeAlias = SkipJsonSchema[Annotated[None, BeforeValidator(_renamed), F
 
 
 class DistinctSeries(SeriesSpec):
-    """How many different values the field `of` has had, so far, in each window of `every`, or since it began."""
+    """How many different values the field `of` has had, so far, in each window of `every`, or since it began.
 
-    later = ("every", "running")
+    By `by` they are counted for each key, of the records that have it: once in each.
+    """
+
+    later = ("by", "every", "running")
 
     statistic: Literal["distinct"] = "distinct"
     of: FieldName
+    by: By | None = None
     every: Every = ()
     running: bool = False
     window: Renamed = None
@@ -88,11 +95,18 @@ class DistinctSeries(SeriesSpec):
         return self.identifier
 
     @property
+    def keyed(self) -> bool:
+        return self.by is not None
+
+    @property
+    def form(self) -> Shape:
+        return Shape.HISTOGRAM if self.keyed and not self.views else super().form
+
+    @property
     def about(self) -> str:
-        when = "so far"
-        if self.every:
-            when = self._spans.words
-        return f"different values of {self.of} {when}"
+        when = self._spans.words if self.every else "so far"
+        by = f" by {grouping_text(self.by)}" if self.keyed else ""
+        return f"different values of {self.of}{by} {when}"
 
     @property
     def error_unit(self) -> str:
@@ -128,8 +142,11 @@ class DistinctSeries(SeriesSpec):
         return problems
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
+        grouped = [rest.fields.get(name) for name in grouping_fields(self.by)]
+        lists = any(isinstance(field, ListField) for field in grouped)
         return [
             *super().problems(rest),
+            *([problem(("by",), _LISTS)] if lists else []),
             *field_problems(("of",), self.of, rest.fields, _KINDS, _NO_IDENTIFIER),
             *window_lengths(rest.clock, self.every, key="every"),
         ]
@@ -138,15 +155,18 @@ class DistinctSeries(SeriesSpec):
         span = self.identifier.span
         ticks = None if span is None else span // setting.step
         ended = bool(self.every) and not self.running
-        arrivals = Arrivals(ticks, setting.users, ended, setting.values)
+        arrivals = Arrivals(ticks, setting.users, ended, setting.values, setting.entries)
         who = "one event" if setting.users is None else "a user"
         moved = f"{who} changes them by up to {arrivals.changes} in all"
         if ended:
-            whole = EndedArrivals(self.epsilon, setting.neighbors, arrivals)
+            whole = EndedArrivals(self.epsilon, setting.neighbors, arrivals, setting.width)
             return windowed(whole, setting, self.every, f"{ONCE}; {moved}")
-        mechanism = ArrivalCounter(self.epsilon, setting.neighbors, setting.horizon, arrivals)
+        own = self.epsilon, setting.neighbors, setting.horizon, arrivals
+        mechanism = ArrivalCounter(*own, setting.width)
         chosen = steady(mechanism, f"a tree counter of first ticks; {moved}", setting)
         return replace(chosen, windows=dict.fromkeys(self.views, chosen.expected))
 
-    def exact(self, totals: IntArray, keys: Sequence[str]) -> int | None:
-        return None if self.every else int(totals[0])
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
+        if self.every:
+            return None
+        return dict(zip(keys, totals.tolist(), strict=True)) if self.keyed else int(totals[0])

@@ -19,11 +19,16 @@ from stream_dp.records.amount_units import (
     plain_number,
 )
 from stream_dp.records.groupings import decimal_text
-from stream_dp.records.scalars import Exact, FieldName, problem
+from stream_dp.records.scalars import Exact, FieldName, duration_text, milliseconds, problem
 from stream_dp.statistics.parts.choice import Choice, Setting
 from stream_dp.statistics.parts.series_spec import Rest
 from stream_dp.statistics.parts.windowed import SingleOrKeyed
 from stream_dp.statistics.parts.windows import amounts_choice, totals_choice
+
+_BOTH = (
+    "of amounts of both signs is of a user's sum in a window of the cap, when it has ended, for before that what a "
+    "user added could go up and down by more"
+)
 
 
 class AmountSeries(SingleOrKeyed):
@@ -71,7 +76,8 @@ class AmountSeries(SingleOrKeyed):
 class SumSeries(AmountSeries):
     """The sum of the field `of`, each value within `clamp`, on a grid of `step`; so far, over windows or in each.
 
-    With `user_total` all records of a user add at most that much, in each public window of the cap or for ever.
+    With `user_total` all records of a user add at most that much, in each public window of the cap or for ever; amounts
+    of both signs add up to at most that much, up or down, in each window of the cap, once it has ended.
     """
 
     later: ClassVar[tuple[str, ...]] = ("user_total", *AmountSeries.later)
@@ -91,7 +97,9 @@ class SumSeries(AmountSeries):
     def about(self) -> str:
         if self.user_total is None:
             return super().about
-        return f"{super().about}, of each user at most {decimal_text(self.user_total)}"
+        most = decimal_text(self.user_total)
+        all_of_it = f"from -{most} to {most} in all" if self.signed else f"at most {most}"
+        return f"{super().about}, of each user {all_of_it}"
 
     @property
     def parameters(self) -> dict[str, int | str]:
@@ -136,12 +144,10 @@ class SumSeries(AmountSeries):
             steps = f"a whole number of steps of {decimal_text(self.step)}"
             why = f"'{shown}' must be {steps}, from 1 step to {MOST_UNITS:,}"
             problems.append(problem(("user_total",), why))
-        if self.signed:
-            why = (
-                "needs amounts of one sign, a clamp that begins at 0 or above: with both signs, what a user added "
-                "could go up and down by more than the total"
+        if self.signed and (len(self.every) != 1 or self.running):
+            problems.append(
+                problem(("user_total",), f"{_BOTH}: say every: and that window, without running")
             )
-            problems.append(problem(("user_total",), why))
         return problems
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
@@ -151,8 +157,16 @@ class SumSeries(AmountSeries):
         if rest.privacy.unit == "event":
             why = "is what one user may add, and privacy.unit is event: say unit: user"
             return [*problems, problem(("user_total",), why)]
+        per = rest.privacy.per
+        if self.signed and not problems and (per is None or milliseconds(self.every[0]) != per):
+            cap = (
+                "is for ever: say max_events and per"
+                if per is None
+                else f"has {duration_text(per)}"
+            )
+            return [problem(("every",), f"user_total {_BOTH}, and the cap {cap}")]
         events = rest.privacy.most_events(rest.clock)
-        most = events * self.clamp[1] * self.ones(rest.fields)
+        most = events * max(map(abs, self.clamp)) * self.ones(rest.fields)
         if not problems and total >= most:
             why = (
                 f"the {how_many(events, 'event')} of a user that count add at most {decimal_text(most)} "
@@ -164,7 +178,7 @@ class SumSeries(AmountSeries):
     def choose(self, setting: Setting) -> Choice:
         own = setting, self.epsilon, self.spans
         if self.user_total is not None:
-            return totals_choice(*own, self._most, self.step)
+            return totals_choice(*own, self._most, self.step, -1 if self.signed else 0)
         return amounts_choice(*own, self.whole.units, self.step, "a sum")
 
     def shown_totals(self, totals: IntArray) -> list[Any]:

@@ -4,7 +4,7 @@ The twins are memories that a crash, load or content would make wrong: each is c
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from commit_parts import part_of, seen_in
 from oracles.cut_users import cut_users
-from oracles.user_caps import Log
+from oracles.first_arrivals import first_arrivals
+from oracles.user_caps import Event, Log, Mark
 from unit.pipeline.routing.seen_worlds import (
     WINDOW,
     WINDOWS,
@@ -23,7 +24,15 @@ from unit.pipeline.routing.seen_worlds import (
     specification,
 )
 from unit.pipeline.routing.test_cut_off_rows import pipeline
-from unit.pipeline.routing.user_worlds import CAP, FOR_EVER, HORIZON, PIPELINE, hashed, some_log
+from unit.pipeline.routing.user_worlds import (
+    CAP,
+    FOR_EVER,
+    HORIZON,
+    KEYS,
+    PIPELINE,
+    hashed,
+    some_log,
+)
 from unit.pipeline.routing.user_worlds import WINDOW as USER_WINDOW
 
 from faults.test_user_caps import crashes
@@ -38,6 +47,9 @@ TWO = {
     "journal": {"kind": "sqlite", "path": "j"},
     "releases": {"path": "r"},
 }
+
+
+COLUMNS = {(0, 1): None, (1, 2): WINDOW, (2, 3): 1}
 
 
 def logs_of(seed: int, partitions: int = 1) -> dict[int, Log]:
@@ -75,10 +87,80 @@ async def test_identifiers_are_counted_once_through_crashes_anywhere(
     check(world)
 
 
+KEYED = {
+    "privacy": {
+        "unit": "user", "user": "customer", "max_events": str(CAP), "per": f"{USER_WINDOW}s", "key": "key", "keys": "2",
+        "epsilon": "100",
+    },
+    "series": [
+        {
+            "name": "daily", "statistic": "distinct", "of": "customer", "by": "key", "every": f"{USER_WINDOW}s",
+            "epsilon": "2",
+        },
+        {"name": "ever", "statistic": "distinct", "of": "customer", "by": "key", "epsilon": "2"},
+    ],
+}  # fmt: skip
+
+
+def by_key(logs: Mapping[int, Log]) -> list[tuple[int, ...]]:
+    """The rows of users by key, in windows and for ever, of the records that count, by definition."""
+    kept, had = list[Event](), dict[Any, list[str]]()
+    for event in (event for tick in counted_in_order(logs) for event in tick):
+        keys = had.setdefault((event.user, event.tick // USER_WINDOW), [])
+        if len(keys) < CAP and (event.key in keys or len({*keys}) < 2):
+            keys.append(event.key)
+            kept.append(event)
+    parts = [
+        first_arrivals(
+            [[e.user for e in kept if (e.tick, e.key) == (tick, key)] for tick in range(HORIZON)],
+            window,
+        )
+        for window in (USER_WINDOW, None)
+        for key in KEYS
+    ]
+    return list(zip(*parts, strict=True))
+
+
+def counted_in_order(logs: Mapping[int, Log]) -> list[list[Event]]:
+    """The records that are on time, in the order of the log: a window's before those of the next one."""
+    windows: list[list[Event]] = [[] for _ in range(HORIZON // USER_WINDOW)]
+    (log,), passed = logs.values(), -1
+    for item in log:
+        if isinstance(item, Mark):
+            passed = max(passed, item.tick)
+        elif item.tick > passed:
+            windows[item.tick // USER_WINDOW].append(item)
+    return windows
+
+
+class WithoutKey(SeenMemory):
+    """A twin: a user is the same in all entries."""
+
+    def __init__(self, windows: Any) -> None:
+        super().__init__(windows)
+        for memory in self._columns.values():
+            memory.admit = partial(same_in_all, memory)  # type: ignore[method-assign]
+
+
+def same_in_all(memory: UserMemory, users: Any, windows: Any) -> Any:
+    return UserMemory.admit(memory, users, windows // memory._entries * memory._entries)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_users_are_counted_once_by_key_through_crashes_anywhere(seed: int) -> None:
+    random = Random(seed)
+    world = SeenWorld(logs_of(seed), specification(**KEYED), group=random.randint(1, 4))
+    assert await crashes(world, random) > 1
+    assert world.recorded() == by_key(world.logs)
+    twin = SeenWorld(logs_of(seed), specification(**KEYED), make_seen=WithoutKey)
+    await twin.engine(random).run()
+    assert twin.recorded() != by_key(world.logs)
+
+
 async def test_a_memory_is_what_the_journal_says_and_forgets_windows_that_are_over() -> None:
     world = SeenWorld(logs_of(3), specification())
     await world.engine(Random(3)).run()
-    seen, again = world.seen, SeenMemory({0: None, 1: WINDOW, 2: 1})
+    seen, again = world.seen, SeenMemory(COLUMNS)
     assert seen is not None
     for commit in world.commits():
         again.replay(commit)
@@ -99,7 +181,7 @@ class Evicting(SeenMemory):
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         if sum(len(data) for kept in seen_in(self).values() for data in kept.values()) > 200:
-            self.__init__({0: None, 1: WINDOW, 2: 1})  # type: ignore[misc]
+            self.__init__(COLUMNS)  # type: ignore[misc]
         return super().record(ticks)
 
 

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 from commit_parts import part_of
 from oracles.user_caps import Log
-from unit.pipeline.routing.test_user_total_rows import CAPS, expected, specification
+from unit.pipeline.routing.test_user_total_rows import (
+    CAPS,
+    expected,
+    net_expected,
+    net_payload,
+    net_specification,
+    specification,
+)
 from unit.pipeline.routing.user_worlds import (
     PIPELINE,
     WINDOW,
@@ -21,7 +28,7 @@ from unit.pipeline.routing.user_worlds import (
 )
 
 from faults.test_user_caps import crashes
-from stream_dp.engine.memories import Memory, OpenIdentifiers, TotalMemory
+from stream_dp.engine.memories import Memory, NetMemory, OpenIdentifiers, TotalMemory
 from stream_dp.engine.tick_assembler import ClosedTick
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit, part
@@ -36,11 +43,12 @@ class TotalWorld(UserWorld):
 
     make_totals: Any = TotalMemory
     totals: Any = None
+    net: Any = None
 
     def memories(self) -> list[Memory]:
-        seen, own = memories_of(self.built.layout, self.built.spec)
+        seen, own, self.net = memories_of(self.built.layout, self.built.spec)
         self.totals = self.make_totals(own._most, own._window)
-        return [seen, self.totals]
+        return [seen, self.totals, self.net]
 
     def recorded(self) -> list[tuple[int, ...]]:
         """The rows that the journal holds."""
@@ -50,6 +58,44 @@ class TotalWorld(UserWorld):
 def world_of(seed: int, privacy: Any, **made: Any) -> TotalWorld:
     logs: dict[int, Log] = {0: some_log(Random(seed), USERS, 90)}
     return TotalWorld(logs, specification(privacy), **made)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_total_of_both_signs_holds_through_crashes_anywhere(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what a memory holds is what the journal says; a memory that begins anew is caught."""
+    monkeypatch.setattr("unit.pipeline.routing.user_worlds.payload", net_payload)
+    logs: dict[int, Log] = {0: some_log(Random(seed), USERS, 90)}
+    random = Random(seed)
+    world = TotalWorld(logs, net_specification(), group=random.randint(1, 4))
+    assert await crashes(world, random) > 1
+    assert world.recorded() == net_expected(logs)
+    parts = [part_of(commit, "net totals") for commit in world.commits()]
+    assert any(parts)
+    again = NetMemory(world.net._most, WINDOW)
+    for commit in world.commits():
+        again.replay(commit)
+    here, there = (
+        {at: sorted(map(tuple, sums.tolist())) for at, sums in memory._sums.once().items()}
+        for memory in (again, world.net)
+    )
+    assert here == there
+    monkeypatch.setattr(NetMemory, "replay", lambda *_: None)
+    wrong = TotalWorld(logs, net_specification(), group=1)
+    try:
+        await crashes(wrong, Random(seed))
+    except (FailClosed, ExceptionGroup):
+        return
+    assert wrong.recorded() != net_expected(logs)
+
+
+def test_net_totals_of_another_file_are_refused() -> None:
+    memory = NetMemory({(0, 1): 4}, WINDOW)
+    for written in ({0: {~5: bytes(24)}}, {3: {~0: bytes(24)}}, {0: {~0: bytes(23)}}):
+        commit = Commit(1, b"", parts={"net totals": part(written)})
+        with pytest.raises(FailClosed):
+            memory.replay(commit)
 
 
 def remembered(memory: TotalMemory) -> dict[int, dict[bytes, int]]:

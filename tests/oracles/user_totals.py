@@ -2,7 +2,8 @@
 
 The rules: of a user's records those count that the cap of events lets through (`user_caps`), at their own ticks. Tick
 by tick, and in it key by key, a user who has added S of a total of C in the open window adds min(C, S + v) - S, where v
-is the sum of that user's amounts there.
+is the sum of that user's amounts there. Of amounts of both signs nothing is told before a window's last tick; there,
+key by key, of a user's sum v of the window counts what is left of C: v between -left and left.
 """
 
 from collections import Counter
@@ -52,5 +53,29 @@ def totals(
                 added[place] += more
                 entry += more
             row.append(entry)
+        rows.append(tuple(row))
+    return rows
+
+
+def net_totals(
+    events: Sequence[Event],
+    amount: Callable[[Event], int],
+    total: int,
+    window: int,
+    ticks: int,
+    keys: Sequence[str] | None = None,
+) -> list[tuple[int, ...]]:
+    """The rows by tick, of amounts of both signs: one entry, or one for each of `keys`."""
+    rows = []
+    for tick in range(ticks):
+        row = [0] * (1 if keys is None else len(keys))
+        here = [event for event in events if event.tick // window == tick // window]
+        for user in {event.user for event in here} if (tick + 1) % window == 0 else ():
+            left = total
+            for at, key in enumerate([None] if keys is None else keys):
+                own = sum(amount(e) for e in here if e.user == user and key in (None, e.key))
+                counts = max(-left, min(left, own))
+                left -= abs(counts)
+                row[at] += counts
         rows.append(tuple(row))
     return rows

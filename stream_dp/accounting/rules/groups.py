@@ -245,6 +245,7 @@ first_arrivals = _chain(
 # up to at most C over all ticks and entries of the window, whatever the number of records. They depend on that user's
 # own records alone, so without the user the rows of all others are the same. Hybrids have some of these units, in the
 # order in which they come, so a hybrid's row is known as soon as the pair of rows is. One event may cost all of it.
+# Of amounts of both signs the rows get what a user's whole window comes to, clamped to -C .. C, at its last tick.
 user_totals: Rule[UserTotals] = _chain(
     "totals of users",
     "as many steps as units",

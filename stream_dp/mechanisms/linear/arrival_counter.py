@@ -1,9 +1,9 @@
 """How many identifiers were there, so far or since their public window began: a counter of first ticks.
 
-An entry of a row is the number of identifiers that came in its tick for the first time in the window; the code that
-makes rows remembers them. One event moves up to `changes` units of such rows, at most one for a tick and an
-identifier, so the counter counts at epsilon / changes. When a window begins, the counter starts anew with its own
-noise. This file knows no identifier, no memory and no names.
+An entry of a row is the number of identifiers that came in its tick for the first time in the window, of all of them or
+of those with one key; the code that makes rows remembers them. One event moves up to `changes` units of such rows, at
+most one for a tick, an entry and an identifier, so the counter counts at epsilon / changes. When a window begins, the
+counter starts anew with its own noise. This file knows no identifier, no memory and no names.
 """
 
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ class ArrivalCounterState:
 @wire("arrival-counter", 1, rests_on=(Counter, HybridCounter))
 @dataclass(frozen=True)
 class ArrivalCounter(Linear[ArrivalCounterState]):
-    """Answers of shape (1,): identifiers since the window of `arrivals` began, for any number of windows.
+    """Answers of shape (width,): identifiers since the window of `arrivals` began, for any number of windows.
 
     Without windows: identifiers so far, for at most `horizon` updates, or for any number (up to 2^40) where it is None.
 
@@ -62,10 +62,10 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
     neighbors: Neighbors
     horizon: int | None
     arrivals: Arrivals
+    width: int = 1
 
-    @property
-    def width(self) -> int:
-        return 1
+    def __post_init__(self) -> None:
+        self.arrivals.require_steps(self.width, self.neighbors)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -75,11 +75,11 @@ class ArrivalCounter(Linear[ArrivalCounterState]):
     def inner(self) -> Counter | HybridCounter:
         lengths = [each for each in (self.arrivals.window, self.horizon) if each is not None]
         share = self.epsilon / self.rows.changes
-        return counter_for(1, share, self.neighbors, min(lengths, default=None))
+        return counter_for(self.width, share, self.neighbors, min(lengths, default=None))
 
     @property
     def rows(self) -> ArrivalLaw:
-        return ArrivalLaw(1, self.neighbors, changes=self.arrivals.changes)
+        return ArrivalLaw(self.width, self.neighbors, changes=self.arrivals.changes)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:

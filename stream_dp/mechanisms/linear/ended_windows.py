@@ -276,7 +276,8 @@ class RunningWindows(Additive):
 @wire("ended-arrivals", 1)
 @dataclass(frozen=True)
 class EndedArrivals(EndedWindows):
-    """How many identifiers each window of `arrivals` had, by rows that count an identifier at its first tick in it.
+    """How many identifiers each window of `arrivals` had, by rows that count an identifier at its first tick in it, in
+    `width` entries.
 
     An exact memory of each public window makes the rows from the events. Privacy claim: `epsilon`-DP for events under
     `neighbors`, or for the users of `arrivals`, adaptively: the numbers of whole windows of neighbours differ by
@@ -286,14 +287,12 @@ class EndedArrivals(EndedWindows):
     epsilon: Fraction
     neighbors: Neighbors
     arrivals: Arrivals
+    width: int = 1
 
     def __post_init__(self) -> None:
+        self.arrivals.require_steps(self.width, self.neighbors)
         if not self.arrivals.ended:
             raise NotDerivable("a number at a window's end is of arrivals in whole windows")
-
-    @property
-    def width(self) -> int:  # type: ignore[override]
-        return 1
 
     @property
     def windows(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -306,7 +305,7 @@ class EndedArrivals(EndedWindows):
     @property
     def rows(self) -> ArrivalLaw:
         changes, window = self.arrivals.changes, self.arrivals.window
-        return ArrivalLaw(1, self.neighbors, changes=changes, ended=window)
+        return ArrivalLaw(self.width, self.neighbors, changes=changes, ended=window)
 
     @property
     def l1(self) -> int:

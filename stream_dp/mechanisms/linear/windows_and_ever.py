@@ -237,6 +237,9 @@ class UserSums(Additive):
     the rows with and without a user differ by at most `total` units in all, in whatever entries and ticks they lie, and
     the noise is that of sums whose events add one unit to one entry, at epsilon / total.
 
+    Units may be of both signs where only whole windows of the cap are told: all that a user adds in one is then bounded
+    at its end, and in no other span of ticks.
+
     Privacy claim: `total` times the epsilon of `inner`, for the `users`, adaptively, where a memory that decides by a
     user's own records makes the rows: those with and without the user differ by at most `total` units, and each unit is
     an event of `inner`.
@@ -247,9 +250,15 @@ class UserSums(Additive):
     users: Users
 
     def __post_init__(self) -> None:
-        law = self.inner.rows
-        if self.total < 1 or (law.lowest, law.highest, law.ones) != (0, 1, 1):
+        law, inner = self.inner.rows, self.inner
+        units = -1 <= law.lowest <= 0 and (law.highest, law.ones) == (1, 1)
+        if self.total < 1 or not units:
             raise NotDerivable("a user's total is made of units, each of them an event that adds 1")
+        ends = isinstance(inner, EndedSums) and inner.windows == (self.users.window,)
+        if law.lowest < 0 and not ends:
+            raise NotDerivable(
+                "units of both signs have a total in a whole window of the users' cap, once it has ended"
+            )
 
     @property
     def width(self) -> int:

@@ -220,8 +220,9 @@ class Setting:
     each part has of a series that counts several things. `step`: the length of a tick, in ms.
     `users`: who is protected, where rows count them, each once: then `steps` is 1. `shape`: how all `steps` events of a
     user may lie, where Gaussian noise goes by it; None: they may all lie in one entry of one tick. `values`: rows count
-    identifiers, of which the events of one of these `users` have at most so many; None: they count the users. `advise`:
-    the reason of a choice names what another method would have.
+    identifiers, of which the events of one of these `users` have at most so many; None: they count the users.
+    `entries`: in how many entries of a row these events lie at most, where each counts once. `advise`: the reason of a
+    choice names what another method would have.
     """
 
     width: int
@@ -240,6 +241,7 @@ class Setting:
     users: Users | None = None
     shape: UserShape | None = None
     values: int | None = None
+    entries: int = 1
     advise: bool = False
 
     @property

@@ -188,15 +188,18 @@ def amounts_choice(
 
 
 def totals_choice(
-    setting: Setting, epsilon: Fraction, over: Over, most: int, step: Fraction
+    setting: Setting, epsilon: Fraction, over: Over, most: int, step: Fraction, lowest: int
 ) -> Choice:
-    """Choose what `amounts_choice` does, for amounts of which a user adds at most `most` units: each is an event."""
+    """Choose what `amounts_choice` does, for amounts of which a user adds at most `most` units: each is an event, of 1
+    or of `lowest`, which is 0, or -1 where units may be of both signs.
+    """
     users = setting.users
     if users is None:
         raise TypeError("a total is that of a user")
-    chosen = _of_units(setting, epsilon / most, over, (0, 1), "a sum")
+    chosen = _of_units(setting, epsilon / most, over, (lowest, 1), "a sum")
     mechanism: Any = UserSums(chosen.mechanism, most, users)  # type: ignore[arg-type]  # all sums are
-    changed = f"a user changes it by up to {decimal_text(most * step)} in all, whatever the ticks"
+    when = "in each window" if lowest else "in all, whatever the ticks"
+    changed = f"a user changes it by up to {decimal_text(most * step)} {when}"
     return replace(chosen.in_steps(step), mechanism=mechanism).saying(changed)
 
 

@@ -360,6 +360,28 @@ class WholeBits:
 
 
 @dataclass(frozen=True, slots=True)
+class InTwoEntries:
+    """Takes at each tick whether an identifier is there in a first entry (1), a second one (2) or both (3).
+
+    Each entry answers as `entry` does.
+    """
+
+    entry: FirstBits | WholeBits
+
+    def initial(self) -> Mapping[Any, Fraction]:
+        (begin,) = self.entry.initial()
+        return {(begin, begin): ONE}
+
+    def step(self, state: Any, query: int) -> Law[Any]:
+        one, other = (self.entry.step(own, query >> at & 1) for at, own in enumerate(state))
+        return {
+            ((a, b), (left, right)): p * q
+            for (a, left), p in one.items()
+            for (b, right), q in other.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class OneUserWindow:
     """One user's events, at most `cap` in each window of `window` ticks; the streams may differ in one window.
 
@@ -391,9 +413,10 @@ class OneUserWindow:
 
 def _arrivals(words: str, arrivals: Arrivals, pairs: Pairs, ticks: int) -> Instance:
     premise = claimed("bits", private(THREE))
-    machine: FirstBits | WholeBits = FirstBits(THREE, arrivals.window)
+    entry: FirstBits | WholeBits = FirstBits(THREE, arrivals.window)
     if arrivals.ended and arrivals.window is not None:
-        machine = WholeBits(THREE, arrivals.window)
+        entry = WholeBits(THREE, arrivals.window)
+    machine = InTwoEntries(entry) if arrivals.entries > 1 else entry
     situation = FirstArrivals("arrivals", arrivals)
     return Instance(f"bits of ln 3; {words}", (premise,), situation, machine, pairs, ticks)
 
@@ -423,6 +446,12 @@ def arrived() -> tuple[Instance, ...]:
             f"{two}, of one value, in whole windows",
             Arrivals(2, two, ended=True, values=1),
             twice,
+            4,
+        ),
+        _arrivals(
+            f"{day}, in two entries, in whole windows of as much",
+            Arrivals(2, day, ended=True, entries=2),
+            OneUserWindow(2, 2, largest=3),
             4,
         ),
     )
@@ -462,8 +491,39 @@ class TotalBits:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class NetBits:
+    """Takes amounts of one user, of both signs; answers at the end of a window of `window` ticks by noisy bits, one for
+    each value above -`total` that the user's sum, clamped to -`total` .. `total`, reaches.
+    """
+
+    odds: Fraction
+    total: int
+    window: int
+
+    def initial(self) -> Mapping[TotalState, Fraction]:
+        return {(0, 0): ONE}
+
+    def step(self, state: TotalState, query: int) -> Law[TotalState]:
+        tick, added = state[0] + 1, state[1] + query
+        if tick % self.window:
+            return {((), (tick, added)): ONE}
+        bits_ = [
+            noisy_bit(int(added > value), self.odds) for value in range(-self.total, self.total)
+        ]
+        return {
+            (answer, (tick, 0)): math.prod(
+                (bit[a] for bit, a in zip(bits_, answer, strict=True)), start=ONE
+            )
+            for answer in product((0, 1), repeat=len(bits_))
+        }
+
+
 def totals() -> tuple[Instance, ...]:
-    """Return one user's amounts of up to 2 at any ticks against none: less, as much and more than the total."""
+    """Return one user's amounts of up to 2 at any ticks against none: less, as much and more than the total.
+
+    And of both signs, in a window of two ticks, told at its end.
+    """
     amounts, premise = ((0, 1), (0, 2)), claimed("bits", private(THREE))
     day, overall, window = Users(4, 2), Users(3), OneUserWindow(2, 4, largest=MOST_AT_ONCE)
     cases: tuple[tuple[Users, int, Pairs, int], ...] = (
@@ -471,7 +531,16 @@ def totals() -> tuple[Instance, ...]:
         (overall, 3, DifferAtMost((0,), amounts, 3), 3),
         (day, 3, window, 4),
     )
-    return tuple(
+    signed = DifferAtMost((0,), ((0, 2), (0, -1)), 2)
+    net = Instance(
+        f"bits of ln 3, a total of 2 of both signs; {day}",
+        (premise,),
+        UserTotals("totals", day, 2),
+        NetBits(THREE, 2, 2),
+        signed,
+        2,
+    )
+    return net, *(
         Instance(
             f"bits of ln 3, a total of {total}; {users}",
             (premise,),

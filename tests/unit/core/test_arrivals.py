@@ -202,6 +202,113 @@ def test_a_number_of_values_that_forgets_something_is_exceeded(
     assert largest_change(counted, users, values, ended=False) > forgotten
 
 
+KEYS = "ab"
+
+
+def by_key(
+    ticks: Sequence[Sequence[tuple[str, str]]], counted: int | None, *, ended: bool
+) -> list[int]:
+    """The rows of identifiers by the key of their events, key by key; of `ended` windows the numbers."""
+    rows: list[int] = []
+    for key in KEYS:
+        own = first_arrivals([[name for name, of in tick if of == key] for tick in ticks], counted)
+        rows += whole(own, counted) if ended and counted else own
+    return rows
+
+
+@pytest.mark.parametrize("counted", [None, 1, 2, 3])
+def test_one_event_changes_one_entry_and_a_replaced_one_two(counted: int | None) -> None:
+    """Every stream of two identifiers with two keys, and one event more, or one in place of another in its tick."""
+    pairs, ticks = list(itertools.product(NAMES, KEYS)), 3
+    cells = list(itertools.product(range(ticks), pairs))
+    for ended in (False, True) if counted else (False,):
+        added = replaced = 0
+        for mask in range(1 << len(cells)):
+            there = [cell for at, cell in enumerate(cells) if mask >> at & 1]
+            stream = [[pair for at, pair in there if at == tick] for tick in range(ticks)]
+            rows = by_key(stream, counted, ended=ended)
+            tick = mask % ticks
+            more = [
+                by_key(
+                    [t + [pair] * (at == tick) for at, t in enumerate(stream)], counted, ended=ended
+                )
+                for pair in pairs
+            ]
+            added = max(added, *(apart(rows, one) for one in more))
+            replaced = max(replaced, *(apart(*two) for two in itertools.combinations(more, 2)))
+        assert added == Arrivals(counted, ended=ended).changes
+        assert replaced == Arrivals(counted, ended=ended, entries=2).changes
+
+
+def largest_by_key(counted: int | None, users: Users, keys: int, *, ended: bool) -> int:
+    """The most units that a user's events of one window of the cap change, where caps let them have so many keys."""
+    size, result = users.window or TICKS, 0
+    for mask in range(1 << len(CELLS)):
+        if not of_a_user(mask, users, keys):
+            continue
+        there = [(tick, KEYS[VALUES.index(value)]) for tick, value in _cells(mask)]
+        for begin in range(0, TICKS, size):
+            left = [cell for cell in there if not begin <= cell[0] < begin + size]
+            one, other = (
+                by_key(
+                    [[("u", key) for at, key in part if at == tick] for tick in range(TICKS)],
+                    counted,
+                    ended=ended,
+                )
+                for part in (there, left)
+            )
+            result = max(result, apart(one, other))
+    return result
+
+
+def _cells(mask: int) -> list[tuple[int, str]]:
+    return [cell for at, cell in enumerate(CELLS) if mask >> at & 1]
+
+
+@pytest.mark.parametrize("theirs", [None, 1, 2, 3, 4])
+@pytest.mark.parametrize("counted", [None, 1, 2, 3, 4])
+@pytest.mark.parametrize(("cap", "keys"), [(1, 1), (2, 1), (2, 2), (3, 2), (4, 1), (8, 2)])
+def test_a_user_changes_as_many_entries_as_said(
+    theirs: int | None, counted: int | None, cap: int, keys: int
+) -> None:
+    """Met where one window divides the other and four ticks hold all that may change."""
+    users = Users(cap, theirs)
+    for ended in (False, True) if counted else (False,):
+        changes = Arrivals(counted, users, ended, entries=min(cap, keys)).changes
+        result = largest_by_key(counted, users, keys, ended=ended)
+        assert result <= changes
+        lengths = {theirs or TICKS, counted or TICKS}
+        room = cap <= TICKS // counted * keys if theirs is None and counted else True
+        room = room and (theirs, counted) != (TICKS, None)  # there is no next window of the cap
+        if lengths <= {2, 4} and room:
+            assert result == changes
+
+
+def test_numbers_of_users_by_key_are_those_that_the_theory_says() -> None:
+    """m in windows of the cap and for ever under `overall`; twice as many where the next window has the user again."""
+    for m in (1, 2, 3):
+        day, ever = Users(20, 24), Users(20)
+        assert Arrivals(24, day, entries=m).changes == m
+        assert Arrivals(None, ever, entries=m).changes == m
+        assert (
+            Arrivals(None, day, entries=m).changes == Arrivals(48, day, entries=m).changes == 2 * m
+        )
+        assert Arrivals(48, day, ended=True, entries=m).changes == m
+        assert Arrivals(6, day, entries=m).changes == 4 * m
+        assert Arrivals(24, ever, ended=True, entries=m).changes == 20
+
+
+@pytest.mark.parametrize(("counted", "users", "keys", "forgotten"), [
+    (2, Users(4, 2), 2, 1),  # that a user may be in several entries
+    (None, Users(4, 2), 2, 2),  # that the next window of the cap has the user again
+    (1, Users(4, 2), 2, 2),  # and that windows may be shorter than the cap's
+])  # fmt: skip
+def test_a_number_of_entries_that_forgets_something_is_exceeded(
+    counted: int | None, users: Users, keys: int, forgotten: int
+) -> None:
+    assert largest_by_key(counted, users, keys, ended=False) > forgotten
+
+
 def test_a_memory_that_is_reset_by_events_has_no_bound() -> None:
     """A twin: the memory is dropped once two events have come, which is private; one event moves every reset."""
 

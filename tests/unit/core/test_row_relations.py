@@ -112,6 +112,16 @@ def of_whole_windows(pairs: Pairs, most: int, size: int) -> bool:
     )
 
 
+def test_entries_of_whole_windows_differ_each_for_itself() -> None:
+    """What comes in one entry and goes in another one is two units; within an entry it is none."""
+    for most, accepted in ((1, False), (2, True)):
+        moved = WholeWindows(most, 2).accept(np.array([1, 0]), np.array([0, 1]))
+        assert (moved is not None) is accepted
+    back = WholeWindows(1, 2).accept(np.array([1, 0]), np.array([0, 0]))
+    assert back is not None
+    assert back.accept(np.array([0, 0]), np.array([1, 0])) is not None
+
+
 COUNTED: list[Pair] = [(row(a), row(b)) for a, b in ((0, 0), (1, 0), (0, 1), (2, 0))]
 CASES: dict[str, Case] = {
     **{

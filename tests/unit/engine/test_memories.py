@@ -5,6 +5,7 @@ And a memory of a new kind, given to the engine: what it records, gets back at a
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, ClassVar
 
@@ -71,13 +72,26 @@ def closed(tick: int, *identifiers: int) -> ClosedTick:
 
 
 def test_a_window_is_recorded_until_its_last_tick_and_then_forgotten() -> None:
-    memory, told = SeenMemory({COLUMN: 2}), []
+    memory, told = SeenMemory({(COLUMN, COLUMN + 1): 2}), []
     for tick, identifiers in enumerate([(1, 2), (2, 3), (2,), ()]):
         (counted,), written = memory.record([closed(tick, *identifiers)])
         kept = seen_in(memory)[COLUMN]
         arrived = msgspec.msgpack.decode(written) if written else {}
         told.append((int(counted.row[COLUMN]), list(arrived.get(COLUMN, {})), list(kept)))
     assert told == [(2, [0], [0]), (1, [], []), (1, [1], [1]), (0, [], [])]
+
+
+def test_a_window_of_several_entries_is_forgotten_with_its_last_tick() -> None:
+    """Where each identifier stands once for each entry, in one table."""
+    memory, kept = SeenMemory({(COLUMN, COLUMN + 3): 2}), []
+    for tick, identifiers in enumerate([(1, 2), (3,), (2,), (), (1,)]):
+        one = closed(tick, *identifiers)
+        came = dict.fromkeys(range(COLUMN, COLUMN + 3), one.arrived[COLUMN])
+        wide = replace(one, row=np.zeros(3, np.int64), arrived=came)
+        (counted,), _ = memory.record([wide])
+        assert counted.row.tolist() == [len(identifiers)] * 3
+        kept.append(len(memory._columns[COLUMN]._table))
+    assert kept == [6, 0, 3, 0, 3]
 
 
 BYTES_A_USER = 64

@@ -259,6 +259,69 @@ def test_a_user_of_so_many_values_loses_the_claim_at_a_windows_end() -> None:
             assert worst(twin, pairs) > 1.9
 
 
+def by_entry(mine: Iterable[tuple[int, str]], window: int | None) -> Rows:
+    """Rows of one user, with an entry for each value of these events."""
+    columns = [
+        first_arrivals([["u"] * ((tick, value) in mine) for tick in range(TICKS)], window)
+        for value in VALUES
+    ]
+    return tuple(zip(*columns, strict=True))
+
+
+@cache
+def by_entries(users: Users, keys: int, window: int | None) -> Pairs:
+    """The rows by key of every stream of a user with so many keys in a window, and without all of one window."""
+    pairs, size = set(), users.window or TICKS
+    cells = list(itertools.product(range(TICKS), VALUES))
+    for number in range(1, 2 * TICKS + 1):
+        for mine in itertools.combinations(cells, number):
+            parts = [[c for c in mine if c[0] // size == w] for w in range(TICKS // size)]
+            if any(len(p) > users.cap or len({v for _, v in p}) > keys for p in parts):
+                continue
+            for part in parts:
+                left = {*mine} - {*part}
+                pairs.add((by_entry({*mine}, window), by_entry(left, window)))
+    return pairs
+
+
+OF_ENTRIES = [
+    (Users(4), 2, None, 2), (Users(4), 1, None, 1), (Users(4, 2), 2, 2, 2), (Users(4, 2), 1, None, 2),
+    (Users(4, 2), 2, 1, 4), (Users(4, 2), 2, None, 4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("users", "keys", "window", "changes"), OF_ENTRIES, ids=str)
+def test_every_user_loses_the_claim_at_most_in_entries_that_a_cap_bounds(
+    users: Users, keys: int, window: int | None, changes: int
+) -> None:
+    """Also told when a window has ended; a twin that forgets the entries, or what goes, loses more."""
+    arrivals = Arrivals(window, users, entries=keys)
+    pairs = by_entries(users, keys, window)
+    assert arrivals.changes == changes
+    mechanism: Any = ArrivalCounter(EPSILON, ADD, TICKS, arrivals, len(VALUES))
+    assert 0.7 < worst(mechanism, pairs) <= 1 + 2e-3
+    check_relation(mechanism, ADD, pairs)
+    assert derived(mechanism, "distinct").guarantee.users == users
+    if changes > 1:
+        twin = HalfOfThem(EPSILON, ADD, TICKS, arrivals, len(VALUES))
+        assert worst(twin, pairs) > 1.4
+    if window is not None:
+        told = EndedArrivals(EPSILON, ADD, replace(arrivals, ended=True), len(VALUES))
+        assert worst(told, pairs) == pytest.approx(1, abs=2e-3)
+        check_relation(told, ADD, pairs)
+        forgotten = OneWindow(EPSILON, ADD, replace(arrivals, ended=True), len(VALUES))
+        assert worst(forgotten, pairs) > 1.9
+
+
+def test_one_event_in_place_of_another_lies_in_two_entries() -> None:
+    """So these counters take steps under add_remove alone."""
+    for relation in (REPLACE, MOVES):
+        with pytest.raises(NotDerivable, match="say neighbors: add_remove"):
+            ArrivalCounter(EPSILON, relation, TICKS, Arrivals(), 2)
+        with pytest.raises(NotDerivable, match="say neighbors: add_remove"):
+            EndedArrivals(EPSILON, relation, Arrivals(2, ended=True), 2)
+
+
 class OneWindow(EndedArrivals):
     """Forgets that a user may be there in several windows."""
 

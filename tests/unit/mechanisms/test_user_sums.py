@@ -5,7 +5,7 @@ and without the user apart is found from the real map from noises to answers (`o
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from oracles.user_caps import Event
-from oracles.user_totals import totals
+from oracles.user_totals import net_totals, totals
 from unit.mechanisms.shifted_noise import answers
 from unit.mechanisms.test_arrivals_exact import Pairs, Rows, check_relation, worst
 
@@ -103,6 +103,71 @@ def test_twins_lose_more(inner: Any) -> None:
         derived(OneUnitLess(inner, TOTAL, USERS), "sum")
 
 
+HALF, TWO = TICKS // 2, Users(2, TICKS // 2)
+SIGNED = EndedSums(WIDTH, UNIT, ADD, (HALF,), -1, 1)
+
+
+def netted(amounts: Sequence[int], window: int = HALF) -> Rows:
+    """Amounts of both signs, of the first key in even ticks, as their windows come to within the total."""
+    events = [Event("u", tick, "ab"[tick % 2]) for tick in range(TICKS) if amounts[tick]]
+    return tuple(net_totals(events, lambda event: amounts[event.tick], TOTAL, window, TICKS, "ab"))
+
+
+def on_its_path(amounts: Sequence[int], window: int = HALF) -> Rows:
+    """A twin: after each record what a user added is clamped, and told as it comes."""
+    rows, added = [], 0
+    for tick, amount in enumerate(amounts):
+        added = 0 if tick % window == 0 else added
+        after = max(-TOTAL, min(TOTAL, added + amount))
+        rows.append((after - added, 0))
+        added = after
+    return tuple(rows)
+
+
+def less_one_window(make: Callable[..., Rows], size: int = HALF, **how: int) -> Pairs:
+    """The rows of every stream of a user, and without what is in one window of the cap."""
+    pairs = set()
+    for amounts in itertools.product((-5, -2, 0, 1, 3), repeat=TICKS):
+        for gone in range(0, TICKS, size):
+            left = [0 if gone <= tick < gone + size else a for tick, a in enumerate(amounts)]
+            pairs.add((make(amounts, **how), make(left, **how)))
+    return pairs
+
+
+def test_a_user_loses_the_claim_by_a_total_of_both_signs() -> None:
+    mechanism = UserSums(SIGNED, TOTAL, TWO)
+    pairs = less_one_window(netted)
+    assert worst(mechanism, pairs) == pytest.approx(1, abs=2e-3)
+    check_relation(mechanism, ADD, pairs)
+    assert derived(mechanism, "sum").guarantee == mechanism.guarantee
+    assert mechanism.guarantee.measure == PureDP(EPSILON)
+    less = replace(SIGNED, epsilon=SIGNED.epsilon * TOTAL / (TOTAL - 1))
+    assert worst(UserSums(less, TOTAL, TWO), pairs) > 1.4
+
+
+class Anyhow(UserSums):
+    """Units of both signs wherever."""
+
+    def __post_init__(self) -> None: ...
+
+
+def test_totals_of_both_signs_elsewhere_lose_more() -> None:
+    """Told as they come, on the path; in windows unlike those of the cap, where what is left may be the other end."""
+    running = Anyhow(SumCounter(WIDTH, UNIT, ADD, TICKS, -1, 1), TOTAL, Users(4, TICKS))
+    path = less_one_window(on_its_path, TICKS, window=TICKS)
+    assert worst(running, path) > 1.9
+    with pytest.raises(AssertionError):
+        check_relation(running, ADD, path)
+    longer = Anyhow(EndedSums(WIDTH, UNIT, ADD, (TICKS,), -1, 1), TOTAL, TWO)
+    assert worst(longer, less_one_window(netted, window=TICKS)) == pytest.approx(2, abs=4e-3)
+    shorter = Anyhow(EndedSums(WIDTH, UNIT, ADD, (1,), -1, 1), TOTAL, TWO)
+    assert worst(shorter, less_one_window(netted, window=1)) == pytest.approx(2, abs=4e-3)
+    for wrong in (running, longer, shorter):
+        with pytest.raises(NotDerivable, match="in a whole window of the users' cap"):
+            UserSums(wrong.inner, TOTAL, wrong.users)
+    assert on_its_path((3, 3, -3, 0), TICKS) != netted((3, 3, -3, 0), TICKS)
+
+
 @pytest.mark.parametrize("inner", INNER, ids=NAMES)
 def test_noise_and_answers_are_those_of_the_units(inner: Any) -> None:
     mechanism = UserSums(inner, TOTAL, USERS)
@@ -129,7 +194,7 @@ def test_its_rows_are_of_units() -> None:
 
 
 @pytest.mark.parametrize("inner", [
-    SumCounter(1, UNIT, ADD, TICKS, 0, 2), SumCounter(1, UNIT, ADD, TICKS, -1, 1),
+    SumCounter(1, UNIT, ADD, TICKS, 0, 2), SumCounter(1, UNIT, ADD, TICKS, -2, 1),
     SumCounter(1, UNIT, ADD, TICKS, 1, 1), SumCounter(2, UNIT, ADD, TICKS, 0, 1, 2),
 ])  # fmt: skip
 def test_events_of_more_than_a_unit_are_refused(inner: Any) -> None:

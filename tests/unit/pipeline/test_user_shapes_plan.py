@@ -181,6 +181,42 @@ def test_a_cap_of_values_is_that_of_its_own_field() -> None:
     assert arrivals("who") == Arrivals(None, Users(20, 24))
 
 
+@pytest.mark.parametrize(("by", "caps", "entries"), [
+    ("country", {}, 3), ("country", {"key": "country", "keys": "2"}, 2), ("country", {"key": "kind", "keys": "2"}, 3),
+    (["country", "kind"], {"key": "country", "keys": "2"}, 4), (["country", "kind"], {"key": "kind", "keys": "1"}, 3),
+    (["country", {"tick": "hour"}], {"key": "country", "keys": "1"}, 20),
+    ({"field": "size", "edges": ["1", "5", "9"]}, {"key": "size", "keys": "2"}, 2),
+    ("country", {"key": "country", "per_key": "2"}, 3), ("country", {"per_tick": "1", "max_events": "2"}, 2),
+])  # fmt: skip
+def test_a_user_lies_in_as_many_entries_as_caps_of_their_own_field_allow(
+    by: Any, caps: dict[str, str], entries: int
+) -> None:
+    """Of a product each field has its cap; no more entries than events. Of another identifier each event has one."""
+    series = {"name": "people", "statistic": "distinct", "of": "who", "by": by, "epsilon": "0.1"}
+    (chosen,) = planned(caps, series=[series]).values()
+    mechanism: Any = chosen.mechanism
+    cap = int(caps.get("max_events", "20"))
+    assert mechanism.arrivals == Arrivals(None, Users(cap, 24), entries=entries)
+    (other,) = planned(caps, series=[series | {"of": "shop"}]).values()
+    assert other.mechanism.arrivals == Arrivals()  # type: ignore[attr-defined]
+
+
+def test_values_of_the_key_count_in_each_entry() -> None:
+    series = {
+        "name": "shops",
+        "statistic": "distinct",
+        "of": "shop",
+        "by": "kind",
+        "epsilon": "0.1",
+    }
+    built = built_of({"key": "shop", "keys": "3"}, series=[series])
+    mechanism: Any = built.chosen[0].mechanism
+    assert mechanism.arrivals == Arrivals(None, Users(20, 24), values=3, entries=2)
+    assert mechanism.arrivals.changes == 12
+    words = "shops has noise for 3 values of shop of a user, each in up to 2 entries, whatever the number of events"
+    assert words in caveats(built)
+
+
 def test_rows_of_a_claim_are_those_that_the_caps_allow() -> None:
     chosen = planned({"per_tick": "1"})["by"]
     assert series_claim(chosen) is None  # the claim is the mechanism's own

@@ -46,6 +46,9 @@ SCHEMA: dict[str, Any] = {
 EVENT: dict[str, Any] = {}
 REPLACE: dict[str, Any] = {"neighbors": "replace"}
 USER: dict[str, Any] = {"unit": "user", "user": "customer", "overall": 3}
+DAY: dict[str, Any] = {
+    "unit": "user", "user": "customer", "max_events": 3, "per": "2h", "key": "country", "keys": 1
+}  # fmt: skip
 INPUTS: list[dict[str, Any]] = [
     {"statistic": "sum", "name": "revenue", "of": "amount", "clamp": [0, 240], "epsilon": 1},
     {"statistic": "count", "name": "orders", "epsilon": 1},
@@ -75,6 +78,8 @@ BESIDE: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (EVENT, {"by": "tags"}),
     (USER, {"where": [{"field": "tags", "contains": "new"}]}),
     (USER, {"clamp": ["0", 240], "user_total": "100.5", "step": "0.5", "every": "2h"}),
+    (DAY, {"clamp": ["-240", 240], "user_total": "100.5", "step": "0.5", "every": "2h"}),
+    (DAY, {"of": "customer", "by": "country", "every": "2h"}),
 ]
 
 
@@ -166,8 +171,8 @@ async def of_the_pipeline(spec: PipelineSpec) -> list[dict[str, Any]]:
     ports = Ports(source, MemoryJournal(), sink, ManualClock(0), SEALER, fresh_seed)
     router = OpenRouter(spec, plan.origin, built.layout, key)
     guard, seen = guard_of(spec, plan.origin, key), SeenMemory(built.layout.windows(spec))
-    _, totals = memories_of(built.layout, spec)
-    await Engine(plan, router, ports, numbered(), guard=guard, memories=[seen, totals]).run()
+    _, totals, net = memories_of(built.layout, spec)
+    await Engine(plan, router, ports, numbered(), guard=guard, memories=[seen, totals, net]).run()
     return [without_number(body) for body in bodies]
 
 

@@ -22,6 +22,8 @@ from unit.verify.exact.raw_streams import (
     worst,
 )
 
+from stream_dp.engine.memories import UserMemory
+
 WITHIN = {"neighbors": "replace", "moves": "within_tick"}
 ANY = {"neighbors": "replace"}
 EVER = {"unit": "user", "user": "who", "overall": "2"}
@@ -164,6 +166,102 @@ def test_first_ticks_lose_what_plan_states_and_noise_for_fewer_loses_more(case: 
     assert result == world.stated == units, where
     mechanism: Any = world.series[0].mechanism
     assert worst(world.twin(epsilon=2 * mechanism.epsilon), [where])[0] > world.stated
+
+
+BY_KEY = PER | {"max_events": "4", "key": "key"}
+BY = WHO | {"by": "key"}
+KEYED: dict[str, tuple[dict[str, Any], int, int, int]] = {
+    "one key, the cap's window": (windows(BY, 2, 1, running=False), 1, 3, 1),
+    "two keys, the cap's window": (windows(BY, 2, 2, running=False), 2, 3, 2),
+    "two keys, running": (windows(BY, 2, 2), 2, 3, 2),
+    "one key, so far": (BY | {"epsilon": "2"}, 1, 3, 2),
+    "one key, shorter windows": (windows(BY, 1, 2, running=False), 1, 2, 2),
+    "one key, longer windows": (windows(BY, 4, 1, running=False), 1, 4, 1),
+}
+
+
+def by_keys(ticks: int) -> Pairs:
+    """All records of a user in the first window of the cap, or none; of both values of a key and one outside."""
+    mine = [event(tick, key=key) for tick in range(ticks) for key in ("a", None, "zz")]
+    result: Pairs = []
+    for own in some_of(mine, 2):
+        for order in (own, own[::-1]):
+            kept = [one for one in order if one["time"] // 1000 >= 2]
+            result.append((logs_of(order, ticks), logs_of(kept, ticks)))
+    return result
+
+
+def first_by_key(log: Log, series: dict[str, Any], keys: int) -> Rows:
+    """How many users come first in each tick with the value a, and with another or none, of the records that count."""
+    ticks = sum(isinstance(one, int) for one in log)
+    window = int(series.get("every", "9")[0])
+    rows = [[0, 0] for _ in range(ticks)]
+    used: dict[Any, list[Any]] = {}
+    known: set[Any] = set()
+    for one in sorted((r for r in log if isinstance(r, dict)), key=lambda r: int(r["time"])):
+        tick = one["time"] // 1000
+        had = used.setdefault((one["who"], tick // 2), [])
+        if len(had) == 4 or (one["key"] not in had and len({*had}) == keys):
+            continue
+        had.append(one["key"])
+        entry = int(one["key"] != "a")
+        here = one["who"], entry, tick // window
+        rows[tick][entry] += here not in known
+        known.add(here)
+    return tuple(map(tuple, rows))
+
+
+def changed(left: Rows, right: Rows, series: dict[str, Any]) -> int:
+    """By how many units two streams of rows differ, or where these end the numbers of their windows."""
+    size = int(series["every"][0]) if series.get("running") is False else 1
+    gaps = [[a - b for a, b in zip(*rows, strict=True)] for rows in zip(left, right, strict=True)]
+    windows = [gaps[at : at + size] for at in range(0, len(gaps), size)]
+    return sum(abs(sum(entry)) for window in windows for entry in zip(*window, strict=True))
+
+
+@pytest.mark.parametrize("case", KEYED)
+def test_users_by_key_lose_what_plan_states(case: str) -> None:
+    """And more with noise for half of it, as a twin has it that forgets the keys, or what goes."""
+    series, keys, ticks, units = KEYED[case]
+    world = World(pipeline([series], BY_KEY | {"keys": str(keys)}, ticks), 3)
+    by_change: dict[int, tuple[Logs, Logs]] = {}
+    for pair in by_keys(ticks):
+        assert [world.rows(logs) for logs in pair] == [
+            first_by_key(logs[0], series, keys) for logs in pair
+        ]
+        one, other = map(world.rows, pair)
+        by_change.setdefault(changed(one, other, series), pair)
+    assert max(by_change) == units
+    assert world.stated == units
+    if series.get("running") is not False:  # its law is in `mechanisms.test_arrivals_exact`
+        return
+    result, where = worst(world, [by_change[units]])
+    assert result == units
+    mechanism: Any = world.series[0].mechanism
+    assert worst(world.twin(epsilon=2 * mechanism.epsilon), [where])[0] > world.stated
+
+
+def test_one_event_counts_by_its_key_and_a_memory_without_the_key_loses_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a pair's hash is that of the user alone, an event of one key takes the user out of another one's number."""
+    series = windows(BY, 2, 1, running=False)
+    times = [event(tick, key=key) for tick in range(2) for key in ("a", None)]
+    pairs = [pair for some in some_of(times, 2) for pair in one_more(logs_of(some, 2), times)]
+
+    def loss() -> Any:
+        world = World(pipeline([series], {}, 2), 3)
+        assert world.stated == 1
+        return worst(world, pairs)[0]
+
+    assert loss() == 1
+    admit = UserMemory.admit
+    monkeypatch.setattr(
+        UserMemory,
+        "admit",
+        lambda own, users, at: admit(own, users, at // own._entries * own._entries),
+    )
+    assert loss() == 2
 
 
 def test_a_user_who_is_counted_per_event_is_caught() -> None:

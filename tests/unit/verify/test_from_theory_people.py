@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from unit.verify.exact.raw_streams import Item, Log, Logs, World, event, inserted, pipeline, worst
 
-from stream_dp.engine.memories import KeyCapMemory, TotalMemory
+from stream_dp.engine.memories import KeyCapMemory, NetMemory, TotalMemory
 from stream_dp.pipeline.user_guard import UserGuard
 
 PER = {"unit": "user", "user": "who", "max_events": "2", "per": "2s"}
@@ -156,6 +156,39 @@ def test_a_user_with_a_total_loses_what_plan_states(
     inner: Any = world.series[0].mechanism
     less = replace(inner.inner, epsilon=2 * inner.inner.epsilon)
     assert worst(world.twin(inner=less), [where])[0] > world.stated
+
+
+NET = TOTAL | {"clamp": ["-2", "2"]}
+
+
+def nets(ticks: Sequence[int]) -> list[Item]:
+    """What the user may send where amounts have both signs."""
+    amounts = [-3, -2, -1, 1, 2, None]
+    return [event(t, amount=a, key=k) for t in ticks for a in amounts for k in ("a", None)]
+
+
+@pytest.mark.parametrize("by", [{}, {"by": "key"}], ids=["all", "by key"])
+def test_a_user_with_a_total_of_both_signs_loses_what_plan_states(
+    by: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What two records of a window come to is in the noise; a memory that clamps nothing loses more."""
+    world = world_of(PER, (SHORT,), 2, 5 - len(by), NET | {"every": "2s"} | by)
+    pairs = list(with_and_without((SHORT,), nets((0, 1)), 3, 120))
+    result, where = worst(world, pairs)
+    assert result == world.stated == 2, where
+    inner: Any = world.series[0].mechanism
+    less = replace(inner.inner, epsilon=2 * inner.inner.epsilon)
+    assert worst(world.twin(inner=less), [where])[0] > world.stated
+    monkeypatch.setattr("stream_dp.pipeline.router.NetMemory", AnyNet)
+    wrong = world_of(PER, (SHORT,), 2, 5 - len(by), NET | {"every": "2s"} | by)
+    assert worst(wrong, pairs)[0] > world.stated
+
+
+class AnyNet(NetMemory):
+    """Lets users come to what they like."""
+
+    def __init__(self, totals: Mapping[tuple[int, int], int], window: int | None) -> None:
+        super().__init__(dict.fromkeys(totals, 1000), window)
 
 
 class Forgetful(TotalMemory):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from oracles.first_arrivals import first_arrivals
 from oracles.user_caps import Event, Log, Mark
-from oracles.user_totals import counting, totals
+from oracles.user_totals import counting, net_totals, totals
 from unit.pipeline.routing.user_worlds import (
     CAP,
     FOR_EVER,
@@ -25,11 +25,12 @@ from unit.pipeline.routing.user_worlds import (
     WINDOW,
     cut,
     less_window,
+    payload,
     some_log,
 )
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.engine.memories import TotalMemory
+from stream_dp.engine.memories import NetMemory, TotalMemory
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import TickAssembler
 from stream_dp.pipeline.builder import build
@@ -106,6 +107,54 @@ def test_rows_are_those_of_the_definition(privacy: Any, window: int | None, seed
     for lot in (1, 2):
         rows = list(map(tuple, rows_of(spec, logs, Random(lot)).tolist()))
         assert rows == expected(logs, window)
+
+
+NET_SERIES: list[dict[str, Any]] = [
+    {"name": "net", **SUM, "clamp": ["-3", "2"], "every": "4s"},
+    {"name": "keyed", **SUM, "clamp": ["-3", "2"], "every": "4s", "by": "key"},
+    {"name": "all", "statistic": "count", "epsilon": "2"},
+]
+
+
+def net_amount(event: Event) -> int:
+    """Nothing, 1, 2, and 5 less, which is 3 less."""
+    return (0, 1, 2, -3)[KEYS.index(event.key)]
+
+
+def net_payload(event: Event) -> bytes:
+    return payload(event).replace(b'"amount": 3', b'"amount": -5')
+
+
+def net_specification() -> PipelineSpec:
+    return specification(PIPELINE["privacy"], series=NET_SERIES)
+
+
+def net_expected(logs: Mapping[int, Log]) -> list[tuple[int, ...]]:
+    """The rows of both series, by definition."""
+    kept = counting(logs, CAP, WINDOW)
+    parts = [net_totals(kept, net_amount, TOTAL, WINDOW, HORIZON, keys) for keys in (None, KEYS)]
+    number = [(sum(event.tick == tick for event in kept),) for tick in range(HORIZON)]
+    return [(*one, *other, *last) for one, other, last in zip(*parts, number, strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_of_both_signs_are_those_of_the_definition(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what a user changes: at most the total, in a window, and as much."""
+    monkeypatch.setattr("unit.pipeline.routing.user_worlds.payload", net_payload)
+    spec, worst = net_specification(), [0, 0]
+    log = some_log(Random(seed), USERS[:2], 60)
+    rows = rows_of(spec, {0: log}, Random(1))
+    for lot, gone in enumerate(range(HORIZON // WINDOW)):
+        assert list(map(tuple, rows.tolist())) == net_expected({0: log})
+        without = less_window(log, USERS[seed % 2], WINDOW, gone)
+        other = rows_of(spec, {0: without}, Random(lot))
+        apart = np.abs(rows - other)
+        found = [int(apart[:, 0].sum()), int(apart[:, 1:5].sum())]
+        worst = [max(pair) for pair in zip(worst, found, strict=True)]
+    assert max(worst) <= TOTAL
+    assert worst[1] == TOTAL
 
 
 def test_thin_rows_say_the_same() -> None:
@@ -205,6 +254,11 @@ def test_records_that_a_live_series_cannot_read_add_what_they_added_before() -> 
     assert counted[0] == counted[1]
     assert {amounts[0][2] for amounts in counted[0].values()} == {2}
     assert len(counted[0]) == 8 * 3
+
+
+def test_a_total_of_both_signs_needs_windows_that_end() -> None:
+    with pytest.raises(ValueError, match="none does"):
+        NetMemory({(0, 1): 2}, None)
 
 
 def test_a_total_that_commits_cannot_hold_is_refused() -> None:
