@@ -4,15 +4,27 @@ Events of that user come readable, unreadable, late, twice, under other spelling
 records stay. The worst of many drawn streams loses what `plan` states; with a cap or a group rule forgotten, more.
 """
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
-from unit.verify.exact.raw_streams import Item, Log, Logs, World, event, inserted, pipeline, worst
+from unit.verify.exact.raw_streams import (
+    Item,
+    Log,
+    Logs,
+    Rows,
+    World,
+    event,
+    inserted,
+    one_more,
+    pipeline,
+    worst,
+)
 
 from stream_dp.engine.memories import KeyCapMemory, TotalMemory
 from stream_dp.pipeline.user_guard import UserGuard
@@ -213,3 +225,170 @@ def test_a_user_loses_more_by_a_guard_that_forgets_the_keys(
     world = world_of(BY_KEY, (SHORT,), 2, 5, COUNT)
     result, _ = worst(world, list(with_and_without((SHORT,), theirs((0, 1)), 4, 60)))
     assert result > world.stated
+
+
+# Distinct users and identifiers from raw records, exact: one record, or all of a user, beside any others of the same.
+
+
+WITHIN = {"neighbors": "replace", "moves": "within_tick"}
+ANY = {"neighbors": "replace"}
+ID = {"id": {"type": "text", "nullable": "true"}}
+WHO = {"name": "s", "statistic": "distinct", "of": "who"}
+OTHER = WHO | {"of": "id"}
+Record: TypeAlias = dict[str, Any]
+Pairs: TypeAlias = list[tuple[Logs, Logs]]
+
+
+def logs_of(records: Sequence[Record], ticks: int) -> Logs:
+    """Records in their ticks, in this order, behind one of somebody who is always there."""
+    log: list[Item] = []
+    for tick in range(ticks):
+        own = [one for one in records if one["time"] == 1000 * tick]
+        log += [event(tick, who=f"you{tick}", id=None), *own, tick]
+    return (tuple(log),)
+
+
+def some_of(items: Sequence[Record], most: int) -> Iterator[tuple[Record, ...]]:
+    """All choices of at most so many."""
+    return itertools.chain.from_iterable(itertools.combinations(items, n) for n in range(most + 1))
+
+
+def by_event(ticks: int) -> Pairs:
+    """Somebody in any of the ticks, and one record more of the same: first, again, late, ahead of its tick."""
+    times = [event(tick) for tick in range(ticks)]
+    result = (logs_of(some, ticks) for some in some_of(times, ticks))
+    return [pair for logs in result for pair in one_more(logs, times)]
+
+
+def by_other(ticks: int, within: bool, names: Sequence[str | None] = ("p", "q", None)) -> Pairs:
+    """One record, with one of two identifiers or none, in place of another; others have them as well."""
+    others = [event(tick, who="you", id=name) for tick in range(ticks) for name in "pq"]
+    mine = [event(tick, id=name) for tick in range(ticks) for name in names]
+    return [
+        (logs_of([*some, one], ticks), logs_of([*some, two], ticks))
+        for some in some_of(others, 2)
+        for one, two in itertools.combinations(mine, 2)
+        if not within or one["time"] == two["time"]
+    ]
+
+
+def by_user(ticks: int, window: int | None = None, names: str = "") -> Pairs:
+    """All records of a user, or none (of those in the first window), once and twice; others have the identifiers."""
+    mine = [event(tick, id=name) for tick in range(ticks) for name in names or "p"]
+    others = [event(tick, who="you", id=name) for tick in range(ticks) for name in names]
+    result: Pairs = []
+    for rest, own in itertools.product(some_of(others, 2), some_of(mine, 3)):
+        kept = [one for one in own if window and one["time"] // 1000 >= window]
+        result += [
+            (logs_of([*rest, *own, *twice], ticks), logs_of([*rest, *kept], ticks))
+            for twice in (own[:1], ())
+        ]
+    return result
+
+
+def first_ticks(log: Log, series: dict[str, Any], privacy: dict[str, str], room: int = 99) -> Rows:
+    """How many identifiers come first in each tick; a memory of less room forgets who came longest ago."""
+    ticks = sum(isinstance(one, int) for one in log)
+    window = int(series.get("every", "9")[0])
+    cap = int(privacy.get("max_events", privacy.get("overall", 99)))
+    rows, known, used, now = [0] * ticks, list[Any](), dict[Any, int](), 0
+    came: list[list[Any]] = [[] for _ in range(ticks)]
+    for one in log:
+        if isinstance(one, int):
+            now = one + 1
+            known = [] if one % window == 0 else known
+            for name in came[one]:
+                rows[one] += name not in known
+                known = [*(each for each in known if each != name), name][-room:]
+        elif isinstance(one, dict) and (tick := one["time"] // 1000) >= now:
+            whose = one["who"], tick // int(privacy.get("per", "9s")[0])
+            used[whose] = used.get(whose, 0) + 1
+            name = one.get(series["of"])
+            if used[whose] <= cap and name is not None:
+                came[tick].append(name)
+    return tuple((one,) for one in rows)
+
+
+def windows(
+    series: dict[str, Any], ticks: int, epsilon: int, *, running: bool = True
+) -> dict[str, Any]:
+    """The series in windows of so many ticks, told at every tick, or each at its end."""
+    return series | {"every": f"{ticks}s", "running": running, "epsilon": str(epsilon)}
+
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, str], int, Pairs, int]] = {
+    "event": (WHO | {"epsilon": "2"}, {}, 3, by_event(3), 2),
+    "event, windows": (windows(WHO, 2, 2), {}, 3, by_event(3), 2),
+    "replaced": (OTHER | {"epsilon": "2"}, WITHIN, 2, by_other(2, True), 2),
+    "event, at a window's end": (windows(WHO, 2, 1, running=False), {}, 4, by_event(4), 1),
+    "replaced, at a window's end": (
+        windows(OTHER, 2, 1, running=False),
+        WITHIN,
+        2,
+        by_other(2, True),
+        1,
+    ),
+    "user, at the end of shorter windows": (
+        windows(WHO, 1, 2, running=False),
+        PER,
+        3,
+        by_user(3, 2),
+        2,
+    ),
+    "user, at the end of longer windows": (
+        windows(WHO, 4, 1, running=False),
+        PER,
+        4,
+        by_user(4, 2),
+        1,
+    ),
+    "user, another field, at the end": (
+        windows(OTHER, 2, 2, running=False),
+        EVER,
+        2,
+        by_user(2, None, "pq"),
+        2,
+    ),
+    "replaced, ticks": (windows(OTHER, 1, 1), WITHIN, 2, by_other(2, True), 1),
+    "replaced in any tick": (OTHER | {"epsilon": "4"}, ANY, 3, by_other(3, False, "pq"), 4),
+    "user for ever": (WHO | {"epsilon": "1"}, EVER, 3, by_user(3), 1),
+    "user": (WHO | {"epsilon": "2"}, PER, 3, by_user(3, 2), 2),
+    "user, the cap's window": (windows(WHO, 2, 1), PER, 3, by_user(3, 2), 1),
+    "user, longer windows": (windows(WHO, 4, 2), PER, 4, by_user(4, 2), 2),
+    "user, another field": (OTHER | {"epsilon": "4"}, EVER, 2, by_user(2, None, "pq"), 4),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_first_ticks_lose_what_plan_states_and_noise_for_fewer_loses_more(case: str) -> None:
+    """`units` neighbours differ by so many first ticks, each of which has its part of epsilon."""
+    series, privacy, ticks, pairs, units = CASES[case]
+    world = World(pipeline([series], privacy, ticks, more=ID), 4 if "field" in case else 3)
+    for logs in {repr(one): one for pair in pairs for one in pair}.values():
+        assert world.rows(logs) == first_ticks(logs[0], series, privacy)
+    result, where = worst(world, pairs)
+    assert result == world.stated == units, where
+    mechanism: Any = world.series[0].mechanism
+    assert worst(world.twin(epsilon=2 * mechanism.epsilon), [where])[0] > world.stated
+
+
+def test_a_user_who_is_counted_per_event_is_caught() -> None:
+    """The guard alone is not enough: a count's rows have k units of a user, and the noise is for one."""
+    series, privacy, ticks, pairs, units = CASES["user for ever"]
+    plain = {"name": "s", "statistic": "count", "epsilon": series["epsilon"]}
+    count = World(pipeline([plain], privacy, ticks, more=ID))
+    for one, other in pairs:
+        count.rows(one), count.rows(other)
+    wrong = World(pipeline([series], privacy, ticks, more=ID), 3, seen=count.seen)
+    assert worst(wrong, pairs)[0] == 2 * units
+
+
+def test_a_memory_that_forgets_for_want_of_room_is_caught() -> None:
+    """One record makes it forget somebody else, who then comes first again and makes it forget the next one."""
+    series, privacy, ticks, _, units = CASES["event"]
+    first, after = [event(who="a"), event(who="b")], [event(1, who="a"), event(1, who="b")]
+    pair: tuple[Log, Log] = (*first, 0, *after, 1, 2), (*first, event(who="c"), 0, *after, 1, 2)
+    for room, loses_more in ((9, False), (2, True)):
+        seen = {repr((log,)): first_ticks(log, series, privacy, room) for log in pair}
+        world = World(pipeline([series], privacy, ticks, more=ID), 4, seen=seen)
+        assert (worst(world, [((pair[0],), (pair[1],))])[0] > units) is loses_more

@@ -180,7 +180,8 @@ def largest_changes(shape: Shape) -> tuple[int, ...]:
     """What a user's records of one window change of the real rows, at most over many logs: in all, in one tick, in one
     entry of a tick, in one key's entries of all ticks, and in how many keys.
     """
-    worst, size = (0,) * 5, shape.window or HORIZON
+    worst: tuple[int, ...] = (0,) * 5
+    size = shape.window or HORIZON
     for lot in range(30):
         random = Random(lot)
         log = some_log(random, ("u", "v"), 120)
@@ -500,8 +501,10 @@ NEVER = "is never reached: 3 count in all: leave it out, or give less"
     (CAPPED | {"key": "key", "keys": "3"}, "keys", NEVER),
     (CAPPED | {"per_key": "1"}, "key", "per_key and keys need the field that they go by, such as key: country"),
     (CAPPED | {"key": "key"}, "key", "is the field that per_key and keys go by: give one of them, or leave it out"),
-    (CAPPED | {"key": "customer", "keys": "1"}, "key", "a user has one customer: name another field, whose values are capped"),
-    (CAPPED | {"key": "time", "keys": "1"}, "key", "'time' is a time, which caps do not go by: a text or integer or category"),
+    (CAPPED | {"key": "customer", "keys": "1"}, "key",
+     "a user has one customer: name another field, whose values are capped"),
+    (CAPPED | {"key": "time", "keys": "1"}, "key",
+     "'time' is a time, which caps do not go by: a text or integer or category"),
     (CAPPED | {"key": "what", "keys": "1"}, "key", "'what' is not in the schema"),
 ])  # fmt: skip
 def test_caps_that_say_nothing_are_refused(privacy: dict[str, str], at: str, why: str) -> None:
