@@ -53,18 +53,15 @@ class Stopwatch:
         self._seconds = defaultdict[str, float](float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add a phase of a test."""
         self._seconds[group_of(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        """Write the groups that took a second or longer."""
         longest = sorted(self._seconds.items(), key=lambda one: -one[1])
         found = {group: round(seconds) for group, seconds in longest if round(seconds)}
         DURATIONS.write_text(json.dumps(found, indent=1) + "\n", encoding="ascii")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of fresh noise and of recording durations."""
     parser.addoption(
         "--fresh-noise",
         action="store_true",
@@ -127,8 +124,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling
 
     class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-        """One group, one worker."""
-
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)
 

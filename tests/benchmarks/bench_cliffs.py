@@ -213,7 +213,6 @@ CASES: dict[str, Callable[[str], Coroutine[Any, Any, float]]] = {
 
 
 def measured(case: str, tree: Path, place: str) -> float:
-    """What a case says in a process of its own, with the package of this tree."""
     own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = os.pathsep.join(
         [str(tree), *(each for each in own if Path(each or ".").resolve() != HERE)]

@@ -115,7 +115,6 @@ def mechanism(form: str, stream: Stream, epsilon: Fraction, runs: int = 1) -> An
 
 
 def errors(form: str, stream: Stream, truth: Truth, epsilon: Fraction, runs: int) -> Summary:
-    """The errors of several runs of this form."""
     if form in ("joint", "bins"):
         one = mechanism(form, stream, epsilon)
         return Summary.of([_hss_errors(one, truth) for _ in range(runs)])
@@ -139,7 +138,6 @@ def step_time(one: Any, rows: IntArray) -> float:
 
 
 def _hss_errors(one: HSS | PerBinHSS, truth: Truth) -> Errors:
-    """Those of one run."""
     noise = BlockNoise()
     if isinstance(one, HSS):
         return joint_errors(joint_run(one, truth, noise), truth)

@@ -320,7 +320,6 @@ FILES: dict[str, bytes] = {
 
 
 def file_source(folder: Path, name: str) -> FileSource:
-    """A source over one of `FILES`, written into `folder`."""
     path = folder / name
     path.write_bytes(FILES[name])
     return FileSource(path, FIELDS, "time", TickGrid(0, STEP, TICKS))

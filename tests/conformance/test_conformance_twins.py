@@ -567,8 +567,6 @@ def test_an_alias_of_the_release_is_caught() -> None:
 
 
 def bin_by_bin(kind: type[PerBinHSS]) -> Case:
-    """The case of a composite bin by bin."""
-
     def make(composition: ConcurrentComposition) -> PerBinHSS:
         shares = Fraction(4), Fraction(4)
         return kind(3, *shares, Neighbors.ADD_REMOVE, 14, composition=composition)

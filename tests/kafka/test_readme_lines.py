@@ -122,7 +122,6 @@ class Terminal(Printed):
         self._lines = 0
 
     def type(self, line: str) -> None:
-        """Type a line; what it starts may run on."""
         assert self._bash.stdin is not None
         self._lines += 1
         self._bash.stdin.write(f"{line}\nprintf '\\n[line {self._lines} ended: %s]\\n' $?\n")
@@ -229,7 +228,6 @@ class Reader:
         return made
 
     def writes(self) -> None:
-        """Write the files of README: its pipeline, with an analyst, and its live series."""
         pipeline = self.page.fenced("yaml").replace("step: 1m", "step: 1s")
         analysts = self.live.said(r"\n    (analysts: .*?) +#")
         (self.folder / "orders.yaml").write_text(
@@ -248,7 +246,6 @@ class Reader:
         return mine
 
     def ends(self, engine: PastedTerminal) -> None:
-        """Stop the engine; what was pasted after it then runs."""
         engine.interrupted()
         engine.paste(self.page.block("stream-dp ledger"))
         engine.until(r"the journal is whole and adds up(?s:.*)\[ended: 0\]")

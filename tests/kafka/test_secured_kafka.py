@@ -140,7 +140,6 @@ class SecuredWorld(NamedTuple):
         return self.command("replay", self.data(), *where)
 
     def command(self, *arguments: object) -> int:
-        """Run a command; return its exit code."""
         return code_of([str(one) for one in arguments])
 
     def key(self) -> Path:

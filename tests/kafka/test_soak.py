@@ -62,7 +62,6 @@ class Leaders:
         self._leaders: dict[int, str] = {}
 
     def partitions(self) -> list[int]:
-        """The partitions that have a leader, looked up now."""
         self._leaders = self.ask(lambda wire: wire.leaders(self._topic))
         return sorted(self._leaders)
 
@@ -87,7 +86,6 @@ class Leaders:
         return stored
 
     def wire(self, address: str) -> Wire:
-        """A connection to an address; one at most."""
         if address not in self._wires:
             self._wires[address] = Wire(address, _ANSWER_SECONDS, leader_seconds=0)
         return self._wires[address]
@@ -290,14 +288,12 @@ class Engines:
         self.kills += 1
 
     def ports(self) -> list[int]:
-        """Where the pages are, of those that have one."""
         said = [
             re.search(r"The page is at http://[^:]+:(\d+)", one.said()) for one in self._running
         ]
         return [int(found[1]) for found in said if found]
 
     def end(self) -> None:
-        """Tell all to end; an end that is no good one is unplanned too."""
         for engine in reversed(self._running):
             engine.process.send_signal(signal.SIGTERM)
         for engine in self._running:

@@ -93,12 +93,10 @@ COUNTERS = ["sum", "counter"]
 
 @lru_cache(maxsize=32)
 def measured(name: str) -> Errors:
-    """The runs of a series with the bands it publishes."""
     return taken(name, SERIES[name])
 
 
 def taken(name: str, one: Series) -> Errors:
-    """The runs of a series with its bands."""
     mechanism = one.make()
     take = alert_errors if isinstance(mechanism, Alerts) else errors
     return take(mechanism, one.shape, name, Bands(mechanism, CONFIDENCE))

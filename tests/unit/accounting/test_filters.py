@@ -270,7 +270,6 @@ RESPONSES = (RandomizedResponse(ODDS), RandomizedResponse(Fraction(1), OWN))
 
 
 def admits(filter_: Filter, counts: Counts) -> bool:
-    """Whether a ledger under this filter takes so many of each."""
     ledger = Ledger.under(filter_)
     for measure, number in zip(MEASURES, counts, strict=True):
         for _ in range(number):

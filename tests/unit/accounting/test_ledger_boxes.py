@@ -86,7 +86,6 @@ def played(random: Random, relation: Neighbors) -> tuple[Ledger, list[Life], int
 
 
 def met(lives: list[Life], ticks: int, relation: Neighbors) -> int:
-    """The most that an event meets, in units."""
     most = 0
     for tick in range(ticks + 1):
         seen = {

@@ -38,12 +38,10 @@ class Collected:
 
     @property
     def requests(self) -> list[ExportTraceServiceRequest]:
-        """All requests, read."""
         return [ExportTraceServiceRequest.FromString(body) for body in self.bodies]
 
     @property
     def spans(self) -> list[Span]:
-        """All spans, in the order in which they began."""
         found = [
             span
             for request in self.requests
@@ -55,7 +53,6 @@ class Collected:
 
     @property
     def resources(self) -> list[Values]:
-        """Whose spans they are."""
         return [
             values(resource.resource.attributes)
             for request in self.requests
@@ -64,7 +61,6 @@ class Collected:
 
 
 def values(attributes: Iterable[KeyValue]) -> Values:
-    """Attributes as a dictionary."""
     found: Values = {}
     for each in attributes:
         kind = str(each.value.WhichOneof("value"))

@@ -22,7 +22,6 @@ def streams() -> Iterator[Ticks]:
 
 
 def with_event(ticks: Ticks, tick: int, name: str) -> Ticks:
-    """The stream with one event more."""
     return (*ticks[:tick], (*ticks[tick], name), *ticks[tick + 1 :])
 
 
@@ -44,7 +43,6 @@ def test_one_event_changes_two_units_at_most_added_or_replaced(window: int | Non
 
 
 def whole(rows: Sequence[int], window: int) -> list[int]:
-    """The numbers of the windows of these rows."""
     return [sum(rows[at : at + window]) for at in range(0, len(rows), window)]
 
 
@@ -138,7 +136,6 @@ CELLS = list(itertools.product(range(TICKS), VALUES))
 
 
 def stream_of(mask: int) -> Ticks:
-    """The stream in which these values come at these ticks."""
     there = [cell for at, cell in enumerate(CELLS) if mask >> at & 1]
     return tuple(tuple(v for tick, v in there if tick == at) for at in range(TICKS))
 

@@ -98,7 +98,6 @@ class Flood:
         self.place = max(0, place)
 
     async def read(self) -> Sequence[Question]:
-        """The next ones, without waiting; at the end, for ever."""
         if self.place >= len(self.messages):
             await asyncio.Event().wait()
         places = range(self.place, min(self.place + AT_A_TIME, len(self.messages)))

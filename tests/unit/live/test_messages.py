@@ -288,8 +288,6 @@ async def test_what_waits_for_the_rest_of_its_block_is_not_told() -> None:
 
 @dataclass
 class TracedWorld(MessageWorld):
-    """A world whose engines tell what they do."""
-
     spans: ToldSpans = field(default_factory=ToldSpans)
 
     def messaging(self, *arguments: Any) -> Engine:

@@ -34,7 +34,6 @@ CORRELATED: Data = {"statistic": "count", "method": "correlated", "windows": ["2
 
 
 def alone(data: Data, privacy: Any = ZCDP_FILTER, **series: Any) -> Any:
-    """The choice for one series."""
     (chosen,) = made(data, privacy, CORRELATED | series).chosen
     return chosen
 

@@ -56,7 +56,6 @@ WITHIN = {"neighbors": "replace", "moves": "within_tick"}
 
 
 def made(data: Data, privacy: Data, *series: Data) -> Built:
-    """A pipeline of these series, at one epsilon each unless they say otherwise."""
     named = [{"name": f"s{n}", "epsilon": "1", **one} for n, one in enumerate(series)]
     whole = {"unit": "event", "neighbors": "add_remove", **privacy}
     return build(PipelineSpec.model_validate(data | {"privacy": whole, "series": named}))

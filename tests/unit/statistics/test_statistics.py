@@ -66,7 +66,6 @@ TRIED = pytest.mark.parametrize(
 
 
 def built_case(folder: Path, case: StatisticCase, privacy: str | None = None) -> Built:
-    """The entry alone, under this privacy or under the first of its case."""
     found = next(iter(case.moved)) if privacy is None else privacy
     return built_of(folder, case.entry, privacy=found)
 

@@ -64,7 +64,6 @@ def specification(privacy: Any, **changes: Any) -> PipelineSpec:
 
 
 def expected(logs: Mapping[int, Log], window: int | None) -> list[tuple[int, ...]]:
-    """The rows, by definition."""
     kept = counting(logs, CAP, window)
     some = [event for event in kept if event.key in ("b", "c")]
     parts = [
