@@ -101,20 +101,6 @@ def test_where_a_filter_charges_deltas_it_has_its_own(data: Data, filter_: str) 
     assert isinstance(chosen.mechanism, CorrelatedWindows)
 
 
-@pytest.mark.parametrize(
-    ("series", "privacy", "said"),
-    [
-        ({}, {"filter": "pure", "delta": "0"}, "method correlated needs a delta"),
-        ({"windows": ()}, {}, "name windows, or method gaussian"),
-        ({"windows": (), "every": "24h"}, {}, "windows that follow one another have a noise"),
-        ({"delta": "1e-9"}, {}, "charges no series a delta of its own"),
-    ],
-)
-def test_what_it_cannot_be_is_refused(data: Data, series: Data, privacy: Data, said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        alone(data, ZCDP_FILTER | privacy, **series)
-
-
 def test_noise_beyond_64_bits_is_refused_and_not_told_beside_a_forest() -> None:
     setting = Setting(1, Neighbors.ADD_REMOVE, 100, 0.95, DELTA, by_rho=True, step=3_600_000)
     least, setting = Fraction(1, 10**9), replace(setting, steps=10**5)

@@ -43,7 +43,7 @@ from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.promise import unit_json, unit_words
 from stream_dp.pipeline.router import OpenRouter, memories_of
-from stream_dp.pipeline.spec import PipelineSpec, diagnose
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import UserGuard, guard_of
 
 USERS = tuple(f"user {number}" for number in range(5))
@@ -487,29 +487,6 @@ def test_the_unit_says_all_its_caps() -> None:
     assert unit_json(of_ticks)["users"]["per_tick"] == 1
     plain = unit_json(specification())["users"].keys()
     assert not {"key", "per_key", "keys", "per_tick"} & plain
-
-
-CAPPED: dict[str, str] = PIPELINE["privacy"]
-NEVER = "is never reached: 3 count in all: leave it out, or give less"
-
-
-@pytest.mark.parametrize(("privacy", "at", "why"), [
-    (CAPPED | {"per_tick": "3"}, "per_tick", NEVER),
-    (FOR_EVER | {"per_tick": "5"}, "per_tick", NEVER),
-    ({"epsilon": "100", "per_tick": "1"}, "per_tick", "belongs to unit user: say unit: user, or leave it out"),
-    (CAPPED | {"key": "key", "per_key": "3"}, "per_key", NEVER),
-    (CAPPED | {"key": "key", "keys": "3"}, "keys", NEVER),
-    (CAPPED | {"per_key": "1"}, "key", "per_key and keys need the field that they go by, such as key: country"),
-    (CAPPED | {"key": "key"}, "key", "is the field that per_key and keys go by: give one of them, or leave it out"),
-    (CAPPED | {"key": "customer", "keys": "1"}, "key",
-     "a user has one customer: name another field, whose values are capped"),
-    (CAPPED | {"key": "time", "keys": "1"}, "key",
-     "'time' is a time, which caps do not go by: a text or integer or category"),
-    (CAPPED | {"key": "what", "keys": "1"}, "key", "'what' is not in the schema"),
-])  # fmt: skip
-def test_caps_that_say_nothing_are_refused(privacy: dict[str, str], at: str, why: str) -> None:
-    problems: Any = diagnose(PIPELINE | {"privacy": privacy})
-    assert [(each["loc"], each["msg"]) for each in problems] == [(("privacy", at), why)]
 
 
 def counting_keys(kind: dict[str, Any], window: str | None, **caps: str) -> PipelineSpec:
