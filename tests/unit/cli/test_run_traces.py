@@ -243,6 +243,7 @@ def test_a_collector_that_hangs_holds_up_nothing(
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "1")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     with collector(hangs=True) as found:
         monkeypatch.setenv(ENDPOINT, found.url)
         said = secretive.command(*RUN, "--traces")
