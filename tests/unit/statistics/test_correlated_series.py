@@ -5,16 +5,12 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from live_acts import create_series
 from pydantic import ValidationError
-from unit.live.live_series_steps import question, running
-from unit.live.live_series_worlds import PIPELINE, World
-from unit.statistics.test_gaussian_series import DELTA, MILLIONTH, RHO, ZCDP_FILTER, made
+from unit.statistics.test_gaussian_series import DELTA, RHO, ZCDP_FILTER, made
 
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.engine.engine import Engine
 from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
@@ -178,29 +174,7 @@ def test_counters_of_before_have_the_fingerprints_they_had() -> None:
     assert mechanism_fingerprint(other) != mechanism_fingerprint(counter)
 
 
-# live, and in Python
-
-
-async def test_a_live_one_is_charged_its_rho_and_goes_on_after_a_stop() -> None:
-    privacy = {"epsilon": "2", **MILLIONTH}
-    orders = [{"name": "orders", "epsilon": "1", **CORRELATED, "windows": ["2h"]}]
-    world = World(PIPELINE | {"privacy": privacy, "series": orders})
-
-    async def ask(engine: Engine, _source: object) -> None:
-        before = engine.admission.subledgers.main
-        await create_series(
-            engine, question("large", "1", **CORRELATED | {"windows": ["2h", "ever"]})
-        )
-        spent = engine.admission.subledgers.main.used.amount - before.used.amount
-        assert spent / 10**24 == pytest.approx(float(RHO), rel=1e-9)
-
-    await running(world, 2, ask)
-    bodies = list(world.bodies)
-
-    async def nothing(_engine: Engine, _source: object) -> None: ...
-
-    await running(world, 2, nothing)
-    assert world.bodies == bodies
+# in Python
 
 
 def test_in_python_it_is_a_method_of_counters_and_histograms() -> None:
