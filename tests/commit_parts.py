@@ -28,7 +28,6 @@ def place_of(commit: Commit) -> int:
 
 
 def events_in(table: UserTable) -> Counted:
-    """Return every user and window with events, and how many they are."""
     kept = table._rows[table._rows[:, 2] % 2**16 > 0]
     windows, events = np.divmod(kept[:, 2].astype(np.int64), 2**16)
     return Counted(kept[:, :2], windows - 1, events)

@@ -4,8 +4,9 @@ Hypothesis draws the same cases in every run, remembers none, and is not hurried
 for new ones. Noise is the same in every run too: `--fresh-noise` looks for tests that hang on it.
 
 Rules: a file stays together, and what shares something dear besides its file is one group: a Chromium, the certified
-rules. The groups that took longest go first, by `tests/durations.json`, which `--record-durations` writes. A test that
-carries `full`, by its own mark or by its file in `tests/full.txt`, runs in `make test-all` and in CI only.
+rules. The groups that took longest go first, by `tests/durations.json`, in which `--record-durations` writes the groups
+that ran. A test that carries `full`, by its own mark or by its file in `tests/full.txt`, runs in `make test-all` and in
+CI only.
 """
 
 import gc
@@ -53,18 +54,19 @@ class Stopwatch:
         self._seconds = defaultdict[str, float](float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add a phase of a test."""
         self._seconds[group_of(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        """Write the groups that took a second or longer."""
-        longest = sorted(self._seconds.items(), key=lambda one: -one[1])
-        found = {group: round(seconds) for group, seconds in longest if round(seconds)}
-        DURATIONS.write_text(json.dumps(found, indent=1) + "\n", encoding="ascii")
+        """Groups of other runs keep their seconds while their file is there."""
+        before = json.loads(DURATIONS.read_text(encoding="ascii"))
+        kept = {g: s for g, s in before.items() if "/" not in g or (HERE.parent / g).exists()}
+        found = kept | {group: round(seconds) for group, seconds in self._seconds.items()}
+        longest = sorted(found.items(), key=lambda one: -one[1])
+        written = {group: seconds for group, seconds in longest if seconds}
+        DURATIONS.write_text(json.dumps(written, indent=1) + "\n", encoding="ascii")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of fresh noise and of recording durations."""
     parser.addoption(
         "--fresh-noise",
         action="store_true",
@@ -127,8 +129,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling
 
     class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-        """One group, one worker."""
-
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)
 

@@ -50,18 +50,15 @@ class FixedNoise:
 
     @pytest.hookimpl
     def pytest_configure(self) -> None:
-        """Begin."""
         self._replaced = vars(bits)["urandom"]
         setattr(bits, "urandom", self.urandom)  # noqa: B010  # a name that the module does not export
 
     @pytest.hookimpl
     def pytest_unconfigure(self) -> None:
-        """End."""
         setattr(bits, "urandom", self._replaced)  # noqa: B010
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, Any]:
-        """Import a module under its own name."""
         with self.named(collector.nodeid):
             return (yield)
 

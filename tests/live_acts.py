@@ -35,8 +35,6 @@ async def create_series(
 
 
 async def halt_series(engine: Engine, name: str) -> Halted:
-    """Halt a series that was created; that is durable on return."""
-
     async def act() -> Halted:
         halted = engine._changes.halt(name)
         await engine._changes.flush()

@@ -20,7 +20,6 @@ class ToldSpans:
 
     @property
     def ended(self) -> tuple[ReadableSpan, ...]:
-        """All spans that have ended."""
         return self._memory.get_finished_spans()
 
     def parents(self) -> Counter[tuple[str, str]]:

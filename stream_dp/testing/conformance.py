@@ -11,7 +11,7 @@ and slice rows and pass them to a sub-mechanism. Production runs the same code o
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import combinations, cycle, islice
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
@@ -468,20 +468,23 @@ def neighbours_stay_neighbours(case: Case) -> None:
     composite: Any = case.make()
     relation, ones = composite.guarantee.neighbors, composite.rows.ones
     base = list(islice(rows(composite.width), 6))
+
+    @cache
+    def copy(bits: tuple[int, ...], tick: int, event: bytes) -> _Copy:
+        changed = [*base[:tick], base[tick] + np.frombuffer(event, np.int64), *base[tick + 1 :]]
+        return _forced(case, bits, [Update(row) for row in changed])
+
     for bits in ((0,), (1,), (0, 1), (0, 0, 1), (1, 1, 0)):
-        for tick, (left, right) in _one_event(relation, base[0].size, len(base), ones):
-            both = [
-                [Update(row + event if t == tick else row) for t, row in enumerate(base)]
-                for event in (left, right)
-            ]
-            (sent, answered), (beside, again) = (_forced(case, bits, updates) for updates in both)
+        for tick, pair in _one_event(relation, base[0].size, len(base), ones):
+            (sent, answered), (beside, again) = (copy(bits, tick, e.tobytes()) for e in pair)
             _compare(case, sent, beside)
             _require(answered == again, "private data decides what is answered")
 
 
-def _forced(
-    case: Case, bits: Sequence[int], updates: Sequence[Update]
-) -> tuple[list[CompositionMessage], list[Answer]]:
+_Copy: TypeAlias = tuple[list[CompositionMessage], list[Answer]]
+
+
+def _forced(case: Case, bits: Sequence[int], updates: Sequence[Update]) -> _Copy:
     """Return a copy's messages to its sub-mechanisms and its answers, with their answers forced."""
     composition, noise = Forced(bits), ZeroNoise()
     mechanism = _composite(case, composition)

@@ -29,7 +29,6 @@ def modules() -> Mapping[Path, str]:
 
 @pytest.fixture(scope="session")
 def syntax(modules: Mapping[Path, str]) -> Mapping[Path, ast.Module]:
-    """Return the syntax tree of every module of the package."""
     return {path: ast.parse(source, str(path)) for path, source in modules.items()}
 
 

@@ -22,14 +22,12 @@ def missing(module: ModuleType) -> list[str]:
 
 
 def unlisted(module: ModuleType) -> list[str]:
-    """Public names of a package that `__all__` does not list; its modules are no names of its own."""
     found = vars(module).items()
     public = [name for name, value in found if name[0] != "_" and not inspect.ismodule(value)]
     return [name for name in public if name not in module.__all__]
 
 
 def packages() -> Iterator[ModuleType]:
-    """The package and its packages, those with an `__all__`."""
     found = pkgutil.walk_packages(stream_dp.__path__, "stream_dp.")
     names = ["stream_dp", *(each.name for each in found if each.ispkg)]
     modules = [importlib.import_module(name) for name in names]

@@ -48,7 +48,6 @@ def importers(syntax: Syntax) -> Counter[str]:
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Return how many parameters a function has, without `self` and `cls`."""
     given = function.args
     names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
     return len([name for name in names if name not in {"self", "cls"}])

@@ -97,7 +97,6 @@ def test_locks_cover_what_pyproject_asks_for(root: Path) -> None:
 
 
 def unlocked(requirements: set[str], lock: str) -> set[str]:
-    """Return the names that are required and not in the lock."""
     locked = {entry.partition("==")[0] for entry in pinned(lock)}
     names = {re.split(r"[\[<>=!~ ;]", requirement)[0] for requirement in requirements}
     return {re.sub(r"[\-_.]+", "-", name).lower() for name in names} - locked
@@ -125,8 +124,6 @@ def test_the_hooks_before_a_commit_are_those_of_make_lint(root: Path) -> None:
 
 
 def unknown_tests(listed: list[str], root: Path) -> list[str]:
-    """Return the lines of a list of tests that name no file, or no test of their file."""
-
     def known(line: str) -> bool:
         path, _, name = line.partition("::")
         file = root / path

@@ -108,8 +108,6 @@ async def bare(bootstrap: str, records: int) -> Speed:
 
 
 class Timed:
-    """A source that notes when it is first read."""
-
     def __init__(self, source: Source) -> None:
         self._source = source
         self.began: tuple[float, float] | None = None
@@ -125,7 +123,6 @@ class Timed:
 async def engine(
     bootstrap: str, records: int, stamps: tuple[int, int], name: str, marks: Path, conditions: int
 ) -> Speed:
-    """The speed of the whole engine over the same topic."""
     spec = specification(bootstrap, stamps[0], name, conditions)
     ports = open_ports(spec, Sealer(os.urandom(32), spec.name), marks=marks)
     timed = Timed(ports.source)

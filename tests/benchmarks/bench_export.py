@@ -66,7 +66,6 @@ def exported(pipeline: Path, address: str) -> tuple[float, float]:
 
 
 async def dropped(address: str) -> None:
-    """A database without the table."""
     import asyncpg
 
     client = await asyncpg.connect(address)

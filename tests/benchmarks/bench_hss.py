@@ -38,8 +38,6 @@ MUST = {("flights", "bins"): (12.8, None), ("bursty", "joint"): (None, 0.23)}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A stream, made when it is its turn."""
-
     made: Callable[[], Stream]
     runs: int = RUNS
 
@@ -71,7 +69,6 @@ def line(name: str, form: str, found: Summary, tree: Summary, step: float) -> st
 
 
 def main(names: list[str]) -> int:
-    """Print a line for each stream and form; 1 where one must be better."""
     failed = False
     print(
         f"{'stream':14}{'form':8}{'RMSE':>8}{'of tree':>17}{'largest':>9}{'us/step':>16}{'runs':>6}"

@@ -98,7 +98,6 @@ class Tick:
         self.state, _ = self.monitor.step(self.state, Query(), drawn)
 
     def whole(self) -> None:
-        """As an actor takes it."""
         self.state, _ = self.series.step(GRID, self.state, 1, 1, self.row, noise())
 
     def asked(self) -> None:

@@ -33,7 +33,6 @@ class Seconds(Engine):
     """Publishes a tick of a second: counts, one of them with windows, and a histogram with keys that are shown."""
 
     def publish(self, series: str, content: dict[str, Any]) -> None:
-        """Publish one release of the tick at hand."""
         end = (START + timedelta(seconds=self.tick + 1)).strftime("%Y-%m-%dT%H:%M:%SZ")
         said = {"v": 1, "sequence": self._sequence, "series": series, "tick": self.tick, "end": end}
         self._sequence += 1

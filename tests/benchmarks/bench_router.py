@@ -39,7 +39,6 @@ class Flight(msgspec.Struct, gc=False):
 
 
 def pipeline(conditions: int, *, wall: bool) -> PipelineSpec:
-    """The flights without their own condition and what is made of it; this many counts of flights above a delay."""
     data = load(FLIGHTS).model_dump(by_alias=True)
     data["series"] = [
         series
@@ -107,13 +106,11 @@ def variants(raw: Sequence[bytes]) -> dict[str, tuple[int, Callable[[], object]]
 def routing(
     router: Router, batches: Sequence[Sequence[bytes]], tick: int | None
 ) -> Callable[[], object]:
-    """Route all batches, in one tick or by their records' own times."""
     labels = range(max(map(len, batches)))
     return lambda: [router.route(Batch(0, batch, labels, 0, tick=tick)) for batch in batches]
 
 
 def main() -> None:
-    """Measure all variants in turn and print their medians."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 7
     measured = variants(payloads(pipeline(0, wall=True)))
     times: dict[str, list[float]] = {name: [] for name in measured}

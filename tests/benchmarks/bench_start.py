@@ -79,7 +79,7 @@ async def play(folder: Path, until: int | None, *, first: bool = False) -> None:
     spec = load(folder / "pipeline.yaml")
     ports = open_ports(spec, sealer_for(spec, folder / "key"), marks=folder / "marks")
     if first:
-        ports = replace(ports, journal=FirstCommitOn(ports.journal))  # type: ignore[arg-type]
+        ports = replace(ports, journal=FirstCommitOn(ports.journal))
     one_by_one = Setup(group=1)  # a commit for each tick, as when ticks come by the clock
     run = Run(build(spec), ports, one_by_one, keep=KEPT)
     running = asyncio.create_task(run.engine.run())

@@ -78,7 +78,6 @@ def joint_run(hss: HSS, truth: Truth, noise: Noise) -> list[Piece]:
 
 
 def bins_run(hss: PerBinHSS, truth: Truth, noise: Noise) -> list[list[Piece]]:
-    """What each column of a histogram bin by bin releases."""
     watchers, width = hss.watchers, hss.width
     drawn = noise.geometric(watchers.scale, truth.ticks * width).reshape(truth.ticks, width)
     ages = CounterNoise(hss.counters, noise)
@@ -96,7 +95,6 @@ def _column_run(
     column: int,
     noise: Noise,
 ) -> list[Piece]:
-    """What one column releases."""
     lifted = np.ascontiguousarray(counts + drawn)
     ticks, begin, base = len(counts), 0, 0
     pieces = [(0, np.zeros((), dtype=np.int64))]
@@ -151,7 +149,6 @@ def counter_path(counter: Counter | GaussianCounter, noise: Noise) -> IntArray:
 
 
 def path_errors(path: IntArray, truth: Truth) -> Errors:
-    """The errors of a counter with this noise."""
     off = np.maximum(path, -truth.counts)  # what is published is not below 0
     total = sum(float(np.dot(part.ravel(), part.ravel())) for part in off.astype(np.float64))
     return Errors(math.sqrt(total / off.size), int(np.abs(off).max()))

@@ -8,13 +8,13 @@ with exact integer noise; the time of a step is that of the mechanism, step by s
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from benchmarks.block_noise import BlockNoise
 from benchmarks.hss_blocks import (
     Errors,
     Truth,
@@ -38,6 +38,36 @@ from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.statistics.parts.choice import Setting
 from stream_dp.statistics.parts.choose_hss import Demand, bins_hss, joint_hss
+
+BLOCK = 1 << 15  # samples
+
+
+class BlockNoise:
+    """Exact noise (`stream_dp.core.mechanism.Noise`) from blocks of a fresh stream."""
+
+    def __init__(self) -> None:
+        self._stream = NoiseStream(fresh_seed(), 0)
+        self._left: dict[tuple[str, Fraction], IntArray] = {}
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        return self._taken("laplace", self._stream.laplace, scale, size)
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        return self._taken("geometric", self._stream.geometric, scale, size)
+
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        return self._taken("gaussian", self._stream.gaussian, variance, size)
+
+    def _taken(
+        self, law: str, draw: Callable[[Fraction, int], IntArray], parameter: Fraction, size: int
+    ) -> IntArray:
+        """The next samples of a law, from its block; a new one is drawn where it is used up."""
+        left = self._left.get((law, parameter), np.zeros(0, dtype=np.int64))
+        if len(left) < size:
+            left = np.concatenate((left, draw(parameter, max(BLOCK, size))))
+        self._left[law, parameter] = left[size:]
+        return left[:size]
+
 
 ADD = Neighbors.ADD_REMOVE
 DELTA = Fraction(1, 10**6)
@@ -85,7 +115,6 @@ def mechanism(form: str, stream: Stream, epsilon: Fraction, runs: int = 1) -> An
 
 
 def errors(form: str, stream: Stream, truth: Truth, epsilon: Fraction, runs: int) -> Summary:
-    """The errors of several runs of this form."""
     if form in ("joint", "bins"):
         one = mechanism(form, stream, epsilon)
         return Summary.of([_hss_errors(one, truth) for _ in range(runs)])
@@ -109,7 +138,6 @@ def step_time(one: Any, rows: IntArray) -> float:
 
 
 def _hss_errors(one: HSS | PerBinHSS, truth: Truth) -> Errors:
-    """Those of one run."""
     noise = BlockNoise()
     if isinstance(one, HSS):
         return joint_errors(joint_run(one, truth, noise), truth)

@@ -45,7 +45,6 @@ def nearly_empty(ticks: int, width: int, events: int) -> Stream:
 
 
 def bursty(ticks: int, width: int, events: int) -> Stream:
-    """All events in BURSTS ticks, otherwise as `skewed`."""
     rng = np.random.default_rng(2)
     rows = np.zeros((ticks, width), dtype=np.int64)
     for tick in rng.choice(ticks, BURSTS, replace=False):

@@ -143,7 +143,6 @@ class Shop:
         self.tick = 1
 
     def token(self, analyst: str, days: int = 30, made: int = NOW) -> str:
-        """A new token, as the operator makes it."""
         return issued_for(self.built.spec, SEALER).make(analyst, days, made)[1]
 
     def revoke(self, token: str) -> None:
@@ -151,7 +150,6 @@ class Shop:
         issued_for(self.built.spec, SEALER).revoke(id_of(token), NOW)
 
     async def __aenter__(self) -> "Shop":
-        """Run and serve."""
         await self.start()
         return self
 
@@ -204,7 +202,6 @@ class Tab:
     """An analyst's tab, with all that it was sent and all that its console says."""
 
     def __init__(self, page: Page) -> None:
-        """Listen from now on."""
         self.page, self.console = page, Console(page)
         self._heard: list[Response] = []
         self.sent: list[str] = []
@@ -233,7 +230,6 @@ class Tab:
         await self.page.wait_for_selector(".ask-form")
 
     async def fills(self, statistic: str, more: dict[str, str]) -> None:
-        """Fill in the form; `more` are its fields by name."""
         await self.page.select_option(".ask-form [name=statistic]", statistic)
         for name, value in more.items():
             field = self.page.locator(f".ask-form [name='{name}']").first
@@ -243,7 +239,6 @@ class Tab:
                 await field.fill(value)
 
     async def only_gifts(self, which: str) -> None:
-        """Ask about some records only."""
         await self.page.click("text=Only some records")
         await self.page.select_option("[name=where-field]", "gift")
         await self.page.select_option("[name=where-value]", which)
@@ -253,14 +248,12 @@ class Tab:
         await self.page.fill(f".ask-form [name={which}]", value)
 
     async def prices(self) -> str:
-        """Ask for the price; return the heading of what comes."""
         await self.page.evaluate("() => document.querySelector('.ask-result').replaceChildren()")
         await self.page.click(".ask-form button[type=submit]")
         await self.page.wait_for_selector(".ask-answer h3, .ask-result .ask-complaint")
         return await self.page.inner_text(".ask-result")
 
     async def question(self, statistic: str, name: str, epsilon: str) -> None:
-        """Ask one question by its price."""
         await self.fills(statistic, {"name": name})
         await self.by("epsilon", epsilon)
         assert f"It costs ε {epsilon}" in await self.prices()
@@ -278,7 +271,6 @@ class Tab:
         await self.page.wait_for_selector(f"[data-query={name}].halted", state="attached")
 
     async def asks(self) -> str:
-        """Confirm, and return the name of the series."""
         name = await self.page.input_value(".ask-form [name=name]")
         await self.page.click(".ask-answer button.primary")
         await self.page.wait_for_selector(".ask-done")

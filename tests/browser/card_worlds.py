@@ -34,7 +34,6 @@ KEYS = [f"k{place}" for place in range(16)]
 
 
 def departures(tick: int) -> Content:
-    """A count of all."""
     return {"value": 50 * tick, "band": 45}
 
 
@@ -120,7 +119,6 @@ def open_means(tick: int) -> Content:
 
 
 def rate(tick: int) -> Content:
-    """A count over windows."""
     lengths = {"tick": 1, "6h": 6, "24h": 24, "ever": tick + 1}
     single = [55 - abs((at + 10) % 24 - 14) * 4 + at * 7 % 11 for at in range(tick + 1)]
     return {

@@ -41,7 +41,6 @@ async def chromium_of_session() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope=_LOOP)
 async def browser(chromium_of_session: Browser) -> AsyncIterator[Browser]:
-    """The session's Chromium, without a page."""
     yield chromium_of_session
     for context in chromium_of_session.contexts:
         await context.close()
@@ -49,7 +48,6 @@ async def browser(chromium_of_session: Browser) -> AsyncIterator[Browser]:
 
 @pytest.fixture
 def engine() -> Engine:
-    """An engine with a history."""
     return past().again()
 
 
@@ -69,6 +67,5 @@ async def shop(prepared: None) -> AsyncIterator[Shop]:
 
 @pytest_asyncio.fixture(loop_scope=_LOOP)
 async def many(prepared: None) -> AsyncIterator[Shop]:
-    """As `shop`, with many series to compare with."""
     async with Shop(MANY) as made:
         yield made

@@ -73,7 +73,6 @@ FLAGS = [
 
 
 def pipeline(fingerprint: str = "f1") -> dict[str, Any]:
-    """The public description of a pipeline with each kind of series."""
     return {
         "name": "flights",
         "public_data": True,
@@ -169,7 +168,6 @@ def node(
 
 
 def budget() -> dict[str, Any]:
-    """A budget with something left."""
     series = [(entry["name"], str(entry["epsilon"])) for entry in plan()["series"]]
     return {
         "epsilon": {"total": "1", "spent": "0.9", "left": "0.1"},
@@ -226,7 +224,6 @@ class Engine:
         self.tick += 1
 
     def publish(self, series: str, content: dict[str, Any]) -> None:
-        """Publish one release of the tick at hand."""
         end = START + timedelta(hours=self.tick + 1)
         release = {
             "v": 1,
@@ -279,7 +276,6 @@ class Console:
     """Everything the page complained about."""
 
     def __init__(self, page: Page) -> None:
-        """Listen from now on."""
         self.tolerant = False
         self.complaints: list[str] = []
         page.on("console", self._hear)
@@ -326,7 +322,6 @@ async def serving(
 
 
 def port_of(place: PageServer | Page) -> int:
-    """Where a server listens, or where a page came from."""
     return int(place.url.rstrip("/").rpartition(":")[2])
 
 
@@ -340,7 +335,6 @@ async def blank(browser: Browser, **more: Any) -> Page:
 async def opened(
     browser: Browser, url: str, width: int = 1280, height: int = 900, **more: Any
 ) -> Page:
-    """A page that shows all that was released."""
     page = await blank(browser, viewport={"width": width, "height": height}, **more)
     await page.goto(url)
     await drawn(page)
@@ -376,7 +370,6 @@ async def drawn(page: Page) -> None:
 
 
 async def reaches(page: Page, tick: int) -> None:
-    """Wait until every card shows this tick or a later one."""
     await page.wait_for_function(
         "tick => [...document.querySelectorAll('.card')].every(card => Number(card.dataset.tick) >= tick)",
         arg=tick,
@@ -384,7 +377,6 @@ async def reaches(page: Page, tick: int) -> None:
 
 
 async def shows(page: Page, state: str) -> None:
-    """Wait for the state in the header."""
     await page.wait_for_selector(f"#state[data-state={state}]")
 
 

@@ -36,7 +36,6 @@ BEYOND = "(least) => Number(document.documentElement.dataset.sequence) > least"
 
 @contextmanager
 def demo(home: Path, port: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A running demo and the address of its page."""
     command = [sys.executable, "-c", SCRIPT]
     command += ["demo", "--embedded", "--port", str(port)]
     environment = {**os.environ, "STREAM_DP_HOME": str(home)}
@@ -56,7 +55,6 @@ def demo(home: Path, port: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def page(browser: Browser) -> tuple[Page, list[str]]:
-    """A tab and what it writes to its console."""
     tab = await blank(browser)
     said: list[str] = []
 

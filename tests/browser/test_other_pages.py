@@ -27,7 +27,6 @@ async def unfolded(page: Page, operation: str) -> None:
 
 
 async def has(page: Page, operations: int) -> None:
-    """Wait until so many operations are there."""
     many = "many => document.querySelectorAll('.opblock').length === many"
     await page.wait_for_function(many, arg=operations)
 

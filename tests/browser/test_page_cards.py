@@ -60,13 +60,11 @@ MARKED = """card => {
 
 
 async def window(page: Page, series: str, which: str) -> None:
-    """Choose a window of a card."""
     group = page.get_by_role("group", name=f"Window of {series}", exact=True)
     await group.get_by_text(which, exact=True).click()
 
 
 async def has_received(page: Page, card: str, many: int) -> None:
-    """Wait until a card has taken so many releases."""
     await page.wait_for_selector(f"{card}[data-received='{many}']")
 
 

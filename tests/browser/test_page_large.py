@@ -55,17 +55,14 @@ PLOTTED = f"() => {{ {CARD} return card.chart.plot.data; }}"
 
 
 def count() -> dict[str, Any]:
-    """What the API says of the count."""
     return {**pipeline(), "series": pipeline()["series"][:1]}
 
 
 def value(tick: int) -> int:
-    """What is told at a tick: a number of its own."""
     return 10 * tick + tick % 7
 
 
 def counted(engine: Engine, ticks: int) -> None:
-    """Publish so many ticks of a count alone."""
     for _ in range(ticks):
         engine.publish(SERIES, {"value": value(engine.tick), "band": 45})
         engine.tick += 1
@@ -199,7 +196,6 @@ async def held(session: CDPSession, page: Page) -> dict[str, int]:
 
 
 async def watched(page: Page) -> CDPSession:
-    """A session that counts."""
     session = await page.context.new_cdp_session(page)
     await session.send("Performance.enable")
     return session
@@ -259,7 +255,6 @@ DREW = """() => Object.fromEntries([...document.querySelectorAll('.card')].map(
 
 
 def grow(engine: Engine, ticks: int) -> None:
-    """Publish so many ticks of all series at once."""
     noise = random.Random(engine.tick)
     for _ in range(ticks):
         for place in range(COUNTS):
@@ -270,7 +265,6 @@ def grow(engine: Engine, ticks: int) -> None:
 
 
 def crowd() -> tuple[Engine, dict[str, Any]]:
-    """An engine of many series, and what the API says of them."""
     engine = Engine()
     grow(engine, PAST)
     doors = [f"k{key}" for key in range(KEYS)]

@@ -100,7 +100,6 @@ async def test_a_phone_shows_every_shape_without_sideways_scroll(browser: Browse
 
 
 def counts(many: int) -> tuple[Engine, dict[str, Any]]:
-    """An engine of so many counts and then a histogram, and what the API says of them."""
     engine, names = Engine(), [f"s{place}" for place in range(many)]
     for _ in range(24):
         for place, name in enumerate(names):
@@ -116,7 +115,6 @@ def counts(many: int) -> tuple[Engine, dict[str, Any]]:
 
 
 async def columns(page: Page) -> list[str]:
-    """Where each card lies: left, right or over both."""
     boxes = await page.evaluate(BOXES)
     return ["both" if width > 0.9 else "left" if left == 0 else "right" for left, width in boxes]
 

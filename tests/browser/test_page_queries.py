@@ -45,7 +45,6 @@ def late(name: str = "late_by_airline") -> dict[str, Any]:
 
 
 def begins(tick: int) -> str:
-    """When a tick begins, as the API says it."""
     return (START + timedelta(hours=tick)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -90,7 +89,6 @@ class ChangingEngine:
         }
 
     def budget(self) -> dict[str, Any]:
-        """A budget with an odometer, a filter and an analyst."""
         quota = {"total": "0.3", "spent": "0.1", "left": "0.2"}
         series = [{"name": query["name"], "epsilon": query["epsilon"]} for query in self.listed]
         analysts = [{"name": "ann", "epsilon": quota, "records": ""}]
@@ -193,7 +191,6 @@ async def test_a_halted_series_is_marked_and_has_no_card_after_a_reload(
 
 
 def watch(name: str, **more: Any) -> dict[str, Any]:
-    """A watch as the list tells it."""
     times = {"start": 0, "start_time": begins(0), "end": None, "end_time": None}
     rest = {"over": "since_firing", "rearm": True, "analyst": "", "created": False}
     return {"name": name, **rest, **times, **more}

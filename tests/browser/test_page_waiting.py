@@ -64,8 +64,6 @@ PAUSES = """async (status) => {
 
 
 def failing(status: int) -> Callable[[Route], Awaitable[None]]:
-    """Answer with this status."""
-
     async def fail(route: Route) -> None:
         await route.fulfill(status=status, json={"detail": "no"})
 

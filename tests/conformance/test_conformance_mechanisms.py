@@ -113,8 +113,6 @@ def composite(quantity: Any, relation: Neighbors, ones: int = 1, gaussian: bool 
 
 
 def paper(quantity: Any, gaussian: bool = False) -> Case:
-    """The case of the paper's own HSS."""
-
     def make(composition: ConcurrentComposition) -> PaperHSS:
         own = 3, quantity, MANY, TICKS
         if gaussian:
@@ -126,7 +124,6 @@ def paper(quantity: Any, gaussian: bool = False) -> Case:
 
 
 def per_bin(relation: Neighbors, horizon: int | None) -> Case:
-    """The case of an HSS bin by bin."""
     return over(
         f"PerBinHSS {relation} {horizon}",
         lambda parts: PerBinHSS(3, FOUR, FOUR, relation, horizon, composition=parts),
@@ -136,20 +133,17 @@ def per_bin(relation: Neighbors, horizon: int | None) -> Case:
 
 
 def sparse(offset: tuple[int, ...], threshold: int, relation: Neighbors, quantity: Any) -> Case:
-    """The case of a sparse vector instance."""
     own = len(offset), ONE, ONE, relation, offset, quantity
     return case(SparseVector, *own, threshold=threshold)
 
 
 def monitor(width: int, relation: Neighbors, **terms: Any) -> Case:
-    """The case of a block of equal watches."""
     watches = (WatchTerms(**terms),) * width
     own = width, ONE, relation, watches
     return case(Monitor, *own, column=(1, ONE, relation, watches[:1]))
 
 
 def totals(inner: Any, horizon: int | None) -> Case:
-    """The case of sums with a total for each user."""
     return Case(
         name=f"UserSums {type(inner).__name__}",
         make=lambda: UserSums(inner, 9, Users(3, 4)),
@@ -160,7 +154,6 @@ def totals(inner: Any, horizon: int | None) -> Case:
 
 
 def distinct(relation: Neighbors, window: int | None, horizon: int | None) -> Case:
-    """The case of a counter of first ticks."""
     own = ONE, relation, horizon, Arrivals(window)
     return Case(
         name=f"ArrivalCounter {relation} {window} {horizon}",
@@ -171,7 +164,6 @@ def distinct(relation: Neighbors, window: int | None, horizon: int | None) -> Ca
 
 
 def cut_off(window: int | None, horizon: int | None) -> Case:
-    """The case of the counters of users who were active and who were cut off."""
     return Case(
         name=f"CutOffCounter {window} {horizon}",
         make=lambda: CutOffCounter(ONE, ADD, horizon, Users(20, window)),
@@ -181,7 +173,6 @@ def cut_off(window: int | None, horizon: int | None) -> Case:
 
 
 def with_ever(horizon: int | None) -> Iterator[Case]:
-    """The cases of windows with the value so far."""
     counts = HybridCounter(3, ONE, ADD) if horizon is None else Counter(3, ONE, ADD, horizon)
     sums, normal = (3, ONE, REPLACE), (3, EIGHTH, ADD)
     for kind, forest, so_far, signed in (
@@ -220,7 +211,6 @@ def correlated(width: int, horizon: int | None, ones: int = 1) -> Case:
 
 
 def means() -> Iterator[Case]:
-    """The cases of sums beside counts, so far and over windows."""
     for relation, horizon in ((ADD, TICKS), (REPLACE, None)):
         own = 3, ONE, relation
         counts = Counter(*own, horizon) if horizon else HybridCounter(*own)

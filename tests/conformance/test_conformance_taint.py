@@ -25,7 +25,6 @@ ONE = Fraction(1)
 
 
 def row() -> Tainted:
-    """A private row."""
     return Tainted(np.array([SECRET, 2, 3]))
 
 

@@ -60,7 +60,6 @@ def code_of(process: "subprocess.Popen[str]") -> int:
 
 
 def ended(process: "subprocess.Popen[str]") -> str:
-    """Kill it where it runs; what it said."""
     if process.poll() is None:
         process.kill()
     if process.stdout is not None and not process.stdout.closed:

@@ -68,7 +68,6 @@ def life(compose: dict[str, Any]) -> Iterator[str]:
 
 
 def files_there(compose: dict[str, Any]) -> Iterator[str]:
-    """Files, volumes, networks and secrets that are named and not there."""
     for name, service in compose["services"].items():
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]

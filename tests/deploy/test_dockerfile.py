@@ -72,7 +72,6 @@ def rights(dockerfile: str) -> Iterator[str]:
 
 
 def installs(dockerfile: str) -> Iterator[str]:
-    """Anything that is not from the lock, or without a hash."""
     for value in values(dockerfile, "RUN"):
         line = " ".join(words(value) or [value])
         for part in re.findall(r"pip (?:install|wheel|download)[^&|;]*", line):

@@ -41,7 +41,6 @@ def tried(folder: Path, rules: str = RULES) -> str:
 
 
 def unknown(rules: str) -> set[str]:
-    """Metrics in the rules that /metrics does not tell."""
     return set(re.findall(r"stream_dp_\w+", expressions(rules))) - {*CONFIGURED, *RELEASED}
 
 

@@ -231,7 +231,6 @@ def expectation(
 
 
 def write(folder: Path, shown: dict[str, Any]) -> None:
-    """Write the pipeline file and, once, a key."""
     (folder / "pipeline.yaml").write_text(json.dumps(shown, indent=1))
     if not (folder / "operator.key").exists():
         make_key(folder)

@@ -68,7 +68,6 @@ def milliseconds(text: str) -> int:
 
 
 def event(fields: dict[str, Any], origin: int, step: int) -> Event:
-    """The event of these fields, by its field `time`."""
     return Event((milliseconds(fields["time"]) - origin) // step, fields)
 
 

@@ -54,5 +54,4 @@ KINDS = (
 
 
 def thousand(*more: Junk) -> list[Junk]:
-    """A thousand of them, the kinds in turn."""
     return list(islice(cycle([*KINDS, *more]), 1000))

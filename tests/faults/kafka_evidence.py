@@ -92,7 +92,6 @@ async def journal_blobs(bootstrap: str, topic: str) -> list[bytes]:
 
 
 async def source_events(bootstrap: str, topic: str, origin: int, step: int) -> list[Event]:
-    """The events of a topic, marks left out."""
     return [
         event(json.loads(record.value), origin, step)
         for record in await records(bootstrap, topic)

@@ -17,6 +17,8 @@ ENTRY = "from stream_dp.cli.start import start; start()"
 HANG = """
 import asyncio
 from stream_dp.files.highwater import HighWater
+from stream_dp.operate.run import running
+running.STOPPING_S = 1.0
 open, append = HighWater.open, HighWater.append
 async def hang():
     print('hangs', flush=True)

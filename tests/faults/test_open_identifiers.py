@@ -143,8 +143,6 @@ async def test_a_chain_adds_up_to_what_is_open_and_repeats_nothing(seed: int, gr
 
 
 class LastOnly(OpenIdentifiers):
-    """Takes a commit's part for all, as if it repeated what is open."""
-
     def replay(self, commit: Commit) -> None:
         self._parts.clear()
         super().replay(commit)

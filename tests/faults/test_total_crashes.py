@@ -51,7 +51,6 @@ class TotalWorld(UserWorld):
         return [seen, self.totals, self.net]
 
     def recorded(self) -> list[tuple[int, ...]]:
-        """The rows that the journal holds."""
         return [row for commit in self.commits() for row in commit.rows]
 
 

@@ -22,8 +22,6 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate and its key, each in a file."""
-
     certificate: Path
     key: Path
 

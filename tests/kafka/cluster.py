@@ -47,7 +47,6 @@ class Cluster:
         os.kill(self._pid(node), signal.SIGCONT)
 
     def start(self, node: int) -> None:
-        """Start a node that is down, and return when it serves."""
         kafka = self._kafka
         assert kafka._lock is not None
         classpath = os.pathsep.join(map(str, resolve_jars()))
@@ -79,7 +78,6 @@ class Cluster:
         self._start_all(before)
 
     def down_for(self, seconds: float) -> None:
-        """Kill all nodes, and start the cluster again after a while."""
         before = self.bootstrap
         for node in range(self.size):
             self.kill(node)

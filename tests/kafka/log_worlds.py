@@ -112,7 +112,6 @@ def engine_in_memory(
     clock: Clock | None = None,
     clock_topic: str = CLOCKS,
 ) -> Engine:
-    """An engine on a real topic whose journal is in memory."""
     clock, grid = clock or SystemClock(), pipeline.grid
     ticks = StampTicks(grid.step, grid.delay // 2, clock_topic)
     source = KafkaSource(KafkaSettings(pipeline.bootstrap), pipeline.topic, clock, ticks)
@@ -190,7 +189,6 @@ def _partition(address: str, topic: str, number: int) -> Iterator[Frame]:
 
 
 def says(bootstrap: str, topic: str, grid: Grid) -> Said:
-    """What the log of a topic says of every tick."""
     return said(log_of(bootstrap, topic), grid, _judge)
 
 

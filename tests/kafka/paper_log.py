@@ -33,8 +33,6 @@ class Kept(NamedTuple):
 
 @dataclass(slots=True)
 class PaperPartition:
-    """One partition, which is there from the moment `born` on."""
-
     born: int = 0
     kept: list[Kept] = field(default_factory=list)
 

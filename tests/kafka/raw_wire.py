@@ -113,7 +113,6 @@ class Wire:
         self._socket.close()
 
     def call(self, api: int, version: int, body: bytes) -> Answer:
-        """Send a request and wait for its answer."""
         self._number += 1
         head = struct.pack(">hhi", api, version, self._number) + text("raw")
         self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)

@@ -173,7 +173,6 @@ async def secured_broker(folder: Path) -> AsyncIterator[Secured]:
 
 
 def _format(machine: NodeRuntime, folder: Path) -> None:
-    """Prepare the storage, and the one user who logs in by SCRAM."""
     scram = f"SCRAM-SHA-512=[name=scram-engine,password={PASSWORD}]"
     tool = [
         str(machine.java),

@@ -36,8 +36,6 @@ _DEAR = (" MB ", "4,000,000")
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A record to be."""
-
     value: bytes | None = field(repr=False)
     headers: Sequence[Header] = ()
     key: bytes | None = None

@@ -54,8 +54,6 @@ def page() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TalkingWorld:
-    """A pipeline `name` in a folder."""
-
     folder: Path
     kafka: str
     name: str
@@ -63,7 +61,6 @@ class TalkingWorld:
 
     @classmethod
     async def made(cls, folder: Path, kafka: str) -> "TalkingWorld":
-        """Write its file and its key, and create its source."""
         made = cls(folder, kafka, fresh_topic_name("talk"), fresh_topic_name("talked"))
         await create_topic(kafka, made.topic, 2, STAMPED)
         text = _PIPELINE.format(name=made.name, topic=made.topic, kafka=kafka, step=STEP_MS)
@@ -87,7 +84,6 @@ class TalkingWorld:
         return {**os.environ, **own, "STREAM_DP_HOME": str(self.folder / "home")}
 
     def token(self, analyst: str = "") -> str:
-        """The token of an analyst, or the operator's."""
         return Sealer(KEY, self.name).query_token(analyst)
 
     def engine(self, *options: str, kit: bool = False, patch: str = "") -> Run:
@@ -226,7 +222,6 @@ class Analyst:
         return {**self.page["message"](do, **content), "analyst": self.name}
 
     async def send(self, message: dict[str, Any], token: str | None = None) -> Any:
-        """Send a message and wait for nothing but its place."""
         world = self.world
         signed = self.page["envelope"](token or world.token(self.name), world.name, message)
         return await self.producer.send_and_wait(world.queries, signed)

@@ -42,8 +42,6 @@ class OneByOne(KafkaSource):
 async def check_all(
     kafka: str, topic: str, ticks: ReplayTicks | StampTicks, origin: int = 0, *, late: bool = False
 ) -> None:
-    """Every check of the suite, on the topic as it is."""
-
     def source(kind: type[KafkaSource]) -> KafkaSource:
         return kind(KafkaSettings(kafka), topic, SystemClock(), ticks)
 

@@ -80,7 +80,6 @@ class CpuWait:
             self._at.append(int(time.time() * 1000))
 
     def stop(self) -> None:
-        """Note no more."""
         self._over.set()
         self._thread.join()
 
@@ -258,7 +257,6 @@ async def test_no_tick_is_late_whatever_analysts_send(kafka: str, tmp_path: Path
 
 
 def told(figures: dict[str, Any]) -> None:
-    """Print the figures."""
     print(json.dumps(figures))
     if file := os.environ.get("STREAM_DP_LOAD_FIGURES"):
         Path(file).write_text(json.dumps(figures, indent=1))

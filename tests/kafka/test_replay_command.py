@@ -94,7 +94,6 @@ class World:
         return asyncio.run(both())
 
     def feeding(self, file: Path) -> tuple[KafkaFeed, list[list[Record]]]:
-        """A feed of the file, and its ticks, as the command would make them."""
         spec = load(self.pipeline)
         assert spec.clock.start is not None
         grid = TickGrid(spec.clock.start, spec.clock.step, spec.clock.horizon)

@@ -8,17 +8,17 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 from kafka.certificates import Authority
-from kafka.kafka_tools import write_tools
 from kafka.kafka_worlds import administering, alter, create, visible
 from kafka.secured_broker import (
+    CREATE,
     DESCRIBE_CONFIGS,
     GROUP,
     PASSWORD,
@@ -32,8 +32,10 @@ from kafka.secured_broker import (
     grant,
     needed,
 )
-from kafka.secured_worlds import TICKS, SecuredWorld
 
+from stream_dp.broker.jars import KAFKA_VERSION, Jar, cache_dir, resolve_jars
+from stream_dp.broker.process import find_java
+from stream_dp.cli.main import code_of
 from stream_dp.client.kafka_messages import talking
 from stream_dp.client.message_text import fresh_id, message_text
 from stream_dp.errors import StreamDPError, WorldError
@@ -44,6 +46,109 @@ from stream_dp.kafka.log.append_clock import BrokerClocks, clock_topic
 from stream_dp.kafka.log.reader import reading
 from stream_dp.operate.run import settings
 from stream_dp.testing.kafka import missing
+
+TOOLS = Jar(
+    "org.apache.kafka",
+    "kafka-tools",
+    KAFKA_VERSION,
+    "62f3c5dd7aa3442d4c5bc6a95f86e2502178ea09de8e27f74d9563bf955e253c",
+)
+QUICK = "-Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+CLASSES = {"kafka-topics.sh": "TopicCommand", "kafka-acls.sh": "AclCommand"}
+
+
+def write_tools(folder: Path) -> Path:
+    """Write the tools into this folder; return it, as KAFKA_BIN wants it.
+
+    Raises:
+        WorldError: the jars cannot be had.
+    """
+    own = resolve_jars(folder=cache_dir() / f"kafka-tools-{KAFKA_VERSION}", jars=[TOOLS])
+    classpath = os.pathsep.join(map(str, [*own, *resolve_jars()]))
+    folder.mkdir()
+    for name, each in CLASSES.items():
+        tool = folder / name
+        line = f"exec '{find_java()}' {QUICK} -cp '{classpath}' org.apache.kafka.tools.{each}"
+        tool.write_text(f'#!/bin/sh\n{line} "$@"\n')
+        tool.chmod(0o755)
+    return folder
+
+
+TICKS = 3
+_LITERAL = 3
+
+
+class SecuredWorld(NamedTuple):
+    """A pipeline NAME that comes in by WAY, in a folder with its key and its data."""
+
+    secured: Secured
+    folder: Path
+    name: str
+    way: str
+
+    @property
+    def topic(self) -> str:
+        return f"{self.name}-events"
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"{self.name}.yaml"
+
+    def write(self, *, wall: bool = False, **security: Any) -> "SecuredWorld":
+        """Write the file, with changes to `source.security`; None leaves a key out."""
+        said = {**self.secured.yaml(self.way), **{k: str(v) for k, v in security.items() if v}}
+        said = {key: value for key, value in said.items() if security.get(key, "") is not None}
+        replay = {"kind": "replay", "field": "time", "start": "2026-01-01T00:00:00Z"}
+        clock = (
+            {"kind": "wall", "step": "1s"} if wall else {**replay, "step": "1h", "horizon": TICKS}
+        )
+        source = {"kind": "kafka", "topic": self.topic, "bootstrap": self.secured.at(self.way)}
+        pipeline = {
+            "version": 1,
+            "name": self.name,
+            "source": {**source, "security": said},
+            "schema": {"time": {"type": "time"}},
+            "privacy": {"epsilon": "1"},
+            "clock": clock,
+            "series": [{"name": "n", "statistic": "count", "epsilon": "1"}],
+        }
+        self.file.write_text(yaml.safe_dump(pipeline))
+        return self
+
+    def data(self) -> Path:
+        """A file of records, one in each tick."""
+        path = self.folder / "data.jsonl"
+        times = [f"2026-01-01T0{hour}:10:00Z" for hour in range(TICKS)]
+        path.write_text("".join(f"{json.dumps({'time': time})}\n" for time in times))
+        return path
+
+    def grant(self, *, without: Sequence[tuple[int, int]] = (), feeding: bool = True) -> None:
+        """Grant what the documentation says, without some (kind, right); and what makes and feeds the topic."""
+        user = USERS[self.way]
+        grants = [
+            one for one in needed(user, self.name, self.topic) if (one[0], one[3]) not in without
+        ]
+        if feeding:
+            feed = f"{self.topic}.stream-dp-feed"
+            grants += [(TOPIC, self.topic, _LITERAL, right, user) for right in (WRITE, CREATE)]
+            grants.append((TRANSACTION, feed, _LITERAL, WRITE, user))
+        asyncio.run(grant(self.secured, grants))
+
+    def feed(self) -> int:
+        """Feed the topic by `replay`; return its exit code."""
+        where = ("--topic", self.topic, "--pipeline", self.file, "--key-file", self.key())
+        return self.command("replay", self.data(), *where)
+
+    def command(self, *arguments: object) -> int:
+        return code_of([str(one) for one in arguments])
+
+    def key(self) -> Path:
+        path = self.folder / "operator.key"
+        if not path.exists():
+            path.write_bytes(os.urandom(32))
+            path.chmod(0o600)
+        return path
+
 
 LITERAL, UNREACHABLE = 3, 5
 STAMPED: dict[str, Any] = {

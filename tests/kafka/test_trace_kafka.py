@@ -45,7 +45,6 @@ async def released(world: TalkingWorld, series: str) -> None:
 
 
 async def audited(world: TalkingWorld, file: Path) -> tuple[int, str, str]:
-    """What the command says of the journal of a pipeline file."""
     return await world.command("audit", "--trace", str(file), "--json")
 
 

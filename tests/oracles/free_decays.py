@@ -76,8 +76,11 @@ def least(steps: int, window: int | None) -> float:
 def fitted(error: Callable[[Floats], Floats], start: Floats, least_errors: Floats) -> Floats:
     """The errors at a local optimum of the quotients' mean of power 8, by L-BFGS from `start`."""
 
+    @np.errstate(over="ignore", invalid="ignore")  # a step too far has an endless error
     def score(free: Floats) -> Any:
-        return np.log(((error(free) / least_errors) ** 8).sum()) / 8
+        return np.nan_to_num(
+            np.log(((error(free) / least_errors) ** 8).sum()) / 8, nan=1e9, posinf=1e9
+        )
 
     end = minimize(score, start, method="L-BFGS-B", options={"maxfun": 40_000, "maxiter": 400})
     return error(end.x)

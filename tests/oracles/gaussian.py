@@ -35,7 +35,6 @@ def weights(first: int, variance: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def mass(x: int, variance: Fraction) -> tuple[Fraction, Fraction]:
-    """Bounds of P[X = x]."""
     low, high = weights(1, variance)
     own = weight(x, variance)
     return own[0] / (1 + 2 * high), own[1] / (1 + 2 * low)

@@ -45,7 +45,6 @@ class Hss:
 
     @property
     def noise(self) -> Decays:
-        """The decays of the sparse vector's noise."""
         return Decays.of(self.e1, self.e2, self.s)
 
     @property

@@ -161,7 +161,6 @@ Outcome: TypeAlias = tuple[Fraction, Law, Law, Fraction]
 def outcomes(
     machine: Machine, laws: tuple[Law, Law], inputs: tuple[int, int]
 ) -> tuple[Outcome, ...]:
-    """Return what an answer may teach; answers that teach the same make one outcome."""
     answers: dict[int, tuple[dict[State, Fraction], dict[State, Fraction]]] = {}
     for side in (0, 1):
         for state, weight in laws[side]:

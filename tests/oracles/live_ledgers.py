@@ -177,8 +177,6 @@ def with_deltas(budget: int | Fraction, delta: Fraction, largest: bool = False) 
 
 
 def optimal(ratio: int | Fraction, delta: Fraction, steps: int = 1) -> Ledger:
-    """Return the optimal composition of what is alive, as a filter in every cell."""
-
     def admits(alive: Sequence[Offer], kept: Sequence[Offer], new: Offer) -> bool:
         return all(
             optimal_filter.admits(ratios_at(alive, cell), new.ratio, Fraction(ratio), delta, steps)

@@ -45,7 +45,6 @@ class Frame:
 
     @property
     def codec(self) -> int:
-        """How the records are packed."""
         return self.attributes & 0x07
 
     @property

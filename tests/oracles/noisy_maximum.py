@@ -100,7 +100,6 @@ def histograms(buckets: int, values: Sequence[int]) -> list[Counts]:
 
 
 def added(counts: Counts) -> list[Counts]:
-    """The counts with one more event, in each bucket."""
     return [tuple(c + int(i == at) for i, c in enumerate(counts)) for at in range(len(counts))]
 
 

@@ -197,7 +197,6 @@ def approximate(facts: Facts) -> Hashable:
 def fixed_parameters(
     pairs: Pairs, table: Table, allowed: Sequence[Hashable], of: Callable[[Facts], Hashable]
 ) -> bool:
-    """Def 4.11: the parameters of the created mechanisms are a sub-multiset."""
     return suitable(pairs, table) and sub_multiset(
         [of(table[name]) for name in created(pairs)], allowed
     )

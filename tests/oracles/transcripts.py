@@ -104,7 +104,6 @@ class _Path:
     """A noise source that follows the choices so far and opens a branch at each new draw."""
 
     def __init__(self, support: Support) -> None:
-        """Start with no choice made."""
         self._support = support
         self._choices: list[_Choice] = []
         self._at = 0
@@ -170,7 +169,6 @@ class Transcripts:
         return low, low + self.slack(transcript)
 
     def as_dict(self) -> dict[Transcript, tuple[float, float]]:
-        """All transcripts seen, with their bounds."""
         return {o: self.bounds(o) for o in self.lower}
 
     @property

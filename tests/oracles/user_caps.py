@@ -44,8 +44,6 @@ class Verdict:
 
 
 class Caps(NamedTuple):
-    """What counts at most of one user."""
-
     cap: int
     window: int | None
     per_tick: int | None = None

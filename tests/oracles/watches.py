@@ -45,16 +45,13 @@ class Place:
 
     @property
     def sparse(self) -> bool:
-        """Whether it is a sparse vector."""
         return self.kind in ("since", "window", "under")
 
     @property
     def compares(self) -> bool:
-        """Whether there is a window to compare."""
         return self.kind != "under" or len(self.rows) == self.window
 
     def with_row(self, x: int) -> "Place":
-        """It has seen one more row."""
         if not self.window:
             return replace(self, count=self.count + x)
         rows = (*self.rows, x)[-self.window :]
@@ -86,7 +83,6 @@ class Watches:
     wide_value: Fraction | None = None
 
     def initial(self) -> Mapping[State, Fraction]:
-        """All watches begin."""
         return {self.start: Fraction(1)}
 
     def step(self, state: State, message: Any) -> dict[tuple[Any, State], Fraction]:

@@ -48,12 +48,10 @@ _T = TypeVar("_T")
 
 
 def program(name: str) -> str:
-    """Where a program of the package is."""
     return shutil.which(name) or missing("prometheus", f"no {name}: apt install prometheus")
 
 
 def until(look: Callable[[], _T | None], what: str) -> _T:
-    """Look until there is something."""
     end = time.monotonic() + PATIENCE_S
     while (found := look()) is None:
         assert time.monotonic() < end, f"waited for {what}"
@@ -109,7 +107,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]
 def prometheus(
     page: tuple[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[httpx.Client]:
-    """A Prometheus that scrapes it, with the configuration and the rules of the documentation."""
     folder, port = tmp_path_factory.mktemp("prometheus"), free_port()
     config = documented("prometheus.yml").replace("15s", "3s").replace("127.0.0.1:8765", page[0])
     (folder / "prometheus.yml").write_text(
@@ -148,7 +145,6 @@ def last_releases(folder: Path) -> dict[str, Any] | None:
 
 
 def asked(client: httpx.Client, path: str, **parameters: str) -> Any:
-    """What Prometheus answers; None while it does not, for it may be starting."""
     try:
         said = client.get(path, params=parameters)
     except httpx.TransportError:

@@ -28,14 +28,12 @@ class Attack:
     mass: float = 1e-7
 
     def law(self, rows: Rows) -> Transcripts:
-        """The law of the transcripts on these rows."""
         messages: list[Message] = []
         for row in rows:
             messages += [Update(np.array(row, dtype=np.int64)), Query(self.threshold)]
         return enumerate_transcripts(self.make, messages, tail_support(self.mass))
 
     def worst(self, pairs: Iterable[Pair]) -> "Loss":
-        """The bracket of the worst loss over the pairs."""
         law = lru_cache(maxsize=None)(self.law)
         least = most = 0.0
         for left, right in pairs:

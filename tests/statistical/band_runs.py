@@ -34,7 +34,6 @@ class Shape:
     ones: int = 1
 
     def rows(self, run: int) -> IntArray:
-        """The rows of a run, shape (ticks, width)."""
         rng = np.random.default_rng(run)
         weights = 1 / np.arange(1, self.width + 1)
         sizes = rng.poisson(self.events / self.ticks, self.ticks)
@@ -48,7 +47,6 @@ class Shape:
 
     @property
     def looked_at(self) -> tuple[int, ...]:
-        """The ticks at which errors are taken."""
         return tuple(self.ticks * quarter // 4 - 1 for quarter in (1, 2, 3, 4))
 
 

@@ -30,6 +30,5 @@ class Recorded(SeededNoise):
         return {scale for drawn, scale, _ in self.taken if drawn == kind}
 
     def of(self, kind: str, scale: Fraction) -> list[int]:
-        """All values of this kind and scale, one after the other."""
         of_kind = ((at, values) for drawn, at, values in self.taken if drawn == kind)
         return [value for at, values in of_kind if at == scale for value in values]

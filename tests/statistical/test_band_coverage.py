@@ -1,5 +1,6 @@
 """Bands cover at their stated rate and are not wider than they must be: of what decides, and of two kinds of counts.
 
+Those of a maximum are covered by `test_name_bands`, whose error is the larger of two.
 Bands of other linear mechanisms are quantiles of the exact law of their noise (`unit/mechanisms/test_noise_law.py`).
 
 Each series runs 200 times (the trials). Its coverage fails the test if the mean of the run-wise fractions lies
@@ -22,11 +23,10 @@ from scipy.stats import binom
 from statistical.band_runs import CONFIDENCE, Errors, Shape, alert_errors, errors
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
+from stream_dp.mechanisms.hss.quantities import ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.papers.paper_hss import PaperHSS
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.statistics.parts.choice import Setting
@@ -74,13 +74,10 @@ def series(runs: int) -> dict[str, Series]:
         "sum": Series(lambda: SumCounter(20, half, ADD, 300, -2, 5), narrow, 1.3),
         "hss histogram": hss(None, ADD, wide, Fraction(1)),
         "hss histogram replace": hss(None, REPLACE, narrow, Fraction(2)),
-        "hss maximum": hss(MAXIMUM, ADD, wide, half),
         "hss lists": hss(None, ADD, lists, Fraction(1)),
         "hss second": hss(Largest(2), ADD, Shape(20, 120, 3_000, runs), half),
         "gaussian hss histogram": replace(by_gaussian(None, ADD, pair), widest=4.0),
         "gaussian hss lists": by_gaussian(None, ADD, fives, 2),
-        "gaussian hss maximum": by_gaussian(MAXIMUM, REPLACE, Shape(10, 120, 6_000, runs)),
-        "paper hss": Series(lambda: PaperHSS(20, MAXIMUM, Fraction(10), 300), narrow, 4.0),
         "gaussian": Series(lambda: GaussianCounter(106, RHO, ADD, 300), wide, 1.3),
         "alerts": Series(lambda: Alerts(17, Fraction(3, 10), ADD, 100), alarms, 3.0),
     }
@@ -93,12 +90,10 @@ COUNTERS = ["sum", "counter"]
 
 @lru_cache(maxsize=32)
 def measured(name: str) -> Errors:
-    """The runs of a series with the bands it publishes."""
     return taken(name, SERIES[name])
 
 
 def taken(name: str, one: Series) -> Errors:
-    """The runs of a series with its bands."""
     mechanism = one.make()
     take = alert_errors if isinstance(mechanism, Alerts) else errors
     return take(mechanism, one.shape, name, Bands(mechanism, CONFIDENCE))

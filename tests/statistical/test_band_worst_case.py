@@ -1,4 +1,4 @@
-"""Bands of HSS on data made to break them: silence and one burst, and leaders that take turns.
+"""Bands of HSS on data made to break them: silence and one burst. Leaders that take turns: `test_name_bands`.
 
 Silence lets thresholds with large noise live on, a burst of the right size then hides below one. The states of the
 sparse vectors are simulated in bulk with numpy, with the mechanism's own scales and gamma. 4,000 runs per burst;
@@ -8,21 +8,15 @@ a coverage of 0.95 is refuted below 0.9353 (binomial, one-sided 1e-5 per look, 3
 import math
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from statistical.band_runs import CONFIDENCE, noise_of
+from statistical.band_runs import CONFIDENCE
 
-from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss import hss
 from stream_dp.mechanisms.hss.hss import HSS
-from stream_dp.mechanisms.hss.quantities import MAXIMUM
-from stream_dp.mechanisms.serving import Bands
-from stream_dp.statistics.parts.choice import Setting
-from stream_dp.statistics.parts.choose_hss import CounterKind, Demand, hss_for
 
 Ints = NDArray[np.int64]
 RUNS = 4_000
@@ -86,31 +80,3 @@ def test_a_burst_after_long_silence_is_covered() -> None:
 def test_without_the_long_lived_thresholds_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hss, "moved_up", lambda *_: 0)
     assert least_coverage(eager()) < REFUTED
-
-
-@pytest.mark.parametrize(
-    ("width", "rate", "turn", "counter"),
-    [(2, 10, 5, "tree"), (20, 10, 5, "tree"), (3, 30, 10, "tree"), (20, 10, 5, "gaussian")],
-)
-def test_a_maximum_with_leaders_that_take_turns(
-    width: int, rate: int, turn: int, counter: CounterKind
-) -> None:
-    ticks, runs = 300, 40
-    setting = Setting(width, ADD, ticks, CONFIDENCE, Fraction(1, 10**6))
-    demand = Demand(setting, MAXIMUM, Fraction(1), rate * ticks, counter=counter)
-    mechanism: Any = hss_for(demand)
-    published = Bands(mechanism, CONFIDENCE)
-    rows = np.zeros((ticks, width), dtype=np.int64)
-    rows[np.arange(ticks), np.arange(ticks) // turn % width] = rate
-    true, covered = rows.cumsum(axis=0).max(axis=1), []
-    for run in range(runs):
-        noise = noise_of(f"turns {width}", run)
-        state = mechanism.init(noise)
-        for tick, row in enumerate(rows):
-            state, _ = mechanism.step(state, Update(row), noise)
-            state, answer = mechanism.step(state, Query(), noise)
-            assert answer is not None
-            if tick % 29 == 28:
-                covered.append(abs(int(answer[0]) - int(true[tick])) <= published(tick, state))
-    rate_covered = np.array(covered).reshape(runs, -1).mean(axis=0)
-    assert rate_covered.min() >= 0.775  # P(binomial(40, 0.95) <= 30) < 1e-5, ten ticks

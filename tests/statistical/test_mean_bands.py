@@ -115,7 +115,6 @@ def errors(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all."""
     return tmp_path_factory.mktemp("means")
 
 

@@ -62,6 +62,7 @@ CASES = {
     "zipf": Case(lambda: chosen(20, ADD), ZIPF.rows, part=5),
     "equal": Case(lambda: chosen(40, ADD), equal, 4.0, part=6),
     "turning": Case(lambda: chosen(3, ADD), turning, 4.0, part=6),
+    "gaussian turning": Case(lambda: chosen(3, ADD, "gaussian"), turning, 4.0, part=6),
     "gaussian replace": Case(lambda: chosen(20, REPLACE, "gaussian", 2), ZIPF.rows),
     "paper": Case(lambda: PaperHSS(20, MAXIMUM, Fraction(10), TICKS), ZIPF.rows),
 }

@@ -168,7 +168,7 @@ class HalfOfIt(GaussianHSS):
         return GaussianCounter(self.width, 2 * self.rho, self.neighbors, None, self.ones)
 
 
-@pytest.mark.parametrize(("relation", "ones"), [(ADD, 1), (REPLACE, 1), (ADD, 3), (REPLACE, 2)])
+@pytest.mark.parametrize(("relation", "ones"), [(ADD, 1), (REPLACE, 2)])
 def test_all_columns_are_paid_for_together(relation: Neighbors, ones: int) -> None:
     """At least what 300 updates need, at most what 2^40 do: those of a lattice for any number of updates."""
 

@@ -194,7 +194,6 @@ CLAIM = X**-12
 
 
 def machine(width: int, ticks: int = 2) -> SmallPaperHSS:
-    """The machine at the paper's four scales, with small thresholds that grow."""
     node = {1: X**4, 2: X**2}[width]
     return SmallPaperHSS(
         width, max, X**2, X, X**4, node, lambda t, j: 1 + (t + j) // 2, lambda *_: 1, 0, ticks

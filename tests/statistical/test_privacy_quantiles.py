@@ -160,8 +160,7 @@ def test_tuples_lose_three_quarters_of_the_claim_and_a_twin_with_half_the_noise_
     assert 0.74 < lost[0] <= 1 < 1.4 < lost[1]
 
 
-@pytest.mark.parametrize("relation", [ADD, REPLACE])
-@pytest.mark.parametrize("at", PAIRS[:2])
+@pytest.mark.parametrize(("relation", "at"), [(ADD, PAIRS[0]), (REPLACE, PAIRS[1])])
 def test_the_real_choice_of_two_has_the_oracles_law(
     relation: Neighbors, at: tuple[Fraction, ...]
 ) -> None:

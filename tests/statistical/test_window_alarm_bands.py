@@ -28,14 +28,12 @@ LOWEST, HIGHEST = -4, 24
 
 
 def monitor_of(name: str, watch: WatchTerms) -> Monitor | SumMonitor:
-    """Watches of counts, or of sums."""
     if name != "sums":
         return Monitor(KEYS, Fraction(1, 2), Neighbors.ADD_REMOVE, (watch,))
     return SumMonitor(KEYS, Fraction(1, 2), Neighbors.ADD_REMOVE, (watch,), LOWEST, HIGHEST)
 
 
 def rows_of(name: str, rate: int, run: int) -> IntArray:
-    """Events of one run, or what they add up to; shape (TICKS, KEYS)."""
     rng = np.random.default_rng(run)
     events = rng.poisson(rate, (TICKS, KEYS)).astype(np.int64)
     if name != "sums":
@@ -72,7 +70,6 @@ def of_a_run(name: str, run: int) -> list[tuple[IntArray, int]]:
 
 @lru_cache(maxsize=4)
 def measured(name: str) -> Errors:
-    """All runs."""
     found = [(*each, run) for run in range(RUNS) for each in of_a_run(name, run)]
     sizes = [len(errors) for errors, _, _ in found]
     return Errors(

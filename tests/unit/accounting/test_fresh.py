@@ -35,7 +35,7 @@ from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment
 from stream_dp.verify.exact.finite import BIT_PAIRS, DifferAtMost
-from stream_dp.verify.exact.randomized_response import LeakyBit, NoisyBits, NoisyLeak
+from stream_dp.verify.exact.randomized_response import NoisyBits
 
 ADD, REPLACE, ANY_TICK = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK
 ONE, HALF, SMALL = Fraction(1), Fraction(1, 2), Fraction(1, 10**6)
@@ -60,20 +60,6 @@ def worst(game: Callable[..., Any], machine: Any, measure: Any, copies: int) -> 
 def test_copies_of_what_is_fresh_cost_what_one_costs(game: Any, machine: Any, measure: Any) -> None:
     one = worst(game, machine, measure, 1)
     assert [worst(game, machine, measure, copies) for copies in (2, 3)] == [one, one]
-
-
-@pytest.mark.parametrize(
-    ("game", "machine", "measure"),
-    [
-        (exact_delta, LeakyBit(LAST), ONE),
-        (exact_moment, NoisyLeak(Fraction(1, 4), Fraction(7)), 2),
-    ],
-)
-def test_copies_of_what_is_not_fresh_cost_more_and_more(
-    game: Any, machine: Any, measure: Any
-) -> None:
-    first, second, third = (worst(game, machine, measure, copies) for copies in (1, 2, 3))
-    assert first < second < third
 
 
 EVENT = Protected(ADD)

@@ -70,7 +70,6 @@ def part(odds: Fraction, delta: Fraction = ZERO) -> Derivation:
 
 
 def claimed(premises: tuple[Derivation, ...], situation: Situation) -> ApproxDP:
-    """What is derived, as (epsilon, delta)."""
     return differential_privacy(derive(premises, situation).guarantee.measure)
 
 

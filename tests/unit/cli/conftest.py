@@ -93,7 +93,6 @@ def say(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Callable[..., Said]) -> Site:
-    """A pipeline that needs an operator key, which is there."""
     monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("STREAM_DP_KEY_FILE", str(tmp_path / "operator.key"))
     made = Site(tmp_path, say)

@@ -26,8 +26,6 @@ REDRAW = "\r\x1b[K"
 
 
 class Clock:
-    """A clock that stands still."""
-
     def __init__(self) -> None:
         self.seconds = 100.0
 
@@ -44,7 +42,6 @@ class Screen(StringIO):
 
 @contextmanager
 def pseudo_terminal(columns: int = 0) -> Iterator[tuple[TextIO, Callable[[], str]]]:
-    """A terminal, and what gives all that was written on it."""
     master, slave = os.openpty()
     if columns:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))

@@ -23,8 +23,6 @@ ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 
 @dataclass(frozen=True)
 class Case:
-    """A relation, its predicate and the pairs to try."""
-
     relation: Relation
     predicate: Callable[[Pairs], bool]
     alphabet: list[Pair]

@@ -76,7 +76,6 @@ async def world(
 
 
 def releases(*ticks: int, series: Sequence[str] = ("a", "b")) -> tuple[Release, ...]:
-    """Releases of these ticks, numbered as the engine does."""
     made = []
     for tick in ticks:
         for i, name in enumerate(series):
@@ -86,7 +85,6 @@ def releases(*ticks: int, series: Sequence[str] = ("a", "b")) -> tuple[Release, 
 
 
 def commit(sequence: int, *ticks: int) -> Commit:
-    """A commit with the releases of these ticks."""
     return Commit(sequence, b"", ticks=ticks, releases=releases(*ticks))
 
 

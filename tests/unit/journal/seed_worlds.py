@@ -50,8 +50,6 @@ class Life:
 
 @dataclass
 class Lives:
-    """What outlives an engine, and the life of each."""
-
     lives: list[Life] = field(default_factory=list)
     world: World = field(init=False)
 

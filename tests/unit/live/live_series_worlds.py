@@ -118,7 +118,6 @@ class World:
         return self.drawn[-1]
 
     def engine(self, source: MemorySource, journal: Journal | None = None) -> Engine:
-        """A new engine over what is kept."""
         ports = Ports(
             source, journal or MemoryJournal(self.store), MemorySink(self.bodies), ManualClock(0), SEALER, self.seed,
         )  # fmt: skip
@@ -163,7 +162,6 @@ class World:
             previous = digest(self.store.commits[-1])
 
     async def until(self, tick: int, run: "asyncio.Task[None] | None" = None) -> None:
-        """Wait until a tick is public, or the run is over."""
         for _ in range(10_000):
             public = self.bodies and json.loads(self.bodies[-1])["tick"] >= tick
             if public or (run is not None and run.done()):

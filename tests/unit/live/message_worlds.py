@@ -103,7 +103,6 @@ def sealed(said: str, token: str = "") -> bytes:
 
 
 def large(name: str = "large", epsilon: str = "0.5", **more: Any) -> dict[str, Any]:
-    """The definition of a live count."""
     where = [{"field": "amount", "at_least": 5}]
     return {"name": name, "statistic": "count", "where": where, "epsilon": epsilon, **more}
 
@@ -116,7 +115,6 @@ class CrashingAnswers(MemoryAnswers):
         self._fuse = fuse
 
     async def publish(self, answers: Sequence[Answer]) -> None:
-        """Publish one by one."""
         for answer in answers:
             self._fuse.burn()
             await super().publish([answer])
@@ -166,7 +164,6 @@ class MessageWorld(World):
         return json.loads(self.bodies[-1])["tick"] if self.bodies else -1
 
     def messaging(self, source: Stopping, fuse: Fuse | None = None) -> Engine:
-        """A new engine over what is kept."""
         fuse = fuse or Fuse()
         ports = Ports(
             source, CrashingJournal(self.store, fuse), CrashingSink(self.bodies, fuse), self.clock, SEALER, self.seed,
@@ -191,7 +188,6 @@ class MessageWorld(World):
         return read >= len(self.script) and self.public_tick() >= HORIZON - 2
 
     async def told(self, then: Callable[[Engine], Awaitable[None]], tick: int = 2) -> None:
-        """Run to a tick, do something there, run to the end."""
         source = Stopping(tick)
         engine = self.messaging(source)
         run = asyncio.create_task(engine.run())
@@ -203,7 +199,6 @@ class MessageWorld(World):
             await run
 
     def said(self) -> list[dict[str, Any]]:
-        """The public answers."""
         return [json.loads(body) for body in self.answers]
 
 

@@ -36,8 +36,6 @@ def no_noise(seed: bytes, stream: int) -> ZeroNoise:
 
 @dataclass
 class MonitorWorld(MessageWorld):
-    """What outlives an engine with a monitor."""
-
     pipeline: dict[str, Any] = field(default_factory=lambda: PIPELINE_M)
 
     watched: bool = False
@@ -52,7 +50,6 @@ class MonitorWorld(MessageWorld):
 
 
 def message(tick: int, name: str, do: str, analyst: str = "", **more: Any) -> tuple[int, bytes]:
-    """A message that comes after a tick, signed by whom it names."""
     return tick, sealed(text(name, do, analyst, **more), analyst)
 
 

@@ -91,7 +91,6 @@ async def test_a_commit_with_another_number_of_seeds_than_draws_is_no_commit(
 
 
 def replace_seeds(commit: Any, more: int) -> Any:
-    """The commit with one seed more, or without its last."""
     seeds = (*commit.seeds, b"s" * 32) if more > 0 else commit.seeds[:-1]
     return replace(commit, seeds=seeds)
 

@@ -125,7 +125,6 @@ async def refused(world: World, change: Callable[[Commit], dict[str, Any]]) -> N
 
 
 def altered(structs: tuple[Any, ...], **changes: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """These structs with other fields, each made of its own."""
     return tuple(changed(s, **{name: of(s) for name, of in changes.items()}) for s in structs)
 
 

@@ -75,9 +75,9 @@ async def crashed(world: MessageWorld, left: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("first", [1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.parametrize("first", [1, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 3))])
 async def test_every_id_has_one_answer_wherever_it_dies(first: int) -> None:
-    for left in range(first, 200, 2):
+    for left in range(first, 200, 3):
         world = scripted()
         burnt = await crashed(world, left)
         assert findings(world) == [], f"after a crash at place {left}"
@@ -288,8 +288,6 @@ async def test_what_waits_for_the_rest_of_its_block_is_not_told() -> None:
 
 @dataclass
 class TracedWorld(MessageWorld):
-    """A world whose engines tell what they do."""
-
     spans: ToldSpans = field(default_factory=ToldSpans)
 
     def messaging(self, *arguments: Any) -> Engine:

@@ -64,7 +64,6 @@ class Shifted(NoNoise):
         return int(self.rng.integers(-SPREAD, SPREAD)) + np.array([0, *holds], dtype=np.int64)
 
     def cost(self, step: int) -> Fraction:
-        """What the shift for this step costs."""
         return sum((1 / n.scale for n in self.drawn if n.first <= step <= n.last), Fraction(0))
 
 
@@ -102,7 +101,6 @@ def check_counter(
 
 
 def answers(mechanism: Any, noise: Any, rows: Any) -> IntArray:
-    """The answers after each row, shape (rows, entries)."""
     state, told = mechanism.init(noise), []
     for row in rows:
         state, _ = mechanism.step(state, Update(np.array(row, dtype=np.int64)), noise)

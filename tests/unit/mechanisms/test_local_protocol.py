@@ -345,8 +345,6 @@ def test_destinations_that_depend_on_data_and_parts_shown_twice_are_caught() -> 
 
 
 class Traced(ConcurrentComposition):
-    """A composition that remembers its messages."""
-
     def __init__(self) -> None:
         object.__setattr__(self, "sent", [])
 

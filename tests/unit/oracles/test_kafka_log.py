@@ -16,8 +16,6 @@ def judge(value: bytes | None) -> str | None:
 
 
 class Log:
-    """Batches one behind the other."""
-
     def __init__(self) -> None:
         self.frames: list[Frame] = []
 

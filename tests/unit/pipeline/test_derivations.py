@@ -343,7 +343,6 @@ def in_boxes(epsilon: Fraction, *boxes: Box) -> Seen:
 
 
 def start(filter_: Filter, seen: Seen, delta: Fraction = Fraction(0)) -> tuple[Ledger, ApproxDP]:
-    """Return the ledger after the charges, and what the series cost one event."""
     blocks = fixed_blocks("shop", tuple(part for part, _ in seen), delta)
     ledger = Ledger.under(filter_, protected=ALARMS.guarantee.protected)
     block, charges = charged_parts(ledger, seen, blocks)

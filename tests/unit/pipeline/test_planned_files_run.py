@@ -92,7 +92,6 @@ def entries(draw: st.DrawFn, statistic: str, grouping: str) -> dict[str, Any]:
 
 @st.composite
 def files(draw: st.DrawFn, statistic: str, grouping: str) -> dict[str, Any]:
-    """A pipeline with a series of this statistic, and with what it is made of."""
     entry = draw(entries(statistic, grouping))
     parts: list[dict[str, Any]] = []
     if statistic == "ratio":

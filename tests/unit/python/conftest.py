@@ -11,7 +11,6 @@ from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers are exact: every sample is 0."""
     monkeypatch.setattr(series, "new_noise", ZeroNoise)
 
 

@@ -144,7 +144,6 @@ FEATURES = st.lists(
 
 
 def laid_out(features: Sequence[Feature]) -> RowLayout:
-    """The layout of these features, one after another."""
     width, slots = 0, dict[Feature | Block, Slot]()
     for feature in features:
         keys = keys_of(SPEC.fields, feature.by)
@@ -173,7 +172,6 @@ class Outcome:
 
 
 def routed(layout: RowLayout, records: Sequence[dict[str, Any]], tick: int | None) -> Outcome:
-    """What the router says."""
     made = Router(SPEC, START, layout).route(
         Batch(0, [payload(record) for record in records], range(len(records)), 0, tick=tick)
     )

@@ -58,7 +58,6 @@ def connected(view: PublicView | ASGIApp, *, raises: bool = True) -> httpx.Async
 
 @asynccontextmanager
 async def listening(view: PublicView, **more: Any) -> AsyncIterator[int]:
-    """Serve a view on a port, which is yielded."""
     server = PageServer(view, **more)
     await server.start(port=0)
     try:

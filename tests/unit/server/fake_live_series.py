@@ -115,7 +115,6 @@ class FakeLiveSeries:
 
     @property
     def left(self) -> int:
-        """What is left of 100, by what runs."""
         running = [e for e in self.series if e["end"] is None]
         return 100 - sum(round(float(e["epsilon"]) * 100) for e in running)
 

@@ -179,7 +179,7 @@ async def test_health_answers_whatever_readers_hold(
         log.append(release(sequence, value=1, padding="x" * 4_000))
 
     def costly() -> Mapping[str, Any]:
-        passes(1)  # its pause is as long, or longer
+        passes(0.1)  # its pause is as long, or longer
         return pipeline()
 
     pipeline, slow, over = view.pipeline, Limits(NEVER, NEVER, connections=8), threading.Event()

@@ -108,7 +108,6 @@ def built_of(folder: Path, *entries: str, privacy: str = EVENT, horizon: int = H
 
 
 def series_of(built: Built) -> Series:
-    """The first series, as the engine runs it."""
     return built.run_config(0).series[0]
 
 

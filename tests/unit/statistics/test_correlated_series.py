@@ -5,16 +5,12 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from live_acts import create_series
 from pydantic import ValidationError
-from unit.live.live_series_steps import question, running
-from unit.live.live_series_worlds import PIPELINE, World
-from unit.statistics.test_gaussian_series import DELTA, MILLIONTH, RHO, ZCDP_FILTER, made
+from unit.statistics.test_gaussian_series import DELTA, RHO, ZCDP_FILTER, made
 
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.engine.engine import Engine
 from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
@@ -34,7 +30,6 @@ CORRELATED: Data = {"statistic": "count", "method": "correlated", "windows": ["2
 
 
 def alone(data: Data, privacy: Any = ZCDP_FILTER, **series: Any) -> Any:
-    """The choice for one series."""
     (chosen,) = made(data, privacy, CORRELATED | series).chosen
     return chosen
 
@@ -100,20 +95,6 @@ def test_where_a_filter_charges_deltas_it_has_its_own(data: Data, filter_: str) 
         privacy["own_delta"] = "1e-7"
     chosen = alone(data, privacy, delta="1e-9", epsilon="0.2")
     assert isinstance(chosen.mechanism, CorrelatedWindows)
-
-
-@pytest.mark.parametrize(
-    ("series", "privacy", "said"),
-    [
-        ({}, {"filter": "pure", "delta": "0"}, "method correlated needs a delta"),
-        ({"windows": ()}, {}, "name windows, or method gaussian"),
-        ({"windows": (), "every": "24h"}, {}, "windows that follow one another have a noise"),
-        ({"delta": "1e-9"}, {}, "charges no series a delta of its own"),
-    ],
-)
-def test_what_it_cannot_be_is_refused(data: Data, series: Data, privacy: Data, said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        alone(data, ZCDP_FILTER | privacy, **series)
 
 
 def test_noise_beyond_64_bits_is_refused_and_not_told_beside_a_forest() -> None:
@@ -193,29 +174,7 @@ def test_counters_of_before_have_the_fingerprints_they_had() -> None:
     assert mechanism_fingerprint(other) != mechanism_fingerprint(counter)
 
 
-# live, and in Python
-
-
-async def test_a_live_one_is_charged_its_rho_and_goes_on_after_a_stop() -> None:
-    privacy = {"epsilon": "2", **MILLIONTH}
-    orders = [{"name": "orders", "epsilon": "1", **CORRELATED, "windows": ["2h"]}]
-    world = World(PIPELINE | {"privacy": privacy, "series": orders})
-
-    async def ask(engine: Engine, _source: object) -> None:
-        before = engine.admission.subledgers.main
-        await create_series(
-            engine, question("large", "1", **CORRELATED | {"windows": ["2h", "ever"]})
-        )
-        spent = engine.admission.subledgers.main.used.amount - before.used.amount
-        assert spent / 10**24 == pytest.approx(float(RHO), rel=1e-9)
-
-    await running(world, 2, ask)
-    bodies = list(world.bodies)
-
-    async def nothing(_engine: Engine, _source: object) -> None: ...
-
-    await running(world, 2, nothing)
-    assert world.bodies == bodies
+# in Python
 
 
 def test_in_python_it_is_a_method_of_counters_and_histograms() -> None:

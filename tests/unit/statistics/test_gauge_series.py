@@ -83,7 +83,6 @@ TICKS, EPSILON, BIG = 4, Fraction(4, 5), 1 << 20
 
 
 def answers(mechanism: SumCounter, noise: Any, rows: Sequence[int]) -> IntArray:
-    """The answers after each row, shape (ticks,)."""
     state, found = mechanism.init(noise), []
     for row in rows:
         state, _ = mechanism.step(state, Update(np.array([row])), noise)

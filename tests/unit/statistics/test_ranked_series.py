@@ -258,7 +258,6 @@ def test_a_rank_below_the_first_is_told_without_a_name(tmp_path: Path) -> None:
 
 
 def stepped(mechanism: Any, state: Any, row: list[int]) -> tuple[Any, int]:
-    """The state after a row and its answer, without noise."""
     state, _ = mechanism.step(state, Update(np.array(row)), ZeroNoise())
     state, answer = mechanism.step(state, Query(), ZeroNoise())
     return state, int(answer[0])

@@ -66,7 +66,6 @@ TRIED = pytest.mark.parametrize(
 
 
 def built_case(folder: Path, case: StatisticCase, privacy: str | None = None) -> Built:
-    """The entry alone, under this privacy or under the first of its case."""
     found = next(iter(case.moved)) if privacy is None else privacy
     return built_of(folder, case.entry, privacy=found)
 
@@ -223,8 +222,13 @@ ATTACKED = {"sum", "mean", "gauge", "distinct", "cut_off"}
 
 @pytest.mark.parametrize(
     ("name", "privacy"),
-    [(name, privacy) for name, case in CASES.items() if case.statistic in ATTACKED for privacy in case.moved],
-)  # fmt: skip
+    [
+        pytest.param(name, privacy, marks=[pytest.mark.full] * bool(at))
+        for name, case in CASES.items()
+        if case.statistic in ATTACKED
+        for at, privacy in enumerate(case.moved)
+    ],
+)
 def test_the_audit_plays_it(tmp_path: Path, name: str, privacy: str) -> None:
     """Every game is one of neighbours, or it would be halted; a right claim is refuted with probability 1e-7."""
     path = shop(tmp_path, CASES[name].entry, privacy=privacy)

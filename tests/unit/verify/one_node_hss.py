@@ -14,8 +14,6 @@ from stream_dp.mechanisms.hss.hss import HSS
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """The total, and the nodes' sum."""
-
     total: IntArray
     noise: IntArray
 

@@ -70,7 +70,6 @@ def test_a_scripted_engine_publishes_what_the_parts_say() -> None:
 
 
 def np_row(row: Sequence[int], columns: slice) -> IntArray:
-    """A series' part of a row."""
     return np.array(row[columns], np.int64)
 
 

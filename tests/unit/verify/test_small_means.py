@@ -50,7 +50,6 @@ def made(
     kinds: tuple[type[SumsAndCounts], type[SumForest]] = (SumsAndCounts, SumForest),
     windows: tuple[int, ...] = (1,),
 ) -> SumsAndCounts:
-    """Sums and counts with so many units of epsilon each."""
     both, kind = kinds
     middle = sum(clamp) // 2
     low, high = (bound - middle for bound in clamp)

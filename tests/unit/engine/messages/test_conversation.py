@@ -62,7 +62,6 @@ def kind_of(conversation: Conversation, said: Addressed, stamp: int = NOW) -> st
 
 
 def commit_of(number: int, conversation: Conversation) -> Commit:
-    """The commit of what came since the one before."""
     _, written = conversation.record(())
     return Commit(
         number, b"", answers=conversation.take_answers(), parts={conversation.kind: written or b""}

@@ -22,7 +22,7 @@ from unit.live import test_messages as messages
 from unit.live import test_sum_watches as watches
 from unit.live.live_series_worlds import World as LiveWorld
 from unit.live.message_worlds import findings
-from unit.pipeline.routing import test_key_caps as key_caps
+from unit.pipeline.routing import test_caps as key_caps
 from unit.pipeline.routing.test_user_total_rows import CAPS as TOTALS
 from unit.pipeline.routing.user_worlds import WINDOW
 
@@ -159,9 +159,20 @@ async def totals_of_users() -> None:
         await totals.test_a_total_holds_through_crashes_anywhere(privacy, window, 1)
 
 
+async def totals_of_both_signs() -> None:
+    for seed in range(3):
+        with pytest.MonkeyPatch.context() as patch:
+            await totals.test_a_total_of_both_signs_holds_through_crashes_anywhere(seed, patch)
+
+
+async def users_by_key() -> None:
+    for seed in range(2):
+        await distinct.test_users_are_counted_once_by_key_through_crashes_anywhere(seed)
+
+
 async def keys_of_users() -> None:
     for shape in key_caps.CAPS:
-        await key_caps.test_caps_by_key_hold_through_crashes_anywhere(shape, 1)
+        await key_caps.test_caps_hold_through_crashes_anywhere(shape, 1)
 
 
 async def live_series() -> None:
@@ -184,8 +195,8 @@ async def watched_sums() -> None:
 
 
 SCENARIOS = [
-    a_plain_one, users, identifiers, totals_of_users, keys_of_users, live_series, analysts,
-    watched_sums,
+    a_plain_one, users, users_by_key, identifiers, totals_of_users, totals_of_both_signs, keys_of_users, live_series,
+    analysts, watched_sums,
 ]  # fmt: skip
 
 
@@ -233,6 +244,7 @@ TWINS = [
     (identifiers, without("arrived")),
     (identifiers, without("arriving")),
     (totals_of_users, without("totals")),
+    (totals_of_both_signs, without("net totals")),
     (keys_of_users, without("users by key")),
     (analysts, without("messages")),
     (live_series, other(changing=())),

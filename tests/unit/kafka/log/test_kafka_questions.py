@@ -41,7 +41,6 @@ def over(log: Log, begin: int = 0, most: int = 10 * MB) -> KafkaQuestions:
 
 
 async def read(questions: KafkaQuestions, place: int, number: int) -> list[tuple[int, bytes, int]]:
-    """The next `number` messages or some more, after a seek."""
     await questions.seek(place)
     found: list[Any] = []
     async with asyncio.timeout(10):

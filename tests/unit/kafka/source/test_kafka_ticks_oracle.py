@@ -57,8 +57,6 @@ class Entry:
 
 @dataclass
 class World:
-    """A log and what is in it."""
-
     entries: list[Entry] = field(default_factory=list)
     raw: list[bytes] = field(default_factory=list)
     numbers: int = 0
@@ -151,7 +149,6 @@ class Broker:
         self._joined = room != SMALL
 
     def read(self, place: Place, most: Callable[[], int]) -> list[Batch]:
-        """All batches from a place on, by fetches of `most()` bytes."""
         out: list[Batch] = []
         room = Room(self._room)
         ticks = self._make(place, Unpacker(marks=True), room, out)

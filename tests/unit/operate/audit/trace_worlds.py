@@ -39,13 +39,11 @@ NEXT = {"name": "largest", "statistic": "maximum", "by": "country", "epsilon": "
 
 
 def seeded(pipeline: dict[str, Any], salt: int = 0) -> World:
-    """A world of this pipeline whose seeds are the same in every run of the tests."""
     numbers = count(1000 * salt)
     return World(pipeline, seeds=lambda: hashlib.sha256(b"%d" % next(numbers)).digest())
 
 
 def with_events(*added: tuple[int, str]) -> list[Batch]:
-    """The batches of all worlds, with these events (tick, country) more, in partition 0."""
     found = batches()
     for tick, country in added:
         place = next(n for n, b in enumerate(found) if (b.partition, b.mark) == (0, tick))

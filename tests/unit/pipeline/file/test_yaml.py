@@ -40,7 +40,6 @@ series:
 
 
 def errors(tmp_path: Path, text: str | bytes) -> list[str]:
-    """The lines of the error, without the file's name."""
     path = tmp_path / "pipeline.yaml"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(UsageError) as caught:

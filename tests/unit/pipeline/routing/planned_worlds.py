@@ -28,7 +28,6 @@ def engine_of(
     bodies: list[bytes],
     noise: NoiseMaker = NoiseStream,
 ) -> Engine:
-    """An engine over what is kept."""
     config, key = built.run_config(0, private=noise is NoiseStream), SEALER.user_key()
     router = OpenRouter(built.spec, config.origin, built.layout, key)
     ports = Ports(source, MemoryJournal(store), MemorySink(bodies), ManualClock(0), SEALER)
@@ -43,7 +42,6 @@ def engine_of(
 def ran(
     built: Built, batches: Sequence[Batch], noise: NoiseMaker = NoiseStream
 ) -> list[dict[str, Any]]:
-    """Run over these batches of partition 0; return what was released."""
     bodies: list[bytes] = []
     source = MemorySource(batches, partitions=(0,))
     asyncio.run(engine_of(built, source, MemoryStore(), bodies, noise).run())

@@ -38,7 +38,6 @@ WINDOWS = (None, WINDOW, 1)
 
 
 def specification(**changes: Any) -> PipelineSpec:
-    """The pipeline, with other parts."""
     return PipelineSpec.model_validate(PIPELINE | {"privacy": EVENTS, "series": SERIES} | changes)
 
 
@@ -56,7 +55,6 @@ def counted(logs: Mapping[int, Log]) -> list[list[Event]]:
 
 
 def expected(logs: Mapping[int, Log]) -> list[tuple[int, ...]]:
-    """The rows, by definition."""
     ticks = counted(logs)
     columns = [
         first_arrivals(
@@ -96,7 +94,6 @@ class SeenWorld(UserWorld):
         return [self.seen]
 
     def recorded(self) -> list[tuple[int, ...]]:
-        """The rows that the journal holds."""
         return [row for commit in self.commits() for row in commit.rows]
 
 

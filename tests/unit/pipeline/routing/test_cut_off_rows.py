@@ -31,7 +31,6 @@ TICKS = 4
 
 
 def pipeline(privacy: Any, window: str | None) -> PipelineSpec:
-    """The pipeline with one series, and a count beside it."""
     series = [
         {"name": "all", "statistic": "count", "epsilon": "2"},
         {"name": "capped", "statistic": "cut_off", "epsilon": "2"} | ({"window": window} if window else {}),

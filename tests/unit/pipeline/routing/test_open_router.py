@@ -147,7 +147,6 @@ def apart(features: Sequence[Feature], places: Sequence[slice], what: Batch, wid
 
 
 def together(router: OpenRouter, what: Batch) -> Any:
-    """The same of the open router."""
     routed = router.route(what)
     rows = {tick: dense(row, router.width).tolist() for tick, row in routed.rows.items()}
     return rows, routed.records, list(routed.dead)

@@ -131,7 +131,7 @@ def additive(router: Router, payloads: list[bytes], gone: int, tick: int | None)
 
 
 @pytest.mark.parametrize(("router", "tick"), [(REPLAY, None), (WALL, 7)])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_a_record_influences_nothing_but_its_own(
     router: Router, tick: int | None, data: st.DataObject

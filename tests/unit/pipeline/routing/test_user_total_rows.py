@@ -65,7 +65,6 @@ def specification(privacy: Any, **changes: Any) -> PipelineSpec:
 
 
 def expected(logs: Mapping[int, Log], window: int | None) -> list[tuple[int, ...]]:
-    """The rows, by definition."""
     kept = counting(logs, CAP, window)
     some = [event for event in kept if event.key in ("b", "c")]
     parts = [
@@ -217,7 +216,7 @@ def test_a_user_changes_what_the_noise_is_for(privacy: Any, window: int | None) 
     """All of a user's records in one window of the cap, or all there are."""
     spec, worst = specification(privacy), [0, 0, 0]
     size = window or HORIZON
-    for lot in range(60):
+    for lot in range(30):
         random = Random(lot)
         log = some_log(random, ("u", "v"), 60)
         without = less_window(log, "u", size, random.randrange(HORIZON // size))

@@ -56,7 +56,6 @@ KEYED = {"kind": "kafka", "topic": "t", "bootstrap": "a:1", "keyed_by": "custome
 
 
 def specification(**changes: Any) -> PipelineSpec:
-    """The pipeline, with other parts."""
     return PipelineSpec.model_validate(PIPELINE | changes)
 
 
@@ -140,8 +139,6 @@ def users_of(commits: Sequence[Commit]) -> dict[int, Counter[bytes]]:
 
 @dataclass
 class UserWorld:
-    """What outlives an engine."""
-
     logs: Mapping[int, Log]
     spec: PipelineSpec = field(default_factory=specification)
     store: MemoryStore = field(default_factory=MemoryStore)
@@ -177,11 +174,9 @@ class UserWorld:
         return []
 
     def commits(self) -> list[Commit]:
-        """What the journal holds."""
         return [decode(SEALER.open(n, each)) for n, each in enumerate(self.store.commits)]
 
     def rows(self) -> Counter[tuple[int, str]]:
-        """What the journal's rows count, by tick and key."""
         found: Counter[tuple[int, str]] = Counter()
         for commit in self.commits():
             for tick, row in zip(commit.ticks, commit.rows, strict=True):

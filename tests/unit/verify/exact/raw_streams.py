@@ -52,7 +52,6 @@ PLAIN: dict[str, Any] = {"time": 0, "who": "me", "key": "a", "tags": [], "amount
 
 
 def event(tick: int = 0, **values: Any) -> dict[str, Any]:
-    """A record of a tick of one second."""
     return PLAIN | {"time": SECOND * tick} | values
 
 

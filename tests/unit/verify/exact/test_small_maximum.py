@@ -39,7 +39,6 @@ class Named:
         return state
 
     def step(self, state: Any, message: Message, noise: Noise) -> tuple[Any, IntArray | None]:
-        """An update, or value and place of what is told."""
         after, answer = self.mechanism.step(state, message, noise)
         if answer is None:
             return after, None

@@ -42,7 +42,6 @@ class Ranked:
         return self.mechanism.init(noise), 0
 
     def step(self, state: Any, message: Message, noise: Noise) -> tuple[Any, Any]:
-        """An update, or what is told of the answer."""
         inner, updates = state
         after, answer = self.mechanism.step(inner, message, noise)
         if answer is None:

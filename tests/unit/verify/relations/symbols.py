@@ -29,7 +29,6 @@ def query(threshold: int | None = None) -> Symbol:
 
 
 def create(name: str, message: Create) -> Symbol:
-    """A creation query under a name."""
     return message, ("create", name)
 
 

@@ -118,7 +118,6 @@ def bit_messages(message: Plain) -> bool:
 
 
 def data_set(pairs: Pairs) -> bool:
-    """The oracle of a static data set that is one row."""
     return oracle.static(
         pairs, lambda x, y: x[0] == y[0] == "update" and abs(x[1][0] - y[1][0]) <= 1
     )
@@ -169,5 +168,4 @@ TABLE: dict[str, Facts] = {
 
 
 def same(index: int, message: Symbol) -> tuple[Symbol, Symbol]:
-    """The same message to one mechanism."""
     return ask(index, message), ask(index, message)

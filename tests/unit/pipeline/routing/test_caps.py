@@ -1,4 +1,4 @@
-"""Caps of a user's events by the values of a field, beside those of a window and of each tick.
+"""Caps of a user's events in each tick and by the values of a field, beside that of a window.
 
 First every sequence of records of one user on a small grid: the largest norms of the change of the table of ticks and
 keys are those of the formulas. Then the real guard, router and assembler against the oracle, and crashing engines.
@@ -16,6 +16,7 @@ import pytest
 from faults.test_user_caps import crashes
 from oracles.user_caps import Event, Log, Mark, judge
 from unit.pipeline.routing.user_worlds import (
+    CAP,
     FOR_EVER,
     HORIZON,
     KEYS,
@@ -33,7 +34,7 @@ from unit.pipeline.routing.user_worlds import (
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.neighbors import Users
 from stream_dp.core.row_relations import Arrivals
-from stream_dp.engine.memories import KeyCapMemory, KeysMemory, Memories, UserMemory
+from stream_dp.engine.memories import KeyCapMemory, KeysMemory, Memories, TickCapMemory, UserMemory
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import Cut, TickAssembler
 from stream_dp.errors import FailClosed
@@ -42,7 +43,7 @@ from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.promise import unit_json, unit_words
 from stream_dp.pipeline.router import OpenRouter, memories_of
-from stream_dp.pipeline.spec import PipelineSpec, diagnose
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import UserGuard, guard_of
 
 USERS = tuple(f"user {number}" for number in range(5))
@@ -59,12 +60,17 @@ class Shape(NamedTuple):
     keys: int | None = None
 
     @property
+    def by_key(self) -> bool:
+        return self.per_key is not None or self.keys is not None
+
+    @property
     def spec(self) -> PipelineSpec:
         caps = {"per_tick": self.per_tick, "per_key": self.per_key, "keys": self.keys}
         written = {name: str(most) for name, most in caps.items() if most is not None}
         for_window = {"max_events": str(self.cap), "per": f"{self.window}s"}
         written |= {"overall": str(self.cap)} if self.window is None else for_window
-        rest = {"unit": "user", "user": "customer", "key": "key", "epsilon": "100"}
+        rest = {"unit": "user", "user": "customer", "epsilon": "100"}
+        rest |= {"key": "key"} if self.by_key else {}
         return specification(privacy=rest | written)
 
 
@@ -83,6 +89,9 @@ SMALL = [
     Shape(4, 3, 3, None, 2),
     Shape(6, 3, 1, None, 1),
     Shape(5, 3, 2, 2, 3),
+    Shape(2, 3, 1),
+    Shape(4, 3, 1),
+    Shape(5, 3, 2),
 ]
 
 
@@ -106,7 +115,7 @@ def test_all_records_of_a_user_change_what_the_formulas_say(shape: Shape) -> Non
 def test_orders_of_records_change_what_counts_and_not_how_much_at_most() -> None:
     """Every sequence of four records under caps that are all in the way."""
     kinds = [Event("u", tick, key) for tick in range(GRID) for key in KEYS[:3]]
-    for shape in (Shape(3, 3, 1, 1, 2), Shape(3, 3, 2, 2, 1)):
+    for shape in (Shape(3, 3, 1, 1, 2), Shape(3, 3, 2, 2, 1), Shape(3, 3, 1)):
         most = shape.spec.privacy.most_events(shape.spec.clock)
         for events in itertools.product(kinds, repeat=4):
             verdict = judge({0: events}, *shape[:2], None, None, *shape[2:])
@@ -140,6 +149,9 @@ CAPS = [
     Shape(4, WINDOW, None, None, 2),
     Shape(4, WINDOW, 3, 1, None),
     Shape(7, None, 1, 3, 2),
+    Shape(3, WINDOW, 2),
+    Shape(7, WINDOW, 1),
+    Shape(6, None, 2),
 ]
 
 
@@ -147,7 +159,7 @@ def judged(logs: Mapping[int, Log], shape: Shape) -> Any:
     return judge(logs, shape.cap, shape.window, None, None, *shape[2:])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("shape", CAPS, ids=str)
 def test_the_records_that_count_are_those_of_the_oracle(shape: Shape, seed: int) -> None:
     logs: dict[int, Log] = {0: some_log(Random(seed), USERS, 160)}
@@ -164,11 +176,12 @@ def test_the_records_that_count_are_those_of_the_oracle(shape: Shape, seed: int)
         assert capped == verdict.capped > 0
 
 
-def largest_changes(shape: Shape) -> tuple[int, int, int, int]:
-    """What a user's records of one window change of the real rows, at most over many logs: in all, in one entry of a
-    tick, in one key's entries of all ticks, and in how many keys.
+def largest_changes(shape: Shape) -> tuple[int, ...]:
+    """What a user's records of one window change of the real rows, at most over many logs: in all, in one tick, in one
+    entry of a tick, in one key's entries of all ticks, and in how many keys.
     """
-    worst, size = (0, 0, 0, 0), shape.window or HORIZON
+    worst: tuple[int, ...] = (0,) * 5
+    size = shape.window or HORIZON
     for lot in range(30):
         random = Random(lot)
         log = some_log(random, ("u", "v"), 120)
@@ -179,22 +192,28 @@ def largest_changes(shape: Shape) -> tuple[int, int, int, int]:
         change = one - other
         assert (change >= 0).all()
         by_key = change.sum(axis=0)
-        norms = (change.sum(), change.max(), by_key.max(), np.count_nonzero(by_key))
-        worst = tuple(max(pair) for pair in zip(worst, map(int, norms), strict=True))  # type: ignore[assignment]
+        in_tick = change.sum(axis=1).max()
+        norms = (change.sum(), in_tick, change.max(), by_key.max(), np.count_nonzero(by_key))
+        worst = tuple(max(pair) for pair in zip(worst, map(int, norms), strict=True))
     return worst
 
 
 @pytest.mark.parametrize("shape", CAPS, ids=str)
 def test_a_user_changes_what_the_noise_is_for(shape: Shape) -> None:
     """All of a user's records in one window of the cap, or all there are; nobody else's count otherwise."""
-    in_all, in_entry, of_key, keys = largest_changes(shape)
+    in_all, in_tick, in_entry, of_key, keys = largest_changes(shape)
     booked = shape.spec.protection.users
     assert booked is not None
     least = [most for most in (shape.cap, shape.per_tick, shape.per_key) if most is not None]
     assert in_all == booked.cap
+    assert in_tick <= min(shape.cap, shape.per_tick or shape.cap)
     assert in_entry <= min(least)
-    assert of_key == min(shape.cap, shape.per_key or shape.cap)
-    assert keys == min(shape.cap, shape.keys or len(KEYS), len(KEYS))
+    most_of_key = min(booked.cap, shape.per_key or booked.cap)
+    most_keys = min(booked.cap, shape.keys or len(KEYS), len(KEYS))
+    if shape.by_key:
+        assert (of_key, keys) == (most_of_key, most_keys)
+    assert of_key <= most_of_key
+    assert keys <= most_keys
 
 
 def test_noise_is_for_what_all_caps_let_count() -> None:
@@ -204,6 +223,17 @@ def test_noise_is_for_what_all_caps_let_count() -> None:
     assert Shape(9, 4, None, 2).spec.protection.users == Users(9, 4)  # of so many keys as there are
     assert Shape(9, 4, None, None, 3).spec.protection.users == Users(9, 4)
     assert Shape(9, None, 1, 2, 3).spec.protection.users == Users(6)
+    assert Shape(3, 4, 1).spec.protection.users == Users(3, 4)
+    assert Shape(60, None, 1).spec.protection.users == Users(60)
+    seven, four = (
+        build(spec)
+        for spec in (
+            Shape(7, 4, 1).spec,
+            specification(privacy=PIPELINE["privacy"] | {"max_events": "4"}),
+        )
+    )
+    assert seven.spec.protection.users == Users(4, 4)
+    assert [c.mechanism for c in seven.chosen] == [c.mechanism for c in four.chosen]
 
 
 def records_of(spec: PipelineSpec, records: Sequence[Any]) -> list[int]:
@@ -299,15 +329,21 @@ def test_a_record_that_no_series_can_read_uses_the_caps_by_key_all_the_same() ->
         assert one == other
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("shape", CAPS, ids=str)
-async def test_caps_by_key_hold_through_crashes_anywhere(shape: Shape, seed: int) -> None:
+async def test_caps_hold_through_crashes_anywhere(shape: Shape, seed: int) -> None:
     world = world_of(seed, shape)
     assert await crashes(world, Random(seed)) > 1
     assert world.rows() == judged(world.logs, shape).rows
     kinds = {kind for commit in world.commits() for kind in commit.parts}
-    assert "users by key" in kinds
+    assert ("users by key" in kinds) == shape.by_key
     assert ("keys of users" in kinds) == (shape.keys is not None)
+    for commit in world.commits():
+        if commit.ticks and "users by tick" in commit.parts:
+            assert shape.per_tick is not None
+            again = TickCapMemory(shape.per_tick, 1)
+            again.replay(commit)  # of open ticks alone
+            assert len(again._table) > 0
 
 
 def world_of(seed: int, shape: Shape) -> UserWorld:
@@ -315,7 +351,7 @@ def world_of(seed: int, shape: Shape) -> UserWorld:
     return UserWorld(logs, shape.spec, group=1 + seed % 4)
 
 
-@pytest.mark.parametrize("kind", [None, KeyCapMemory, KeysMemory])
+@pytest.mark.parametrize("kind", [None, KeyCapMemory, KeysMemory, TickCapMemory])
 def test_what_was_read_behind_the_cut_is_given_back_to_all_caps(
     kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,9 +429,15 @@ def without_the_user(self: Any, users: Any, records: Any) -> list[bytes]:
     return ["".join(map(str, [self._value_of(record)])).encode() for record in records]
 
 
+def every_record(memory: TickCapMemory, users: Any, windows: Any) -> Any:
+    return np.ones(len(users), np.bool_), None
+
+
 TWINS: list[tuple[str, Any, str, Any]] = [
     ("forgotten", KeyCapMemory, "replay", lambda *_: None),
     ("keys forgotten", KeysMemory, "replay", lambda *_: None),
+    ("ticks forgotten", TickCapMemory, "replay", lambda *_: None),
+    ("no cap of ticks", TickCapMemory, "admit", every_record),
     ("tick before key", user_guard, "with_room", tick_first),
     ("keys of a batch", KeysMemory, "room", keys_forgotten),
     ("all users together", user_guard.KeyCaps, "pairs", without_the_user),
@@ -405,13 +447,13 @@ TWINS: list[tuple[str, Any, str, Any]] = [
 @pytest.mark.parametrize(
     ("owner", "method", "twin"), [t[1:] for t in TWINS], ids=[t[0] for t in TWINS]
 )
-async def test_caps_by_key_that_are_wrong_are_caught(
+async def test_caps_that_are_wrong_are_caught(
     owner: Any, method: str, twin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner, method, twin)
     wrong = 0
     for seed in range(4):
-        for shape in (CAPS[0], CAPS[2], CAPS[5]):
+        for shape in (CAPS[0], CAPS[2], CAPS[5], CAPS[8]):
             world = world_of(seed, shape)
             try:
                 await crashes(world, Random(seed))
@@ -427,7 +469,9 @@ async def test_caps_by_key_that_are_wrong_are_caught(
 def test_a_pipeline_without_them_is_the_same_as_before() -> None:
     plain = specification()
     assert fingerprint(plain) == fingerprint(specification(privacy=PIPELINE["privacy"]))
-    assert len({fingerprint(shape.spec) for shape in (*CAPS, Shape(3, WINDOW, None, 1))}) == 7
+    assert plain.protection.users == Users(CAP, WINDOW)
+    shapes = (*CAPS, Shape(CAP, WINDOW, None, 1))
+    assert len({fingerprint(spec) for spec in (plain, *(s.spec for s in shapes))}) == len(CAPS) + 2
     guard: Any = UserGuard(plain, 0, SEALER.user_key())
     assert [memory.kind for memory in guard.memories] == ["users"]
 
@@ -438,23 +482,11 @@ def test_the_unit_says_all_its_caps() -> None:
     assert words in unit_words(spec)
     users = unit_json(spec)["users"]
     assert (users["key"], users["per_key"], users["keys"], users["per_tick"]) == ("key", 2, 3, 2)
-    assert not {"key", "per_key", "keys"} & unit_json(specification())["users"].keys()
-
-
-@pytest.mark.parametrize(("changes", "at", "why"), [
-    ({"key": "key", "per_key": "3"}, "per_key", "is never reached: 3 count in all: leave it out, or give less"),
-    ({"key": "key", "keys": "3"}, "keys", "is never reached: 3 count in all: leave it out, or give less"),
-    ({"per_key": "1"}, "key", "per_key and keys need the field that they go by, such as key: country"),
-    ({"key": "key"}, "key", "is the field that per_key and keys go by: give one of them, or leave it out"),
-    ({"key": "customer", "keys": "1"}, "key", "a user has one customer: name another field, whose values are capped"),
-    ({"key": "time", "keys": "1"}, "key", "'time' is a time, which caps do not go by: a text or integer or category"),
-    ({"key": "what", "keys": "1"}, "key", "'what' is not in the schema"),
-])  # fmt: skip
-def test_caps_by_key_that_say_nothing_are_refused(
-    changes: dict[str, str], at: str, why: str
-) -> None:
-    problems: Any = diagnose(PIPELINE | {"privacy": PIPELINE["privacy"] | changes})
-    assert [(each["loc"], each["msg"]) for each in problems] == [(("privacy", at), why)]
+    of_ticks = Shape(7, 4, 1).spec
+    assert "of which at most 4 count, and 1 of a tick" in unit_words(of_ticks)
+    assert unit_json(of_ticks)["users"]["per_tick"] == 1
+    plain = unit_json(specification())["users"].keys()
+    assert not {"key", "per_key", "keys", "per_tick"} & plain
 
 
 def counting_keys(kind: dict[str, Any], window: str | None, **caps: str) -> PipelineSpec:
