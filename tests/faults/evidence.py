@@ -123,7 +123,7 @@ def fields(plain: bytes) -> dict[str, Any]:
         return commit
     packed, rows, row = msgspec.msgpack.decode(plain[2:], strict=False)
     told = dict(zip(DEFAULTS, row, strict=False))
-    commit = {"kind": "commit", "version": 4} | copy.deepcopy(DEFAULTS) | told
+    commit = copy.deepcopy(DEFAULTS) | told | {"kind": "commit", "version": 4}
     for each in rows:
         sparse = dict(enumerate(each)) if isinstance(each, list) else each
         commit["rows"].append(

@@ -15,6 +15,7 @@ import pytest
 from faults import test_distinct_crashes as distinct
 from faults import test_total_crashes as totals
 from faults import test_user_caps as caps
+from oracles.user_caps import Log
 from unit.engine.recovery.test_recovery import check_whole
 from unit.journal.runtime_worlds import Crash, Fuse, World, batches, plan
 from unit.live import test_live_series_crashes as live
@@ -24,7 +25,8 @@ from unit.live.live_series_worlds import World as LiveWorld
 from unit.live.message_worlds import findings
 from unit.pipeline.routing import test_caps as key_caps
 from unit.pipeline.routing.test_user_total_rows import CAPS as TOTALS
-from unit.pipeline.routing.user_worlds import WINDOW
+from unit.pipeline.routing.test_user_total_rows import net_expected, net_payload, net_specification
+from unit.pipeline.routing.user_worlds import WINDOW, some_log
 
 from stream_dp.engine import engine, history, recovery
 from stream_dp.engine.history import Heads, Past
@@ -160,9 +162,13 @@ async def totals_of_users() -> None:
 
 
 async def totals_of_both_signs() -> None:
-    for seed in range(3):
-        with pytest.MonkeyPatch.context() as patch:
-            await totals.test_a_total_of_both_signs_holds_through_crashes_anywhere(seed, patch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("unit.pipeline.routing.user_worlds.payload", net_payload)
+        for seed in range(3):
+            logs: dict[int, Log] = {0: some_log(Random(seed), caps.USERS[:6], 90)}
+            world = totals.TotalWorld(logs, net_specification(), group=1 + seed)
+            assert await caps.crashes(world, Random(seed)) > 1
+            assert world.recorded() == net_expected(logs)
 
 
 async def users_by_key() -> None:
