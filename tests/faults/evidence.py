@@ -119,8 +119,9 @@ PHRASES = (
 
 def fields(plain: bytes) -> dict[str, Any]:
     """The fields of a commit as version 4 writes them; version 5 leaves out names and zeros, and packs bodies."""
+    commit: dict[str, Any]
     if plain[:2] != b"\xc1\x05":
-        commit: dict[str, Any] = msgspec.msgpack.decode(plain, strict=False)
+        commit = msgspec.msgpack.decode(plain, strict=False)
         return commit
     packed, rows, row = msgspec.msgpack.decode(plain[2:], strict=False)
     told = dict(zip(DEFAULTS, row, strict=False))
