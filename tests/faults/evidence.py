@@ -124,8 +124,8 @@ def fields(plain: bytes) -> dict[str, Any]:
         commit = msgspec.msgpack.decode(plain, strict=False)
         return commit
     packed, rows, row = msgspec.msgpack.decode(plain[2:], strict=False)
-    told = dict(zip(DEFAULTS, row, strict=False))
-    commit = {"kind": "commit", "version": 4} | copy.deepcopy(DEFAULTS) | told
+    commit = copy.deepcopy(DEFAULTS) | {"kind": "commit", "version": 4}
+    commit.update(zip(DEFAULTS, row, strict=False))
     for each in rows:
         sparse = dict(enumerate(each)) if isinstance(each, list) else each
         commit["rows"].append(
