@@ -68,6 +68,7 @@ def milliseconds(text: str) -> int:
 
 
 def event(fields: dict[str, Any], origin: int, step: int) -> Event:
+    """The event of these fields, by its field `time`."""
     return Event((milliseconds(fields["time"]) - origin) // step, fields)
 
 
@@ -118,12 +119,13 @@ PHRASES = (
 
 def fields(plain: bytes) -> dict[str, Any]:
     """The fields of a commit as version 4 writes them; version 5 leaves out names and zeros, and packs bodies."""
+    commit: dict[str, Any]
     if plain[:2] != b"\xc1\x05":
-        commit: dict[str, Any] = msgspec.msgpack.decode(plain, strict=False)
+        commit = msgspec.msgpack.decode(plain, strict=False)
         return commit
     packed, rows, row = msgspec.msgpack.decode(plain[2:], strict=False)
-    told = dict(zip(DEFAULTS, row, strict=False))
-    commit = copy.deepcopy(DEFAULTS) | told | {"kind": "commit", "version": 4}
+    commit = copy.deepcopy(DEFAULTS) | {"kind": "commit", "version": 4}
+    commit.update(zip(DEFAULTS, row, strict=False))
     for each in rows:
         sparse = dict(enumerate(each)) if isinstance(each, list) else each
         commit["rows"].append(

@@ -171,6 +171,7 @@ class Conversation:
     _watches: Counter[str] = field(default_factory=Counter)
     _refused: dict[tuple[str, str], Refused] = field(default_factory=dict)
     _shared: bool = False
+    _written: int = -1
 
     def number_of(self, message: Addressed) -> int | None:
         """Return the number of the answer to this message; None if it has none yet. Raises `NotAccepted` if its id was
@@ -279,8 +280,8 @@ class Conversation:
         """
         if ticks:
             self.ticked()
-        nothing = self.place == self.recorded and not self._refused
-        self.recorded = self.place
+        nothing = self.place == self._written and not self._refused
+        self.recorded = self._written = self.place
         return ticks, None if nothing else part((self.place, tuple(self._refused.values())))
 
     def take_answers(self) -> tuple[Answer, ...]:
