@@ -7,6 +7,7 @@ a crash it completes a cut line with the same bytes.
 """
 
 import asyncio
+import hashlib
 import mmap
 import os
 from bisect import bisect_right
@@ -30,7 +31,9 @@ _CHUNK_BYTES = 1 << 20
 
 
 class FileSource:
-    """The records of one file, on the grid of a replay clock."""
+    """The records of one file, on the grid of a replay clock. Its identity is a digest of its bytes: a position counts
+    records, and would be another place in a file that was changed.
+    """
 
     def __init__(
         self, path: Path, fields: Fields, time_field: str, grid: TickGrid, form: TimeForm = ISO
@@ -67,6 +70,8 @@ class FileSource:
 
     def _load(self) -> TickedRecords:
         records = load_records(self._path, self._fields, self._time_field, self._form)
+        with self._path.open("rb") as file:
+            self.identity = hashlib.file_digest(file, "sha256").hexdigest()
         return ticked(records, self._grid)
 
     def _end(self, tick: int) -> int:

@@ -187,7 +187,7 @@ class Capped:
     def _counting(self, events: int) -> int:
         own, guesses = self.privacy, self.guesses
         ticks = min(self.ticks, -(-events // guesses.per_tick))
-        values = -(-events // guesses.per_key)
+        values = min(events, guesses.keys)
         records = ((0, at % values, at * ticks // events) for at in range(events))
         most = [cap or events for cap in (own.per_key, own.per_tick, own.keys)]
         rooms = [[own.cap], [most[0]] * values, [most[1]] * ticks, [most[2]]]
@@ -218,7 +218,7 @@ def _others(privacy: Privacy, guesses: Guesses) -> Iterator[tuple[str, Privacy]]
         if most is not None:
             changes += [{name: None}, {name: most // 2}]
         elif name == "per_tick" or privacy.key is not None:
-            changes.append({name: getattr(guesses, "values" if name == "keys" else name)})
+            changes.append({name: getattr(guesses, name)})
     for change in changes:
         ((name, cap),) = change.items()
         other = privacy.capped(change)
@@ -387,9 +387,9 @@ def _other(row: Mapping[str, Any], files: Mapping[str, Any]) -> bool:
 
 
 def _way(row: Mapping[str, Any], over: str) -> str:
-    return (
-        f"{row['caps'] or 'as it is'} ± {_shown(row['bands'][over])}, {row['cut_off']:.1%} cut off"
-    )
+    what = "of all events cut off" if row["error"] is None else "cut off"
+    band = _shown(row["bands"][over])
+    return f"{row['caps'] or 'as it is'} ± {band}, {row['cut_off']:.1%} {what}"
 
 
 def _both(row: Mapping[str, Any], over: str) -> str:

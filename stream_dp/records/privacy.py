@@ -95,7 +95,7 @@ class Guesses(Frozen):
     """Public guesses by which `plan` compares caps; they touch neither data nor guarantee, and no fingerprint.
 
     `events`: how many each of some typical users has in a window of the cap, or for ever under `overall`; all of them
-    are as many of the `users`. A user's events come `per_tick` in a tick, and `per_key` of each value of `key`. By
+    are as many of the `users`. A user's events come `per_tick` in a tick, and have `keys` values of the key. By
     series: `passing`, the share of the records that use a cap that its `where` takes, and of a sum typical `amounts`.
     """
 
@@ -103,10 +103,10 @@ class Guesses(Frozen):
     events: Annotated[
         tuple[Guessed, ...],
         BeforeValidator(_typical, json_schema_input_type=Guessed | tuple[Guessed, ...]),
-        Field(min_length=1, max_length=100),
+        Field(min_length=1, max_length=1000),
     ]
     per_tick: Guessed = 1
-    per_key: Guessed = 1
+    keys: Guessed = 1
     passing: dict[Name, Share] = Field(default_factory=dict)
     amounts: dict[Name, Exact] = Field(default_factory=dict)
 
@@ -118,9 +118,9 @@ class Guesses(Frozen):
         return self
 
     @property
-    def values(self) -> int:
-        """How many different values of `key` a typical user's events have."""
-        return math.ceil(Fraction(sum(self.events), len(self.events) * self.per_key))
+    def per_key(self) -> int:
+        """How many events of a typical user have the same value of the key."""
+        return math.ceil(Fraction(sum(self.events), len(self.events) * self.keys))
 
 
 def _not_taken(name: FilterName) -> set[str]:

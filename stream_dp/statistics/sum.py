@@ -25,10 +25,7 @@ from stream_dp.statistics.parts.series_spec import Rest
 from stream_dp.statistics.parts.windowed import SingleOrKeyed
 from stream_dp.statistics.parts.windows import amounts_choice, totals_choice
 
-_BOTH = (
-    "of amounts of both signs is of a user's sum in a window of the cap, when it has ended, for before that what a "
-    "user added could go up and down by more"
-)
+_BOTH = "of amounts of both signs is of a user's sum in a whole window of the cap"
 
 
 class AmountSeries(SingleOrKeyed):
@@ -146,7 +143,10 @@ class SumSeries(AmountSeries):
             problems.append(problem(("user_total",), why))
         if self.signed and (len(self.every) != 1 or self.running):
             problems.append(
-                problem(("user_total",), f"{_BOTH}: say every: and that window, without running")
+                problem(
+                    ("user_total",),
+                    f"{_BOTH}: write every: with the length that stands as per, and no running",
+                )
             )
         return problems
 

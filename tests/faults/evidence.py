@@ -136,7 +136,9 @@ def fields(plain: bytes) -> dict[str, Any]:
         for at, phrase in enumerate(PHRASES, 1):
             text = text.replace(bytes([at + (at >= 10)]), phrase)
         for at, (tick, part) in enumerate(zip(commit["ticks"], text.split(b"\0"), strict=True)):
-            moment = datetime.fromtimestamp((end + at * step) / 1000, UTC).isoformat()[:-6] + "Z"
+            seconds, rest = divmod(end + at * step, 1000)
+            fraction = f".{rest:03d}" if rest else ""
+            moment = f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:-6]}{fraction}Z"
             for line in part.split(b"\n"):
                 name, rest = line.split(b'"', 1)
                 head = f'{{"v":1,"sequence":{number},"series":"{name.decode()}","tick":{tick},"end":"{moment}"'

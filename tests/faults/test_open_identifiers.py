@@ -67,8 +67,9 @@ def as_sets(content: Mapping[int, ByColumn]) -> Open:
 
 
 def told(commits: Sequence[Commit]) -> list[Any]:
-    """What commits say of identifiers and rows, and where they stand."""
-    return [(c.ticks, c.rows, c.parts, c.positions) for c in commits]
+    """What commits say of identifiers and rows, and where they stand; who starts anew writes other checkpoints."""
+    parts = [{k: part for k, part in c.parts.items() if k != "checkpoint"} for c in commits]
+    return [(c.ticks, c.rows, p, c.positions) for c, p in zip(commits, parts, strict=True)]
 
 
 def world_of(seed: int) -> SeenWorld:

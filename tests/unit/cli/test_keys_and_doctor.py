@@ -161,11 +161,13 @@ def test_open_keys_and_those_of_another_journal_are_wrong(site: Site) -> None:
     assert not_well(site) == (4, {"journal": "wrong"})
 
 
-def test_a_damaged_page_that_no_start_reads_is_wrong(site: Site) -> None:
+@pytest.mark.parametrize("damage", ["header", "table", "page"])
+def test_damage_that_no_start_reads_is_wrong(site: Site, damage: str) -> None:
     assert site.command("run", "--until-end").code == 0
     content = bytearray(site.journal.read_bytes())
     page = len(content) // 2 // 4096 * 4096
-    content[page : page + 4096] = bytes(4096)
+    begin, size = {"header": (20, 1), "table": (4096 + 5, 1), "page": (page, 4096)}[damage]
+    content[begin : begin + size] = bytes(byte ^ 255 for byte in content[begin : begin + size])
     site.journal.write_bytes(content)
     code, findings = not_well(site)
     assert (code, findings["journal"]) == (4, "wrong")

@@ -36,7 +36,7 @@ SERIES: list[Data] = [
     {"name": "capped", "statistic": "cut_off", "window": "1d"},
     {"name": "some", "statistic": "alerts", "by": "country", "threshold": "100"},
 ]
-EXPECT: Data = {"users": "1000", "events": ["1", "4", "7", "60"], "per_tick": "2", "per_key": "3"}
+EXPECT: Data = {"users": "1000", "events": ["1", "4", "7", "60"], "per_tick": "2", "keys": "6"}
 PER_DAY = {"max_events": "20", "per": "1d"}
 BY_SHOP = {"key": "shop", "per_key": "2", "keys": "4"}
 SQUARES = {"filter": "zcdp", "delta": "1e-6"}
@@ -135,7 +135,7 @@ def of_oracle(guesses: Data, caps: Any, ticks: int) -> int:
     kept = 0
     for many in map(int, guesses["events"]):
         in_ticks = min(ticks, -(-many // int(guesses["per_tick"])))
-        values = -(-many // int(guesses["per_key"]))
+        values = min(many, int(guesses["keys"]))
         log = [Event("u", at * in_ticks // many, f"{at % values}") for at in range(many)]
         verdict = judge({0: log}, caps[0], None, None, None, *caps[1:])
         kept += sum(verdict.rows.values())
@@ -148,7 +148,7 @@ def wrong_cuts(lots: int) -> int:
         random = Random(lot)
         guesses = {
             "users": "7", "events": [str(random.randint(1, 40)) for _ in range(random.randint(1, 4))],
-            "per_tick": str(random.randint(1, 5)), "per_key": str(random.randint(1, 6)),
+            "per_tick": str(random.randint(1, 5)), "keys": str(random.randint(1, 6)),
         }  # fmt: skip
         by_key = {
             "key": "shop",
