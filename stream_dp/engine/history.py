@@ -388,7 +388,11 @@ def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
             f"the source's partitions: then {journal.partitions!r}, now {now.partitions!r}"
         )
     if journal.identity and now.identity and journal.identity != now.identity:
-        differing.append(f"the source: {now.source!r} was changed, or deleted and made anew, since")
+        raise FailClosed(
+            f"the source {now.source!r} was changed, or deleted and made anew, since the first start: what was read of "
+            "it is counted by places, where other records lie now. Bring it back as it was; else a pipeline of another "
+            "name reads it, which opens a second ledger: the two guarantees then add up"
+        )
     if journal.fingerprint != now.fingerprint:
         names = sorted(journal.parts.keys() | now.parts.keys())
         changed = [name for name in names if journal.parts.get(name) != now.parts.get(name)]

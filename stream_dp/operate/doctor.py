@@ -116,12 +116,18 @@ def check_key(spec: PipelineSpec, key_file: Path | None) -> tuple[Sealer | None,
 
 
 async def check_owner(built: Built, sealer: Sealer) -> Observation:
-    """Return whether this file and key began the journal, if there is one."""
+    """Return whether this file and key began the journal; where there is none, whether there was one."""
     try:
-        await require_own(built, sealer, private=True)
+        none = await require_own(built, sealer, private=True)
     except FailClosed as error:
         return closed("journal", "does not belong to this file and key", str(error))
-    return fine("journal", "does not exist yet, or belongs to this file and key")
+    if not none:
+        return fine("journal", "belongs to this file and key")
+    marked = open_ports(built.spec, sealer).journal
+    if isinstance(marked, HighWater) and marked.path.exists():
+        mend = "bring it back; a start refuses without it"
+        return closed("journal", "is missing, and this pipeline has run before", mend)
+    return fine("journal", "does not exist yet: the first start makes it")
 
 
 async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> list[Observation]:
