@@ -145,7 +145,8 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
     if cap > 1:
         yield (
             f"noise is for all {cap} events of a user that count, {cap} times that for one, where nothing below says "
-            "less; a sum with user_total goes by that, distinct users and cut_off by users"
+            "less; a sum with user_total goes by that, distinct users (by a field: in how many entries they may be) "
+            "and cut_off by users"
         )
     if cap < privacy.cap:
         reached = (
@@ -216,7 +217,11 @@ def _of_shapes(built: Built) -> Iterator[str]:
     spec = built.spec
     shaped = [c.spec.name for c in built.chosen if getattr(c.mechanism.rows, "shape", None)]
     valued = [
-        (c.spec.name, values_of(spec, c.spec), user_entries(spec, c.spec)) for c in built.chosen
+        (c.spec.name, most, entries)
+        for c in built.chosen
+        if (most := values_of(spec, c.spec)) is not None
+        and c.mechanism.rows.changes
+        in (most * (entries := user_entries(spec, c.spec)), 2 * most * entries)
     ]
     if shaped:
         yield (
@@ -224,10 +229,9 @@ def _of_shapes(built: Built) -> Iterator[str]:
             "several ticks (per_tick) or entries (per_key); trees and HSS go by their number alone"
         )
     for name, most, entries in valued:
-        if most is not None:
-            each = f", each in up to {entries} entries" if entries > 1 else ""
-            values = f"{most} values of {spec.privacy.key} of a user{each}"
-            yield f"{name} has noise for {values}, whatever the number of events"
+        each = f", each in up to {entries} entries" if entries > 1 else ""
+        values = f"{most} values of {spec.privacy.key} of a user{each}"
+        yield f"{name} has noise for {values}, whatever the number of events"
 
 
 STRONG = 2  # above this epsilon, the text says that the promise is weak

@@ -95,7 +95,7 @@ class SumSeries(AmountSeries):
         if self.user_total is None:
             return super().about
         most = decimal_text(self.user_total)
-        all_of_it = f"from -{most} to {most} in all" if self.signed else f"at most {most}"
+        all_of_it = f"from -{most} to {most} in a window" if self.signed else f"at most {most}"
         return f"{super().about}, of each user {all_of_it}"
 
     @property

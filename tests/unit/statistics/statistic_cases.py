@@ -213,7 +213,7 @@ CASES: dict[str, StatisticCase] = {
     "sum with a total of both signs": StatisticCase(
         "statistic: sum, of: amount, clamp: [-240, 240], step: 0.5, user_total: 600, every: 4h", UserSums,
         {PER: (1200,)}, [[0], [0], [0], [-1080], [0]], [{"4h": n} for n in (None, None, None, -540, -540)],
-        "sum of amount, each from -240 to 240, in each 4h, of each user from -600 to 600 in all",
+        "sum of amount, each from -240 to 240, in each 4h, of each user from -600 to 600 in a window",
         "a window gets noise once, at its end; a user changes it by up to 600 in each window",
         {"of": "amount", "clamp": "-240 to 240", "step": "0.5", "user_total": "600", "told": "when a window ends"},
         error_unit="of amount", nonnegative=False, live=False,
