@@ -55,9 +55,9 @@ class Halting:
 class Admission:
     """Which series run, and the ledgers that paid for them; only creations and halts change this.
 
-    `names` holds every name ever used, because releases carry the name, `telling` the numbers of the answers to queries
-    that changed what a series takes. Where `private` is False (noise of the test
-    kit), every release of a created series says so.
+    `names` holds every name ever used, because releases carry the name; `telling` has the numbers of those answers to
+    queries after which a series takes other queries. Where `private` is False (noise of the test kit), every release of
+    a created series says so.
     """
 
     registry: Registry

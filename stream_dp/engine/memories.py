@@ -13,7 +13,7 @@ neither other users nor want of room evict it. A count depends on the identifier
 of its window, not on partitions, batches or the order within a tick.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import ClassVar, Protocol
@@ -35,7 +35,7 @@ from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable, in_order
 from stream_dp.errors import FailClosed
 from stream_dp.journal.checkpoint import KIND as CHECKPOINT
-from stream_dp.journal.commit import Commit, part, part_in, saved_part
+from stream_dp.journal.commit import Commit, part, part_in
 
 _BY_WINDOW = msgspec.msgpack.Decoder(dict[int, bytes])
 _BY_TWO = msgspec.msgpack.Decoder(dict[int, dict[int, bytes]])
@@ -61,8 +61,10 @@ class Memory(Remembering, Protocol):
     def save(self) -> bytes | None:
         """Return, right after `record` with ticks, what this memory holds at the cut (None: nothing)."""
 
-    def load(self, saved: bytes | None, commit: Commit) -> None:
-        """Become, from an empty memory, the one that was saved after this commit; `FailClosed` as `replay`."""
+    def load(self, commit: Commit) -> None:
+        """Become, from an empty memory, the one that was saved after this commit, whose part of this kind is what was
+        saved; `FailClosed` as `replay`.
+        """
 
 
 class Memories:
@@ -73,7 +75,7 @@ class Memories:
 
     def replay(self, commit: Commit) -> None:
         """See `Memory`; raises `FailClosed` if the commit has a part of a kind that no memory reads."""
-        self._require_known(commit, commit.parts.keys() - {CHECKPOINT})
+        self._require_known(commit)
         for memory in self._memories:
             memory.replay(commit)
 
@@ -84,12 +86,14 @@ class Memories:
 
     def load(self, saved: Mapping[str, bytes], commit: Commit) -> None:
         """See `Memory`; raises `FailClosed` as `replay`."""
-        self._require_known(commit, saved.keys())
+        standing = msgspec.structs.replace(commit, parts=dict(saved))
+        self._require_known(standing)
         for memory in self._memories:
-            memory.load(saved.get(memory.kind), commit)
+            memory.load(standing)
 
-    def _require_known(self, commit: Commit, kinds: Set[str]) -> None:
-        unknown = sorted(kinds - {memory.kind for memory in self._memories})
+    def _require_known(self, commit: Commit) -> None:
+        known = {CHECKPOINT, *(memory.kind for memory in self._memories)}
+        unknown = sorted(commit.parts.keys() - known)
         if unknown:
             raise FailClosed(
                 f"commit {commit.sequence} of the journal holds a part of the kind {unknown[0]!r}, which this engine "
@@ -196,9 +200,8 @@ class UserMemory:
             self._table.add(counted, self._cap)
         return held
 
-    def load(self, saved: bytes | None, commit: Commit) -> None:
-        held = saved_part(saved, commit, _BY_WINDOW, _OTHERS)
-        self.recall(held or {}, commit)
+    def load(self, commit: Commit) -> None:
+        self.replay(commit)
 
     def recall(self, recorded: Mapping[int, bytes], commit: Commit) -> None:
         """Add the entries that a commit recorded for this memory, by window; `FailClosed` if it did not write them."""
@@ -308,20 +311,17 @@ class SeenMemory:
         return cut
 
     def replay(self, commit: Commit) -> None:
-        self._recall(part_in(commit, self.kind, _BY_TWO, _OTHERS), commit)
+        arrived = part_in(commit, self.kind, _BY_TWO, _OTHERS) or {}
+        for column, memory in self._columns.items():
+            memory.recall(arrived.get(column, {}), commit)
 
     def save(self) -> bytes | None:
         held = {column: memory.held() for column, memory in self._columns.items()}
         held = {column: entries for column, entries in held.items() if entries}
         return part(held) if held else None
 
-    def load(self, saved: bytes | None, commit: Commit) -> None:
-        self._recall(saved_part(saved, commit, _BY_TWO, _OTHERS), commit)
-
-    def _recall(self, recorded: Mapping[int, Mapping[int, bytes]] | None, commit: Commit) -> None:
-        arrived = recorded or {}
-        for column, memory in self._columns.items():
-            memory.recall(arrived.get(column, {}), commit)
+    def load(self, commit: Commit) -> None:
+        self.replay(commit)
 
     def _counted(self, closed: ClosedTick, used: dict[int, list[Used]]) -> ClosedTick:
         row: IntArray = closed.row.copy()
@@ -381,23 +381,7 @@ class TotalMemory:
         return cut
 
     def replay(self, commit: Commit) -> None:
-        recorded = part_in(commit, self.kind, _BY_TWO, _OTHER_TOTALS)
-        self._recall(recorded or {}, commit)
-
-    def save(self) -> bytes | None:
-        held = dict[int, dict[int, bytes]]()
-        for start, table in self._tables.items():
-            content = table.content()
-            windows = np.full_like(content.windows, self._open)
-            held[start] = held_by_window(content._replace(windows=windows))
-        held = {start: entries for start, entries in held.items() if entries}
-        return part(held) if held else None
-
-    def load(self, saved: bytes | None, commit: Commit) -> None:
-        held = saved_part(saved, commit, _BY_TWO, _OTHER_TOTALS)
-        self._recall(held or {}, commit)
-
-    def _recall(self, recorded: Mapping[int, Mapping[int, bytes]], commit: Commit) -> None:
+        recorded = part_in(commit, self.kind, _BY_TWO, _OTHER_TOTALS) or {}
         most = {start: most for (start, _), most in self._most.items()}
         if not recorded.keys() <= most.keys():
             raise _foreign(commit, _OTHER_TOTALS)
@@ -409,6 +393,18 @@ class TotalMemory:
                 one_window = counted._replace(windows=np.zeros_like(counted.windows))
                 if window != self._open or not self._tables[start].add(one_window, most[start]):
                     raise _foreign(commit, _OTHER_TOTALS)
+
+    def save(self) -> bytes | None:
+        held = dict[int, dict[int, bytes]]()
+        for start, table in self._tables.items():
+            content = table.content()
+            windows = np.full_like(content.windows, self._open)
+            held[start] = held_by_window(content._replace(windows=windows))
+        held = {start: entries for start, entries in held.items() if entries}
+        return part(held) if held else None
+
+    def load(self, commit: Commit) -> None:
+        self.replay(commit)
 
     def _counted(self, closed: ClosedTick, added: dict[int, list[Counted]]) -> ClosedTick:
         self._enter(closed.tick)
@@ -468,16 +464,7 @@ class NetMemory:
         return cut
 
     def replay(self, commit: Commit) -> None:
-        self._recall(part_in(commit, self.kind, _BY_TWO, _OTHER_TOTALS), commit)
-
-    def save(self) -> bytes | None:
-        sums = self._sums.once()
-        return part(write_identifiers({self._open: sums})) if sums else None
-
-    def load(self, saved: bytes | None, commit: Commit) -> None:
-        self._recall(saved_part(saved, commit, _BY_TWO, _OTHER_TOTALS), commit)
-
-    def _recall(self, recorded: Mapping[int, Mapping[int, bytes]] | None, commit: Commit) -> None:
+        recorded = part_in(commit, self.kind, _BY_TWO, _OTHER_TOTALS)
         if commit.ticks:
             self._enter(commit.ticks[-1] + 1)
         for window, columns in read_identifiers(recorded or {}).items():
@@ -485,6 +472,13 @@ class NetMemory:
                 raise _foreign(commit, _OTHER_TOTALS)
             self._sums.add(columns)
             self._sums.fresh()  # so that no later commit records them again
+
+    def save(self) -> bytes | None:
+        sums = self._sums.once()
+        return part(write_identifiers({self._open: sums})) if sums else None
+
+    def load(self, commit: Commit) -> None:
+        self.replay(commit)
 
     def _shares(self, column: int) -> bool:
         return any(start <= column < stop for start, stop in self._most)
@@ -529,16 +523,7 @@ class OpenIdentifiers:
 
     def replay(self, commit: Commit) -> None:
         """Add the identifiers of the next commit, and drop those of ticks that are over with it."""
-        self._recall(part_in(commit, self.kind, _BY_TWO, _OTHERS), commit)
-
-    def save(self) -> bytes | None:
-        content = self.content()
-        return part(write_identifiers(content)) if content else None
-
-    def load(self, saved: bytes | None, commit: Commit) -> None:
-        self._recall(saved_part(saved, commit, _BY_TWO, _OTHERS), commit)
-
-    def _recall(self, recorded: Mapping[int, Mapping[int, bytes]] | None, commit: Commit) -> None:
+        recorded = part_in(commit, self.kind, _BY_TWO, _OTHERS)
         if commit.ticks:
             self._next_tick = commit.ticks[-1] + 1
         arriving = read_identifiers(recorded or {})
@@ -549,6 +534,13 @@ class OpenIdentifiers:
                 "it",
             )
         self._add(arriving)
+
+    def save(self) -> bytes | None:
+        content = self.content()
+        return part(write_identifiers(content)) if content else None
+
+    def load(self, commit: Commit) -> None:
+        self.replay(commit)
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         if not ticks:

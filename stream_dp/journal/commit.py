@@ -277,15 +277,8 @@ def part_in(
     commit: Commit, kind: str, decoder: "msgspec.msgpack.Decoder[_T]", otherwise: str
 ) -> _T | None:
     """Return a commit's part of this kind, if it has one; raise `FailClosed` if it holds `otherwise`."""
-    return saved_part(commit.parts.get(kind), commit, decoder, otherwise)
-
-
-def saved_part(
-    saved: bytes | None, commit: Commit, decoder: "msgspec.msgpack.Decoder[_T]", otherwise: str
-) -> _T | None:
-    """Return what `part` wrote, if there is any, in or behind a commit; errors as of `part_in`."""
     try:
-        return None if saved is None else decoder.decode(saved)
+        return decoder.decode(commit.parts[kind]) if kind in commit.parts else None
     except msgspec.MsgspecError:
         raise FailClosed(f"commit {commit.sequence} of the journal holds {otherwise}") from None
 

@@ -36,7 +36,7 @@ from stream_dp.journal.answer_body import (
     RefusedRecords,
     write_answer,
 )
-from stream_dp.journal.commit import Answer, Commit, Refused, part, part_in, saved_part
+from stream_dp.journal.commit import Answer, Commit, Refused, part, part_in
 
 if TYPE_CHECKING:
     from stream_dp.engine.tick_assembler import ClosedTick, Cut
@@ -315,8 +315,8 @@ class Conversation:
         refused = tuple(self._refused.values())
         return part((self.recorded, refused, self.next_number, self._floor, used))
 
-    def load(self, saved: bytes | None, commit: Commit) -> None:
-        held = saved_part(saved, commit, _SAVED, _OTHERS_PLACE)
+    def load(self, commit: Commit) -> None:
+        held = part_in(commit, self.kind, _SAVED, _OTHERS_PLACE)
         if held is None:
             return
         self.place = self.recorded = held[0]

@@ -360,8 +360,8 @@ class Noting:
     def save(self) -> bytes | None:
         return part((self.ticks, self.records))
 
-    def load(self, saved: bytes | None, commit: Commit) -> None:
-        self.ticks, self.records = msgspec.msgpack.decode(saved or b"")
+    def load(self, commit: Commit) -> None:
+        self.ticks, self.records = msgspec.msgpack.decode(commit.parts[self.kind])
 
 
 @pytest.mark.parametrize("snapshots", [4, 1000])

@@ -286,7 +286,7 @@ def test_what_was_read_behind_the_cut_is_not_saved() -> None:
         msgspec.msgpack.decode(saved)
     )
     again = UserMemory(3, 4)
-    again.load(saved, Commit(1, b"", ticks=(1,)))
+    again.load(Commit(1, b"", ticks=(1,), parts={"users": saved}))
     assert in_any_order(msgspec.msgpack.decode(again.save() or b"")) == in_any_order(
         msgspec.msgpack.decode(saved)
     )
