@@ -7,10 +7,21 @@ Which cap it was: that of the window where as many records count there as it let
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from oracles.first_arrivals import first_arrivals
-from oracles.user_caps import Caps, Log, Mark, window_of
+from oracles.user_caps import Caps, Event, Log, Mark, window_of
+
+
+def on_time(logs: Mapping[int, Log]) -> Iterator[Event]:
+    """The events that come before the mark of their tick, partition by partition."""
+    for log in logs.values():
+        passed = -1
+        for item in log:
+            if isinstance(item, Mark):
+                passed = max(passed, item.tick)
+            elif item.tick > passed:
+                yield item
 
 
 def cut_users(
@@ -20,17 +31,12 @@ def cut_users(
     active: list[set[str]] = [set() for _ in range(ticks)]
     cut: list[set[str]] = [set() for _ in range(ticks)]
     used = Counter[tuple[int, str]]()
-    for log in logs.values():
-        passed = -1
-        for item in log:
-            if isinstance(item, Mark):
-                passed = max(passed, item.tick)
-            elif item.tick > passed:
-                place = window_of(item.tick, window), item.user
-                used[place] += 1
-                active[item.tick].add(item.user)
-                if used[place] > cap:
-                    cut[item.tick].add(item.user)
+    for item in on_time(logs):
+        place = window_of(item.tick, window), item.user
+        used[place] += 1
+        active[item.tick].add(item.user)
+        if used[place] > cap:
+            cut[item.tick].add(item.user)
     return list(zip(first_arrivals(active, window), first_arrivals(cut, window), strict=True))
 
 
@@ -40,18 +46,13 @@ def cut_by_cap(logs: Mapping[int, Log], caps: Caps, ticks: int) -> dict[str, lis
     active: list[set[str]] = [set() for _ in range(ticks)]
     cut: dict[str, list[set[str]]] = {name: [set() for _ in range(ticks)] for name in names}
     counting: list[tuple[str, int, str]] = []
-    for log in logs.values():
-        passed = -1
-        for item in log:
-            if isinstance(item, Mark):
-                passed = max(passed, item.tick)
-            elif item.tick > passed:
-                active[item.tick].add(item.user)
-                full = caps_without_room(caps, counting, item)
-                if not full:
-                    counting.append(item)
-                for name in full:
-                    cut[name][item.tick].add(item.user)
+    for item in on_time(logs):
+        active[item.tick].add(item.user)
+        full = caps_without_room(caps, counting, item)
+        if not full:
+            counting.append(item)
+        for name in full:
+            cut[name][item.tick].add(item.user)
     return {
         name: list(
             zip(
