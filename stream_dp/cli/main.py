@@ -37,6 +37,7 @@ class Commands(LazyGroup):
         "run": "Run PIPELINE.yaml until stopped; goes on where the journal ends.",
         "replay": "Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.",
         "ledger": "Show what was charged to PIPELINE.yaml's budget and check its journal from end to end.",
+        "journal": "Keep in an archive what `journal: keep` deletes from PIPELINE.yaml's journal.",
         "dead-letters": "List the records that PIPELINE.yaml could not use: why, how many, where. NOT PRIVATE.",
         "doctor": "Look at what PIPELINE.yaml needs: brokers, login, rights, topics, clocks, key, disk; say what mends "
         "each.",

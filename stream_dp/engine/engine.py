@@ -25,7 +25,14 @@ from stream_dp.engine.messages.conversation import Conversation
 from stream_dp.engine.phases import ENGINE, EnginePhase, Lifecycle
 from stream_dp.engine.ports import NO_AUDIENCE, Audience, Ports, Questions
 from stream_dp.engine.proposals import Derived, OnThread, Proposal
-from stream_dp.engine.recovery import NoiseMaker, Recovered, initial_states, recover, served_until
+from stream_dp.engine.recovery import (
+    NoiseMaker,
+    Recovered,
+    initial_states,
+    recover,
+    require_same_start,
+    served_until,
+)
 from stream_dp.engine.run_config import RunConfig
 from stream_dp.engine.tick_assembler import ClosedTick, Router
 from stream_dp.engine.tick_reader import EveryRecord, Reader, RecordGuard
@@ -36,6 +43,8 @@ from stream_dp.journal.release import release_of
 SNAPSHOT_TICKS = 1000
 ENDED_KEPT = 100
 """About so many last releases of series that have ended stay in memory."""
+LOOK_S = 1.0
+"""How often the engine looks whether there is something to delete from its journal."""
 ATTEMPTS = 3
 """How often a definition is derived while ticks go on; if the cut moves each time, the cut waits for it."""
 NO_MESSAGES = "this engine takes no messages"
@@ -123,6 +132,48 @@ class Engine:
         """The engine's clock, ms since 1970; the stamp of messages that `answer` takes."""
         return self._ports.clock.now()
 
+    async def retain(self, keep: int, again: Callable[[], "Engine"]) -> None:
+        """While the engine runs, delete from the journal what lies more than `keep` ticks back. To be cancelled.
+
+        Before the first deletion after a checkpoint, `again` makes an engine of the same pipeline, on which a start is
+        tried: from the checkpoint before, replayed up to that one. If it restores anything else, the engine ends.
+        """
+        await self.ready.wait()
+        tried: Sequence[int] = ()
+        while True:
+            if (before := self._chain.prunable(keep)) is None:
+                await asyncio.sleep(LOOK_S)
+                continue
+            if (known := tuple(self._ports.journal.checkpoints())) != tried:
+                try:
+                    tried, wrong = known, await again().tried(*known)
+                except WorldError:  # the engine meets it, too, or it is over
+                    await asyncio.sleep(LOOK_S)
+                    continue
+            await self._inbox.executed(partial(self._prune, before, wrong))
+
+    async def tried(self, newer: int, older: int) -> Exception | None:
+        """Return why a start from the checkpoint after commit `older` does not restore what stands after `newer`; None
+        if it does. For an engine that does not run, whose journal another one has open. Raises `WorldError`.
+        """
+        ports, config, admission = self._ports, self._config, self.admission
+        between = older, newer
+        try:
+            await require_same_start(
+                ports, config, admission, self._make_noise, self._memories, between
+            )
+        except WorldError:
+            raise
+        except Exception as wrong:  # noqa: BLE001 - whatever it is, nothing may be deleted
+            return wrong
+        return None
+
+    async def _prune(self, before: int, wrong: Exception | None) -> None:
+        if wrong is not None:
+            raise wrong
+        _, parts = self._memories.record(())
+        await self._chain.prune(before, parts)
+
     async def tell(self, text: bytes, signer: str) -> bytes:
         """Return the answer to a message of a signer whose token has been checked; errors as of `answer`."""
         if self._messages is None:
@@ -191,6 +242,9 @@ class Engine:
                 "run the version of the code and of the file that wrote it"
             )
         self._latest = recovered.latest
+        for before in recovered.past.places.pruned[:1]:
+            if ports.journal.begin < before:  # the engine before ended meanwhile
+                await ports.journal.prune(before)
         ports.progress("Reading what is published")
         wanted = recovered.past.numbers.before(self._audience.wanted(recovered.shown))
         async for body in ports.sink.read(max(self._audience.known, wanted)):

@@ -21,9 +21,9 @@ from stream_dp.engine.recovery import Recovered
 from stream_dp.engine.run_config import due, end_of_block
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.journal.answer_body import AnswerCut
+from stream_dp.journal.checkpoint import KEPT, PRUNED, pieces_of
 from stream_dp.journal.checkpoint import KIND as CHECKPOINT
-from stream_dp.journal.checkpoint import pieces_of
-from stream_dp.journal.commit import Answer, Commit, Release, SavedStates, digest, encode
+from stream_dp.journal.commit import Answer, Commit, Release, SavedStates, digest, encode, part
 from stream_dp.journal.dead_letters import DeadLetters
 
 
@@ -131,6 +131,21 @@ class CommitChain:
             return commit
         parts = commit.parts | {CHECKPOINT: self._pieces.popleft()}
         return msgspec.structs.replace(commit, parts=parts)
+
+    def prunable(self, keep: int) -> int | None:
+        """Return the next commit before which all may be deleted, because a start needs nothing of it: two checkpoints
+        stand at it or behind it, its ticks are public, and so are `keep` ticks after them. Public values decide.
+        """
+        journal = self._gate.ports.journal
+        if len(known := journal.checkpoints()) < KEPT:
+            return None
+        before = self.now.past.places.next(journal.begin, self.shown - 1 - keep)
+        return before if before is not None and before <= known[-1] else None
+
+    async def prune(self, before: int, parts: dict[str, bytes]) -> None:
+        """Commit that all before this commit may be deleted, with the `parts` of memories, and delete it."""
+        await self.add(Commit(0, b"", parts=parts | {PRUNED: part(before)}))
+        await uncancelled(self._gate.ports.journal.prune(before))
 
     async def add(self, commit: Commit) -> None:
         """Append a commit at the cut: make it durable, then make its releases and answers visible."""

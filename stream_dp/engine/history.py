@@ -8,8 +8,7 @@ or state and changes nothing.
 """
 
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence, Set
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -20,10 +19,11 @@ import numpy as np
 from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.ports import Journal, closing
 from stream_dp.errors import FailClosed
-from stream_dp.journal.answer_body import RefusedMessage, read_answer
 from stream_dp.journal.checkpoint import (
     Checkpoint,
     Piece,
+    Places,
+    Totals,
     checkpoint_of,
     only_changes,
     piece_in,
@@ -84,19 +84,23 @@ class ReleaseNumbers:
 @dataclass(slots=True, repr=False)
 class Past:
     """What is kept of all commits for the next checkpoint: the first one, those with changes, the numbers of releases,
-    and the last answer, its number and SHA-256. Of commits only what a `Checkpoint` holds is kept.
+    the last answer, its number and SHA-256, totals, and where the journal may begin. Of commits only what a
+    `Checkpoint` holds is kept.
     """
 
     first: Commit
     changing: list[Commit] = field(default_factory=list)
     numbers: ReleaseNumbers = field(default_factory=ReleaseNumbers)
     answer: tuple[int, bytes] = (0, b"")
+    totals: Totals = Totals()  # noqa: RUF009 - it never changes
+    places: Places = Places()  # noqa: RUF009
     _settled: int = 0
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "Past":
-        numbers = ReleaseNumbers(checkpoint.numbers)
-        return cls(checkpoint.first, list(checkpoint.changing), numbers, checkpoint.answer)
+        numbers, changing = ReleaseNumbers(checkpoint.numbers), list(checkpoint.changing)
+        totals, places = checkpoint.totals, checkpoint.places
+        return cls(checkpoint.first, changing, numbers, checkpoint.answer, totals, places)
 
     @classmethod
     def beginning(cls, first: Commit) -> "Past":
@@ -108,9 +112,10 @@ class Past:
             raise TypeError("a journal's first commit holds its header")
         return self.first.header
 
-    def add(self, commit: Commit) -> None:
-        """Add the next commit."""
+    def add(self, commit: Commit, through: int | None = None) -> None:
+        """Add the next commit; of its ticks and releases, those up to tick `through` count in the totals."""
         self.numbers.replay(commit)
+        self.totals, self.places = self.totals.plus(commit, through), self.places.plus(commit)
         if commit.changes:
             self.changing.append(only_changes(commit))
         if commit.answers:
@@ -127,7 +132,9 @@ class Past:
     def checkpoint(self, partitions: tuple[int, ...], memories: dict[str, bytes]) -> Checkpoint:
         """Return the checkpoint after the next commit, at which `memories` stand; `partitions` are those of now."""
         changing, runs = tuple(self.changing), self.numbers.runs
-        return Checkpoint(self.first, changing, partitions, runs, memories, self.answer)
+        return Checkpoint(
+            self.first, changing, partitions, runs, memories, self.answer, self.totals, self.places
+        )
 
 
 @dataclass(slots=True, repr=False)
@@ -189,8 +196,8 @@ class Restored(Remembering, Protocol):
 async def unsealed(
     journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str, begin: int = 0
 ) -> AsyncGenerator[tuple[Commit, bytes]]:
-    """Yield every commit of a journal from number `begin` on with the digest of its sealed form, in order. Raises
-    `FailClosed`: a broken chain, a damaged commit, a wrong key or version, or a change that names a wrong tick.
+    """Yield every commit of `journal`, which begins with number `begin`, with the digest of its sealed form, in order.
+    Raises `FailClosed`: a broken chain, a damaged commit, a wrong key or version, or a change that names a wrong tick.
     """
     sequence, previous, next_tick, coming = begin, GENESIS, 0, set[int]()
     async with closing(journal) as blobs:
@@ -246,15 +253,10 @@ async def read_history(
     journal: Journal, sealer: Sealer, pipeline: str, heads: "Heads", memory: Restored, seen: Remembering
 ) -> History | None:  # fmt: skip
     """Read and check the journal, from a checkpoint or from its first commit on, and restore `memory` from it; `seen`
-    gets each commit that is read. None if it is empty. Raises `FailClosed` as `unsealed`, or if the journal is older
-    than what is public.
+    gets each commit that is read. None if it is empty. Raises `FailClosed` as `unsealed`, if the journal is older
+    than what is public, or if commits are missing that it does not call pruned.
     """
-    history, begin = None, 0
-    for begin in (*journal.checkpoints(), 0):
-        if begin:
-            history = await _restored(journal, sealer, pipeline, heads, memory, begin)
-            if history is not None:
-                break
+    begin, history = await _restored(journal, sealer, pipeline, heads, memory)
     blobs, size, owed = _Counted(journal.read(begin)), 0, 0
     async with aclosing(unsealed(blobs.read(), sealer, pipeline, begin)) as commits:
         async for commit, link in commits:
@@ -269,6 +271,7 @@ async def read_history(
                 size = len(piece.content) + (size if piece.number else 0)
                 owed = blobs.bytes + size if piece.is_last else owed
             history.owed = owed - blobs.bytes
+    require_begin(journal.begin, None if history is None else history.past, pipeline)
     for head in (heads.releases, heads.answers):
         if not head.met:
             raise FailClosed(
@@ -292,25 +295,52 @@ class _Counted:
 
 
 async def _restored(
-    journal: Journal, sealer: Sealer, pipeline: str, heads: "Heads", memory: Restored, begin: int
-) -> History | None:  # fmt: skip
-    """Restore `memory` from the checkpoint after commit `begin`; return the history before that commit. None, with
-    nothing restored, if something before it is not public yet, or if it is not one that can be read.
+    journal: Journal, sealer: Sealer, pipeline: str, heads: "Heads", memory: Restored
+) -> tuple[int, History | None]:  # fmt: skip
+    """Restore `memory` from the newest checkpoint that can be read and before which all is public; return the number of
+    the commit after which it stands, and the history before. Without one, return where the journal begins.
+
+    Raises `FailClosed` if there is none, and the journal does not begin with its first commit.
     """
-    pieces, first = list[Piece](), None
-    async with aclosing(unsealed(journal.read(begin), sealer, pipeline, begin)) as commits:
-        async for commit, _ in commits:
-            first, piece = first or commit, piece_in(commit)
-            pieces += [] if piece is None else [piece]
-            if piece is not None and piece.is_last:
-                break
-    checkpoint = checkpoint_of(pieces, begin)
-    if first is None or checkpoint is None or first.snapshot is None:
-        return None
-    if not heads.reach(first, checkpoint):
-        return None
-    memory.load(checkpoint.memories, first)
-    return History(Past.of(checkpoint), [], first, b"", partitions=checkpoint.partitions)
+    begins = dict.fromkeys((*journal.checkpoints(), journal.begin))
+    for begin in filter(None, begins):
+        async with aclosing(unsealed(journal.read(begin), sealer, pipeline, begin)) as commits:
+            read, checkpoint = await read_checkpoint(commits)
+        if checkpoint is not None and heads.reach(read[0], checkpoint):
+            memory.load(checkpoint.memories, read[0])
+            past, partitions = Past.of(checkpoint), checkpoint.partitions
+            return begin, History(past, [], read[0], b"", partitions=partitions)
+    if journal.begin:
+        raise FailClosed(
+            f"the journal of {pipeline} begins with commit {journal.begin}, and no checkpoint restores what was before "
+            "it, or what is public ends before it: commits are missing, or what is public was set back. Restore the "
+            "newest journal and what it published"
+        )
+    return 0, None
+
+
+async def read_checkpoint(
+    commits: AsyncIterator[tuple[Commit, bytes]],
+) -> tuple[list[Commit], Checkpoint | None]:
+    """Read the commits that hold the checkpoint after the first one; return them, and it (None: they hold none)."""
+    read, pieces = list[Commit](), list[Piece]()
+    async for commit, _ in commits:
+        read.append(commit)
+        piece = piece_in(commit)
+        pieces += [] if piece is None else [piece]
+        if piece is not None and piece.is_last:
+            break
+    checkpoint = checkpoint_of(pieces, read[0].sequence) if read else None
+    return read, None if checkpoint is None or read[0].snapshot is None else checkpoint
+
+
+def require_begin(begin: int, past: Past | None, pipeline: str) -> None:
+    """Raise `FailClosed` unless a journal may begin with commit `begin`, as its own commits say."""
+    if past is not None and not past.places.allow(begin):
+        raise FailClosed(
+            f"the journal of {pipeline} begins with commit {begin}, where its commits do not say that those before "
+            "were pruned: they were deleted by something else. Restore the journal"
+        )
 
 
 class PublicHead(Generic[P]):
@@ -411,42 +441,43 @@ def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
 
 @dataclass(slots=True, repr=False)
 class JournalSummary:
-    """The journal's header, charges (each with its commit's number), commits with changes, and exact totals (private).
+    """What a journal says as a whole (private): its `past`, and the sum of its `rows` up to tick `through`.
 
-    `messages` counts the answers by analyst, requested action, and whether it was refused (public). `changing` holds
-    commits without rows and releases.
+    Of commits before number `begin` a checkpoint vouches; rows do not count them.
     """
 
-    header: Header | None = None
-    charges: list[tuple[int, Charge]] = field(default_factory=list)
-    changing: list[Commit] = field(default_factory=list)
-    messages: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
-    ticks: int = 0
-    releases: int = 0
-    events: int = 0
-    dead_letters: int = 0
-    late: int = 0
-    capped: int = 0
+    past: Past | None = None
+    begin: int = 0
+    through: int | None = None
     rows: IntArray | None = None
 
-    def add(self, commit: Commit, through: int | None) -> None:
-        """Count what a commit holds, of its ticks those up to `through`."""
-        self.header = self.header or commit.header
-        self.charges += [(commit.sequence, charge) for charge in commit.charges]
-        if commit.changes:
-            self.changing.append(
-                Commit(commit.sequence, b"", charges=commit.charges, changes=commit.changes)
-            )
-        for answer in commit.answers:
-            refused = isinstance(read_answer(answer.body).refused, RefusedMessage)
-            self.messages[answer.analyst, answer.do, refused] += 1
-        ticks = sum(through is None or tick <= through for tick in commit.ticks)
-        self.ticks += ticks
-        self.releases += sum(through is None or r.tick <= through for r in commit.releases)
-        self.events += commit.records
-        self.dead_letters += sum(letter.records for letter in commit.dead_letters)
-        self.late += commit.late
-        self.capped += commit.capped
+    @property
+    def header(self) -> Header | None:
+        return None if self.past is None else self.past.header
+
+    @property
+    def totals(self) -> Totals:
+        return Totals() if self.past is None else self.past.totals
+
+    @property
+    def changing(self) -> list[Commit]:
+        """The commits with changes, without rows and releases."""
+        return [] if self.past is None else self.past.changing
+
+    @property
+    def charges(self) -> list[tuple[int, Charge]]:
+        """All charges, each with the number of its commit."""
+        first = [] if self.past is None else [self.past.first]
+        return [(c.sequence, charge) for c in (*first, *self.changing) for charge in c.charges]
+
+    @property
+    def dead_letters(self) -> int:
+        return sum(self.totals.dead.values())
+
+    def add(self, commit: Commit) -> None:
+        self.past = self.past or Past.beginning(commit)
+        self.past.add(commit, self.through)
+        ticks = sum(self.through is None or tick <= self.through for tick in commit.ticks)
         if ticks:
             rows: IntArray = np.array(commit.rows[:ticks], dtype=np.int64).sum(axis=0)
             known = rows[:0] if self.rows is None else self.rows
@@ -456,12 +487,29 @@ class JournalSummary:
 
 
 async def read_summary(
-    journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str, through: int | None = None
-) -> JournalSummary:
-    """Read and check a whole journal; `ticks`, `releases` and `rows` count ticks up to `through` only. Raises
-    `FailClosed` as `unsealed`.
+    journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str, through: int | None = None, *,
+    begin: int = 0, seen: Callable[[Commit], None] = lambda commit: None,
+) -> JournalSummary:  # fmt: skip
+    """Read and check a whole journal, which begins with commit `begin`; ticks, releases and rows count up to tick
+    `through` only. `seen` gets each commit that is read.
+
+    Raises `FailClosed` as `unsealed` and `require_begin`, or if it has no checkpoint where it begins.
     """
-    summary = JournalSummary()
-    async for commit, _ in unsealed(journal, sealer, pipeline):
-        summary.add(commit, through)
+    summary = JournalSummary(begin=begin, through=through)
+    async with aclosing(unsealed(journal, sealer, pipeline, begin)) as commits:
+        if begin:
+            first, checkpoint = await read_checkpoint(commits)
+            if checkpoint is None:
+                raise FailClosed(
+                    f"the journal of {pipeline} begins with commit {begin}, and holds no checkpoint there that this "
+                    "version reads: commits are missing. Restore the journal"
+                )
+            summary.past = Past.of(checkpoint)
+            for commit in first:
+                summary.add(commit)
+                seen(commit)
+        async for commit, _ in commits:
+            summary.add(commit)
+            seen(commit)
+    require_begin(begin, summary.past, pipeline)
     return summary

@@ -16,7 +16,7 @@ of its window, not on partitions, batches or the order within a tick.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 import numpy as np
@@ -35,6 +35,7 @@ from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable, in_order
 from stream_dp.errors import FailClosed
 from stream_dp.journal.checkpoint import KIND as CHECKPOINT
+from stream_dp.journal.checkpoint import PRUNED
 from stream_dp.journal.commit import Commit, part, part_in
 
 _BY_WINDOW = msgspec.msgpack.Decoder(dict[int, bytes])
@@ -92,7 +93,7 @@ class Memories:
             memory.load(standing)
 
     def _require_known(self, commit: Commit) -> None:
-        known = {CHECKPOINT, *(memory.kind for memory in self._memories)}
+        known = {CHECKPOINT, PRUNED, *(memory.kind for memory in self._memories)}
         unknown = sorted(commit.parts.keys() - known)
         if unknown:
             raise FailClosed(
@@ -113,6 +114,26 @@ class Memories:
         for memory in self._memories:
             cut = memory.rewind(cut)
         return cut
+
+
+def same_memories(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> bool:
+    """Return whether two results of `Memories.save` hold the same, in whatever order users stand in a table."""
+    return one.keys() == other.keys() and all(
+        held == other[kind] or _in_order(held) == _in_order(other[kind])
+        for kind, held in one.items()
+    )
+
+
+def _in_order(held: bytes) -> object:
+    def sorted_in(value: Any) -> object:
+        if isinstance(value, dict):
+            return {key: sorted_in(within) for key, within in value.items()}
+        if isinstance(value, bytes) and len(value) % _ENTRY.itemsize == 0:
+            entries = np.frombuffer(value, _ENTRY)
+            return entries[np.lexsort((entries["low"], entries["high"]))].tobytes()
+        return value
+
+    return sorted_in(msgspec.msgpack.decode(held, strict=False))
 
 
 class UserMemory:

@@ -113,12 +113,16 @@ class Journal(Protocol):
     async def open(self) -> None:
         """Fence every other writer first, then get ready; create an empty journal where there is none."""
 
+    @property
+    def begin(self) -> int:
+        """The number, once open, of the first commit that is left; 0 if there is none."""
+
     def checkpoints(self) -> Sequence[int]:
         """Return, once open, the numbers of the commits after which the last checkpoints stand, newest first."""
 
     def read(self, begin: int = 0) -> AsyncIterator[bytes]:
-        """Yield all durable sealed commits from number `begin` on, which is 0 or one of `checkpoints`, oldest first;
-        checks that none is missing or half written.
+        """Yield all durable sealed commits from number `begin` on, which is one of `checkpoints`, or from the first
+        that is left, oldest first; checks that none is missing or half written.
         """
 
     async def verify(self, positions: Positions) -> None:
@@ -131,6 +135,9 @@ class Journal(Protocol):
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
         """Make `sealed`, which is `commit`, durable together with `commit.positions`, atomically."""
+
+    async def prune(self, before: int) -> None:
+        """Delete all commits before number `before`, where a checkpoint stands and a durable commit says so."""
 
     async def close(self) -> None: ...
 

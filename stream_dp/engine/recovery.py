@@ -6,8 +6,10 @@ never from the source. Replayed releases and answers must equal the recorded byt
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence, Set
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -23,10 +25,13 @@ from stream_dp.engine.history import (
     Past,
     Restored,
     last_of,
+    read_checkpoint,
     read_history,
     require_same,
     tick_of,
+    unsealed,
 )
+from stream_dp.engine.memories import Memories, same_memories
 from stream_dp.engine.messages.addressed import read_parameters
 from stream_dp.engine.messages.conversation import body_of
 from stream_dp.engine.ports import Ports
@@ -35,6 +40,7 @@ from stream_dp.engine.series import LiveSeries, Series
 from stream_dp.engine.tick_assembler import Cut
 from stream_dp.errors import FailClosed, RejectedMessage, Unconfirmed, UsageError
 from stream_dp.journal.answer_body import AnswerCut, places_in
+from stream_dp.journal.checkpoint import Checkpoint, without_idle
 from stream_dp.journal.commit import (
     Answer,
     Asked,
@@ -154,6 +160,13 @@ class _Replay:
             )
         self.states = {number: STATES.decode(state) for number, state in states.items()}
 
+    def commit(self, commit: Commit, *, held: bool = False) -> None:
+        """Repeat the changes, or the steps, of the next commit."""
+        if commit.changes:
+            self.change(commit, held=held)
+        else:
+            self.steps(commit)
+
     def change(self, commit: Commit, *, held: bool) -> None:
         """Repeat the changes of a commit, each with its recorded seed. `held`: the engine continues at this cut, so
         changes that begin later do not count yet.
@@ -267,12 +280,10 @@ async def _rebuild(
     for done, commit in enumerate(history.since):
         await asyncio.sleep(0)
         progress(REPLAYING, *percent(done, len(history.since)))
-        if commit.changes:
-            replay.change(commit, held=ticked is None or commit.sequence > ticked.sequence)
-        elif commit is not start or commit.snapshot is None:
-            replay.steps(commit)
-        elif commit.ticks:
+        if commit is start and commit.snapshot is not None:
             replay.next_tick = commit.ticks[-1] + 1
+        else:
+            replay.commit(commit, held=ticked is None or commit.sequence > ticked.sequence)
     recovered = Recovered(
         history.past, replay.states, history.previous, last.sequence + 1,
         Cut.of(replay.next_tick, last.positions, last.marks, last.pending, last.behind),
@@ -288,6 +299,81 @@ async def _rebuild(
         recovered.next_release = ticked.releases[-1].sequence + 1
         recovered.latest = {} if history.after_head else last_of(ticked)
     return recovered
+
+
+async def require_same_start(
+    ports: Ports, config: RunConfig, admission: Admission, make_noise: NoiseMaker, memories: Memories,
+    between: tuple[int, int],
+) -> None:  # fmt: skip
+    """Raise `FailClosed` unless a start from the checkpoint after the first commit of `between`, replayed up to the
+    second one, restores what the checkpoint and the snapshot there hold.
+
+    `admission` and `memories` are as at a first start. The work is done on threads, so that ticks go on.
+    """
+    older, newer = between
+    async with aclosing(
+        unsealed(ports.journal.read(older), ports.sealer, config.pipeline, older)
+    ) as commits:
+        (start, *others), checkpoint = await read_checkpoint(commits)
+        if checkpoint is None or start.snapshot is None:
+            raise _no_checkpoint(config.pipeline, older)
+        past, partitions = Past.of(checkpoint), checkpoint.partitions + start.admitted
+        await asyncio.to_thread(memories.load, checkpoint.memories, start)
+        for commit in past.changing:
+            await asyncio.to_thread(admission.replay, commit)
+        past.add(start)
+        replay = _Replay(start, admission, config.grid(past.header.origin), make_noise)
+        replay.next_tick = start.ticks[-1] + 1
+        async for commit, _ in (later := _chained(others, commits)):
+            await asyncio.to_thread(replay.commit, commit)
+            await asyncio.to_thread(memories.replay, commit)
+            if commit.sequence == newer:
+                break
+            past.add(commit)
+            partitions += commit.admitted
+        _, stands = await read_checkpoint(_chained([commit], later))
+    if stands is None or commit.snapshot is None:
+        raise _no_checkpoint(config.pipeline, newer)
+    restored = past.checkpoint(partitions, await asyncio.to_thread(memories.save))
+    states = {number: STATES.encode(state) for number, state in replay.states.items()}
+    same_states = states == commit.snapshot.states
+    if not (same_states and await asyncio.to_thread(_same, restored, stands, admission.telling)):
+        raise FailClosed(
+            f"the journal of {config.pipeline}: the checkpoint after commit {newer} does not hold what a start from "
+            f"the one after commit {older} restores, so nothing was deleted. Do not start this journal again before "
+            "you have reported this"
+        )
+
+
+async def _chained(
+    first: Sequence[Commit], rest: AsyncIterator[tuple[Commit, bytes]]
+) -> AsyncGenerator[tuple[Commit, bytes]]:
+    for commit in first:
+        yield commit, b""
+    async for commit, link in rest:
+        yield commit, link
+
+
+def _same(one: Checkpoint, other: Checkpoint, telling: Set[int]) -> bool:
+    """Return whether two checkpoints hold the same; queries that changed nothing may stand in either."""
+    plain = [
+        msgspec.structs.replace(
+            each,
+            memories={},
+            changing=tuple(
+                c for c in map(partial(without_idle, telling=telling), each.changing) if c.changes
+            ),
+        )
+        for each in (one, other)
+    ]
+    return plain[0] == plain[1] and same_memories(one.memories, other.memories)
+
+
+def _no_checkpoint(pipeline: str, after: int) -> FailClosed:
+    return FailClosed(
+        f"the journal of {pipeline}: the checkpoint after commit {after} cannot be read back, so nothing was deleted. "
+        "Restore the journal"
+    )
 
 
 def initial_states(

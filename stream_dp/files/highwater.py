@@ -1,14 +1,17 @@
 """A mark outside the journal of its length, so that a lost or older journal is not taken for a first start.
 
 The mark is a small file in the user's state folder: one for each pipeline and source, and for a file source one for
-each place of the file. It is a lower bound: it may lag behind the journal and is not synced, but it is never ahead.
+each place of the file. It is a lower bound: it may lag behind the journal and is never ahead. It is synced only before
+commits are deleted.
 
-Rules: a journal that is behind its mark is refused, and so is one in another Kafka cluster; `accept` (a name for the
+Rules: a journal that is behind its mark is refused, and so is one that holds another commit where the mark was made, or
+that lies in another Kafka cluster; `accept` (a name for the
 new guarantee) lets an empty journal begin all the same. If a place has no mark yet, a mark of the same names at another
 place counts if it was made under the same key, because the data may have been moved.
 """
 
 import hashlib
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
@@ -16,9 +19,11 @@ import msgspec
 
 from stream_dp.engine.ports import Journal, Positions, closing
 from stream_dp.errors import FailClosed, Unconfirmed, UnknownFormat, WorldError
-from stream_dp.journal.commit import Commit
+from stream_dp.files.threads import sync_folder
+from stream_dp.journal.commit import Commit, digest
 
-VERSION = 3  # version 1 has no cluster, version 2 has no place and no key
+VERSION = 4  # version 1 has no cluster, version 2 no place and no key, version 3 no digest
+_PLACED = 3
 _AGREES = (0, 1)  # leads of a journal over its mark, in commits: a crash may come between the two
 
 
@@ -33,6 +38,7 @@ class _Mark(msgspec.Struct, tag="high-water", tag_field="kind", forbid_unknown_f
     cluster: str = ""
     place: str = ""
     key: str = ""
+    digest: str = ""
     version: int = VERSION
 
 
@@ -61,6 +67,8 @@ class HighWater:
         self._pipeline, self._source, self._place, self._key = pipeline, source, place, key
         self._accept, self._cluster = accept, cluster
         self._commits = 0
+        self._last = b""
+        self._met = ""  # the digest of the commit at which the mark was made
         self._adopted = False
 
     @property
@@ -71,14 +79,23 @@ class HighWater:
     async def open(self) -> None:
         await self.marked.open()
 
+    @property
+    def begin(self) -> int:
+        return self.marked.begin
+
     def checkpoints(self) -> Sequence[int]:
         return self.marked.checkpoints()
 
     async def read(self, begin: int = 0) -> AsyncIterator[bytes]:
-        self._commits = begin
+        mark = self._read(self._path)
+        count = begin or self.begin
         async with closing(self.marked.read(begin)) as commits:
             async for sealed in commits:
-                self._commits += 1
+                count += 1
+                if count > self._commits:
+                    self._commits, self._last = count, sealed
+                if mark is not None and count == mark.commits:
+                    self._met = _link(sealed)
                 yield sealed
 
     async def verify(self, positions: Positions) -> None:
@@ -96,6 +113,12 @@ class HighWater:
         anew = bool(self._accept) and self._commits == 0
         for seen in () if anew else self._seen(mark):
             self._require(seen)
+        if mark is not None and mark.digest and self._met not in ("", mark.digest):
+            raise FailClosed(
+                f"the journal of {self._pipeline} holds another commit {mark.commits - 1} than this machine has seen: "
+                "it was set back and went on elsewhere, so two versions of facts may be public. Restore the journal "
+                f"that belongs to what was published; delete {self._path} only if this one does"
+            )
         if unconfirmed is not None:
             if mark is None or self._commits - mark.commits not in _AGREES:
                 raise FailClosed(str(unconfirmed))
@@ -123,13 +146,18 @@ class HighWater:
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
         await self.marked.append(commit, sealed)
-        self._commits = commit.sequence + 1
+        self._commits, self._last = commit.sequence + 1, sealed
         self._write()
         if self._path != self._older and not self._adopted:
             older = self._read(self._older)
-            if older is not None and older.version < VERSION:
+            if older is not None and older.version < _PLACED:
                 self._older.unlink(missing_ok=True)  # it has no place, and this journal is as new
             self._adopted = True
+
+    async def prune(self, before: int) -> None:
+        """Sync the mark first: what is deleted can tell no more that an older copy of the journal is one."""
+        self._write(synced=True)
+        await self.marked.prune(before)
 
     async def close(self) -> None:
         await self.marked.close()
@@ -143,7 +171,7 @@ class HighWater:
         older, others = self._read(self._older), sorted(self._path.parent.glob(self._elsewhere))
         marks = [mark for mark in map(self._read, others) if mark is not None]
         moved = [mark for mark in marks if self._key and mark.key == self._key]
-        return [*moved, older] if older is not None and older.version < VERSION else moved
+        return [*moved, older] if older is not None and older.version < _PLACED else moved
 
     def _read(self, path: Path) -> "_Mark | None":
         try:
@@ -161,17 +189,27 @@ class HighWater:
         what = f"{path}, which says how far the journal of {self._pipeline} has been,"
         raise UnknownFormat(what, f"version {version}", f"version {VERSION} and older ones")
 
-    def _write(self) -> None:
+    def _write(self, *, synced: bool = False) -> None:
         mark = _Mark(
-            self._pipeline, self._source, self._commits, self._cluster(), self._place, self._key
-        )
+            self._pipeline, self._source, self._commits, self._cluster(), self._place, self._key, _link(self._last)
+        )  # fmt: skip
         fresh = self._path.with_suffix(".new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_bytes(msgspec.json.encode(mark))
+            with fresh.open("wb") as file:
+                file.write(msgspec.json.encode(mark))
+                if synced:
+                    file.flush()
+                    os.fsync(file.fileno())
             fresh.replace(self._path)
+            if synced:
+                sync_folder(self._path.parent)
         except OSError as error:
             raise WorldError(f"{self._path}: cannot be written: {error.strerror}") from None
+
+
+def _link(sealed: bytes) -> str:
+    return digest(sealed).hex()
 
 
 def _short(text: str) -> str:

@@ -90,6 +90,7 @@ class MemoryStore:
     """State of a `MemoryJournal`, for the next one; private."""
 
     commits: list[bytes] = field(default_factory=list, repr=False)
+    begin: int = 0
     checkpoints: tuple[int, ...] = ()
     positions: dict[int, int] = field(default_factory=dict, repr=False)
     epoch: int = 0
@@ -106,12 +107,16 @@ class MemoryJournal:
         self._store.epoch += 1
         self._epoch = self._store.epoch
 
+    @property
+    def begin(self) -> int:
+        return self._store.begin
+
     def checkpoints(self) -> Sequence[int]:
         return self._store.checkpoints
 
     async def read(self, begin: int = 0) -> AsyncIterator[bytes]:
         self._check_lease()
-        for sealed in tuple(self._store.commits[begin:]):
+        for sealed in tuple(self._store.commits[max(0, begin - self.begin) :]):
             yield sealed
 
     async def verify(self, positions: Positions) -> None:
@@ -119,11 +124,16 @@ class MemoryJournal:
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
         self._check_lease()
-        if commit.sequence != len(self._store.commits):
+        if commit.sequence != self.begin + len(self._store.commits):
             raise FailClosed("memory journal: this commit is not the next one; nothing was written")
         self._store.commits.append(sealed)
         self._store.checkpoints = known_after(commit, self._store.checkpoints)
         self._store.positions.update(commit.positions)
+
+    async def prune(self, before: int) -> None:
+        self._check_lease()
+        del self._store.commits[: before - self.begin]
+        self._store.begin = before
 
     async def close(self) -> None:
         self._epoch = None

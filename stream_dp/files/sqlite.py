@@ -139,6 +139,7 @@ class SqliteJournal:
         self._lock: int | None = None
         self._database: sqlite3.Connection | None = None
         self._checkpoints: tuple[int, ...] = ()
+        self._begin = 0
         self._file: os.stat_result | None = None
 
     async def open(self) -> None:
@@ -150,11 +151,15 @@ class SqliteJournal:
             await self.close()
             raise
 
+    @property
+    def begin(self) -> int:
+        return self._begin
+
     def checkpoints(self) -> Sequence[int]:
         return self._checkpoints
 
     async def read(self, begin: int = 0) -> AsyncIterator[bytes]:
-        start, chunk = begin, [b""]
+        start, chunk = begin or self._begin, [b""]
         while chunk:
             chunk = await self._run(self._chunk, start)
             start += len(chunk)
@@ -166,6 +171,9 @@ class SqliteJournal:
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
         await self._run(self._append, commit, sealed)
+
+    async def prune(self, before: int) -> None:
+        await self._run(self._prune, before)
 
     async def close(self) -> None:
         with _JOURNAL.failures(self._path):
@@ -191,6 +199,7 @@ class SqliteJournal:
         path.chmod(0o600)
         database.execute(_CHECKPOINTS)
         self._checkpoints = tuple(after for (after,) in database.execute(_KNOWN, (KEPT,)))
+        self._begin = _bounds(database)[0]
 
     def _chunk(self, start: int) -> list[bytes]:
         rows = self._connection().execute(_COMMITS, (start, _PER_READ))
@@ -210,6 +219,13 @@ class SqliteJournal:
                 database.execute("INSERT INTO checkpoints VALUES (?)", known[:1])
         self._checkpoints = known
 
+    def _prune(self, before: int) -> None:
+        database = self._connection()
+        with _transaction(database):
+            database.execute("DELETE FROM commits WHERE sequence < ?", (before,))
+            database.execute("DELETE FROM checkpoints WHERE after_commit < ?", (before,))
+        self._begin = before
+
     def _close(self) -> None:
         database, self._database = self._database, None
         lock, self._lock = self._lock, None
@@ -227,7 +243,7 @@ class SqliteJournal:
 
 
 def read_sealed(path: Path, most: int = -1, start: int = 0) -> list[bytes]:
-    """Return `most` sealed commits (-1: all) from number `start` on, without a lock: an engine may be running.
+    """Return `most` sealed commits (-1: all) from number `start` on, without a lock: an engine may run meanwhile.
 
     Raises `UsageError` if there is no journal, `FailClosed` if it is damaged or another program's.
     """
@@ -243,21 +259,25 @@ def check_file(path: Path) -> None:
 
 
 def add_sealed(path: Path, begin: int, sealed: Sequence[bytes]) -> None:
-    """Write sealed commits from number `begin` on into a read-only copy; number 0 makes the file."""
+    """Write sealed commits from number `begin` on into a read-only copy, which is made if there is none."""
     with _JOURNAL.failures(path):
-        if begin == 0:
-            _create(path)
+        _create(path)
         with closing(_connect(path)) as database, _transaction(database):
-            if begin == 0:
+            if not _JOURNAL.is_ours(database, path):
                 _JOURNAL.make(database)
             database.executemany("INSERT INTO commits VALUES (?, ?)", enumerate(sealed, begin))
 
 
-def count_sealed(path: Path) -> int:
-    """Return the number of commits, without a lock; raises as `read_sealed`."""
+def bounds_of(path: Path) -> tuple[int, int]:
+    """Return the number of the first commit and that of the next one, without a lock; raises as `read_sealed`."""
     with _read_only(path) as database:
-        (last,) = database.execute("SELECT max(sequence) FROM commits").fetchone()
-        return 0 if last is None else int(last) + 1
+        return _bounds(database)
+
+
+def _bounds(database: sqlite3.Connection) -> tuple[int, int]:
+    ends = "SELECT (SELECT min(sequence) FROM commits), (SELECT max(sequence) FROM commits)"
+    first, last = database.execute(ends).fetchone()
+    return (0, 0) if last is None else (int(first), int(last) + 1)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Sequence, Set
 
 import msgspec
 
+from stream_dp.journal.answer_body import RefusedMessage, read_answer
 from stream_dp.journal.commit import Answer, Asked, Commit, Private, part
 
 KIND = "checkpoint"
@@ -18,6 +19,81 @@ PIECE_BYTES, MOST_PIECES = 250_000, 100
 """The least bytes of a piece, if there are several, and the most pieces: short runs complete a checkpoint, too."""
 KEPT = 2
 """How many checkpoints a journal knows: the last ones. A start uses the newest one before which all is public."""
+PRUNED = "pruned"
+"""The kind of the part that says before which commit all may be deleted once it is durable."""
+MOST_PLACES = 128
+"""How many of the places where a journal may begin are remembered; then every second one is dropped."""
+
+
+class Totals(Private, frozen=True, tag="totals"):
+    """Exact totals of commits (private): `dead` by partition, reason and field; `messages` are the answers by analyst,
+    requested action, and whether it was refused (public).
+    """
+
+    ticks: int = 0
+    releases: int = 0
+    records: int = 0
+    late: int = 0
+    capped: int = 0
+    dead: dict[tuple[int, str, str | None], int] = msgspec.field(default_factory=dict)
+    messages: dict[tuple[str, str, bool], int] = msgspec.field(default_factory=dict)
+
+    def plus(self, commit: Commit, through: int | None = None) -> "Totals":
+        """Return the totals with this commit, of its ticks and releases those up to tick `through`."""
+        dead, messages = self.dead, self.messages
+        if commit.dead_letters:
+            dead = dict(dead)
+            for letter in commit.dead_letters:
+                kind = letter.partition, letter.reason, letter.field
+                dead[kind] = dead.get(kind, 0) + letter.records
+        if commit.answers:
+            messages = dict(messages)
+            for answer in commit.answers:
+                refused = isinstance(read_answer(answer.body).refused, RefusedMessage)
+                told = answer.analyst, answer.do, refused
+                messages[told] = messages.get(told, 0) + 1
+        ticks, releases = len(commit.ticks), len(commit.releases)
+        if through is not None:
+            ticks = sum(tick <= through for tick in commit.ticks)
+            releases = sum(release.tick <= through for release in commit.releases)
+        return Totals(
+            self.ticks + ticks, self.releases + releases,
+            self.records + commit.records, self.late + commit.late, self.capped + commit.capped,
+            dead, messages,
+        )  # fmt: skip
+
+
+class Places(Private, frozen=True, tag="places"):
+    """Where a journal may begin once what lies before is pruned: `commits` are those after which checkpoints stand,
+    oldest first, each with its last tick. `open` is such a commit whose checkpoint is not whole yet. `pruned` are the
+    two last commits before which all was to be deleted, newest first.
+    """
+
+    commits: tuple[tuple[int, int], ...] = ()
+    open: tuple[int, int] | None = None
+    pruned: tuple[int, ...] = ()
+
+    def plus(self, commit: Commit) -> "Places":
+        """Return the places once this commit is durable."""
+        known, begun, pruned = self.commits, self.open, self.pruned
+        if PRUNED in commit.parts:
+            before = msgspec.msgpack.decode(commit.parts[PRUNED], type=int)
+            pruned = (before, *pruned)[:2]
+            known = tuple(place for place in known if place[0] >= before)
+        if (piece := piece_in(commit)) is not None:
+            begun = (commit.sequence, commit.ticks[-1]) if piece.number == 0 else begun
+            if piece.is_last and begun is not None:
+                known, begun = (*known, begun), None
+                known = known[::2] if len(known) > MOST_PLACES else known
+        return Places(known, begun, pruned)
+
+    def next(self, begin: int, through: int) -> int | None:
+        """Return the first place after commit `begin` whose last tick is at most `through`; None if there is none."""
+        return next((n for n, tick in self.commits if n > begin and tick <= through), None)
+
+    def allow(self, begin: int) -> bool:
+        """Return whether a journal may begin there: nothing, or what its commits say, was deleted."""
+        return begin in (0, *self.pruned)
 
 
 class Checkpoint(Private, frozen=True, tag=KIND):
@@ -26,7 +102,7 @@ class Checkpoint(Private, frozen=True, tag=KIND):
     `memories` is what each memory saved there, by kind. All else is as before that commit: `first` has the header and
     the charges of the first start, `changing` are the commits with changes, both without rows and releases;
     `partitions` were read; `numbers` are those of `ReleaseNumbers`; `answer` is the number of the last answer and the
-    SHA-256 of its body.
+    SHA-256 of its body. `totals` and `places` are of all commits before.
     """
 
     first: Commit
@@ -34,7 +110,9 @@ class Checkpoint(Private, frozen=True, tag=KIND):
     partitions: tuple[int, ...]
     numbers: tuple[tuple[int, int, int], ...]
     memories: dict[str, bytes]
-    answer: tuple[int, bytes] = (0, b"")
+    answer: tuple[int, bytes]
+    totals: Totals
+    places: Places
 
 
 class Piece(Private, frozen=True, array_like=True, tag="piece"):

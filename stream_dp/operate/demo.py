@@ -248,9 +248,9 @@ async def _run(
     this = Run(built, ports(), keep=1 if options.headless else None, again=ports)
     before = JournalSummary()
     if _ran_before(folder):
-        journal = sealed_commits(spec, progress=callbacks.progress)
-        before = await read_summary(journal, sealer, spec.name)
-    goes_on = before.ticks != spec.clock.horizon
+        journal = await sealed_commits(spec, callbacks.progress)
+        before = await read_summary(journal.commits, sealer, spec.name)
+    goes_on = before.totals.ticks != spec.clock.horizon
     started = time.monotonic()
     port = None if options.headless else options.port
     async with (
@@ -264,7 +264,7 @@ async def _run(
         if not options.until_end and not this.stopped.is_set():
             callbacks.line("The year is over; Ctrl-C ends the demo, --fresh begins anew")
             await this.stopped.wait()
-    return DemoRun(built, sealer, folder.name, seconds, before.events, this)
+    return DemoRun(built, sealer, folder.name, seconds, before.totals.records, this)
 
 
 def _ran_before(marks: Path) -> bool:
@@ -296,10 +296,10 @@ class DemoFigures:
         summary = self.summary
         content = {
             "broker": self.broker,
-            "events": summary.events,
+            "events": summary.totals.records,
             "dead_letters": summary.dead_letters,
-            "ticks": summary.ticks,
-            "releases": summary.releases,
+            "ticks": summary.totals.ticks,
+            "releases": summary.totals.releases,
             "seconds": round(self.seconds, 3),
             "events_per_second": round(self.events / max(self.seconds, 1e-9)),
             "epsilon": number(measure.epsilon),
@@ -313,11 +313,12 @@ async def figures_of(done: DemoRun, *, compare_exact: bool) -> DemoFigures:
     built, latest = done.built, done.run.log.latest()
     through = max((release.tick for release in latest.values()), default=-1)
     name = built.spec.name
-    summary = await read_summary(sealed_commits(built.spec), done.sealer, name, through)
+    journal = await sealed_commits(built.spec)
+    summary = await read_summary(journal.commits, done.sealer, name, through)
     return DemoFigures(
         done.broker,
         done.seconds,
-        summary.events - done.before,
+        summary.totals.records - done.before,
         summary,
         {name: _final(read(release.body)) for name, release in latest.items()},
         _exact(built, summary) if compare_exact else None,

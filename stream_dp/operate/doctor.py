@@ -137,18 +137,20 @@ async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> l
     """
     about = "records"
     try:
-        total = await read_summary(sealed_commits(spec), sealer, spec.name)
+        here = await sealed_commits(spec)
+        total = await read_summary(here.commits, sealer, spec.name, begin=here.begin)
     except UsageError:
         return []
     except StreamDPError as error:
         return [unchecked(about, str(error), "mend what is named above")]
-    records = total.events + total.dead_letters
-    if records < FEWEST or total.dead_letters + total.late <= spec.source.warn_dead * records:
+    late = total.totals.late
+    records = total.totals.records + total.dead_letters
+    if records < FEWEST or total.dead_letters + late <= spec.source.warn_dead * records:
         return [fine(about, "could be used, but for a share that `warn_dead` allows")]
-    kinds = {"dead letters": total.dead_letters, "late": total.late}
+    kinds = {"dead letters": total.dead_letters, "late": late}
     named = " or ".join(kind for kind, number in kinds.items() if number)
     mend = f"`stream-dp dead-letters {pipeline}` lists them"
-    if total.late:
+    if late:
         mend += "; late ones: set the clocks of brokers and this machine by NTP"
     return [warning(about, f"more of them than `warn_dead` allows are {named}", mend)]
 

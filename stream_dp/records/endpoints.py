@@ -227,16 +227,22 @@ Clock: TypeAlias = Annotated[ReplayClock | WallClock, Field(discriminator="kind"
 
 
 class KafkaJournalSpec(Frozen):
-    """Commits and releases in topics of the source's broker."""
+    """Commits and releases in topics of the source's broker. Commits of ticks that ended `keep` before the last public
+    one are deleted; without it, none are.
+    """
 
     kind: Literal["kafka"] = "kafka"
+    keep: Duration | None = None
 
 
 class SqliteJournalSpec(Frozen):
-    """Commits in a local database file."""
+    """Commits in a local database file. Those of ticks that ended `keep` before the last public one are deleted;
+    without it, none are.
+    """
 
     kind: Literal["sqlite"] = "sqlite"
     path: LocalPath
+    keep: Duration | None = None
 
 
 Journal: TypeAlias = Annotated[KafkaJournalSpec | SqliteJournalSpec, Field(discriminator="kind")]

@@ -37,10 +37,14 @@ from stream_dp.kafka.log.lease import KafkaLease, Outgoing
 from stream_dp.kafka.log.public import PublicTopic
 
 _D = TypeVar("_D", bound=Release | Answer)
-POINTS = tuple(
-    f"{moment}-{what}"
-    for what in ("commit", "publish", "answer")
-    for moment in ("before", "mid", "after")
+POINTS = (
+    *(
+        f"{moment}-{what}"
+        for what in ("commit", "publish", "answer")
+        for moment in ("before", "mid", "after")
+    ),
+    "before-prune",
+    "after-prune",
 )
 
 
@@ -92,6 +96,10 @@ class WatchedJournal:
     async def open(self) -> None:
         await self._journal.open()
 
+    @property
+    def begin(self) -> int:
+        return self._journal.begin
+
     def checkpoints(self) -> Sequence[int]:
         return self._journal.checkpoints()
 
@@ -110,6 +118,11 @@ class WatchedJournal:
             die()
         await self._journal.append(commit, sealed)
         self._watch.at("after-commit")
+
+    async def prune(self, before: int) -> None:
+        self._watch.at("before-prune")
+        await self._journal.prune(before)
+        self._watch.at("after-prune")
 
     async def close(self) -> None:
         await self._journal.close()

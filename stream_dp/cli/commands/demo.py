@@ -94,8 +94,10 @@ def print_results(figures: DemoFigures) -> None:
     console.print(_table(figures))
     summary = figures.summary
     console.print(
-        f"{how_many(summary.events, 'event')}, {how_many(summary.dead_letters, 'dead letter')}, {summary.late:,} late, "
-        f"{how_many(summary.ticks, 'tick')}, {how_many(summary.releases, 'release')} in {figures.seconds:.1f} s "
+        f"{how_many(summary.totals.records, 'event')}, {how_many(summary.dead_letters, 'dead letter')}, "
+        f"{summary.totals.late:,} late, "
+        f"{how_many(summary.totals.ticks, 'tick')}, {how_many(summary.totals.releases, 'release')} in "
+        f"{figures.seconds:.1f} s "
         "(exact figures because this source is declared public_data)"
     )
 

@@ -31,22 +31,31 @@ def ledger(
     messages: Annotated[
         bool, Option("--messages", help="One JSON line for each message: who asked what, when.")
     ] = False,
+    archive: Annotated[
+        Path | None,
+        Option(
+            "--archive",
+            metavar="FILE",
+            show_default=False,
+            help="Read what `journal: keep` has pruned from this archive, and check it, too.",
+        ),
+    ] = None,
     key_file: KeyFile = None,
 ) -> None:
     """Show what was charged to PIPELINE.yaml's budget and check its journal from end to end."""
     with progress(f"Reading {pipeline}") as line:
         if messages:
-            asyncio.run(_trail(pipeline, key_file, line))
+            asyncio.run(_trail(pipeline, key_file, line, archive))
             return
-        shown = asyncio.run(read_ledger(pipeline, key_file, line.say, line))
+        shown = asyncio.run(read_ledger(pipeline, key_file, line.say, line, archive))
     if as_json:
         typer.echo(json.dumps(shown))
     else:
         _print(shown)
 
 
-async def _trail(pipeline: Path, key_file: Path | None, line: Line) -> None:
-    async for message in message_trail(pipeline, key_file, line.say, line):
+async def _trail(pipeline: Path, key_file: Path | None, line: Line, archive: Path | None) -> None:
+    async for message in message_trail(pipeline, key_file, line.say, line, archive):
         line.hide()
         typer.echo(json.dumps(message))
 
@@ -69,6 +78,17 @@ def _loss(shown: dict[str, Any]) -> str:
 
 def _given_back(charge: dict[str, Any]) -> str:
     return escape(given_back(charge["halt"])) if "halt" in charge else ""
+
+
+def _vouched(shown: dict[str, Any]) -> str:
+    """Return from which commit on it was read; empty if that is the first one."""
+    begin = shown["verified_from_commit"]
+    if not begin:
+        return ""
+    return (
+        f" Read from commit {begin} on, for what came before was pruned: a checkpoint there says what it was; "
+        "`--archive FILE` reads it."
+    )
 
 
 def _analysts(shown: dict[str, Any]) -> str:
@@ -110,6 +130,6 @@ def _print(shown: dict[str, Any]) -> None:
         f"Budget {shown['budget']} ({shown['filter']} filter): {budget_text(shown)}; "
         f"delta {shown['delta']}.{_analysts(shown)} Odometer so far: {shown['odometer']['bound']}.{_loss(shown)} "
         f"{how_many(shown['ticks'], 'tick')}, {how_many(shown['releases'], 'release')}; "
-        f"the journal is whole and adds up."
+        f"the journal is whole and adds up.{_vouched(shown)}"
         f"{_messages(shown)}"
     )

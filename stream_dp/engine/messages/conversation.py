@@ -212,7 +212,6 @@ class Conversation:
         self.check(message, stamp)
         self._taken[message.analyst] += 1
         self._use(message.id, message.digest, message.until, self.next_number)
-        self._forget(stamp - LONGEST_MS)
 
     def count_watch(self, analyst: str) -> None:
         """Count a message of the analyst that begins or ends a watch; raise `UsageError` if they are too many."""
@@ -259,6 +258,7 @@ class Conversation:
             number, message.id, digest, message.until, body, message.analyst, message.do, series
         )
         self._used[message.id] = (digest, number, message.until)
+        self._forget(message.until)
         self._add(answer)
         return answer
 
@@ -306,8 +306,7 @@ class Conversation:
                 self._taken[answer.analyst] += 1
                 self._watches[answer.analyst] += answer.do in WATCHING
                 self._use(answer.id, answer.digest, answer.until, answer.number)
-                earliest = answer.until - LONGEST_MS  # of its possible stamps
-                self._forget(earliest - LONGEST_MS)
+                self._forget(answer.until)
 
     def save(self) -> bytes | None:
         """See `Memory`. The rates are left out: they count from a tick on."""
@@ -333,9 +332,12 @@ class Conversation:
         self._used[id_] = (digest, number, until)
         heapq.heappush(self._ends, (until, id_))
 
-    def _forget(self, floor: int) -> None:
-        """Forget ids of messages that were valid until `floor` at most: such messages are refused as expired."""
-        self._floor = max(self._floor, floor)
+    def _forget(self, until: int) -> None:
+        """Forget ids of messages that were valid until two days before: such messages are refused as expired.
+
+        The answered message, valid until `until`, came at most a day before that.
+        """
+        self._floor = max(self._floor, until - 2 * LONGEST_MS)
         while self._ends and self._ends[0][0] <= self._floor:
             until, id_ = heapq.heappop(self._ends)
             if id_ in self._used and self._used[id_][2] == until:  # else it was used again since

@@ -6,7 +6,7 @@ first-release and first-answer, and checkpoints: the number and the offset of th
 stand, newest first, as far as they were durable before. Where the topic is a copy with other offsets, these are not
 used. A missing part or commit, or another version, stops the engine. The source's positions are the offsets of a group
 that nobody joins: `verify` compares them with the last commit, which detects a wiped or restored journal. The topic
-keeps everything; only the engine has access to it.
+keeps everything until `prune` deletes its first commits; only the engine has access to it.
 
 Hanging transactions: when a broker dies, Kafka 4.3.1 may mistake a partition without a leader for a deleted one, and
 record a commit or an abort as complete without writing its marker to that partition, which blocks readers for ever.
@@ -20,6 +20,7 @@ bytes are published again. An acknowledged commit without releases and answers i
 
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ from stream_dp.kafka.client.clients import (
     coordinated,
     disconnect,
     library,
+    patiently,
     speaking,
 )
 from stream_dp.kafka.client.topics import administering, cluster_of, ensure, existing, warnings
@@ -132,6 +134,7 @@ class KafkaJournal:
         self._topic = f"{lease.pipeline}.private.journal"
         self._group = f"{lease.pipeline}.engine"
         self._next: int | None = None
+        self._begin = 0
         self._places: dict[int, int] = {}  # of the commits after which checkpoints stand
         self._begun = -1  # the place of the last commit with the first piece of one
         self._expired = False
@@ -149,13 +152,22 @@ class KafkaJournal:
         await settle_journal(self._lease, self._topic)
         async with reading(settings, self._topic) as log:
             last = await log.last()
-            self._next = 0 if last is None else self._part(last).sequence + 1
-            self._places = {} if last is None else await self._checkpoints_in(log, last)
+            self._next, self._begin, self._places = 0, 0, {}
+            if last is not None:
+                self._next = self._part(last).sequence + 1
+                self._begin = await self._first_in(log)
+                self._places = await self._checkpoints_in(log, last)
+            elif await log.begin():
+                raise self._damaged()
 
     async def exists(self) -> bool:
         """Return whether the journal's topic exists; takes no lease."""
         async with administering(self._lease.settings, f"topic {self._topic!r}") as admin:
             return await existing(admin, self._topic) is not None
+
+    @property
+    def begin(self) -> int:
+        return self._begin
 
     def checkpoints(self) -> Sequence[int]:
         return tuple(self._places)
@@ -163,12 +175,10 @@ class KafkaJournal:
     async def read(self, begin: int = 0, progress: Progress = unseen) -> AsyncIterator[bytes]:
         """Yield the sealed commits from number `begin` on, oldest first."""
         parts: list[_Part] = []
-        sequence = begin
+        sequence = begin or self._begin
         async with reading(self._lease.settings, self._topic) as log:
             first, end = await log.bounds()
-            if first != 0:
-                raise self._damaged()
-            async for records in log.records(self._places[begin] if begin else first, end):
+            async for records in log.records(self._places.get(begin, first), end):
                 progress("Reading the journal", *percent(records[0].offset, end))
                 for record in records:
                     parts.append(self._part(record))
@@ -179,7 +189,15 @@ class KafkaJournal:
                         parts, sequence = [], sequence + 1
         if parts:
             raise self._damaged()
-        self._next = sequence
+
+    async def bounds(self) -> tuple[int, int]:
+        """Return the number of the first commit and that of the next one; takes no lease. `read` then begins there."""
+        async with reading(self._lease.settings, self._topic) as log:
+            last = await log.last()
+            if last is None:
+                return 0, 0
+            self._begin = await self._first_in(log)
+        return self._begin, self._part(last).sequence + 1
 
     async def verify(self, positions: Positions) -> None:
         """Compare the group's offsets with the last commit's positions (none for an empty journal).
@@ -226,6 +244,17 @@ class KafkaJournal:
             )  # fmt: skip
         self._next, self._expired = commit.sequence + 1, False
 
+    async def prune(self, before: int) -> None:
+        topic, settings = self._topic, self._lease.settings
+        async with reading(settings, topic) as log:
+            place = await log.first(lambda record: self._part(record).sequence >= before)
+        about = f"topic {topic!r}: deletion of its first records, which `journal: keep` asks for,"
+        async with administering(settings, about) as admin:
+            deleted = library(".admin").RecordsToDelete(before_offset=place)
+            where = {library().TopicPartition(topic, 0): deleted}
+            await patiently(settings, about, lambda: admin.delete_records(where))
+        self._begin = before
+
     async def close(self) -> None:
         self._next = None
         self._places = {}
@@ -256,16 +285,25 @@ class KafkaJournal:
                 headers=(*((name, b"%d" % value) for name, value in headers), *known),
             )
 
+    async def _first_in(self, log: PartitionLog) -> int:
+        """Return the number of the log's first commit."""
+        begin, end = await log.bounds()
+        async with aclosing(log.records(begin, end)) as groups:
+            first = self._part((await anext(groups))[0])
+        if first.part:
+            raise self._damaged()
+        return first.sequence
+
     async def _checkpoints_in(self, log: PartitionLog, last: Any) -> dict[int, int]:
         """Return the places of the commits that the log's last record names, as far as they begin there."""
-        known = dict(last.headers).get(_CHECKPOINTS, b"")
+        known, begin = dict(last.headers).get(_CHECKPOINTS, b""), await log.begin()
         places = dict[int, int]()
         for pair in filter(None, known.split(b",")):
             try:
                 after, place = map(int, pair.split(b":"))
             except ValueError:
                 raise self._damaged() from None
-            if 0 <= place < last.offset:
+            if begin <= place < last.offset:
                 async for records in log.records(place, place + 1):
                     if self._part(records[0])[:2] == (after, 0):
                         places[after] = place

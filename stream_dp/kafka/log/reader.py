@@ -87,6 +87,21 @@ class PartitionLog:
                 return start
         return begin
 
+    async def first(self, wanted: Callable[[Any], bool]) -> int:
+        """Return the place of the first `wanted` record, by halving; wanted ones are at the end, and there is one."""
+        low, end = await self.bounds()
+        high = end
+        while low < high:
+            middle = (low + high) // 2
+            async with aclosing(self.records(middle, high)) as groups:
+                group = await anext(groups, None)
+            if group is None or wanted(group[0]):
+                high = middle
+            else:
+                low = group[0].offset + 1
+        async with aclosing(self.records(low, end)) as groups:
+            return int((await anext(groups))[0].offset)
+
     async def last(self) -> Any | None:
         """Return the last visible record; the log may end with markers and aborted records."""
         begin, end = await self.bounds()

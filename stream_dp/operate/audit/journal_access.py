@@ -3,17 +3,24 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from stream_dp.core.progress import Progress, percent, unseen
-from stream_dp.engine.history import require_same, unsealed
+from stream_dp.engine.history import (
+    GENESIS,
+    read_checkpoint,
+    read_summary,
+    require_same,
+    unsealed,
+)
 from stream_dp.engine.ports import closing
 from stream_dp.errors import FailClosed, StreamDPError, UnknownFormat, UsageError
-from stream_dp.files.sqlite import check_file, count_sealed, read_sealed
-from stream_dp.journal.commit import DeadLetter, Header, decode
+from stream_dp.files.sqlite import add_sealed, bounds_of, check_file, read_sealed
+from stream_dp.journal.commit import Commit, DeadLetter, Header, decode, digest
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.journal import KafkaJournal
@@ -50,14 +57,92 @@ def check_pages(spec: PipelineSpec) -> None:
         check_file(spec.journal.path)
 
 
-def sealed_commits(spec: PipelineSpec, progress: Progress = unseen) -> AsyncIterator[bytes]:
-    """Yield the sealed commits of the journal, oldest first; raise UsageError if there is no journal yet."""
+class Sealed(NamedTuple):
+    """The sealed commits of a journal from number `begin` on, oldest first."""
+
+    begin: int
+    commits: AsyncIterator[bytes]
+
+
+async def sealed_commits(
+    spec: PipelineSpec, progress: Progress = unseen, archive: Path | None = None
+) -> Sealed:
+    """Return the commits of the journal, after those in `archive`; raise UsageError if there is no journal yet, or if
+    commits between the two were pruned.
+    """
     if isinstance(spec.journal, endpoints.SqliteJournalSpec):
-        return sealed_commits_of(spec.journal.path, progress)
-    return _in_kafka(spec, progress)
+        here = await sealed_commits_of(spec.journal.path, progress)
+    else:
+        here = await _in_kafka(spec, progress)
+    if archive is None:
+        return here
+    archived, end = await asyncio.to_thread(bounds_of, archive)
+    if here.begin > end:
+        raise _gap(archive, end, here.begin)
+    return Sealed(archived, _after((await sealed_commits_of(archive, progress)).commits, here, end))
 
 
-async def _in_kafka(spec: PipelineSpec, progress: Progress) -> AsyncIterator[bytes]:
+async def _after(archived: AsyncIterator[bytes], here: Sealed, end: int) -> AsyncIterator[bytes]:
+    """Yield what is archived, up to commit `end`, then the journal from there on."""
+    async with closing(archived) as commits:
+        async for sealed in commits:
+            yield sealed
+    async for sealed in _from(here, end):
+        yield sealed
+
+
+async def _from(here: Sealed, begin: int) -> AsyncIterator[bytes]:
+    number = here.begin
+    async with closing(here.commits) as commits:
+        async for sealed in commits:
+            if number >= begin:
+                yield sealed
+            number += 1
+
+
+def _gap(archive: Path, end: int, begin: int) -> UsageError:
+    return UsageError(
+        f"{archive}: holds the commits before number {end}, and the journal begins with number {begin}: those between "
+        "were pruned before they were archived. Archive more often than `journal: keep` says"
+    )
+
+
+async def archive_journal(
+    pipeline: Path, to: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
+) -> tuple[int, int]:  # fmt: skip
+    """Add to the SQLite file `to` what the journal holds beyond it; return the numbers of the first new commit and of
+    the next one. The engine may run meanwhile. Makes the file with mode 0600 if there is none.
+
+    Raises FailClosed if a commit does not follow from the one before, UsageError if commits are missing in between.
+    """
+    spec, sealer = await opened(pipeline, key_file, tell)
+    begin, last = 0, GENESIS
+    if await asyncio.to_thread(to.exists):
+        _, begin = await asyncio.to_thread(bounds_of, to)
+        last = digest((await asyncio.to_thread(read_sealed, to, 1, begin - 1))[0])
+    here, some, read = await sealed_commits(spec, progress), list[bytes](), list[bytes]()
+    if here.begin > begin:
+        raise _gap(to, begin, here.begin)
+
+    async def noted() -> AsyncIterator[bytes]:
+        async for sealed in _from(here, begin):
+            read.append(sealed)
+            yield sealed
+
+    end = begin
+    async for commit, link in unsealed(noted(), sealer, spec.name, begin):
+        if commit.previous != last:
+            raise FailClosed(f"{to}: commit {end} of the journal of {spec.name} does not follow it")
+        last, end = link, end + 1
+        some.append(read.pop())
+        if len(some) == _AT_ONCE:
+            await asyncio.to_thread(add_sealed, to, end - len(some), some)
+            some = []
+    await asyncio.to_thread(add_sealed, to, end - len(some), some)
+    return begin, end
+
+
+async def _in_kafka(spec: PipelineSpec, progress: Progress) -> Sealed:
     if not isinstance(spec.source, endpoints.KafkaSourceSpec):
         raise UsageError("journal.kind: a kafka journal needs a kafka source")
     settings = settings_for(spec.source)
@@ -66,22 +151,24 @@ async def _in_kafka(spec: PipelineSpec, progress: Progress) -> AsyncIterator[byt
         raise UsageError(
             f"{spec.name} has no journal at {settings.bootstrap}: it begins with the first run of its pipeline"
         )
-    async with closing(journal.read(progress=progress)) as commits:
-        async for sealed in commits:
-            yield sealed
+    begin, _ = await journal.bounds()
+    return Sealed(begin, journal.read(progress=progress))
 
 
-async def sealed_commits_of(path: Path, progress: Progress = unseen) -> AsyncIterator[bytes]:
-    """Yield the sealed commits of an SQLite journal; raise UsageError if there is no file."""
-    begin, total = 0, await asyncio.to_thread(count_sealed, path)
-    while True:
-        progress("Reading the journal", *percent(begin, total))
+async def sealed_commits_of(path: Path, progress: Progress = unseen) -> Sealed:
+    """Return the commits of an SQLite journal; raise UsageError if there is no file."""
+    begin, end = await asyncio.to_thread(bounds_of, path)
+    return Sealed(begin, _in_file(path, begin, end, progress))
+
+
+async def _in_file(path: Path, begin: int, end: int, progress: Progress) -> AsyncIterator[bytes]:
+    chunk = [b""]
+    while chunk:
+        progress("Reading the journal", *percent(begin, end))
         chunk = await asyncio.to_thread(read_sealed, path, _AT_ONCE, begin)
         begin += len(chunk)
         for sealed in chunk:
             yield sealed
-        if len(chunk) < _AT_ONCE:
-            return
 
 
 async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
@@ -95,14 +182,14 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
         version does not read.
     """
     try:
-        sealed = await _first(built.spec)
+        begin, sealed = await _first(built.spec)
     except UnknownFormat:
         raise
     except UsageError:
         return True
     except StreamDPError:
         return False
-    header = None if sealed is None else _header(built.spec, sealer, sealed)
+    header = None if sealed is None else await _header(built.spec, sealer, begin, sealed)
     if header is not None:
         _require_known_filter(built.spec, header)
         _require_same_order(built, header)
@@ -151,21 +238,29 @@ def _require_same_defaults(built: Built, header: Header) -> None:
 async def partitions_at_first(spec: PipelineSpec, sealer: Sealer) -> int | None:
     """Return the source's number of partitions at the first start; None if no readable journal states it."""
     try:
-        sealed = await _first(spec)
-        header = None if sealed is None else _header(spec, sealer, sealed)
+        begin, sealed = await _first(spec)
+        header = None if sealed is None else await _header(spec, sealer, begin, sealed)
     except StreamDPError:
         return None
     return None if header is None else len(header.partitions)
 
 
-async def _first(spec: PipelineSpec) -> bytes | None:
-    """Return the first sealed commit of the journal, None if it is empty."""
-    async with closing(sealed_commits(spec)) as commits:
-        return await anext(commits, None)
+async def _first(spec: PipelineSpec) -> tuple[int, bytes | None]:
+    """Return the number of the first commit of the journal, and it, sealed; None if the journal is empty."""
+    here = await sealed_commits(spec)
+    async with closing(here.commits) as commits:
+        return here.begin, await anext(commits, None)
 
 
-def _header(spec: PipelineSpec, sealer: Sealer, sealed: bytes) -> Header | None:
-    return decode(sealer.open(0, sealed), f"commit 0 of the journal of {spec.name}").header
+async def _header(spec: PipelineSpec, sealer: Sealer, begin: int, sealed: bytes) -> Header | None:
+    """Return the header, from the first commit, or the checkpoint there; None if the engine must tell what is wrong."""
+    first = decode(sealer.open(begin, sealed), f"commit {begin} of the journal of {spec.name}")
+    if begin == 0:
+        return first.header
+    here = await sealed_commits(spec)
+    async with aclosing(unsealed(here.commits, sealer, spec.name, here.begin)) as commits:
+        _, checkpoint = await read_checkpoint(commits)
+    return None if checkpoint is None else checkpoint.first.header
 
 
 RANGES = 100
@@ -188,45 +283,45 @@ async def read_dead_letters(
     """Read the pipeline's journal from end to end and add up its dead letters; the engine may run meanwhile.
 
     Counts and places are exact and NOT PRIVATE, for the operator's own terminal. Only the newest ranges of each kind
-    are kept, so memory does not grow with the journal.
+    are kept, so memory does not grow with the journal. Of commits that were pruned, there are counts and no places.
     """
     spec, sealer = await opened(pipeline, key_file, tell)
     kinds: dict[tuple[int, str, str | None], _Kind] = {}
-    records = late = capped = 0
-    async for commit, _ in unsealed(sealed_commits(spec, progress=progress), sealer, spec.name):
-        records, late = records + commit.records, late + commit.late
-        capped += commit.capped
+
+    def take(commit: Commit) -> None:
         for letter in commit.dead_letters:
             kind = letter.partition, letter.reason, letter.field
             kinds.setdefault(kind, _Kind()).take(letter)
+
+    here = await sealed_commits(spec, progress)
+    summary = await read_summary(here.commits, sealer, spec.name, begin=here.begin, seen=take)
+    totals = summary.totals
     listed = [
-        {"partition": partition, "reason": reason, "field": field, **kinds[partition, reason, field].shown}
-        for partition, reason, field in sorted(kinds, key=lambda kind: (kind[0], kind[1], kind[2] or ""))
+        {"partition": partition, "reason": reason, "field": field, **kinds.get(kind, _Kind()).shown(totals.dead[kind])}
+        for kind in sorted(totals.dead, key=lambda kind: (kind[0], kind[1], kind[2] or ""))
+        for partition, reason, field in (kind,)
     ]  # fmt: skip
     return {
         "pipeline": spec.name, "private": False,
         "places": "offsets" if isinstance(spec.source, KafkaSourceSpec) else "lines",
-        "records": records, "late": late, "capped": capped,
-        "dead": sum(kind.records for kind in kinds.values()), "dead_letters": listed,
+        "records": totals.records, "late": totals.late, "capped": totals.capped,
+        "dead": summary.dead_letters, "dead_letters": listed,
     }  # fmt: skip
 
 
 class _Kind:
-    """The dead letters of one partition, reason and field, in all commits so far."""
+    """The places of the dead letters of one partition, reason and field, in the commits that are read."""
 
     def __init__(self) -> None:
-        self.records = 0
         self._ranges: deque[tuple[int, int]] = deque(maxlen=RANGES)
 
     def take(self, letter: DeadLetter) -> None:
-        self.records += letter.records
         for first, last in letter.ranges:
             follows = self._ranges and self._ranges[-1][1] + 1 == first
             self._ranges.append((self._ranges.pop()[0] if follows else first, last))
 
-    @property
-    def shown(self) -> dict[str, Any]:
-        """The number of records, the listed ranges, and the number of records outside of these ranges."""
+    def shown(self, records: int) -> dict[str, Any]:
+        """Return the number of records, the listed ranges, and the number of records outside of these ranges."""
         inside = sum(last - first + 1 for first, last in self._ranges)
         ranges = [list(ends) for ends in self._ranges]
-        return {"records": self.records, "ranges": ranges, "elsewhere": self.records - inside}
+        return {"records": records, "ranges": ranges, "elsewhere": records - inside}

@@ -121,15 +121,18 @@ def _asked(planner: LiveSeriesPlanner, summary: JournalSummary) -> list[Part]:
 
 
 async def message_trail(
-    pipeline: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
-) -> AsyncIterator[dict[str, Any]]:
-    """Yield all answered messages in order: who asked, what kind, and when; the engine may run meanwhile.
+    pipeline: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen,
+    archive: Path | None = None,
+) -> AsyncIterator[dict[str, Any]]:  # fmt: skip
+    """Yield all answered messages in order: who asked, what kind, and when; the engine may run meanwhile. Those of
+    commits that were pruned are in the `archive` only.
 
     Only public facts are shown: ids, analysts, names of series, ticks and kinds of refusals, but no parameters and no
     answers. The journal is checked while it is read, and never held whole in memory.
     """
     spec, sealer = await opened(pipeline, key_file, tell)
-    async for commit, _ in unsealed(sealed_commits(spec, progress=progress), sealer, spec.name):
+    here = await sealed_commits(spec, progress, archive)
+    async for commit, _ in unsealed(here.commits, sealer, spec.name, here.begin):
         for answer in commit.answers:
             yield _answer_json(commit.sequence, answer)
 
@@ -146,11 +149,15 @@ def _answer_json(commit: int, answer: Answer) -> dict[str, Any]:
 
 
 async def read_ledger(
-    pipeline: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
-) -> dict[str, Any]:
-    """Read the pipeline's journal from end to end and check it; the engine may run meanwhile."""
+    pipeline: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen,
+    archive: Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Read the pipeline's journal from end to end and check it; the engine may run meanwhile. What was pruned is in the
+    `archive`; without it, the checkpoint at which the journal begins says what came before.
+    """
     spec, sealer = await opened(pipeline, key_file, tell)
-    summary = await read_summary(sealed_commits(spec, progress=progress), sealer, spec.name)
+    here = await sealed_commits(spec, progress, archive)
+    summary = await read_summary(here.commits, sealer, spec.name, begin=here.begin)
     progress("Deriving its charges again")
     return ledger_json(build(spec), summary)
 
@@ -172,9 +179,10 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         "derivation": derivation_json(total),
         "charges": _charges(summary, grid.start_text, _halts(summary, admission)),
         "messages": _messages(summary),
-        "ticks": summary.ticks,
-        "releases": summary.releases,
+        "ticks": summary.totals.ticks,
+        "releases": summary.totals.releases,
         "journal": "whole",
+        "verified_from_commit": summary.begin,
     }
 
 
@@ -217,7 +225,7 @@ def _halts(summary: JournalSummary, admission: Admission) -> dict[str, dict[str,
     for live in admission.registry.live:
         if not live.created:
             continue
-        halting = admission.halting(live.series.name, summary.ticks)
+        halting = admission.halting(live.series.name, summary.totals.ticks)
         ledger, alike = halting.ledger, replace(halting.entry, name="", rule="")
         if (halting.analyst, alike) not in known:
             back = freed(ledger, alike)
@@ -252,11 +260,11 @@ def _halt(halt: Mapping[str, Any] | None, begins: Callable[[int], str]) -> dict[
 
 
 def _messages(summary: JournalSummary) -> list[dict[str, Any]]:
-    counts = summary.messages
+    counts = summary.totals.messages
     return [
         {
             "analyst": analyst, "do": do,
-            "answered": counts[analyst, do, False], "refused": counts[analyst, do, True],
+            "answered": counts.get((analyst, do, False), 0), "refused": counts.get((analyst, do, True), 0),
         }
         for analyst, do in sorted({(analyst, do) for analyst, do, _ in counts})
     ]  # fmt: skip

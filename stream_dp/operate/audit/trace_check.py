@@ -73,7 +73,9 @@ async def copy_journal(spec: PipelineSpec, to: Path, progress: Progress = unseen
         raise UsageError(f"--copy: {to} is there already; name a new file")
     some, begin = list[bytes](), 0
     try:
-        async with closing(sealed_commits(spec, progress=progress)) as commits:
+        here = await sealed_commits(spec, progress)
+        begin = here.begin
+        async with closing(here.commits) as commits:
             async for sealed in commits:
                 some.append(sealed)
                 if len(some) == _AT_ONCE:
@@ -345,13 +347,26 @@ async def check_trace(
     if copy is not None:
         await copy_journal(spec, copy, progress)
     file = copy if pipeline is None else trace
-    blobs = sealed_commits(spec, progress) if file is None else sealed_commits_of(file, progress)
+    here = (
+        await sealed_commits(spec, progress)
+        if file is None
+        else await sealed_commits_of(file, progress)
+    )
     try:
-        return await compared(built, sealer, blobs)
+        _require_all(here.begin, spec.name)
+        return await compared(built, sealer, here.commits)
     except BaseException:
         if copy is not None:
             await asyncio.to_thread(copy.unlink, missing_ok=True)
         raise
+
+
+def _require_all(begin: int, name: str) -> None:
+    if begin:
+        raise UsageError(
+            f"--trace: the journal of {name} begins with commit {begin}, for those before were pruned, and the check "
+            "plays all of them: name the archive that has them (`stream-dp journal archive`) as FILE"
+        )
 
 
 async def compared(built: Built, sealer: Sealer, blobs: AsyncIterator[bytes]) -> TraceReport:

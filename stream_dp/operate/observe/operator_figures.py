@@ -123,6 +123,10 @@ class WatchedJournal:
     async def open(self) -> None:
         await self._journal.open()
 
+    @property
+    def begin(self) -> int:
+        return self._journal.begin
+
     def checkpoints(self) -> Sequence[int]:
         return self._journal.checkpoints()
 
@@ -137,6 +141,9 @@ class WatchedJournal:
     async def append(self, commit: Commit, sealed: bytes) -> None:
         await self._journal.append(commit, sealed)
         self._take(commit)
+
+    async def prune(self, before: int) -> None:
+        await self._journal.prune(before)
 
     async def close(self) -> None:
         await self._journal.close()

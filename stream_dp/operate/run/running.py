@@ -11,7 +11,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 from stream_dp.engine.engine import Engine
@@ -19,7 +19,7 @@ from stream_dp.engine.messages.answering import Requests, Understanding
 from stream_dp.engine.ports import Audience, Ports
 from stream_dp.engine.recovery import NoiseMaker
 from stream_dp.engine.run_config import GROUP
-from stream_dp.errors import Outage, WorldError
+from stream_dp.errors import EngineEnded, Outage, WorldError
 from stream_dp.journal.commit import Release
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import backing_off
@@ -166,6 +166,7 @@ class Run:
         self._issued = issued_for(built.spec, ports.sealer)
         self._patience = Patience(patience_of(built.spec), from_the_start=patient)
         self._catching_up = False
+        self._ports = ports
         self._attempt = self._shown = self._on(ports)
 
     @property
@@ -194,7 +195,8 @@ class Run:
                     self._tell("catching up")
                 self._catching_up = self.ready.is_set()
                 await self._pause(wait, error)
-                self._attempt = self._on(self._again())
+                self._ports = self._again()
+                self._attempt = self._on(self._ports)
 
     @property
     def ticks(self) -> int:
@@ -257,6 +259,7 @@ class Run:
         """Run the current attempt to its end; after a stop request, wait some seconds at most."""
         work = asyncio.create_task(self.engine.run())
         noting = asyncio.create_task(self._note_running())
+        retaining = asyncio.create_task(self._retain())
         stop = asyncio.create_task(self.stopped.wait())
         try:
             await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -274,8 +277,16 @@ class Run:
         finally:
             if self.engine.ready.is_set() and not noting.done():
                 self._runs()
-            for task in (noting, stop, work):
+            for task in (noting, retaining, stop, work):
                 task.cancel()
+
+    async def _retain(self) -> None:
+        """Delete from the journal what its file says it need not keep; an error there ends the engine."""
+        keep, ports = self.built.spec.journal.keep, self._ports
+        if keep is not None:
+            ticks = -(-keep // self.built.spec.clock.step)
+            with suppress(EngineEnded, WorldError):  # of the engine, which says so itself
+                await self.engine.retain(ticks, lambda: self._on(ports).engine)
 
     async def _given_back(self, work: asyncio.Task[None]) -> bool:
         """End an engine that still reads its journal (nothing is in flight); return whether it ended in time."""

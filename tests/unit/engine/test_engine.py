@@ -157,7 +157,7 @@ async def test_an_empty_source_is_a_valid_stream() -> None:
     world = World(batches=given)
     await world.run()
     assert len(world.bodies) == 72
-    assert (await world.summary()).events == 0
+    assert (await world.summary()).totals.records == 0
 
 
 async def test_the_end_of_a_source_before_the_horizon_ends_the_run() -> None:

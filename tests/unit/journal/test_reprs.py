@@ -18,7 +18,7 @@ from stream_dp.engine.history import History, JournalSummary, Past
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.engine.recovery import Coming, Recovered
 from stream_dp.engine.tick_assembler import ClosedTick, Cut, OpenRow, Routed, ThinRow, TickAssembler
-from stream_dp.journal.checkpoint import Piece
+from stream_dp.journal.checkpoint import Piece, Totals
 from stream_dp.journal.commit import Answer, Commit, DeadLetter, Refused, Release, SavedStates
 from stream_dp.journal.dead_letters import DeadLetters, Span
 from stream_dp.journal.keys import Sealer
@@ -52,7 +52,7 @@ def assembler() -> TickAssembler:
     return made
 
 
-PAST = Past(COMMIT, [COMMIT], answer=(SECRET, BYTES))
+PAST = Past(COMMIT, [COMMIT], answer=(SECRET, BYTES), totals=Totals(records=SECRET))
 PRIVATE: list[Any] = [
     COMMIT,
     COMMIT.releases[0],
@@ -74,7 +74,8 @@ PRIVATE: list[Any] = [
     PAST.checkpoint((), {"users": BYTES}),
     Piece(SECRET, SECRET, SECRET, BYTES),
     History(PAST, [COMMIT], COMMIT, BYTES, [COMMIT.releases[0]]),
-    JournalSummary(events=SECRET, dead_letters=SECRET, late=SECRET, rows=ROW),
+    JournalSummary(PAST, rows=ROW),
+    Totals(records=SECRET, late=SECRET, dead={(0, "junk", None): SECRET}),
     assembler(),
     assembler()._partitions[0],
     assembler()._partitions[0].current,

@@ -99,7 +99,7 @@ def recreated(times: int, privacy: dict[str, str]) -> None:
     planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, config.origin, built.layout))
     admission = Admission(Registry(config.series, config.made), built.subledgers(), planner)
     summary = JournalSummary()
-    summary.add(Commit(0, b"", charges=config.charges), None)
+    summary.add(Commit(0, b"", charges=config.charges))
     alive: list[str] = []
     for turn in range(times):
         changes: list[Any] = [admission.halt(name, turn) for name in alive]
@@ -114,7 +114,7 @@ def recreated(times: int, privacy: dict[str, str]) -> None:
             changes.append(created)
             charges.append(charge)
             alive.append(name)
-        summary.add(Commit(turn + 1, b"", charges=tuple(charges), changes=tuple(changes)), None)
+        summary.add(Commit(turn + 1, b"", charges=tuple(charges), changes=tuple(changes)))
     main = admission.subledgers.main
     again, total, parts = derived_again(built, summary)
     assert again.subledgers.main == main

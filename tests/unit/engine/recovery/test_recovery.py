@@ -54,8 +54,12 @@ async def check_whole(world: World) -> None:
     rows, records, dead, late = exact(world.batches)
     assert [list(row) for commit in commits for row in commit.rows] == rows
     summary = await world.summary()
-    assert (summary.ticks, summary.releases) == (HORIZON, len(world.bodies))
-    assert (summary.events, summary.dead_letters, summary.late) == (records, dead, late)
+    assert (summary.totals.ticks, summary.totals.releases) == (HORIZON, len(world.bodies))
+    assert (summary.totals.records, summary.dead_letters, summary.totals.late) == (
+        records,
+        dead,
+        late,
+    )
     assert summary.rows is not None
     assert summary.rows.tolist() == np.sum(rows, axis=0).tolist()
     seeds = [seed for commit in commits for seed in commit.seeds]
@@ -179,4 +183,4 @@ async def test_a_mark_that_skipped_ahead_before_the_stop() -> None:
     assert world.commits()[-1].marks[0] == 5
     await world.run()
     await check_whole(world)
-    assert (await world.summary()).late == 1
+    assert (await world.summary()).totals.late == 1

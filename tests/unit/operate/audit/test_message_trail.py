@@ -16,6 +16,7 @@ from stream_dp.accounting.situations import Alive
 from stream_dp.engine.history import read_summary
 from stream_dp.journal.keys import make_key
 from stream_dp.operate.audit import ledger_view
+from stream_dp.operate.audit.journal_access import Sealed
 from stream_dp.operate.audit.ledger_view import ledger_json, loss_json
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.derivations import Part
@@ -29,7 +30,11 @@ async def test_the_trail_says_who_asked_what_and_when(monkeypatch: pytest.Monkey
         return world.built.spec, SEALER
 
     monkeypatch.setattr(ledger_view, "opened", opened)
-    monkeypatch.setattr(ledger_view, "sealed_commits", lambda spec, progress: blobs(world))
+
+    async def commits(*_: object) -> Sealed:
+        return Sealed(0, blobs(world))
+
+    monkeypatch.setattr(ledger_view, "sealed_commits", commits)
     trail = [entry async for entry in ledger_view.message_trail(Path("unused"), None, print)]
     answers = world.said()
     for key in ("number", "tick", "end"):

@@ -337,7 +337,7 @@ async def ran(path: Path) -> None:
 
 async def test_its_own_journal_is_no_obstacle(made: Make) -> None:
     await require_own(made(), SEALER, private=True)
-    assert len([sealed async for sealed in sealed_commits(made().spec)]) > 1
+    assert len([sealed async for sealed in (await sealed_commits(made().spec)).commits]) > 1
 
 
 @pytest.mark.parametrize(
@@ -353,8 +353,8 @@ async def test_its_own_journal_is_no_obstacle(made: Make) -> None:
 async def test_the_journal_of_a_filter_that_is_gone_is_refused(
     made: Make, monkeypatch: pytest.MonkeyPatch, filter_: str, then: str, words: str
 ) -> None:
-    def under(*place: Any) -> Header | None:
-        header = _header(*place)
+    async def under(*place: Any) -> Header | None:
+        header = await _header(*place)
         return header and msgspec.structs.replace(header, parts={"privacy": then})
 
     monkeypatch.setattr(journal_access, "_header", under)
@@ -382,8 +382,8 @@ async def test_a_journal_from_before_a_method_changed_is_refused_with_the_line_t
     key, value = line.split(": ")
     assert made(series=[most | {key: value}]).parts["series"] == then
 
-    def before(*place: Any) -> Header | None:
-        header = _header(*place)
+    async def before(*place: Any) -> Header | None:
+        header = await _header(*place)
         return header and msgspec.structs.replace(header, parts={"series": then})
 
     monkeypatch.setattr(journal_access, "_header", before)
@@ -439,6 +439,6 @@ async def test_no_journal_is_the_engines_business(made: Make, tmp_path: Path) ->
     (tmp_path / "shop.journal").unlink()
     await require_own(made(), SEALER, private=True)
     with pytest.raises(UsageError, match="begins with the first run"):
-        [sealed async for sealed in sealed_commits(made().spec)]
+        [sealed async for sealed in (await sealed_commits(made().spec)).commits]
     (tmp_path / "shop.journal").write_bytes(b"no database")
     await require_own(made(), SEALER, private=True)

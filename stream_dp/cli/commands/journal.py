@@ -1,0 +1,37 @@
+"""`stream-dp journal`: what becomes of a journal's oldest commits."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument
+
+from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
+from stream_dp.cli.progress_line import progress
+from stream_dp.core.wording import how_many
+from stream_dp.operate.audit.journal_access import archive_journal
+
+journal = typer.Typer(no_args_is_help=True, help="Keep what `journal: keep` deletes.")
+
+
+@journal.command()
+def archive(
+    pipeline: PipelineFile,
+    archive: Annotated[
+        Path, Argument(metavar="ARCHIVE", help="An SQLite file; it is made if there is none.")
+    ],
+    *,
+    as_json: AsJson = False,
+    key_file: KeyFile = None,
+) -> None:
+    """Add the commits of PIPELINE.yaml's journal that ARCHIVE lacks, still sealed. The engine may run meanwhile."""
+    with progress(f"Reading {pipeline}") as line:
+        begin, end = asyncio.run(archive_journal(pipeline, archive, key_file, line.say, line))
+    if as_json:
+        typer.echo(json.dumps({"archive": str(archive), "added": end - begin, "commits": end}))
+        return
+    typer.echo(
+        f"{archive}: {how_many(end - begin, 'commit')} added, {end:,} in all, each linked to the one before"
+    )
