@@ -64,9 +64,9 @@ async def test_a_mark_of_another_version_is_refused(tmp_path: Path) -> None:
     await run(MemoryStore(), tmp_path, 1)
     (mark,) = list_marks(tmp_path)
     assert '"kind":"high-water"' in mark.read_text()
-    mark.write_text('{"kind":"high-water","version":4,"commits":{"first":1}}')
+    mark.write_text('{"kind":"high-water","version":5,"commits":{"first":1}}')
     with pytest.raises(
-        UnknownFormat, match=r"has version 4, .* reads version 3 and older ones: use"
+        UnknownFormat, match=r"has version 5, .* reads version 4 and older ones: use"
     ):
         await run(MemoryStore(), tmp_path)
 
@@ -129,7 +129,7 @@ async def test_a_mark_of_version_1_is_read(tmp_path: Path) -> None:
     (mark,) = list_marks(tmp_path)
     mark.write_text('{"kind":"high-water","pipeline":"p","source":"t","commits":2,"version":1}')
     await run(store, tmp_path, 1)
-    assert '"version":3' in mark.read_text()
+    assert '"version":4' in mark.read_text()
     mark.write_text('{"kind":"high-water","pipeline":"p","source":"t","commits":4,"version":1}')
     with pytest.raises(FailClosed, match="older than it was"):
         await run(store, tmp_path)

@@ -18,7 +18,7 @@ from stream_dp.engine.history import History, JournalSummary, Past
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.engine.recovery import Coming, Recovered
 from stream_dp.engine.tick_assembler import ClosedTick, Cut, OpenRow, Routed, ThinRow, TickAssembler
-from stream_dp.journal.checkpoint import Piece, Totals
+from stream_dp.journal.checkpoint import Piece, Places, Totals
 from stream_dp.journal.commit import Answer, Commit, DeadLetter, Refused, Release, SavedStates
 from stream_dp.journal.dead_letters import DeadLetters, Span
 from stream_dp.journal.keys import Sealer
@@ -75,6 +75,7 @@ PRIVATE: list[Any] = [
     Piece(SECRET, SECRET, SECRET, BYTES),
     History(PAST, [COMMIT], COMMIT, BYTES, [COMMIT.releases[0]]),
     JournalSummary(PAST, rows=ROW),
+    Places(((SECRET, SECRET),)),
     Totals(records=SECRET, late=SECRET, dead={(0, "junk", None): SECRET}),
     assembler(),
     assembler()._partitions[0],

@@ -4,14 +4,19 @@ Every start here reads the journal twice, from its checkpoint and from its first
 What a checkpoint holds is left out part by part, and each time that must show.
 """
 
+import asyncio
+import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from copy import deepcopy
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 from faults import test_distinct_crashes as distinct
 from faults import test_total_crashes as totals
 from faults import test_user_caps as caps
@@ -28,18 +33,31 @@ from unit.pipeline.routing.test_user_total_rows import CAPS as TOTALS
 from unit.pipeline.routing.test_user_total_rows import net_expected, net_payload, net_specification
 from unit.pipeline.routing.user_worlds import WINDOW, some_log
 
-from stream_dp.engine import engine, history, recovery
-from stream_dp.engine.history import Heads, Past
+from stream_dp.engine import engine, gate, history, recovery
+from stream_dp.engine.engine import Engine
+from stream_dp.engine.gate import CommitChain
+from stream_dp.engine.history import Heads
 from stream_dp.engine.memories import UserMemory
 from stream_dp.engine.messages.conversation import Conversation
 from stream_dp.engine.ports import Journal
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.engine.user_table import UserTable
-from stream_dp.errors import FailClosed
+from stream_dp.errors import EngineEnded, FailClosed, WorldError
+from stream_dp.files.memory import MemoryJournal
 from stream_dp.journal import checkpoint as form
-from stream_dp.journal.checkpoint import Checkpoint, checkpoint_of, piece_in, without_idle
+from stream_dp.journal.checkpoint import (
+    Checkpoint,
+    Places,
+    Totals,
+    checkpoint_of,
+    known_after,
+    piece_in,
+    pieces_of,
+    without_idle,
+)
 from stream_dp.journal.commit import Asked, Commit, encode, part
 from stream_dp.journal.dead_letters import DeadLetters
+from stream_dp.journal.keys import Sealer
 
 USERS = {"users", "users by tick", "users by key", "keys of users", "arrived", "totals"}
 
@@ -50,12 +68,16 @@ class FromTheFirstCommit:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
+    @property
+    def begin(self) -> int:
+        return self._journal.begin
+
     def checkpoints(self) -> Sequence[int]:
         return ()
 
     def read(self, begin: int = 0) -> AsyncIterator[bytes]:
-        assert begin == 0
-        return self._journal.read()
+        assert begin in (0, self.begin)
+        return self._journal.read(begin)
 
 
 class Seen:
@@ -69,14 +91,13 @@ class Seen:
 
 
 def held(memories: Any) -> dict[str, Any]:
-    """What the memories save, without the moment up to which ids were forgotten: a replay forgets later."""
+    """What the memories save, of users in any order."""
     saved = {kind: msgspec.msgpack.decode(part) for kind, part in memories.save().items()}
-    place, refused, number, _, ids = saved.pop("messages")
     users = {
         kind: {n: in_any_order(part) for n, part in saved.pop(kind).items()}
         for kind in USERS & saved.keys()
     }
-    return {**saved, **users, "messages": (place, refused, number, sorted(ids))}
+    return saved | users
 
 
 def in_any_order(entries: bytes | dict[int, bytes]) -> Any:
@@ -89,7 +110,8 @@ def in_any_order(entries: bytes | dict[int, bytes]) -> Any:
 def restored(read: Any, memories: Any) -> dict[str, Any]:
     """All that a start gets from a journal."""
     names = ("since", "last", "previous", "after_head", "unanswered", "ticked", "partitions")  # fmt: skip
-    past = {"first": read.past.first, "answer": read.past.answer, "numbers": read.past.numbers.runs}
+    past = {"numbers": read.past.numbers.runs}
+    past |= {name: getattr(read.past, name) for name in ("first", "answer", "totals", "places")}
     telling = {number for c in read.past.changing for number in firing(c)}
     changing = [kept for c in read.changing if (kept := without_idle(c, telling)).changes]
     return (
@@ -214,37 +236,113 @@ async def test_a_start_from_a_checkpoint_is_one_from_the_first_commit(
     assert sum(begin > 0 for begin in begins) >= 2
 
 
-def without(kind: str) -> Callable[[Any], None]:
-    """A checkpoint that leaves out a memory."""
+class PrunedJournal:
+    """A memory journal whose store keeps all commits, for what checks a world; engines read those that are left."""
+
+    begun: ClassVar[list[int]] = []
+
+    async def prune(self: Any, before: int) -> None:
+        fuse = getattr(self, "_fuse", Fuse())
+        fuse.burn()
+        self._store.begin = before
+        PrunedJournal.begun.append(before)
+        fuse.burn()
+
+    async def read(self: Any, begin: int = 0) -> AsyncIterator[bytes]:
+        for sealed in tuple(self._store.commits[max(begin, self.begin) :]):
+            yield sealed
+
+    async def append(self: Any, commit: Commit, sealed: bytes) -> None:
+        self._check_lease()
+        assert commit.sequence == len(self._store.commits)
+        self._store.commits.append(sealed)
+        self._store.checkpoints = known_after(commit, self._store.checkpoints)
+        self._store.positions.update(commit.positions)
+
+
+class PruningEngine:
+    """What an engine does here: it deletes what lies two ticks back, if that takes long, too."""
+
+    init, run_alone = Engine.__init__, Engine.run
+
+    def __init__(self: Any, config: Any, router: Any, *args: Any, **more: Any) -> None:
+        self.again = deepcopy((router, more)), (config, *args[:2])
+        PruningEngine.init(self, config, router, *args, **more)
+
+    def made_again(self: Any) -> Engine:
+        (router, more), (config, ports, noise) = deepcopy(self.again[0]), self.again[1]
+        return Engine(config, router, ports, noise, **more)
+
+    async def run(self: Any) -> None:
+        task = asyncio.create_task(self.retain(2, lambda: PruningEngine.made_again(self)))
+        try:
+            await PruningEngine.run_alone(self)
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled() and not isinstance(task.exception(), EngineEnded | WorldError):
+                task.result()
+
+
+@pytest.fixture
+def prunes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Every engine prunes, and may die before and behind that; where journals begin then."""
+    add = CommitChain.add
+
+    async def at_once(call: Any, *args: Any) -> Any:
+        return call(*args)
+
+    async def patient(self: Any, commit: Commit) -> None:
+        await add(self, commit)
+        for _ in range(100 if commit.ticks else 0):  # so that there is time to prune
+            await asyncio.sleep(0)
+
+    hashing = type(Cipher(AES(bytes(16)), ECB()).encryptor())  # noqa: S305 - its class alone is wanted
+    monkeypatch.setitem(copy._deepcopy_dispatch, hashing, lambda same, _: same)  # type: ignore[attr-defined]
+    monkeypatch.setattr(Sealer, "__deepcopy__", lambda same, _: same, raising=False)
+    monkeypatch.setattr(asyncio, "to_thread", at_once)
+    monkeypatch.setattr(engine, "LOOK_S", 0)
+    monkeypatch.setattr(CommitChain, "add", patient)
+    for of, names in ((Engine, ("__init__", "run")), (MemoryJournal, ("prune", "read", "append"))):
+        by = PruningEngine if of is Engine else PrunedJournal
+        for name in names:
+            monkeypatch.setattr(of, name, getattr(by, name))
+    PrunedJournal.begun.clear()
+    return PrunedJournal.begun
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_a_start_needs_nothing_that_was_pruned(
+    scenario: Callable[[], Awaitable[None]], begins: list[int], prunes: list[int]
+) -> None:
+    await scenario()
+    assert prunes
+
+
+def written(change: Callable[[Checkpoint], Checkpoint]) -> Callable[[Any], None]:
+    """Other checkpoints in the journal than the engine made."""
 
     def twin(patch: pytest.MonkeyPatch) -> None:
-        whole = Past.checkpoint
-
-        def wrong(
-            self: Past, partitions: tuple[int, ...], memories: dict[str, bytes]
-        ) -> Checkpoint:
-            kept = {name: saved for name, saved in memories.items() if name != kind}
-            return whole(self, partitions, kept)
-
-        patch.setattr(Past, "checkpoint", wrong)
+        patch.setattr(gate, "pieces_of", lambda made, after: pieces_of(change(made), after))
 
     return twin
+
+
+def without(kind: str) -> Callable[[Any], None]:
+    """A checkpoint that leaves out a memory."""
+    return written(
+        lambda made: msgspec.structs.replace(
+            made, memories={name: saved for name, saved in made.memories.items() if name != kind}
+        )
+    )
 
 
 def other(**fields: Any) -> Callable[[Any], None]:
     """A checkpoint with other fields."""
-
-    def twin(patch: pytest.MonkeyPatch) -> None:
-        whole = Past.checkpoint
-
-        def wrong(self: Past, *args: Any) -> Checkpoint:
-            return msgspec.structs.replace(whole(self, *args), **fields)
-
-        patch.setattr(Past, "checkpoint", wrong)
-
-    return twin
+    return written(lambda made: msgspec.structs.replace(made, **fields))
 
 
+FEWER_PARTITIONS = other(partitions=(0,))
 TWINS = [
     (users, without("users")),
     (identifiers, without("arrived")),
@@ -256,7 +354,9 @@ TWINS = [
     (live_series, other(changing=())),
     (live_series, other(numbers=())),
     (analysts, other(answer=(0, b""))),
-    (a_plain_one, other(partitions=(0,))),
+    (a_plain_one, FEWER_PARTITIONS),
+    (a_plain_one, other(totals=Totals())),
+    (a_plain_one, other(places=Places())),
 ]
 
 
@@ -269,6 +369,19 @@ async def test_whatever_a_checkpoint_leaves_out_shows(
 ) -> None:
     twin(monkeypatch)
     with pytest.raises((AssertionError, FailClosed, KeyError)):
+        await scenario()
+
+
+@pytest.mark.usefixtures("prunes")
+@pytest.mark.parametrize(("scenario", "twin"), [t for t in TWINS if t[1] is not FEWER_PARTITIONS])
+async def test_nothing_is_pruned_where_a_checkpoint_restores_less(
+    scenario: Callable[[], Awaitable[None]],
+    twin: Callable[[Any], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine, "SNAPSHOT_TICKS", 3)
+    twin(monkeypatch)
+    with pytest.raises(FailClosed, match="nothing was deleted"):
         await scenario()
 
 
