@@ -231,7 +231,9 @@ async def check_journal(make: Callable[[], Journal]) -> None:
 
 
 async def check_journal_checkpoints(make: Callable[[], Journal]) -> None:
-    """Check that a journal knows its last checkpoints once they are whole, now and later, and reads on from them."""
+    """Check that a journal knows its last checkpoints once they are whole, now and later, and reads on from them; and
+    that it deletes what is before one.
+    """
     checkpoint = Checkpoint(
         Commit(0, b""), (), (), (), {"users": bytes(3 * PIECE_BYTES // 2)}, (0, b""), Totals(), Places()
     )  # fmt: skip
@@ -253,6 +255,14 @@ async def check_journal_checkpoints(make: Callable[[], Journal]) -> None:
             later = [commits[sequence][1] for sequence in range(begin, 10)]
             require_equal(await _all(journal.read(begin)), later, "reading begins at a checkpoint")
         await journal.append(*sample_commit(10))
+        await journal.prune(4)
+    async with opened_port(make) as journal:
+        require_equal(journal.begin, 4, "a pruned journal knows where it begins")
+        require_equal(tuple(journal.checkpoints()), known[-1], "pruning leaves two checkpoints")
+        left = [*(commits[sequence][1] for sequence in range(4, 10)), sample_commit(10)[1]]
+        require_equal(await _all(journal.read()), left, "pruning deletes what is before, no more")
+        require_equal(await _all(journal.read(6)), left[2:], "and reading begins at a checkpoint")
+        await journal.append(*sample_commit(11))
 
 
 async def check_journal_order(make: Callable[[], Journal]) -> None:

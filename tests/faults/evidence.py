@@ -182,14 +182,28 @@ def sqlite_rows(path: Path, query: str) -> list[tuple[Any, ...]]:
             return database.execute(query).fetchall()
 
 
+ARCHIVED = "archived"
+"""A folder with what was pruned from a journal: a file a commit, under its number."""
+
+
+def with_archived(folder: Path, rows: Sequence[tuple[int, bytes]]) -> list[bytes]:
+    """The sealed commits that were pruned, and those that are left."""
+    archived = {int(path.name): path.read_bytes() for path in folder.glob(f"{ARCHIVED}/*")}
+    if any(archived.get(number, blob) != blob for number, blob in rows):
+        raise EvidenceError("a commit is another one than was archived")
+    whole = archived | dict(rows)
+    if sorted(whole) != list(range(len(whole))):
+        raise EvidenceError("the journal's commits are not numbered without a gap")
+    return [whole[number] for number in sorted(whole)]
+
+
 def embedded(journal: Path, releases: Path, key: bytes, pipeline: str) -> Evidence:
     """What a run with the embedded journal and a file of releases has left."""
     rows = sqlite_rows(journal, "SELECT sequence, sealed FROM commits ORDER BY sequence")
-    if [number for number, _ in rows] != list(range(len(rows))):
-        raise EvidenceError("the journal's rows are not numbered without a gap")
+    blobs = with_archived(journal.parent, rows)
     lines = releases.read_bytes().split(b"\n") if releases.exists() else [b""]
     return Evidence(
-        opened([blob for _, blob in rows], key, pipeline),
+        opened(blobs, key, pipeline),
         [Public(line) for line in lines[:-1]],
         lines[-1],
     )

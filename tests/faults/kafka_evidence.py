@@ -8,12 +8,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from faults.evidence import Event, Evidence, EvidenceError, Public, event, opened
+from faults.evidence import Event, Evidence, EvidenceError, Public, event, opened, with_archived
 from faults.kafka_transactions import decided
 
 MARK = "stream-dp-tick"
@@ -75,16 +76,21 @@ async def public_log(bootstrap: str, topic: str) -> list[Public]:
 
 
 async def journal_blobs(bootstrap: str, topic: str) -> list[bytes]:
-    """The sealed commits, put together from their parts."""
-    blobs: list[bytes] = []
+    return [blob for _, blob in await journal_rows(bootstrap, topic)]
+
+
+async def journal_rows(bootstrap: str, topic: str) -> list[tuple[int, bytes]]:
+    """The numbers of the sealed commits, and the commits put together from their parts."""
+    blobs: list[tuple[int, bytes]] = []
     parts: list[bytes] = []
     for record in await records(bootstrap, topic):
         headers = {name: int(v) for name, v in record.headers if name != "checkpoints"}
-        if (headers["sequence"], headers["part"]) != (len(blobs), len(parts)):
+        number = blobs[-1][0] + 1 if blobs else headers["sequence"]
+        if (headers["sequence"], headers["part"]) != (number, len(parts)):
             raise EvidenceError("the journal's parts are not numbered without a gap")
         parts.append(record.value)
         if len(parts) == headers["parts"]:
-            blobs.append(b"".join(parts))
+            blobs.append((number, b"".join(parts)))
             parts = []
     if parts:
         raise EvidenceError("the journal ends inside a commit")
@@ -99,8 +105,11 @@ async def source_events(bootstrap: str, topic: str, origin: int, step: int) -> l
     ]
 
 
-async def over_kafka(bootstrap: str, pipeline: str, key: bytes) -> Evidence:
-    """What a run with the Kafka journal has left."""
+async def over_kafka(
+    bootstrap: str, pipeline: str, key: bytes, folder: Path | None = None
+) -> Evidence:
+    """What a run with the Kafka journal has left; `folder` has what was pruned."""
     public = await public_log(bootstrap, f"{pipeline}.releases")
-    blobs = await journal_blobs(bootstrap, f"{pipeline}.private.journal")
+    rows = await journal_rows(bootstrap, f"{pipeline}.private.journal")
+    blobs = [blob for _, blob in rows] if folder is None else with_archived(folder, rows)
     return Evidence(opened(blobs, key, pipeline), public)

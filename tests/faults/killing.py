@@ -31,6 +31,23 @@ def checkpoints_every(ticks: int) -> str:
     )
 
 
+def pruning() -> str:
+    """Let an engine look often for what `journal: keep` lets it delete, and put aside what it deletes."""
+    return (
+        "from pathlib import Path\nfrom stream_dp.engine import engine\nengine.LOOK_S = .01\n"
+        "from stream_dp.files.highwater import HighWater\nprune = HighWater.prune\n"
+        "async def archiving(self, before):\n"
+        "    folder, number = self._path.parents[3] / 'archived', self.begin\n"
+        "    folder.mkdir(exist_ok=True)\n"
+        "    async for sealed in self.marked.read():\n"
+        "        if number < before:\n"
+        "            (folder / str(number)).write_bytes(sealed)\n"
+        "        number += 1\n"
+        "    await prune(self, before)\n"
+        "HighWater.prune = archiving\n"
+    )
+
+
 async def killed_at_random(
     case: Case, chance: random.Random, kills: int, look: Look, *options: str, every: int = 1
 ) -> int:

@@ -58,14 +58,14 @@ async def fed(kafka: str, folder: Path, ticks: int, **source: Any) -> Case:
 
 def look(kafka: str, case: Case) -> Look:
     async def now() -> list[str]:
-        return unfounded(await over_kafka(kafka, case.expected.pipeline, case.key))
+        return unfounded(await over_kafka(kafka, case.expected.pipeline, case.key, case.folder))
 
     return now
 
 
 async def judged(kafka: str, case: Case, letters: Sequence[Letter] = ()) -> list[str]:
     """The checker's findings on a run that came to its end."""
-    evidence = await over_kafka(kafka, case.expected.pipeline, case.key)
+    evidence = await over_kafka(kafka, case.expected.pipeline, case.key, case.folder)
     wanted = case.expecting(letters=tuple(letters)).expected
     return findings(wanted, case.events, evidence)
 

@@ -7,6 +7,7 @@ import pytest
 
 from stream_dp.engine.ports import Positions
 from stream_dp.errors import FailClosed, Unconfirmed, UnknownFormat
+from stream_dp.files import highwater
 from stream_dp.files.highwater import HighWater
 from stream_dp.files.memory import MemoryJournal, MemoryStore
 from stream_dp.testing.port_checks import sample_commit
@@ -199,3 +200,35 @@ async def test_a_mark_without_a_place_is_the_first_journals(tmp_path: Path) -> N
     await kept(MemoryStore(), tmp_path, BOB, commits=1)
     with pytest.raises(FailClosed, match=f"before, at {HERE}"):
         await kept(MemoryStore(), tmp_path, ANN)
+
+
+async def test_a_journal_that_was_set_back_and_went_on_elsewhere_is_refused(tmp_path: Path) -> None:
+    store = MemoryStore()
+    await run(store, tmp_path, 3)
+    other = MemoryStore([*store.commits[:2], b"another", b"and more"])
+    with pytest.raises(FailClosed, match="holds another commit 2 than this machine has seen"):
+        await run(other, tmp_path)
+    other.commits[2] = store.commits[2]
+    await run(other, tmp_path)
+
+
+async def test_the_mark_is_durable_before_commits_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut could take the mark back, and an older copy of the journal would be believed."""
+    store, done = MemoryStore(), list[str]()
+    journal = await begun(HighWater(MemoryJournal(store), tmp_path, "p", "t"), store, 3)
+    monkeypatch.setattr(highwater.os, "fsync", lambda _: done.append("synced"))
+    monkeypatch.setattr(highwater, "sync_folder", lambda _: done.append("folder synced"))
+    prune = MemoryJournal.prune
+
+    async def pruned(self: MemoryJournal, before: int) -> None:
+        (mark,) = list_marks(tmp_path)
+        assert '"commits":3' in mark.read_text()
+        done.append("deleted")
+        await prune(self, before)
+
+    monkeypatch.setattr(MemoryJournal, "prune", pruned)
+    await journal.prune(2)
+    assert done == ["synced", "folder synced", "deleted"]
+    assert (journal.begin, len(store.commits)) == (2, 1)

@@ -1,0 +1,149 @@
+"""A journal whose first commits were pruned: kills lose nothing, and only the newest, whole one starts."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from faults.cases import Case, flights
+from faults.checker import unfounded
+from faults.killing import Look, checkpoints_every, moved, pruning
+from faults.test_journals_refused import refused
+
+TICKS = 200
+KEEP = "20h"
+POINTS = (
+    "after-publish:30", "before-prune:1", "after-commit:12", "after-prune:1", "mid-commit:25", "before-prune:2",
+    "mid-publish:20", "after-prune:2",
+)  # fmt: skip
+
+
+def kept(folder: Path) -> Case:
+    """Flights whose journal keeps 20 ticks, and has checkpoints every 5."""
+    case = flights(folder, TICKS, block=2)
+    shown = json.loads(case.pipeline.read_text())
+    shown["journal"]["keep"] = KEEP
+    case.pipeline.write_text(json.dumps(shown))
+    return Case(case.folder, case.expected, case.events, checkpoints_every(5) + pruning())
+
+
+def look(case: Case) -> Look:
+    async def now() -> list[str]:
+        return unfounded(case.left())
+
+    return now
+
+
+def numbers(journal: Path) -> list[int]:
+    with closing(sqlite3.connect(journal)) as database:
+        rows = database.execute("SELECT sequence FROM commits ORDER BY sequence")
+        return [number for (number,) in rows]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """A run that ended well, killed before and after deletions; `older.journal` is from before the last ones."""
+    case = kept(tmp_path_factory.mktemp("pruned"))
+    for point in POINTS:
+        assert (
+            case.run("--until-end", "--zero-noise", "--dawdle", "4", "--crash", point).returncode
+            == -9
+        )
+        assert unfounded(case.left()) == [], point
+    moved(case.journal, case.folder / "older.journal")
+    shutil.copytree(case.folder / "state", case.folder / "older.state")
+    case.finish("--zero-noise", "--dawdle", "4")
+    return case
+
+
+@pytest.fixture
+def case(finished: Case, tmp_path: Path) -> Case:
+    shutil.copytree(finished.folder, tmp_path, dirs_exist_ok=True)
+    return Case(tmp_path, finished.expected, finished.events)
+
+
+def test_kills_around_deletions_lose_nothing_and_count_nothing_twice(finished: Case) -> None:
+    assert finished.findings() == []
+    first, *_, last = numbers(finished.journal)
+    assert 0 < numbers(finished.folder / "older.journal")[0] < first < last - 20
+
+
+def _sql(statement: str) -> Callable[[Case], None]:
+    def change(case: Case) -> None:
+        with closing(sqlite3.connect(case.journal)) as database, database:
+            database.execute(statement)
+
+    return change
+
+
+def _restored(case: Case) -> None:
+    """All commits that were deleted are back."""
+    archived = [(int(path.name), path.read_bytes()) for path in case.folder.glob("archived/*")]
+    with closing(sqlite3.connect(case.journal)) as database, database:
+        database.executemany("INSERT OR IGNORE INTO commits VALUES (?, ?)", archived)
+
+
+def _next_place(case: Case) -> None:
+    """It begins with a later checkpoint than its commits say."""
+    _sql("DELETE FROM commits WHERE sequence < (SELECT max(after_commit) FROM checkpoints)")(case)
+
+
+def _older(case: Case) -> None:
+    moved(case.folder / "older.journal", case.journal)
+
+
+def _older_with_its_releases(case: Case) -> None:
+    """Only the mark of this machine knows that there was more."""
+    _older(case)
+    held = sum(len(commit["releases"]) for commit in case.left().commits)
+    lines = case.releases.read_bytes().splitlines(keepends=True)
+    case.releases.write_bytes(b"".join(lines[:held]))
+
+
+def _older_mark(case: Case) -> None:
+    shutil.rmtree(case.folder / "state")
+    shutil.copytree(case.folder / "older.state", case.folder / "state")
+
+
+REFUSED: dict[str, tuple[Callable[[Case], object], str]] = {
+    "an older copy": (_older, "is older than"),
+    "its last commit is lost": (
+        _sql("DELETE FROM commits WHERE sequence = (SELECT max(sequence) FROM commits)"),
+        "is older than",
+    ),
+    "an older copy with its releases": (_older_with_its_releases, "is older than it was"),
+    "begun one later": (
+        _sql("DELETE FROM commits WHERE sequence = (SELECT min(sequence) FROM commits)"),
+        "were deleted by something else",
+    ),
+    "begun at a later checkpoint": (_next_place, "were deleted by something else"),
+    "emptied": (_sql("DELETE FROM commits"), "is older than"),
+    "made anew": (lambda case: case.journal.unlink(), "is older than"),
+}
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_a_pruned_journal_that_is_not_whole_and_newest_is_refused(case: Case, change: str) -> None:
+    spoil, words = REFUSED[change]
+    spoil(case)
+    assert words in refused(case)
+
+
+GOES_ON: dict[str, tuple[Callable[[Case], object], bool]] = {
+    "all its commits are back": (_restored, True),
+    "its checkpoints are not listed": (_sql("DELETE FROM checkpoints"), False),
+    "an older mark": (_older_mark, False),
+}
+
+
+@pytest.mark.parametrize("change", GOES_ON)
+def test_a_pruned_journal_that_is_whole_and_newest_goes_on(case: Case, change: str) -> None:
+    spoil, whole = GOES_ON[change]
+    spoil(case)
+    assert (numbers(case.journal)[0] == 0) == whole
+    done = case.run("--until-end", "--zero-noise")
+    assert done.returncode == 0, done.stderr
