@@ -1,5 +1,6 @@
 """A journal whose first commits were pruned: kills lose nothing, and only the newest, whole one starts."""
 
+import asyncio
 import json
 import shutil
 import sqlite3
@@ -12,7 +13,12 @@ import pytest
 from faults.cases import Case, flights
 from faults.checker import unfounded
 from faults.killing import Look, checkpoints_every, moved, pruning
-from faults.test_journals_refused import refused
+from faults.test_journals_refused import _other_key, refused
+from stream_dp.errors import FailClosed, UsageError
+from stream_dp.files.sqlite import read_sealed
+from stream_dp.operate.audit.journal_access import archive_journal, read_dead_letters
+from stream_dp.operate.audit.ledger_view import read_ledger
+from stream_dp.operate.audit.trace_check import check_trace
 
 TICKS = 200
 KEEP = "20h"
@@ -147,3 +153,60 @@ def test_a_pruned_journal_that_is_whole_and_newest_goes_on(case: Case, change: s
     assert (numbers(case.journal)[0] == 0) == whole
     done = case.run("--until-end", "--zero-noise")
     assert done.returncode == 0, done.stderr
+
+
+def _whole(case: Case) -> Path:
+    """The archive of a journal that has all its commits."""
+    archive, pruned = case.folder / "all.archive", case.folder / "pruned.journal"
+    moved(case.journal, pruned)
+    _restored(case)
+    added = asyncio.run(
+        archive_journal(case.pipeline, archive, case.folder / "operator.key", print)
+    )
+    assert added == (0, len(numbers(case.journal)))
+    moved(pruned, case.journal)
+    return archive
+
+
+def _cut(archive: Path, end: int) -> None:
+    with closing(sqlite3.connect(archive)) as database, database:
+        database.execute("DELETE FROM commits WHERE sequence >= ?", (end,))
+
+
+def test_an_archive_takes_what_is_new_and_misses_nothing(case: Case) -> None:
+    archive, key = _whole(case), case.folder / "operator.key"
+    begin, end = numbers(case.journal)[0], numbers(case.journal)[-1] + 1
+    kept = read_sealed(archive)
+    assert archive.stat().st_mode & 0o777 == 0o600
+    for at in (begin, begin + 1, end):
+        _cut(archive, at)
+        assert asyncio.run(archive_journal(case.pipeline, archive, key, print)) == (at, end)
+        assert read_sealed(archive) == kept
+    _cut(archive, begin - 1)
+    with pytest.raises(UsageError, match="were pruned before they were archived"):
+        asyncio.run(archive_journal(case.pipeline, archive, key, print))
+    with closing(sqlite3.connect(archive)) as database, database:
+        database.execute("INSERT INTO commits VALUES (?, ?)", (begin - 1, kept[0]))
+    with pytest.raises(
+        FailClosed, match=f"commit {begin} of the journal of flights does not follow"
+    ):
+        asyncio.run(archive_journal(case.pipeline, archive, key, print))
+
+
+def test_a_checkpoint_vouches_for_what_was_pruned_and_an_archive_shows_it(case: Case) -> None:
+    archive, key = _whole(case), case.folder / "operator.key"
+    begin = numbers(case.journal)[0]
+    left = asyncio.run(read_ledger(case.pipeline, key, print))
+    whole = asyncio.run(read_ledger(case.pipeline, key, print, archive=archive))
+    assert (left.pop("verified_from_commit"), whole.pop("verified_from_commit")) == (begin, 0)
+    assert left == whole
+    assert (left["ticks"], left["releases"]) == (TICKS, 5 * TICKS)
+    counted = asyncio.run(read_dead_letters(case.pipeline, key, print))
+    assert counted["records"] == len(case.events)
+    with pytest.raises(UsageError, match="name the archive that has them"):
+        asyncio.run(check_trace(None, case.pipeline, key))
+
+
+def test_a_pruned_journal_belongs_to_its_file_and_key(case: Case) -> None:
+    _other_key(case)
+    assert "was written with key" in refused(case)

@@ -1,6 +1,7 @@
 """kill -9 of runs and feeds over Kafka, at random moments and at fixed points, until the end."""
 
 import asyncio
+import json
 import random
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from aiokafka import TopicPartition
 from faults.cases import Case
 from faults.forked import Forked, Run
 from faults.kafka_evidence import consumer, over_kafka, records, source_events
-from faults.killing import POINTS, checkpoints_every, killed_at, killed_at_random
+from faults.killing import POINTS, checkpoints_every, killed_at, killed_at_random, pruning
 from kafka.flight_topics import PARTITIONS, fed, finished, judged, look, over, topic_of
 
 from stream_dp.broker.topics import create_topic
@@ -45,6 +46,22 @@ async def test_every_release_has_one_version_over_kills_at_fixed_points(
     journal = await records(kafka, f"{case.expected.pipeline}.private.journal")
     known = {dict(record.headers).get("checkpoints", b"") for record in journal}
     assert len(known) >= 2  # none at first
+
+
+async def test_kills_around_deletions_lose_nothing_and_count_nothing_twice(
+    kafka: str, tmp_path: Path
+) -> None:
+    case = await fed(kafka, tmp_path, ticks=120)
+    shown = json.loads(case.pipeline.read_text())
+    case.pipeline.write_text(json.dumps(shown | {"journal": {"kind": "kafka", "keep": "12h"}}))
+    pruned = checkpoints_every(4) + pruning()
+    case = Case(case.folder, case.expected, case.events, case.patch + pruned)
+    for point in ("before-prune:1", "after-prune:1", "after-commit:6", "before-prune:2"):
+        await killed_at(case, look(kafka, case), point, "--zero-noise", *DAWDLE)
+    await asyncio.to_thread(case.finish, "--zero-noise", *DAWDLE)
+    assert await judged(kafka, case) == []
+    journal = await records(kafka, f"{case.expected.pipeline}.private.journal")
+    assert int(dict(journal[0].headers)["sequence"]) > 0
 
 
 def feeding(case: Case, arguments: Sequence[str], anew: bool) -> Run:
