@@ -21,6 +21,7 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KEPT, KafkaSettings, library
 from stream_dp.kafka.client.rights import (
     CREATE,
+    DELETE,
     DESCRIBE_CONFIGS,
     READ,
     WRITE,
@@ -311,6 +312,8 @@ class _Cluster:
         own = [seen[name] for name in names]
         self.begun = any(topic.exists for topic in own[:1])
         findings = await check_rights(settings, admin, spec.name, seen[self._topic], own)
+        if self.begun and spec.journal.keep is not None:
+            findings += _lacking(settings, (DELETE,), own[0].rights, f"--topic {own[0].name}")
         for clock in [seen[name] for name in clocks]:
             if not in_kafka:
                 findings += await check_clock_rights(settings, admin, clock)

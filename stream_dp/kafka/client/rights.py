@@ -22,9 +22,16 @@ _EXPIRED, _HOST = (9, 10), (62, 64)  # X509_V_ERR_CERT_NOT_YET_VALID and so on
 _CLIENT_ALERTS = ("CERTIFICATE_", "BAD_CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE")
 _BAD_LOGIN = ("SaslAuthenticationFailed", "AuthenticationFailedError")
 _TOKEN = ("the broker refuses the bearer token", "source.security.token_file: is it still valid?")
-READ, WRITE, CREATE, DESCRIBE = "Read", "Write", "Create", "Describe"
+READ, WRITE, CREATE, DELETE, DESCRIBE = "Read", "Write", "Create", "Delete", "Describe"
 DESCRIBE_CONFIGS = "DescribeConfigs"
-_BITS: Mapping[str, int] = {READ: 3, WRITE: 4, CREATE: 5, DESCRIBE: 8, DESCRIBE_CONFIGS: 10}
+_BITS: Mapping[str, int] = {
+    READ: 3,
+    WRITE: 4,
+    CREATE: 5,
+    DELETE: 6,
+    DESCRIBE: 8,
+    DESCRIBE_CONFIGS: 10,
+}
 _NOBODY, _DENIED_ID = -2, 53  # no producer has this id; TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _DENIED_TOPIC, _DENIED_CLUSTER = 29, 31
 _UNKNOWN_TOPIC = 3

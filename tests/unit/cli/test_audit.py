@@ -317,6 +317,22 @@ def test_a_copy_is_made_and_checked(ran: Any, monkeypatch: pytest.MonkeyPatch) -
     assert "--copy: the journal copy.journal is read where it is" in both.err
 
 
+def test_an_archive_is_made_and_read_with_the_ledger(ran: Any) -> None:
+    archive = ran.folder / "all.archive"
+    said = ran.command("journal", "archive", str(ran.pipeline), str(archive))
+    assert (said.code, said.err) == (0, "")
+    commits = len(read_sealed(ran.journal))
+    assert f"{commits} commits added, {commits} in all" in said.out
+    again = ran.command("journal", "archive", str(ran.pipeline), str(archive), "--json")
+    assert json.loads(again.out) == {"archive": str(archive), "added": 0, "commits": commits}
+    ledgers = [
+        ran.command("ledger", str(ran.pipeline), "--json", *options)
+        for options in ((), ("--archive", str(archive)))
+    ]
+    assert ledgers[0].out == ledgers[1].out
+    assert json.loads(ledgers[0].out)["verified_from_commit"] == 0
+
+
 def test_a_copy_overwrites_nothing_and_a_refused_one_is_not_left(ran: Any) -> None:
     copy = ran.folder / "copy.journal"
     copy.write_text("mine")

@@ -186,4 +186,4 @@ def test_the_newest_ranges_are_kept_and_all_is_counted(monkeypatch: pytest.Monke
     kind = _Kind()
     for ranges in (((1, 2), (4, 4)), ((5, 9),), ((20, 20),)):
         kind.take(DeadLetter(0, "not_json", None, 10, ranges))
-    assert kind.shown == {"records": 30, "ranges": [[4, 9], [20, 20]], "elsewhere": 23}
+    assert kind.shown(30) == {"records": 30, "ranges": [[4, 9], [20, 20]], "elsewhere": 23}
