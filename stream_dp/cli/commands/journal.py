@@ -13,7 +13,17 @@ from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
 from stream_dp.operate.audit.journal_access import archive_journal
 
-journal = typer.Typer(no_args_is_help=True, help="Keep what `journal: keep` deletes.")
+journal = typer.Typer(
+    help="Keep in an archive what `journal: keep` deletes from PIPELINE.yaml's journal.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+@journal.callback()
+def commands() -> None:
+    """Keep `archive` a command of its own, for it is the only one yet."""
 
 
 @journal.command()

@@ -319,14 +319,14 @@ def test_a_copy_is_made_and_checked(ran: Any, monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_archive_is_made_and_read_with_the_ledger(ran: Any) -> None:
     archive = ran.folder / "all.archive"
-    said = ran.command("journal", "archive", str(ran.pipeline), str(archive))
+    said = ran.say("journal", "archive", str(ran.pipeline), str(archive))
     assert (said.code, said.err) == (0, "")
     commits = len(read_sealed(ran.journal))
     assert f"{commits} commits added, {commits} in all" in said.out
-    again = ran.command("journal", "archive", str(ran.pipeline), str(archive), "--json")
+    again = ran.say("journal", "archive", str(ran.pipeline), str(archive), "--json")
     assert json.loads(again.out) == {"archive": str(archive), "added": 0, "commits": commits}
     ledgers = [
-        ran.command("ledger", str(ran.pipeline), "--json", *options)
+        ran.say("ledger", str(ran.pipeline), "--json", *options)
         for options in ((), ("--archive", str(archive)))
     ]
     assert ledgers[0].out == ledgers[1].out

@@ -21,7 +21,7 @@ from stream_dp.pipeline.json_schema import pipeline_schema
 
 Say = Callable[..., Any]
 COMMANDS = (
-    "demo", "init", "key", "schema", "plan", "check", "audit", "run", "replay", "ledger", "dead-letters",
+    "demo", "init", "key", "schema", "plan", "check", "audit", "run", "replay", "ledger", "journal", "dead-letters",
     "token", "query", "doctor", "broker", "send", "topic", "export", "page",
 )  # fmt: skip
 
