@@ -48,6 +48,7 @@ class LivePipeline:
     bootstrap: str
     folder: Path
     grid: Grid
+    keep: str = ""
 
     def written(self) -> "LivePipeline":
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -64,6 +65,7 @@ class LivePipeline:
             "source": {"kind": "kafka", "topic": self.topic, "bootstrap": self.bootstrap},
             "schema": {"kind": {"type": "category", "domain": list(KINDS)}},
             "privacy": {"epsilon": "2"},
+            **({"journal": {"kind": "kafka", "keep": self.keep}} if self.keep else {}),
             "clock": {
                 "kind": "wall",
                 "step": f"{self.grid.step}ms",

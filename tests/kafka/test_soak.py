@@ -42,6 +42,8 @@ from oracles.kafka_log import Grid
 from unit.server.attackers import DEAF, SLOW, attacking
 
 from stream_dp.broker.topics import create_topic
+from stream_dp.errors import WorldError
+from stream_dp.operate.audit.journal_access import archive_journal
 
 PRODUCERS = 6
 Found = TypeVar("Found")
@@ -220,7 +222,11 @@ class SoakWriter(threading.Thread):
                 del self._open[number]
 
 
-_COMMAND = "from stream_dp.cli.start import start; start()"
+_COMMAND = (
+    "from stream_dp.engine import engine; engine.SNAPSHOT_TICKS = 30\n"  # a checkpoint each, to prune to
+    "from stream_dp.cli.start import start; start()"
+)
+KEEP = "60s"
 _ENDING_S = 60.0
 _WAITS, _RUNS = "Standing by", "The page is at"
 
@@ -431,6 +437,16 @@ async def published(bootstrap: str, tick: int) -> bool:
     return False
 
 
+def archived(pipeline: LivePipeline, archive: Path) -> bool:
+    """Add to the archive what the journal holds beyond it; return whether the brokers let it."""
+    key = pipeline.folder / "operator.key"
+    try:
+        asyncio.run(archive_journal(pipeline.folder / "pipeline.yaml", archive, key, str))
+    except WorldError:
+        return False
+    return True
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_soak(tmp_path: Path) -> None:
@@ -439,7 +455,8 @@ def test_soak(tmp_path: Path) -> None:
         bootstrap = brokers.bootstrap
         asyncio.run(create_topic(bootstrap, TOPIC, 2, {"message.timestamp.type": "LogAppendTime"}))
         grid = Grid(int(time.time() * 1000) // STEP * STEP + 5 * STEP, STEP, DELAY, HORIZON)
-        pipeline = LivePipeline(NAME, TOPIC, bootstrap, tmp_path / "engine", grid).written()
+        pipeline = LivePipeline(NAME, TOPIC, bootstrap, tmp_path / "engine", grid, KEEP).written()
+        archive, archives = tmp_path / "soak.archive", 0
         engines, writer = Engines(pipeline), SoakWriter(bootstrap, TOPIC, SEED)
         faults = Faults(brokers, engines, chance)
         try:
@@ -448,16 +465,18 @@ def test_soak(tmp_path: Path) -> None:
             end = grid.origin / 1000 + SECONDS
             while time.time() < end:
                 faults.one()
+                archives += archived(pipeline, archive)
             writer.stop()
             engines.keep()
             caught_up = asyncio.run(published(bootstrap, grid.tick(int(time.time() * 1000)) + 1))
             engines.keep()
             engines.end()
+            assert archived(pipeline, archive)
         finally:
             engines.close()
-        made, wrong = asyncio.run(verdict(pipeline))
+        made, wrong = asyncio.run(verdict(pipeline, archive))
     figures = {
-        "seconds": SECONDS, "nodes": NODES, "seed": SEED, "caught up": caught_up,
+        "seconds": SECONDS, "nodes": NODES, "seed": SEED, "caught up": caught_up, "archived": archives,
         "happened": dict(faults.done), "written": dict(writer.deeds), "not written": dict(writer.failures),
         "kills": engines.kills, "shut out and standing by again": engines.shut_out,
         "unplanned exits": len(engines.unplanned), **made,
@@ -467,4 +486,5 @@ def test_soak(tmp_path: Path) -> None:
         Path(file).write_text(json.dumps(figures, indent=1))
     assert engines.unplanned == []
     assert caught_up
+    assert 0 < made["pruned"] < made["commits"]
     assert wrong == []

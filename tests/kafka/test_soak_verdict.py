@@ -9,21 +9,26 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from faults.checker import unfounded
-from faults.evidence import Evidence, Public, opened, releases_of
-from faults.kafka_evidence import journal_blobs, public_log
+from faults.evidence import Evidence, EvidenceError, Public, opened, releases_of, sqlite_rows
+from faults.kafka_evidence import journal_rows, public_log
 from kafka.log_worlds import KINDS, Journalled, LivePipeline, says
 from oracles.kafka_log import Range, Said
 
 TICKS = 4
 
 
-async def verdict(pipeline: LivePipeline) -> tuple[dict[str, int], list[str]]:
-    """Figures of what a pipeline has left, and what is wrong with it."""
-    blobs = await journal_blobs(pipeline.bootstrap, f"{pipeline.name}.private.journal")
+async def verdict(pipeline: LivePipeline, archive: Path) -> tuple[dict[str, int], list[str]]:
+    """Figures of what a pipeline has left, its journal in an archive, and what is wrong with it."""
+    rows = sqlite_rows(archive, "SELECT sequence, sealed FROM commits ORDER BY sequence")
+    left = await journal_rows(pipeline.bootstrap, f"{pipeline.name}.private.journal")
+    blobs = [blob for _, blob in rows]
+    if left != rows[left[0][0] :]:
+        raise EvidenceError("the topic does not hold the last commits of the archive")
     key = (pipeline.folder / "operator.key").read_bytes()
     commits = opened(blobs, key, pipeline.name)
     public = await public_log(pipeline.bootstrap, f"{pipeline.name}.releases")
@@ -35,6 +40,7 @@ async def verdict(pipeline: LivePipeline) -> tuple[dict[str, int], list[str]]:
         "ticks": ticks, "records": sum(row[0] for row in journal.rows.values()),
         "late": journal.late, "later": journal.late - log.late, "dead": journal.dead.total(),
         "aborted public records": sum(not one.committed for one in public),
+        "commits": len(blobs), "pruned": left[0][0],
     }  # fmt: skip
     return figures, list(judged(commits, public, log))
 
