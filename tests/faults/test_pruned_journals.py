@@ -163,7 +163,7 @@ def _whole(case: Case) -> Path:
     added = asyncio.run(
         archive_journal(case.pipeline, archive, case.folder / "operator.key", print)
     )
-    assert added == (0, len(numbers(case.journal)))
+    assert added == (0, 0, len(numbers(case.journal)))
     moved(pruned, case.journal)
     return archive
 
@@ -180,8 +180,11 @@ def test_an_archive_takes_what_is_new_and_misses_nothing(case: Case) -> None:
     assert archive.stat().st_mode & 0o777 == 0o600
     for at in (begin, begin + 1, end):
         _cut(archive, at)
-        assert asyncio.run(archive_journal(case.pipeline, archive, key, print)) == (at, end)
+        assert asyncio.run(archive_journal(case.pipeline, archive, key, print)) == (0, at, end)
         assert read_sealed(archive) == kept
+    later = case.folder / "later.archive"
+    assert asyncio.run(archive_journal(case.pipeline, later, key, print)) == (begin, begin, end)
+    assert read_sealed(later, start=begin) == kept[begin:]
     _cut(archive, begin - 1)
     with pytest.raises(UsageError, match="were pruned before they were archived"):
         asyncio.run(archive_journal(case.pipeline, archive, key, print))

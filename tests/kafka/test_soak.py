@@ -42,7 +42,7 @@ from oracles.kafka_log import Grid
 from unit.server.attackers import DEAF, SLOW, attacking
 
 from stream_dp.broker.topics import create_topic
-from stream_dp.errors import WorldError
+from stream_dp.errors import UsageError, WorldError
 from stream_dp.operate.audit.journal_access import archive_journal
 
 PRODUCERS = 6
@@ -444,6 +444,10 @@ def archived(pipeline: LivePipeline, archive: Path) -> bool:
         asyncio.run(archive_journal(pipeline.folder / "pipeline.yaml", archive, key, str))
     except WorldError:
         return False
+    except UsageError:
+        if archive.exists():
+            raise
+        return False  # there is no journal yet
     return True
 
 

@@ -38,10 +38,14 @@ def archive(
 ) -> None:
     """Add the commits of PIPELINE.yaml's journal that ARCHIVE lacks, still sealed. The engine may run meanwhile."""
     with progress(f"Reading {pipeline}") as line:
-        begin, end = asyncio.run(archive_journal(pipeline, archive, key_file, line.say, line))
+        told = archive_journal(pipeline, archive, key_file, line.say, line)
+        first, begin, end = asyncio.run(told)
     if as_json:
-        typer.echo(json.dumps({"archive": str(archive), "added": end - begin, "commits": end}))
+        typer.echo(
+            json.dumps({"archive": str(archive), "added": end - begin, "begin": first, "end": end})
+        )
         return
     typer.echo(
-        f"{archive}: {how_many(end - begin, 'commit')} added, {end:,} in all, each linked to the one before"
+        f"{archive}: {how_many(end - begin, 'commit')} added; it holds commits {first:,} to {end - 1:,}, each linked "
+        "to the one before"
     )

@@ -109,18 +109,19 @@ def _gap(archive: Path, end: int, begin: int) -> UsageError:
 
 async def archive_journal(
     pipeline: Path, to: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
-) -> tuple[int, int]:  # fmt: skip
-    """Add to the SQLite file `to` what the journal holds beyond it; return the numbers of the first new commit and of
-    the next one. The engine may run meanwhile. Makes the file with mode 0600 if there is none.
+) -> tuple[int, int, int]:  # fmt: skip
+    """Add to the SQLite file `to` what the journal holds beyond it; the engine may run meanwhile. Makes the file with
+    mode 0600 if there is none; it then begins where the journal begins. Return the numbers of the first commit there,
+    of the first new one, and of the next one.
 
     Raises FailClosed if a commit does not follow from the one before, UsageError if commits are missing in between.
     """
     spec, sealer = await opened(pipeline, key_file, tell)
-    begin, last = 0, GENESIS
-    if await asyncio.to_thread(to.exists):
-        _, begin = await asyncio.to_thread(bounds_of, to)
-        last = digest((await asyncio.to_thread(read_sealed, to, 1, begin - 1))[0])
     here, some, read = await sealed_commits(spec, progress), list[bytes](), list[bytes]()
+    first, begin, last = here.begin, here.begin, GENESIS
+    if await asyncio.to_thread(to.exists):
+        first, begin = await asyncio.to_thread(bounds_of, to)
+        last = digest((await asyncio.to_thread(read_sealed, to, 1, begin - 1))[0])
     if here.begin > begin:
         raise _gap(to, begin, here.begin)
 
@@ -131,7 +132,7 @@ async def archive_journal(
 
     end = begin
     async for commit, link in unsealed(noted(), sealer, spec.name, begin):
-        if commit.previous != last:
+        if last and commit.previous != last:
             raise FailClosed(f"{to}: commit {end} of the journal of {spec.name} does not follow it")
         last, end = link, end + 1
         some.append(read.pop())
@@ -139,7 +140,7 @@ async def archive_journal(
             await asyncio.to_thread(add_sealed, to, end - len(some), some)
             some = []
     await asyncio.to_thread(add_sealed, to, end - len(some), some)
-    return begin, end
+    return first, begin, end
 
 
 async def _in_kafka(spec: PipelineSpec, progress: Progress) -> Sealed:
