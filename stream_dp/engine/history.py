@@ -9,7 +9,7 @@ or state and changes nothing.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -24,10 +24,10 @@ from stream_dp.journal.answer_body import RefusedMessage, read_answer
 from stream_dp.journal.checkpoint import (
     Checkpoint,
     Piece,
+    Standing,
     checkpoint_of,
     only_changes,
     piece_in,
-    without_idle,
 )
 from stream_dp.journal.commit import (
     Answer,
@@ -55,8 +55,15 @@ _FIELDS = {
 }
 
 
+RUNS = 1_000
+"""Most runs of ticks with equally many releases whose numbers are kept."""
+
+
 class ReleaseNumbers:
-    """The number of the first release of each tick; all ticks have equally many until a series comes or goes."""
+    """The number of the first release of each tick; all ticks have equally many until a series comes or goes. At `RUNS`
+    such runs of ticks every second one of the older half is joined to the one before, in which numbers are then those
+    of its first tick.
+    """
 
     def __init__(self, runs: Sequence[tuple[int, int, int]] = ()) -> None:
         # first tick, number of its first release, releases of each tick
@@ -71,9 +78,12 @@ class ReleaseNumbers:
         per_tick = len(commit.releases) // len(commit.ticks) if commit.ticks else 0
         if per_tick and (not self._runs or self._runs[-1][2] != per_tick):
             self._runs.append((commit.ticks[0], commit.releases[0].sequence, per_tick))
+        if len(self._runs) > RUNS:
+            older = self._runs[: RUNS // 2 : 2]
+            self._runs[: RUNS // 2] = [(first, number, 0) for first, number, _ in older]
 
     def before(self, tick: int) -> int:
-        """Return the number of the last release before this tick; -1 if there is none."""
+        """Return the number of the last release before this tick, or an earlier one; -1 if there is none."""
         if tick <= 0 or not self._runs:
             return -1
         begin = bisect_right(self._runs, tick, key=itemgetter(0)) - 1
@@ -83,20 +93,17 @@ class ReleaseNumbers:
 
 @dataclass(slots=True, repr=False)
 class Past:
-    """What is kept of all commits for the next checkpoint: the first one, those with changes, the numbers of releases,
-    and the last answer, its number and SHA-256. Of commits only what a `Checkpoint` holds is kept.
+    """What is kept of all commits for the next checkpoint: the first one, the numbers of releases, and the last answer,
+    its number and SHA-256. Of commits only what a `Checkpoint` holds is kept.
     """
 
     first: Commit
-    changing: list[Commit] = field(default_factory=list)
     numbers: ReleaseNumbers = field(default_factory=ReleaseNumbers)
     answer: tuple[int, bytes] = (0, b"")
-    _settled: int = 0
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "Past":
-        numbers = ReleaseNumbers(checkpoint.numbers)
-        return cls(checkpoint.first, list(checkpoint.changing), numbers, checkpoint.answer)
+        return cls(checkpoint.first, ReleaseNumbers(checkpoint.numbers), checkpoint.answer)
 
     @classmethod
     def beginning(cls, first: Commit) -> "Past":
@@ -111,29 +118,23 @@ class Past:
     def add(self, commit: Commit) -> None:
         """Add the next commit."""
         self.numbers.replay(commit)
-        if commit.changes:
-            self.changing.append(only_changes(commit))
         if commit.answers:
             last = commit.answers[-1]
             self.answer = (last.number, digest(last.body))
 
-    def settle(self, telling: Set[int]) -> None:
-        """Drop queries that changed nothing, of the commits added since the last call: all but those of `telling`."""
-        since, self.changing[self._settled :] = self.changing[self._settled :], []
-        left = [without_idle(commit, telling) for commit in since]
-        self.changing += [commit for commit in left if commit.changes]
-        self._settled = len(self.changing)
-
-    def checkpoint(self, partitions: tuple[int, ...], memories: dict[str, bytes]) -> Checkpoint:
+    def checkpoint(
+        self, partitions: tuple[int, ...], series: Standing, memories: dict[str, bytes]
+    ) -> Checkpoint:
         """Return the checkpoint after the next commit, at which `memories` stand; `partitions` are those of now."""
-        changing, runs = tuple(self.changing), self.numbers.runs
-        return Checkpoint(self.first, changing, partitions, runs, memories, self.answer)
+        return Checkpoint(self.first, series, partitions, self.numbers.runs, memories, self.answer)
 
 
 @dataclass(slots=True, repr=False)
 class History:
-    """The journal as read: its `past`, the commits since the last snapshot, and the end of the chain. `ticked` is the
-    last commit with ticks, `owed` are the bytes that are still to be committed before the next checkpoint.
+    """The journal as read: its `past`, the commits since the last snapshot, and the end of the chain. `series` are
+    those of the checkpoint at which it begins (None: at the first commit), `changing` the commits with changes from
+    there to the last snapshot, without their releases and rows. `ticked` is the last commit with ticks, `owed` are the
+    bytes that are still to be committed before the next checkpoint.
     """
 
     past: Past
@@ -145,22 +146,18 @@ class History:
     ticked: Commit | None = None
     partitions: tuple[int, ...] = ()
     owed: int = 0
+    series: Standing | None = None
+    changing: list[Commit] = field(default_factory=list)
 
     @property
     def header(self) -> Header:
         return self.past.header
 
-    @property
-    def changing(self) -> list[Commit]:
-        """The commits with changes before the last snapshot, without their releases and rows."""
-        return [
-            earlier for earlier in self.past.changing if earlier.sequence < self.since[0].sequence
-        ]
-
     def extend(self, commit: Commit, link: bytes) -> None:
         """Add the next commit, whose sealed form has the digest `link`."""
         self.past.add(commit)
         if commit.snapshot is not None:
+            self.changing += [only_changes(earlier) for earlier in self.since if earlier.changes]
             self.since = [commit]
         elif commit.sequence > 0:
             self.since.append(commit)
@@ -310,7 +307,8 @@ async def _restored(
     if not heads.reach(first, checkpoint):
         return None
     memory.load(checkpoint.memories, first)
-    return History(Past.of(checkpoint), [], first, b"", partitions=checkpoint.partitions)
+    parts, series = checkpoint.partitions, checkpoint.series
+    return History(Past.of(checkpoint), [], first, b"", partitions=parts, series=series)
 
 
 class PublicHead(Generic[P]):

@@ -259,6 +259,8 @@ async def _rebuild(
     history: History, admission: Admission, grid: TickGrid, make_noise: NoiseMaker, progress: Progress
 ) -> Recovered:  # fmt: skip
     """Replay the committed steps since the last snapshot and compare every release; let other tasks run meanwhile."""
+    if history.series is not None:
+        admission.load(history.series)
     for commit in history.changing:
         await asyncio.sleep(0)
         admission.replay(commit)
@@ -283,7 +285,6 @@ async def _rebuild(
         coming=replay.coming,
         owed=history.owed,
     )  # fmt: skip
-    history.past.settle(admission.telling)
     if ticked is not None:
         recovered.next_release = ticked.releases[-1].sequence + 1
         recovered.latest = {} if history.after_head else last_of(ticked)

@@ -18,7 +18,7 @@ from stream_dp.engine.ports import Answers, Journal, PublicPort, Question, Quest
 from stream_dp.errors import FailClosed
 from stream_dp.journal.answer_body import VERSION as ANSWER_VERSION
 from stream_dp.journal.answer_body import Answered, write_answer
-from stream_dp.journal.checkpoint import KIND, PIECE_BYTES, Checkpoint, pieces_of
+from stream_dp.journal.checkpoint import KIND, PIECE_BYTES, Checkpoint, Standing, pieces_of
 from stream_dp.journal.commit import Answer, Commit, DeadLetter, Release
 from stream_dp.journal.release import VERSION, Released, write
 
@@ -225,7 +225,9 @@ async def check_journal(make: Callable[[], Journal]) -> None:
 
 async def check_journal_checkpoints(make: Callable[[], Journal]) -> None:
     """Check that a journal knows its last checkpoints once they are whole, now and later, and reads on from them."""
-    checkpoint = Checkpoint(Commit(0, b""), (), (), (), {"users": bytes(3 * PIECE_BYTES // 2)})
+    checkpoint = Checkpoint(
+        Commit(0, b""), Standing(), (), (), {"users": bytes(3 * PIECE_BYTES // 2)}
+    )
     commits = dict[int, tuple[Commit, bytes]]()
     for sequence in range(10):
         commit, sealed = sample_commit(sequence)
