@@ -36,7 +36,7 @@ CLOCK = PIPELINE["clock"] | {"horizon": str(TICKS)}
 ANALYSTS = [{"name": "ann", "epsilon": "3"}, {"name": "ben", "epsilon": "2"}]
 DE = [{"field": "country", "equals": "DE"}]
 PARTED = [{"name": "ann", "epsilon": "3", "where": DE}, {"name": "ben", "epsilon": "2"}]
-MONITOR = {
+MONITOR: dict[str, Any] = {
     "name": "m", "statistic": "monitor", "epsilon": "1", "touch": "3", "most": "8",
     "watch": [
         {"name": "much", "where": [{"field": "amount", "at_least": "8"}], "above": "5", "rearm": False},
@@ -78,7 +78,7 @@ def admitting(built: Built) -> Admission:
 
 
 def definition(random: Random, name: str) -> dict[str, Any]:
-    shape = random.choice(
+    shape: dict[str, Any] = random.choice(
         [
             {"statistic": "count"},
             {"statistic": "count", "windows": ["3h"]},
@@ -92,9 +92,11 @@ def definition(random: Random, name: str) -> dict[str, Any]:
 
 
 def watch(random: Random) -> dict[str, Any]:
-    by = random.choice([{}, {"by": "country"}])
+    by: dict[str, Any] = random.choice([{}, {"by": "country"}])
     name = random.choice(["w1", "w2", "w3", "much", "by"])
-    when = random.choice([{"above": 3}, {"below": 2, "over": "3h"}, {"above": 4, "rearm": False}])
+    when: dict[str, Any] = random.choice(
+        [{"above": 3}, {"below": 2, "over": "3h"}, {"above": 4, "rearm": False}]
+    )
     return {"name": name, "where": random.choice(WHERES), **by, **when}
 
 
