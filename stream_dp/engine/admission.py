@@ -105,15 +105,20 @@ class Admission:
         """The last halted series, at most `REMEMBERED` of each ledger, sorted by `end`."""
         return sorted(chain.from_iterable(self._ended.values()), key=attrgetter("end"))
 
-    def propose(self, definition: bytes, start: int, *, former: bool = False) -> Proposal:
+    def propose(self, definition: bytes, start: int) -> Proposal:
         """Derive the series of a definition, for ticks from `start` on; may take seconds, changes nothing. Raises
-        `UsageError` (no series of this pipeline, or a name used before) or `NotDerivable`. `former`: see the planner.
+        `UsageError` (no series of this pipeline, or a name used before) or `NotDerivable`.
         """
+        proposal = self._proposed(definition, start)
+        proposal.predicted()  # the answer reports it after the charge, so fail before if it cannot be computed
+        return proposal
+
+    def _proposed(self, definition: bytes, start: int, *, former: bool = False) -> Proposal:
+        """Return what `propose` does, without its predicted error; `former`: see the planner."""
         if self.planner is None:
             raise UsageError("this engine takes no live series")
         proposal = self.planner.propose(definition, start, former=former)
         self._require_new(proposal)
-        proposal.predicted()  # the answer reports it after the charge, so fail before if it cannot be computed
         return proposal
 
     def _require_new(self, proposal: Proposal) -> None:
@@ -281,9 +286,9 @@ class Admission:
 
     def _derive_again(self, created: Created, charge: Charge | None) -> tuple[Proposal, Entry]:
         """Return a recorded series and its entry; raises `UsageError` unless they are what was recorded."""
-        proposal = self.propose(created.definition, created.start)
+        proposal = self._proposed(created.definition, created.start)
         if proposal.mechanism != created.mechanism:
-            proposal = self.propose(created.definition, created.start, former=True)
+            proposal = self._proposed(created.definition, created.start, former=True)
         analyst = MAIN if charge is None else charge.analyst
         entry = self.subledgers.price(proposal.derivation, analyst, proposal.box)
         if charge_of(entry, analyst) != charge:

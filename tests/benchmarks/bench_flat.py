@@ -3,9 +3,10 @@
 Each pipeline runs in a process of its own, as `stream-dp run` does with a file as its source, SQLite and a file of
 releases, but for the source, which makes three events for each tick, and for the commits: one for each tick, as a
 wall clock has them. "at once" lets up to 100 ticks share one, as catching up does. Two lines are printed for a number
-of ticks. The first: resident memory then, and what was written and how fast since the number before. The second, each
-in a process of its own on a copy of the folder: CPU of a start until the engine runs, and its most memory; what the
-page takes to show everything; CPU and most memory of `ledger` and of an export into CSV.
+of ticks. The first: resident memory then, what was written and how fast since the number before, and how many objects
+that may refer to others the process holds, which shows a leak before memory does. The second, each in a process of its
+own on a copy of the folder: CPU of a start until the engine runs, and its most memory; what the page takes to show
+everything; CPU and most memory of `ledger` and of an export into CSV.
 Run: PYTHONPATH=tests python tests/benchmarks/bench_flat.py [--ticks 10000 30000 100000] [PIPELINE...]
 """
 
@@ -195,7 +196,7 @@ async def told(name: str, ticks: Sequence[int], folder: Path) -> None:
         held = held or resident()
         print(
             f"{name:24} {stop:9,} {resident():6.1f} MB {resident() / held:5.2f} {sealed:7,.0f} {file:7,.0f} B a tick "
-            f"{(stop - done) / took:6,.0f} ticks/s",
+            f"{(stop - done) / took:6,.0f} ticks/s {len(gc.get_objects()):9,} objects",
             flush=True,
         )
         print(f"{'':34} {measured(folder)}", flush=True)

@@ -233,7 +233,7 @@ class Run:
                 built.spec.queries.per_tick, DerivingProcess(planner),
             ),
             guard=guard_of(built.spec, config.origin, key),
-            memories=memories_of(built.layout, built.spec),
+            memories=(*memories_of(built.layout, built.spec), self._fired),
         )  # fmt: skip
         return Attempt(engine, words)
 

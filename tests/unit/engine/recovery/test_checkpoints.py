@@ -77,6 +77,7 @@ class Seen:
 def held(memories: Any) -> dict[str, Any]:
     """What the memories save, without the moment up to which ids were forgotten: a replay forgets later."""
     saved = {kind: msgspec.msgpack.decode(part) for kind, part in memories.save().items()}
+    saved.pop("fired", None)  # what releases showed, which no commit is needed for
     place, refused, number, _, ids = saved.pop("messages")
     users = {
         kind: {n: in_any_order(part) for n, part in saved.pop(kind).items()}
