@@ -47,22 +47,32 @@ class UsedNames:
         self._old, self._new = saved, set[bytes]()
 
     def __contains__(self, name: str) -> bool:
-        wanted, size = self._of(name), self._BYTES
-        places = range(len(self._old) // size)
-        at = bisect_left(places, wanted, key=lambda at: self._old[at * size : (at + 1) * size])
-        return wanted in self._new or self._old[at * size : (at + 1) * size] == wanted
+        wanted = self._of(name)
+        at = self._place(wanted)
+        return wanted in self._new or self._old[at : at + self._BYTES] == wanted
 
     def add(self, name: str) -> None:
-        self._new.add(self._of(name))
+        if name not in self:
+            self._new.add(self._of(name))
         if len(self._new) > self._NEW:
             self.saved()
 
     def saved(self) -> bytes:
-        if self._new:
-            size = self._BYTES
-            old = {self._old[at : at + size] for at in range(0, len(self._old), size)}
-            self._old, self._new = b"".join(sorted(old | self._new)), set()
+        parts, begin = list[bytes](), 0
+        for one in sorted(self._new):
+            end = self._place(one)
+            parts += [self._old[begin:end], one]
+            begin = end
+        self._old = b"".join([*parts, self._old[begin:]])
+        self._new.clear()
         return self._old
+
+    def _place(self, wanted: bytes) -> int:
+        """Return where this digest is, or would be, in those that are sorted."""
+        places = range(0, len(self._old), self._BYTES)
+        return self._BYTES * bisect_left(
+            places, wanted, key=lambda at: self._old[at : at + self._BYTES]
+        )
 
     def _of(self, name: str) -> bytes:
         return digest(name.encode())[: self._BYTES]
