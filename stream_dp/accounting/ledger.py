@@ -15,7 +15,7 @@ tick, and a mechanism that starts after a halt may not start before the first fr
 and no journal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -423,6 +423,20 @@ class Ledger:
         loads = self.loads.less(entry)
         used = lighter(self.used, loads.at())
         return replace(self, loads=loads, used=used, freed=max(self.freed, end))
+
+    def restored(
+        self, running: Iterable[Entry], sums: tuple[Spend, Spend, Spend], count: int, freed: int
+    ) -> "Ledger":
+        """Return the ledger that this new one had become after `count` charges, of which those for `running` are in
+        force; `sums` are its loads everywhere, `used` and `peak`. It lists no entries.
+        """
+        if count == self.count:
+            return self
+        loads = self.loads
+        for entry in running:
+            loads = loads.plus(entry)
+        everywhere, used, peak = sums
+        return Ledger(replace(loads, everywhere=everywhere), used, count, peak, freed)
 
     @property
     def frees(self) -> bool:

@@ -63,6 +63,17 @@ class Derivation:
         """Return the tree as text: one line per node and per condition, premises indented, amounts rounded up."""
         return "\n".join(_lines(self))
 
+    @property
+    def stated(self) -> str:
+        """What it claims and by which theorems: the tree as text, without the words that explain."""
+        like = self.guarantee
+        amounts = ", ".join(f"{name} {_up(x)}" for name, x in parameters(like.measure).items())
+        claim = f"{NAMES[type(like.measure)]} {amounts}, {like.neighbors.value}, {like.users}"
+        kinds = f"group {like.group}, finite {like.finite}, fresh {like.fresh}"
+        names = [condition.name for condition in self.conditions]
+        premises = ", ".join(premise.stated for premise in self.premises)
+        return f"{self.rule} ({self.source}): {claim}, {kinds} {names} [{premises}]"
+
 
 def require_exactly(part: object, kind: type, subject: str) -> None:
     """Refuse an object that is not exactly of the class `kind` (NotDerivable, which names the object's class)."""

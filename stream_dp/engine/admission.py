@@ -6,15 +6,15 @@ it. This file knows no state, noise or actor.
 """
 
 import asyncio
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
-from typing import Any
 
-from stream_dp.accounting.filters.filter import Entry
+from stream_dp.accounting.filters.filter import Entry, Spend
 from stream_dp.accounting.ledger import Ledger, Preview
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.wording import meant
@@ -22,21 +22,60 @@ from stream_dp.engine.proposals import Proposal, SeriesPlanner, WatchProposal
 from stream_dp.engine.series import LiveSeries, Registry
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
 from stream_dp.journal.answer_body import read_answer
-from stream_dp.journal.commit import Asked, Charge, Commit, Created, Halted, Unwatched, Watched
+from stream_dp.journal.checkpoint import Account, Ended, Running, Spent, Standing, Watching
+from stream_dp.journal.commit import (
+    Asked,
+    Charge,
+    Commit,
+    Created,
+    Halted,
+    Unwatched,
+    Watched,
+    digest,
+)
 
 REMEMBERED = 20
 """How many halted series are remembered of those that one ledger paid for: the last ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A halted series; it saw the ticks from `start` up to, and not including, `end`. `shown` is what lists show."""
+class UsedNames:
+    """The digests of names, sorted: a name takes `_BYTES`, for none is ever forgotten."""
 
-    name: str
-    analyst: str
-    start: int
-    end: int
-    shown: Mapping[str, Any]
+    _BYTES, _NEW = 16, 1_000
+
+    def __init__(self, saved: bytes = b"") -> None:
+        self._old, self._new = saved, set[bytes]()
+
+    def __contains__(self, name: str) -> bool:
+        wanted = self._of(name)
+        at = self._place(wanted)
+        return wanted in self._new or self._old[at : at + self._BYTES] == wanted
+
+    def add(self, name: str) -> None:
+        if name not in self:
+            self._new.add(self._of(name))
+        if len(self._new) > self._NEW:
+            self.saved()
+
+    def saved(self) -> bytes:
+        parts, begin = list[bytes](), 0
+        for one in sorted(self._new):
+            end = self._place(one)
+            parts += [self._old[begin:end], one]
+            begin = end
+        self._old = b"".join([*parts, self._old[begin:]])
+        self._new.clear()
+        return self._old
+
+    def _place(self, wanted: bytes) -> int:
+        """Return where this digest is, or would be, in those that are sorted."""
+        places = range(0, len(self._old), self._BYTES)
+        return self._BYTES * bisect_left(
+            places, wanted, key=lambda at: self._old[at : at + self._BYTES]
+        )
+
+    def _of(self, name: str) -> bytes:
+        return digest(name.encode())[: self._BYTES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,36 +94,41 @@ class Halting:
 class Admission:
     """Which series run, and the ledgers that paid for them; only creations and halts change this.
 
-    `names` holds every name ever used, because releases carry the name; `telling` has the numbers of those answers to
-    queries after which a series takes other queries. Where `private` is False (noise of the test kit), every release of
-    a created series says so.
+    `names` holds every name ever used, because releases carry the name. Where `private` is False (noise of the test
+    kit), every release of a created series says so.
     """
 
     registry: Registry
     subledgers: Subledgers
     planner: SeriesPlanner | None = None
-    names: set[str] = field(default_factory=set)
+    names: UsedNames = field(default_factory=UsedNames)
     private: bool = True
-    telling: set[int] = field(default_factory=set)
+    _running: dict[int, Running] = field(default_factory=dict)
     _ended: dict[str, deque[Ended]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.names |= {series.name for series in self.registry.releasing}
+        for series in self.registry.releasing:
+            self.names.add(series.name)
 
     @property
     def ended(self) -> Sequence[Ended]:
         """The last halted series, at most `REMEMBERED` of each ledger, sorted by `end`."""
         return sorted(chain.from_iterable(self._ended.values()), key=attrgetter("end"))
 
-    def propose(self, definition: bytes, start: int, *, former: bool = False) -> Proposal:
+    def propose(self, definition: bytes, start: int) -> Proposal:
         """Derive the series of a definition, for ticks from `start` on; may take seconds, changes nothing. Raises
-        `UsageError` (no series of this pipeline, or a name used before) or `NotDerivable`. `former`: see the planner.
+        `UsageError` (no series of this pipeline, or a name used before) or `NotDerivable`.
         """
+        proposal = self._proposed(definition, start)
+        proposal.predicted()  # the answer reports it after the charge, so fail before if it cannot be computed
+        return proposal
+
+    def _proposed(self, definition: bytes, start: int, *, former: bool = False) -> Proposal:
+        """Return what `propose` does, without its predicted error; `former`: see the planner."""
         if self.planner is None:
             raise UsageError("this engine takes no live series")
         proposal = self.planner.propose(definition, start, former=former)
         self._require_new(proposal)
-        proposal.predicted()  # the answer reports it after the charge, so fail before if it cannot be computed
         return proposal
 
     def _require_new(self, proposal: Proposal) -> None:
@@ -118,7 +162,8 @@ class Admission:
         self.subledgers.charge(entry, analyst, start)
         number = self.registry.next_number
         created = Created(number, proposal.definition, start, column, proposal.mechanism)
-        return created, charge_of(entry, analyst), self._admit(proposal, created)
+        charge = charge_of(entry, analyst)
+        return created, charge, self._admit(proposal, created, charge, entry)
 
     def halt(self, name: str, end: int) -> Halted:
         """End a created series: it sees no tick from `end` on, and no tick at all if it has not begun by then. Raises
@@ -189,11 +234,9 @@ class Admission:
             if not isinstance(change, Asked) or live is None or live.series.asking is None:
                 continue
             if change.answer not in bodies:
-                raise self._broken(commit, "it asks without an answer")
+                raise _broken(f"at commit {commit.sequence}", "it asks without an answer")
             content = read_answer(bodies[change.answer]).answer or {}
             asking = live.series.asking.answered(content, change.at)
-            if asking is not live.series.asking:
-                self.telling.add(change.answer)
             self.registry.change(live.number, replace(live.series, asking=asking))
 
     def fresh_columns(self, live: LiveSeries) -> slice:
@@ -224,9 +267,9 @@ class Admission:
                     case Watched() | Unwatched():
                         self.take(change.number, self.watched_again(change))
         except (UsageError, BudgetRefused) as error:
-            raise self._broken(commit, str(error)) from None
+            raise _broken(f"at commit {commit.sequence}", str(error)) from None
         if charges:
-            raise self._broken(commit, "it charges for what it does not create")
+            raise _broken(f"at commit {commit.sequence}", "it charges for what it does not create")
         self.answered(commit)
         return created
 
@@ -246,9 +289,16 @@ class Admission:
         )
 
     def _create_again(self, created: Created, charge: Charge | None) -> LiveSeries:
-        proposal = self.propose(created.definition, created.start)
+        proposal, entry = self._derive_again(created, charge)
+        analyst = MAIN if charge is None else charge.analyst
+        self.subledgers.charge(entry, analyst, created.start)
+        return self._admit(proposal, created, charge_of(entry, analyst), entry)
+
+    def _derive_again(self, created: Created, charge: Charge | None) -> tuple[Proposal, Entry]:
+        """Return a recorded series and its entry; raises `UsageError` unless they are what was recorded."""
+        proposal = self._proposed(created.definition, created.start)
         if proposal.mechanism != created.mechanism:
-            proposal = self.propose(created.definition, created.start, former=True)
+            proposal = self._proposed(created.definition, created.start, former=True)
         analyst = MAIN if charge is None else charge.analyst
         entry = self.subledgers.price(proposal.derivation, analyst, proposal.box)
         if charge_of(entry, analyst) != charge:
@@ -257,28 +307,103 @@ class Admission:
             raise UsageError(
                 f"{proposal.name} would run on with another mechanism or other parameters"
             )
-        self.subledgers.charge(entry, analyst, created.start)
-        return self._admit(proposal, created)
+        return proposal, entry
 
-    def _admit(self, proposal: Proposal, created: Created) -> LiveSeries:
+    def _admit(
+        self, proposal: Proposal, created: Created, charge: Charge, entry: Entry
+    ) -> LiveSeries:
         series = replace(proposal.open(created), private=self.private)
         self.names.add(proposal.name)
+        derived = digest(f"{proposal.derivation.stated} {entry.box.order}".encode())
+        self._running[created.number] = Running(created, charge, derived)
         return self.registry.add(created.number, series, created.start)
+
+    def save(self) -> Standing:
+        """Return what a checkpoint holds of all series and ledgers, as they are between two ticks."""
+        ledgers = self.subledgers.ledgers
+        return Standing(
+            tuple(self._running.values()),
+            tuple(self._watching()),
+            tuple(_account(analyst, ledgers[analyst]) for analyst in ledgers),
+            tuple(chain.from_iterable(self._ended.values())),
+            self.names.saved(),
+            self.registry.next_number,
+        )
+
+    def _watching(self) -> Iterator[Watching]:
+        for live in self.registry.live:
+            kept = None if self.planner is None else self.planner.watching(live)
+            if kept is not None:
+                yield kept
+
+    def load(self, saved: Standing) -> None:
+        """Become, before any change, what was saved; each series that runs is derived again and compared.
+
+        Raises `FailClosed` if one is not derived as when it was saved.
+        """
+        running = self.subledgers.running
+        try:
+            for one in saved.running:
+                self._run_again(one)
+            for kept in saved.watching:
+                self._watch_again(kept)
+        except (UsageError, BudgetRefused) as error:
+            raise _broken("in its last checkpoint", str(error)) from None
+        for account in saved.accounts:
+            analyst, (everywhere, used, peak) = account.analyst, map(_spend, account.sums)
+            entries = (entry for payer, entry in running.values() if payer == analyst)
+            self.subledgers.ledgers[analyst] = self.subledgers.ledgers[analyst].restored(
+                entries, (everywhere, used, peak), account.count, account.freed
+            )
+        for ended in saved.ended:
+            self._remember(ended)
+        self.names, self.registry.next_number = UsedNames(saved.names), saved.next_number
+
+    def _run_again(self, one: Running) -> None:
+        number, analyst = one.created.number, one.charge.analyst
+        proposal, entry = self._derive_again(one.created, one.charge)
+        self.registry.next_number = number
+        self._admit(proposal, one.created, one.charge, entry)
+        self.subledgers.running[entry.name] = (analyst, entry)
+        if self._running[number].derived != one.derived:
+            raise UsageError(f"{proposal.name} is not derived as when it was recorded")
+
+    def _watch_again(self, kept: Watching) -> None:
+        live = self.registry.numbered(kept.number)
+        if live is None or self.planner is None:
+            raise UsageError(f"series number {kept.number} has watches, and does not run")
+        self.registry.change(kept.number, self.planner.watch_again(live, kept))
+
+    def _remember(self, ended: Ended) -> None:
+        self._ended.setdefault(ended.analyst, deque(maxlen=REMEMBERED)).append(ended)
 
     def _end(self, number: int, name: str, end: int) -> Halted:
         analyst, _ = self.subledgers.halt(name, end)
         live = self.registry.remove(number)
+        del self._running[number]
         shown = {} if self.planner is None else self.planner.close(number)
-        last = self._ended.setdefault(analyst, deque(maxlen=REMEMBERED))
-        last.append(Ended(name, analyst, live.start, end, shown))
+        self._remember(Ended(name, analyst, live.start, end, dict(shown)))
         return Halted(number, end)
 
-    @staticmethod
-    def _broken(commit: Commit, why: str) -> FailClosed:
-        return FailClosed(
-            f"the ledger in the journal does not add up at commit {commit.sequence}: {why}. Restore the journal, or "
-            "run the version of the code that wrote it"
-        )
+
+def _broken(where: str, why: str) -> FailClosed:
+    return FailClosed(
+        f"the ledger in the journal does not add up {where}: {why}. Restore the journal, or run the version of the "
+        "code that wrote it"
+    )
+
+
+def _account(analyst: str, ledger: Ledger) -> Account:
+    everywhere, used, peak = map(_spent, (ledger.loads.everywhere, ledger.used, ledger.peak))
+    return Account(analyst, (everywhere, used, peak), ledger.count, ledger.freed)
+
+
+def _spent(spend: Spend) -> Spent:
+    return Spent(str(spend.amount), spend.delta, spend.epsilons)
+
+
+def _spend(spent: Spent) -> Spend:
+    return Spend(int(spent.amount), spent.delta, spent.epsilons)
 
 
 def charge_of(entry: Entry, analyst: str = MAIN) -> Charge:

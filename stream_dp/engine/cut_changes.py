@@ -349,7 +349,6 @@ class CutChanges:
         )  # fmt: skip
         await self.chain.add(commit)
         self.admission.answered(commit)
-        self.chain.now.past.settle(self.admission.telling)
         if done.then is not None:
             await done.then()
 

@@ -434,7 +434,7 @@ class Engine:
         if self._since_snapshot >= SNAPSHOT_TICKS:
             self._since_snapshot, snapshot = 0, await self._ensemble.states()
         commit = commit_of(ticks, seeds, releases, snapshot, parts)
-        return self._chain.with_checkpoint(commit, self._memories.save)
+        return self._chain.with_checkpoint(commit, self.admission.save, self._memories.save)
 
 
 async def _first_of(*tasks: "asyncio.Task[Any]") -> "asyncio.Task[Any]":

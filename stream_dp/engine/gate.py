@@ -21,7 +21,7 @@ from stream_dp.engine.recovery import Recovered
 from stream_dp.engine.run_config import due, end_of_block
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.journal.answer_body import AnswerCut
-from stream_dp.journal.checkpoint import KEPT, PRUNED, pieces_of
+from stream_dp.journal.checkpoint import KEPT, PRUNED, Standing, pieces_of
 from stream_dp.journal.checkpoint import KIND as CHECKPOINT
 from stream_dp.journal.commit import Answer, Commit, Release, SavedStates, digest, encode, part
 from stream_dp.journal.dead_letters import DeadLetters
@@ -116,15 +116,17 @@ class CommitChain:
         self.now.cut = self.now.cut.opened(width, fresh)
         return self.now.cut
 
-    def with_checkpoint(self, commit: Commit, save: Callable[[], dict[str, bytes]]) -> Commit:
+    def with_checkpoint(
+        self, commit: Commit, series: Callable[[], Standing], save: Callable[[], dict[str, bytes]]
+    ) -> Commit:
         """Return this commit of ticks, which is the next one, with a piece of a checkpoint if there is one to write.
 
         A checkpoint stands after a commit with a snapshot. The next one is made once as many other bytes have been
-        committed as the last one had, so that checkpoints take no more room than all else and one of them. `save`
-        returns what the memories hold after this commit.
+        committed as the last one had, so that checkpoints take no more room than all else and one of them. `series`
+        returns which there are, `save` what the memories hold after this commit.
         """
         if commit.snapshot is not None and self._owed <= 0 and not self._pieces:
-            checkpoint = self.now.past.checkpoint(self.now.partitions, save())
+            checkpoint = self.now.past.checkpoint(self.now.partitions, series(), save())
             self._pieces.extend(pieces_of(checkpoint, self.now.next_commit))
             self._owed = 2 * sum(map(len, self._pieces))
         if not self._pieces:

@@ -8,7 +8,7 @@ or state and changes nothing.
 """
 
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -23,11 +23,11 @@ from stream_dp.journal.checkpoint import (
     Checkpoint,
     Piece,
     Places,
+    Standing,
     Totals,
     checkpoint_of,
     only_changes,
     piece_in,
-    without_idle,
 )
 from stream_dp.journal.commit import (
     Answer,
@@ -55,8 +55,15 @@ _FIELDS = {
 }
 
 
+RUNS = 1_000
+"""Most runs of ticks with equally many releases whose numbers are kept."""
+
+
 class ReleaseNumbers:
-    """The number of the first release of each tick; all ticks have equally many until a series comes or goes."""
+    """The number of the first release of each tick; all ticks have equally many until a series comes or goes. At `RUNS`
+    such runs of ticks every second one of the older half is joined to the one before, in which numbers are then those
+    of its first tick.
+    """
 
     def __init__(self, runs: Sequence[tuple[int, int, int]] = ()) -> None:
         # first tick, number of its first release, releases of each tick
@@ -71,9 +78,12 @@ class ReleaseNumbers:
         per_tick = len(commit.releases) // len(commit.ticks) if commit.ticks else 0
         if per_tick and (not self._runs or self._runs[-1][2] != per_tick):
             self._runs.append((commit.ticks[0], commit.releases[0].sequence, per_tick))
+        if len(self._runs) > RUNS:
+            older = self._runs[: RUNS // 2 : 2]
+            self._runs[: RUNS // 2] = [(first, number, 0) for first, number, _ in older]
 
     def before(self, tick: int) -> int:
-        """Return the number of the last release before this tick; -1 if there is none."""
+        """Return the number of the last release before this tick, or an earlier one; -1 if there is none."""
         if tick <= 0 or not self._runs:
             return -1
         begin = bisect_right(self._runs, tick, key=itemgetter(0)) - 1
@@ -83,24 +93,20 @@ class ReleaseNumbers:
 
 @dataclass(slots=True, repr=False)
 class Past:
-    """What is kept of all commits for the next checkpoint: the first one, those with changes, the numbers of releases,
-    the last answer, its number and SHA-256, totals, and where the journal may begin. Of commits only what a
-    `Checkpoint` holds is kept.
+    """What is kept of all commits for the next checkpoint: the first one, the numbers of releases, the last answer, its
+    number and SHA-256, totals, and where the journal may begin. Of commits only what a `Checkpoint` holds is kept.
     """
 
     first: Commit
-    changing: list[Commit] = field(default_factory=list)
     numbers: ReleaseNumbers = field(default_factory=ReleaseNumbers)
     answer: tuple[int, bytes] = (0, b"")
     totals: Totals = Totals()  # noqa: RUF009 - it never changes
     places: Places = Places()  # noqa: RUF009
-    _settled: int = 0
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "Past":
-        numbers, changing = ReleaseNumbers(checkpoint.numbers), list(checkpoint.changing)
-        totals, places = checkpoint.totals, checkpoint.places
-        return cls(checkpoint.first, changing, numbers, checkpoint.answer, totals, places)
+        numbers, answer = ReleaseNumbers(checkpoint.numbers), checkpoint.answer
+        return cls(checkpoint.first, numbers, answer, checkpoint.totals, checkpoint.places)
 
     @classmethod
     def beginning(cls, first: Commit) -> "Past":
@@ -116,31 +122,25 @@ class Past:
         """Add the next commit; of its ticks and releases, those up to tick `through` count in the totals."""
         self.numbers.replay(commit)
         self.totals, self.places = self.totals.plus(commit, through), self.places.plus(commit)
-        if commit.changes:
-            self.changing.append(only_changes(commit))
         if commit.answers:
             last = commit.answers[-1]
             self.answer = (last.number, digest(last.body))
 
-    def settle(self, telling: Set[int]) -> None:
-        """Drop queries that changed nothing, of the commits added since the last call: all but those of `telling`."""
-        since, self.changing[self._settled :] = self.changing[self._settled :], []
-        left = [without_idle(commit, telling) for commit in since]
-        self.changing += [commit for commit in left if commit.changes]
-        self._settled = len(self.changing)
-
-    def checkpoint(self, partitions: tuple[int, ...], memories: dict[str, bytes]) -> Checkpoint:
+    def checkpoint(
+        self, partitions: tuple[int, ...], series: Standing, memories: dict[str, bytes]
+    ) -> Checkpoint:
         """Return the checkpoint after the next commit, at which `memories` stand; `partitions` are those of now."""
-        changing, runs = tuple(self.changing), self.numbers.runs
         return Checkpoint(
-            self.first, changing, partitions, runs, memories, self.answer, self.totals, self.places
-        )
+            self.first, series, partitions, self.numbers.runs, memories, self.answer, self.totals, self.places
+        )  # fmt: skip
 
 
 @dataclass(slots=True, repr=False)
 class History:
-    """The journal as read: its `past`, the commits since the last snapshot, and the end of the chain. `ticked` is the
-    last commit with ticks, `owed` are the bytes that are still to be committed before the next checkpoint.
+    """The journal as read: its `past`, the commits since the last snapshot, and the end of the chain. `series` are
+    those of the checkpoint at which it begins (None: at the first commit), `changing` the commits with changes from
+    there to the last snapshot, without their releases and rows. `ticked` is the last commit with ticks, `owed` are the
+    bytes that are still to be committed before the next checkpoint.
     """
 
     past: Past
@@ -152,22 +152,18 @@ class History:
     ticked: Commit | None = None
     partitions: tuple[int, ...] = ()
     owed: int = 0
+    series: Standing | None = None
+    changing: list[Commit] = field(default_factory=list)
 
     @property
     def header(self) -> Header:
         return self.past.header
 
-    @property
-    def changing(self) -> list[Commit]:
-        """The commits with changes before the last snapshot, without their releases and rows."""
-        return [
-            earlier for earlier in self.past.changing if earlier.sequence < self.since[0].sequence
-        ]
-
     def extend(self, commit: Commit, link: bytes) -> None:
         """Add the next commit, whose sealed form has the digest `link`."""
         self.past.add(commit)
         if commit.snapshot is not None:
+            self.changing += [only_changes(earlier) for earlier in self.since if earlier.changes]
             self.since = [commit]
         elif commit.sequence > 0:
             self.since.append(commit)
@@ -308,8 +304,11 @@ async def _restored(
             read, checkpoint = await read_checkpoint(commits)
         if checkpoint is not None and heads.reach(read[0], checkpoint):
             memory.load(checkpoint.memories, read[0])
-            past, partitions = Past.of(checkpoint), checkpoint.partitions
-            return begin, History(past, [], read[0], b"", partitions=partitions)
+            parts, series = checkpoint.partitions, checkpoint.series
+            history = History(
+                Past.of(checkpoint), [], read[0], b"", partitions=parts, series=series
+            )
+            return begin, history
     if journal.begin:
         raise FailClosed(
             f"the journal of {pipeline} begins with commit {journal.begin}, and no checkpoint restores what was before "
@@ -443,13 +442,16 @@ def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
 class JournalSummary:
     """What a journal says as a whole (private): its `past`, and the sum of its `rows` up to tick `through`.
 
-    Of commits before number `begin` a checkpoint vouches; rows do not count them.
+    `changing` are its commits with changes, without rows and releases. Of commits before number `begin` a checkpoint
+    vouches, which holds the `series` that there were; `changing` and rows do not count them.
     """
 
     past: Past | None = None
     begin: int = 0
     through: int | None = None
     rows: IntArray | None = None
+    changing: list[Commit] = field(default_factory=list)
+    series: Standing | None = None
 
     @property
     def header(self) -> Header | None:
@@ -460,15 +462,8 @@ class JournalSummary:
         return Totals() if self.past is None else self.past.totals
 
     @property
-    def changing(self) -> list[Commit]:
-        """The commits with changes, without rows and releases."""
-        return [] if self.past is None else self.past.changing
-
-    @property
-    def charges(self) -> list[tuple[int, Charge]]:
-        """All charges, each with the number of its commit."""
-        first = [] if self.past is None else [self.past.first]
-        return [(c.sequence, charge) for c in (*first, *self.changing) for charge in c.charges]
+    def first_charges(self) -> tuple[Charge, ...]:
+        return () if self.past is None else self.past.first.charges
 
     @property
     def dead_letters(self) -> int:
@@ -477,6 +472,8 @@ class JournalSummary:
     def add(self, commit: Commit) -> None:
         self.past = self.past or Past.beginning(commit)
         self.past.add(commit, self.through)
+        if commit.changes:
+            self.changing.append(only_changes(commit))
         ticks = sum(self.through is None or tick <= self.through for tick in commit.ticks)
         if ticks:
             rows: IntArray = np.array(commit.rows[:ticks], dtype=np.int64).sum(axis=0)
@@ -504,7 +501,7 @@ async def read_summary(
                     f"the journal of {pipeline} begins with commit {begin}, and holds no checkpoint there that this "
                     "version reads: commits are missing. Restore the journal"
                 )
-            summary.past = Past.of(checkpoint)
+            summary.past, summary.series = Past.of(checkpoint), checkpoint.series
             for commit in first:
                 summary.add(commit)
                 seen(commit)

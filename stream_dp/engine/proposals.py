@@ -16,6 +16,7 @@ from stream_dp.core.mechanism import Query
 from stream_dp.engine.messages.addressed import MESSAGE_STEPS, limited
 from stream_dp.engine.series import LiveSeries, Series
 from stream_dp.errors import UsageError
+from stream_dp.journal.checkpoint import Watching
 from stream_dp.journal.commit import Created
 
 
@@ -110,6 +111,12 @@ class SeriesPlanner(Protocol):
 
     def unwatch(self, live: LiveSeries, name: str, end: int) -> WatchProposal:
         """Derive the end of a watch, which sees no tick from `end` on; raises `UsageError`."""
+
+    def watching(self, live: LiveSeries) -> Watching | None:
+        """Return how the watches of a series differ from its definition; None if they do not, or it has none."""
+
+    def watch_again(self, live: LiveSeries, kept: Watching) -> Series:
+        """Return a series that has just been opened with the watches that `watching` returned, and count them."""
 
     def hold(self) -> None:
         """Keep counting the same events until `renew`, whatever begins or ends meanwhile."""

@@ -6,10 +6,9 @@ never from the source. Replayed releases and answers must equal the recorded byt
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence, Set
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -40,7 +39,6 @@ from stream_dp.engine.series import LiveSeries, Series
 from stream_dp.engine.tick_assembler import Cut
 from stream_dp.errors import FailClosed, RejectedMessage, Unconfirmed, UsageError
 from stream_dp.journal.answer_body import AnswerCut, places_in
-from stream_dp.journal.checkpoint import Checkpoint, without_idle
 from stream_dp.journal.commit import (
     Answer,
     Asked,
@@ -272,6 +270,8 @@ async def _rebuild(
     history: History, admission: Admission, grid: TickGrid, make_noise: NoiseMaker, progress: Progress
 ) -> Recovered:  # fmt: skip
     """Replay the committed steps since the last snapshot and compare every release; let other tasks run meanwhile."""
+    if history.series is not None:
+        admission.load(history.series)
     for commit in history.changing:
         await asyncio.sleep(0)
         admission.replay(commit)
@@ -294,7 +294,6 @@ async def _rebuild(
         coming=replay.coming,
         owed=history.owed,
     )  # fmt: skip
-    history.past.settle(admission.telling)
     if ticked is not None:
         recovered.next_release = ticked.releases[-1].sequence + 1
         recovered.latest = {} if history.after_head else last_of(ticked)
@@ -319,8 +318,7 @@ async def require_same_start(
             raise _no_checkpoint(config.pipeline, older)
         past, partitions = Past.of(checkpoint), checkpoint.partitions + start.admitted
         await asyncio.to_thread(memories.load, checkpoint.memories, start)
-        for commit in past.changing:
-            await asyncio.to_thread(admission.replay, commit)
+        await asyncio.to_thread(admission.load, checkpoint.series)
         past.add(start)
         replay = _Replay(start, admission, config.grid(past.header.origin), make_noise)
         replay.next_tick = start.ticks[-1] + 1
@@ -334,10 +332,12 @@ async def require_same_start(
         _, stands = await read_checkpoint(_chained([commit], later))
     if stands is None or commit.snapshot is None:
         raise _no_checkpoint(config.pipeline, newer)
-    restored = past.checkpoint(partitions, await asyncio.to_thread(memories.save))
+    saved = await asyncio.to_thread(memories.save)
+    restored = past.checkpoint(partitions, admission.save(), saved)
     states = {number: STATES.encode(state) for number, state in replay.states.items()}
-    same_states = states == commit.snapshot.states
-    if not (same_states and await asyncio.to_thread(_same, restored, stands, admission.telling)):
+    plain = [msgspec.structs.replace(each, memories={}) for each in (restored, stands)]
+    same = states == commit.snapshot.states and plain[0] == plain[1]
+    if not (same and await asyncio.to_thread(same_memories, saved, stands.memories)):
         raise FailClosed(
             f"the journal of {config.pipeline}: the checkpoint after commit {newer} does not hold what a start from "
             f"the one after commit {older} restores, so nothing was deleted. Do not start this journal again before "
@@ -352,21 +352,6 @@ async def _chained(
         yield commit, b""
     async for commit, link in rest:
         yield commit, link
-
-
-def _same(one: Checkpoint, other: Checkpoint, telling: Set[int]) -> bool:
-    """Return whether two checkpoints hold the same; queries that changed nothing may stand in either."""
-    plain = [
-        msgspec.structs.replace(
-            each,
-            memories={},
-            changing=tuple(
-                c for c in map(partial(without_idle, telling=telling), each.changing) if c.changes
-            ),
-        )
-        for each in (one, other)
-    ]
-    return plain[0] == plain[1] and same_memories(one.memories, other.memories)
 
 
 def _no_checkpoint(pipeline: str, after: int) -> FailClosed:

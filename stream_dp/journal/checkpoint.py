@@ -6,12 +6,13 @@ linked as they are. Reading may begin at its first commit once its last piece is
 checkpoint reads the commits in its place.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from stream_dp.journal.answer_body import RefusedMessage, read_answer
-from stream_dp.journal.commit import Answer, Asked, Commit, Private, part
+from stream_dp.journal.commit import Answer, Asked, Charge, Commit, Created, Private, part
 
 KIND = "checkpoint"
 """The kind of a piece among the parts of a commit."""
@@ -96,17 +97,98 @@ class Places(Private, frozen=True, tag="places"):
         return begin in (0, *self.pruned)
 
 
+class _Public(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A part of a checkpoint that holds public values only."""
+
+
+class Running(_Public, frozen=True):
+    """A live series that runs: how it was created, what it was charged, and the digest of what was derived of it."""
+
+    created: Created
+    charge: Charge
+    derived: bytes
+
+
+class Ended(_Public, frozen=True):
+    """A halted series; it saw the ticks from `start` up to, and not including, `end`. `shown` is what lists show."""
+
+    name: str
+    analyst: str
+    start: int
+    end: int
+    shown: dict[str, Any]
+
+
+class Watch(_Public, frozen=True):
+    """A watch in `places` places from `place` on; `definition` is empty for one of its series' own definition.
+
+    It sees the ticks from `start` on, and none from `end` on; `asked` are its keys that have fired for good in answers,
+    each with the first tick that it does not see. `analyst` names who added it.
+    """
+
+    definition: bytes
+    place: int
+    places: int
+    start: int | None
+    analyst: str
+    end: int | None
+    asked: dict[str, int]
+
+
+class Watching(_Public, frozen=True):
+    """How the watches of series `number` differ from its definition: `closed` are places of own ones that ended,
+    `added` those that were added or fired in answers, `gone` the last ones that ended by message, in their order.
+    """
+
+    number: int
+    closed: tuple[int, ...]
+    added: tuple[Watch, ...]
+    gone: tuple[Watch, ...]
+
+
+class Spent(_Public, frozen=True):
+    """An amount, its delta, and how many mechanisms have each epsilon; the amount in digits, for it may be any."""
+
+    amount: str
+    delta: int
+    epsilons: tuple[tuple[int, int], ...]
+
+
+class Account(_Public, frozen=True):
+    """What a ledger holds of all charges and halts, beside the entries of what runs; `sums` are its loads everywhere,
+    `used` and `peak` (see `accounting.ledger.Ledger`).
+    """
+
+    analyst: str
+    sums: tuple[Spent, Spent, Spent]
+    count: int
+    freed: int
+
+
+class Standing(_Public, frozen=True):
+    """Which series and watches there are, by number, and what is kept of those that ended: sums of the ledgers, the
+    last ones of each, and `names`, which are the digests of all names ever used, sorted.
+    """
+
+    running: tuple[Running, ...] = ()
+    watching: tuple[Watching, ...] = ()
+    accounts: tuple[Account, ...] = ()
+    ended: tuple[Ended, ...] = ()
+    names: bytes = b""
+    next_number: int = 0
+
+
 class Checkpoint(Private, frozen=True, tag=KIND):
     """What stands after a commit; the states of its mechanisms are in that commit's snapshot.
 
     `memories` is what each memory saved there, by kind. All else is as before that commit: `first` has the header and
-    the charges of the first start, `changing` are the commits with changes, both without rows and releases;
-    `partitions` were read; `numbers` are those of `ReleaseNumbers`; `answer` is the number of the last answer and the
-    SHA-256 of its body. `totals` and `places` are of all commits before.
+    the charges of the first start, without rows and releases; `series` are those that there are; `partitions` were
+    read; `numbers` are those of `ReleaseNumbers`; `answer` is the number of the last answer and the SHA-256 of its
+    body. `totals` and `places` are of all commits before.
     """
 
     first: Commit
-    changing: tuple[Commit, ...]
+    series: Standing
     partitions: tuple[int, ...]
     numbers: tuple[tuple[int, int, int], ...]
     memories: dict[str, bytes]
@@ -174,10 +256,3 @@ def only_changes(commit: Commit) -> Commit:
     return Commit(
         commit.sequence, b"", charges=commit.charges, changes=commit.changes, answers=bodies
     )
-
-
-def without_idle(commit: Commit, telling: Set[int]) -> Commit:
-    """Return the commit without queries that changed nothing: those whose answers are none of `telling`."""
-    kept = [c for c in commit.changes if not isinstance(c, Asked) or c.answer in telling]
-    answers = tuple(answer for answer in commit.answers if answer.number in telling)
-    return msgspec.structs.replace(commit, changes=tuple(kept), answers=answers)

@@ -22,6 +22,7 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import Query
 from stream_dp.engine.series import LiveSeries, Series
 from stream_dp.errors import UsageError
+from stream_dp.journal.checkpoint import Watch, Watching
 from stream_dp.journal.commit import Created
 from stream_dp.mechanisms.watches.monitor_state import ArmQuery, DisarmQuery
 from stream_dp.pipeline.builder import Chosen, chosen_for
@@ -37,7 +38,7 @@ from stream_dp.statistics import Series as SeriesSpec
 from stream_dp.statistics.parts.alarms import Looking
 from stream_dp.statistics.parts.choice import ENDLESS, FalseAlarm, noise_of
 from stream_dp.statistics.parts.series_spec import entries_of
-from stream_dp.statistics.parts.watch_roster import WatchRoster
+from stream_dp.statistics.parts.watch_roster import ENDED, Placed, WatchRoster
 
 _ESCAPED = re.compile("[\x7f-\uffff]")
 
@@ -118,26 +119,23 @@ class LiveSeriesPlanner:
         feature, chosen = pickle.loads(packed)  # noqa: S301 - from a process that this one started
         return PlannedSeries(self, _later(self.spec, start), start, feature, chosen)
 
-    def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> PlannedWatch:
+    def watch(
+        self, live: LiveSeries, definition: bytes, start: int, analyst: str, place: int | None = None
+    ) -> PlannedWatch:  # fmt: skip
+        """Derive a watch; `place` is where a checkpoint has it."""
         spec, entry, roster = self.spec, self._entry(live), _roster(live)
-
-        def checked(data: Any) -> Any | list[ErrorDetails]:
-            try:
-                return entry.another(data, roster, spec.fields, spec.clock)
-            except ValidationError as error:
-                return with_expected(error, type(entry), ("watch", 0))
 
         def alarm() -> FalseAlarm | None:
             clock = spec.clock
             looking = Looking(clock.step, clock.horizon or ENDLESS, float(spec.confidence))
             return entry.alarm(watch, live.series.mechanism, looking)
 
-        watch = load_live(definition, checked, "watch")
+        watch = self._read(entry, definition, roster)
         block = self._block(entry, watch)
         ((_, feature),) = block.parts
         names = part_names(spec, watch.name, feature)
-        place = roster.room(len(names))
-        after = roster.with_watch(watch, place, names, start, analyst)
+        place = roster.room(len(names)) if place is None else place
+        after = roster.with_watch(watch, definition, place, names, start, analyst)
         query = ArmQuery(place=place, watch=watch.terms(len(names), spec.clock.step, entry.grain))
         return PlannedWatch(
             watch.name, place, len(names), query, _with(live, after), self.router, live.number, block,
@@ -153,6 +151,50 @@ class LiveSeriesPlanner:
         return PlannedWatch(
             name, gone.place, gone.places, query, after, self.router, live.number, block, begins=False,
         )  # fmt: skip
+
+    def watching(self, live: LiveSeries) -> Watching | None:
+        roster = live.series.asking
+        if not isinstance(roster, WatchRoster):
+            return None
+        closed = tuple(place for place, name in enumerate(roster.names) if name == ENDED)
+        added = tuple(_kept(watch) for watch in roster.placed if watch.added or watch.asked)
+        gone = tuple(map(_kept, roster.gone))
+        return Watching(live.number, closed, added, gone) if closed or added or gone else None
+
+    def watch_again(self, live: LiveSeries, kept: Watching) -> Series:
+        entry, first = self._entry(live), _roster(live)
+        own = {watch.place: watch.watch for watch in first.placed}
+        for place in own.keys() & set(kept.closed):
+            live = _taken(live, self.unwatch(live, own[place].name, 0))
+        for one in kept.added:
+            if one.definition:
+                again = self.watch(live, one.definition, one.start or 0, one.analyst, one.place)
+                live = _taken(live, again)
+        roster, asked = _roster(live), {one.place: one.asked for one in kept.added}
+        placed = tuple(
+            replace(watch, asked=asked[watch.place]) if asked.get(watch.place) else watch
+            for watch in roster.placed
+        )
+        nobody = replace(first, placed=())
+        gone = tuple(
+            Placed(
+                self._read(entry, one.definition, nobody) if one.definition else own[one.place],
+                one.place, one.places, one.definition, one.start, one.analyst, one.end, one.asked,
+            )
+            for one in kept.gone
+        )  # fmt: skip
+        return _with(live, replace(roster, placed=placed, gone=gone))
+
+    def _read(self, entry: SeriesSpec, definition: bytes, beside: WatchRoster) -> Any:
+        """Return the watch of a definition, which may stand beside those of a roster; raises `UsageError`."""
+
+        def checked(data: Any) -> Any | list[ErrorDetails]:
+            try:
+                return entry.another(data, beside, self.spec.fields, self.spec.clock)
+            except ValidationError as error:
+                return with_expected(error, type(entry), ("watch", 0))
+
+        return load_live(definition, checked, "watch")
 
     def _entry(self, live: LiveSeries) -> SeriesSpec:
         entries = (*self.spec.series, *(planned.series for planned in self.running.values()))
@@ -298,6 +340,17 @@ def _roster(live: LiveSeries) -> WatchRoster:
 
 def _with(live: LiveSeries, roster: WatchRoster) -> Series:
     return replace(live.series, keys=roster.names, asking=roster)
+
+
+def _taken(live: LiveSeries, planned: PlannedWatch) -> LiveSeries:
+    planned.take()
+    return replace(live, series=planned.series)
+
+
+def _kept(watch: Placed) -> Watch:
+    return Watch(
+        watch.definition, watch.place, watch.places, watch.start, watch.analyst, watch.end, dict(watch.asked)
+    )  # fmt: skip
 
 
 def _later(spec: PipelineSpec, start: int) -> PipelineSpec:

@@ -284,8 +284,8 @@ class OpenRouter:
         return column
 
     def open(self, feature: Feature | Block, column: int, user: int) -> slice:
-        """Count the feature for `user` from here on; FailClosed: `column` is not the place that this router chooses."""
-        if self.place(feature) != column:
+        """Count the feature for `user` from here on; FailClosed: in the columns from `column` on lie other counts."""
+        if not self._takes(feature, column):
             raise FailClosed(
                 "the journal keeps the counts of a live series in other columns than this version would; run the "
                 "version that wrote it"
@@ -298,6 +298,15 @@ class OpenRouter:
         self._width = max(self._base.width, *(added.slot.stop for added in self._added.values()))
         self._now = None
         return slice(added.slot.start, added.slot.stop)
+
+    def _takes(self, feature: Feature | Block, column: int) -> bool:
+        """Return whether the feature's entries lie from this column on, or may."""
+        if feature in self.layout.features or feature in self._added:
+            return self.place(feature) == column
+        behind = column + RowLayout.alone(self._spec, feature).width
+        slots = (added.slot for added in self._added.values())
+        free = all(slot.stop <= column or behind <= slot.start for slot in slots)
+        return free and column >= self._base.width
 
     def watch(self, block: Block, column: int, user: int) -> None:
         """Count one more watch of the series `user` from here on, in free columns within its block."""
@@ -351,8 +360,7 @@ class OpenRouter:
 
     def _counted(self) -> _Counting:
         if self._now is None:
-            ages = {feature: age for age, feature in enumerate(self._added)}
-            self._shards.sort(key=lambda shard: ages[next(iter(shard.members))])
+            self._shards.sort(key=attrgetter("fields"))
             shards, every = [self._router(shard) for shard in self._shards], self._base
             if shards or self._width != self._base.width:
                 every = self._base.beside(shards, self._width)

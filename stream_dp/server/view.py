@@ -9,7 +9,7 @@ event loop; not for threads. This file must not know HTTP, events, counts, rates
 import asyncio
 import heapq
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -40,6 +40,7 @@ ENDED = 100
 ROOM_BYTES = 256 * 2**20
 """The memory for all releases if not all are kept."""
 _MADE_AT_ONCE = 256  # room is made in steps of this fraction, not at each release
+_LEAST_BODY_BYTES = 80
 _BESIDE_BODY_BYTES = 250  # overhead of a release in memory
 
 
@@ -122,6 +123,20 @@ class ReleaseLog:
     @property
     def ticks(self) -> int:
         return self._tick + 1
+
+    def most_ticks(self, ages: Iterable[int]) -> int | None:
+        """Return of how many of the last ticks it may keep releases; None: of all. `ages` are the numbers of ticks that
+        each running series has seen, with a release each.
+        """
+        if self._keep is None:
+            return None
+        room, ordered = ROOM_BYTES // (_LEAST_BODY_BYTES + _BESIDE_BODY_BYTES), sorted(ages)
+        for done, age in enumerate(ordered):
+            share = room // (len(ordered) - done)
+            if age > share:
+                return min(self._keep, share + 1)
+            room -= age
+        return self._keep
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._series)

@@ -23,6 +23,7 @@ from stream_dp.journal.checkpoint import (
     PIECE_BYTES,
     Checkpoint,
     Places,
+    Standing,
     Totals,
     pieces_of,
 )
@@ -234,9 +235,8 @@ async def check_journal_checkpoints(make: Callable[[], Journal]) -> None:
     """Check that a journal knows its last checkpoints once they are whole, now and later, and reads on from them; and
     that it deletes what is before one.
     """
-    checkpoint = Checkpoint(
-        Commit(0, b""), (), (), (), {"users": bytes(3 * PIECE_BYTES // 2)}, (0, b""), Totals(), Places()
-    )  # fmt: skip
+    users = {"users": bytes(3 * PIECE_BYTES // 2)}
+    checkpoint = Checkpoint(Commit(0, b""), Standing(), (), (), users, (0, b""), Totals(), Places())
     commits = dict[int, tuple[Commit, bytes]]()
     for sequence in range(10):
         commit, sealed = sample_commit(sequence)

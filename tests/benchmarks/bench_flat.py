@@ -1,10 +1,13 @@
-"""Whether memory and disk stay flat: resident memory, bytes of the journal and speed after more and more ticks.
+"""Whether memory, disk and starts stay flat: what a pipeline and its commands take after more and more ticks.
 
 Each pipeline runs in a process of its own, as `stream-dp run` does with a file as its source, SQLite and a file of
 releases, but for the source, which makes three events for each tick, and for the commits: one for each tick, as a
-wall clock has them. "at once" lets up to 100 ticks share one, as catching up does. What is printed for a number of
-ticks is the resident memory then, and what was written and how fast since the number before.
-Run: PYTHONPATH=tests python tests/benchmarks/bench_flat.py [--ticks 10000 30000 100000] [PIPELINE...]
+wall clock has them. "at once" lets up to 100 ticks share one, as catching up does. Two lines are printed for a number
+of ticks. The first: resident memory then, what was written and how fast since the number before, and how many objects
+that may refer to others the process holds, which shows a leak before memory does. The second, each in a process of its
+own on a copy of the folder: CPU of a start until the engine runs, and its most memory; what the page takes to show
+everything; CPU and most memory of `ledger` and of an export into CSV.
+Run: PYTHONPATH=tests python tests/benchmarks/bench_flat.py [PIPELINE...] [--ticks 10000 100000 1000000]
 """
 
 import argparse
@@ -13,10 +16,14 @@ import gc
 import json
 import multiprocessing
 import os
+import resource
+import shutil
 import sqlite3
 import tempfile
 import time
+import urllib.request
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -28,14 +35,22 @@ from live_acts import create_series, halt_series
 
 from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions
 from stream_dp.journal.keys import Sealer
+from stream_dp.operate.audit.ledger_view import read_ledger
+from stream_dp.operate.export.exporting import export_releases
+from stream_dp.operate.run.run_pipeline import served
 from stream_dp.operate.run.running import PRODUCT, Run
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 
-TICKS = (10_000, 30_000, 100_000)
+TICKS = (1_000, 10_000)
 EVERY = 20
 """Ticks between two live series that come, where such come."""
+ALIVE = {"series that come and go": 2, "100 live series": 100, "1,000 live series": 1_000}
+"""How many of them live at once."""
+KEPT = 10_000
+"""Releases of each series that a started engine keeps for the page, as `stream-dp run` does."""
+KEY = bytes(range(32))
 START = datetime(2026, 1, 1, tzinfo=UTC)
 KEYS = [f"k{at}" for at in range(50)]
 BASE: dict[str, Any] = {
@@ -74,6 +89,10 @@ PIPELINES: dict[str, dict[str, Any]] = {
     "four at once": {"series": _SCALARS},
     "windows, histogram": {"series": _WINDOWS},
     "series that come and go": {"series": _SCALARS[:1], "privacy": _ANN},
+    "100 live series": {"series": _SCALARS[:1], "privacy": _ANN,
+                        "queries": {"series": 101, "total_series": 1_000}},
+    "1,000 live series": {"series": _SCALARS[:1], "privacy": _ANN,
+                          "queries": {"series": 1_001, "total_series": 10_000}},
     "monitor": {"series": [{"name": "m", "statistic": "monitor", "epsilon": 1, "touch": 3, "most": 100,
                             "watch": _WATCHES}]},
     "users": {"series": _SCALARS[:1], "privacy": _USERS},
@@ -144,45 +163,117 @@ def journal(folder: Path) -> tuple[int, int]:
     return int(sealed), int(pages) * int(size)
 
 
+def opened(folder: Path, source: Made, together: int, keep: int) -> Run:
+    spec = load(folder / "flat.yaml")
+    ports = open_ports(spec, Sealer(KEY, spec.name), marks=folder / "marks")
+    setup = replace(PRODUCT, group=together)
+    return Run(build(spec), replace(ports, source=source), setup, keep=keep)
+
+
 async def told(name: str, ticks: Sequence[int], folder: Path) -> None:
-    """Run one of the pipelines and print a line for each number of ticks."""
+    """Run one of the pipelines and print two lines for each number of ticks."""
     document = BASE | PIPELINES[name]
     document["clock"] = {**BASE["clock"], "horizon": 365 * 86_400}
     (folder / "flat.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(document, default=str))))
-    spec = load(folder / "flat.yaml")
-    ports = open_ports(spec, Sealer(bytes(range(32)), spec.name), marks=folder / "marks")
-    source, together = Made(), 100 if "at once" in name else 1
-    run = Run(build(spec), replace(ports, source=source), replace(PRODUCT, group=together), keep=1)
+    (folder / "key").touch(mode=0o600)
+    (folder / "key").write_bytes(KEY)
+    source, alive = Made(), ALIVE.get(name, 0)
+    run = opened(folder, source, 100 if "at once" in name else 1, keep=1)
     running = asyncio.create_task(run.until_end())
     await run.ready.wait()
-    done, size, held = 0, (0, 0), 0.0
+    done, size, held, came = 0, (0, 0), 0.0, 0
     for stop in ticks:
         began = time.perf_counter()
-        for limit in range(done + EVERY, stop + 1, EVERY) if "come and go" in name else (stop,):
+        for limit in range(done + EVERY, stop + 1, EVERY) if alive else (stop,):
             source.go(limit)
             await settled(run, running, limit)
-            if "come and go" in name:
-                definition = {**_SCALARS[1], "name": f"s{limit}", "epsilon": "0.001"}
+            while alive and came < max(alive, limit // EVERY):
+                definition = {**_SCALARS[1], "name": f"s{came}", "epsilon": "0.001"}
                 await create_series(run.engine, json.dumps(definition).encode(), "ann")
-                if limit > 2 * EVERY:
-                    await halt_series(run.engine, f"s{limit - 2 * EVERY}")
+                if came >= alive:
+                    await halt_series(run.engine, f"s{came - alive}")
+                came += 1
         took, now = time.perf_counter() - began, journal(folder)
         sealed, file = ((new - old) / (stop - done) for new, old in zip(now, size, strict=True))
         held = held or resident()
         print(
-            f"{name:24} {stop:9,} {resident():8.1f} {resident() / held:6.2f} {sealed:9,.0f} {file:9,.0f} "
-            f"{(stop - done) / took:8,.0f}",
+            f"{name:24} {stop:9,} {resident():6.1f} MB {resident() / held:5.2f} {sealed:7,.0f} {file:7,.0f} B a tick "
+            f"{(stop - done) / took:6,.0f} ticks/s {len(gc.get_objects()):9,} objects",
             flush=True,
         )
+        print(f"{'':34} {measured(folder)}", flush=True)
         done, size = stop, now
     run.stop()
     await running
 
 
+def measured(folder: Path) -> str:
+    """What a start and the commands take on a copy of the folder, which nobody writes to meanwhile."""
+    told = []
+    with tempfile.TemporaryDirectory(dir=folder.parent) as made:
+        copy = Path(made) / "copy"
+        shutil.copytree(folder, copy)
+        for work in (started, ledger, export):
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as one:
+                told.append(one.submit(work, copy).result())
+    return "; ".join(told)
+
+
+def most(what: str, began: float) -> str:
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return f"{what} {time.process_time() - began:.2f} s, {memory:.0f} MB"
+
+
+def started(folder: Path) -> str:
+    return asyncio.run(start(folder))
+
+
+async def start(folder: Path) -> str:
+    began, addresses = time.process_time(), asyncio.Queue[str]()
+    run = opened(folder, Made(), 1, KEPT)
+    async with served(run, 0, addresses.put_nowait):
+        running = asyncio.create_task(run.until_end())
+        await run.ready.wait()
+        told = most("start", began)
+        page = await asyncio.to_thread(loaded, await addresses.get())
+        run.stop()
+        await running
+    return f"{told}; page {page:.2f} s"
+
+
+def loaded(address: str) -> float:
+    """The seconds until all is there that the page shows at first."""
+
+    def got(path: str) -> Any:
+        with urllib.request.urlopen(f"{address.rstrip('/')}/api/{path}") as answer:  # noqa: S310 - a server of ours
+            return json.load(answer)
+
+    began = time.perf_counter()
+    for name in ("pipeline", "plan", "budget", "queries"):
+        got(name)
+    for series in got("series")["series"]:
+        got(f"series/{series['name']}")
+    return time.perf_counter() - began
+
+
+def ledger(folder: Path) -> str:
+    began = time.process_time()
+    asyncio.run(read_ledger(folder / "flat.yaml", folder / "key", print))
+    return most("ledger", began)
+
+
+def export(folder: Path) -> str:
+    began = time.process_time()
+    asyncio.run(export_releases(folder / "flat.yaml", f"csv:{folder}"))
+    return most("export", began)
+
+
 def alone(name: str, ticks: Sequence[int]) -> None:
     """Run one of the pipelines in this process."""
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(told(name, ticks, Path(folder)))
+        place = Path(folder) / "flat"
+        place.mkdir()
+        asyncio.run(told(name, ticks, place))
 
 
 def main() -> None:
@@ -190,10 +281,7 @@ def main() -> None:
     parser.add_argument("--ticks", type=int, nargs="+", default=TICKS)
     parser.add_argument("pipelines", nargs="*", default=list(PIPELINES))
     arguments = parser.parse_args()
-    print(
-        f"{'':24} {'ticks':>9} {'RSS MB':>8} {'growth':>6} {'sealed':>9} {'file':>9} {'ticks/s':>8}"
-    )
-    print(f"{'':24} {'':9} {'':8} {'':6} {'B a tick':>9} {'B a tick':>9}", flush=True)
+    print(f"{'':24} {'ticks':>9} {'RSS':>9} growth  sealed    file", flush=True)
     spawn = multiprocessing.get_context("spawn")
     for name in arguments.pipelines:
         process = spawn.Process(target=alone, args=(name, arguments.ticks))

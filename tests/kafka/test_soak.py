@@ -441,7 +441,7 @@ def archived(pipeline: LivePipeline, archive: Path) -> bool:
     """Add to the archive what the journal holds beyond it; return whether the brokers let it."""
     key = pipeline.folder / "operator.key"
     try:
-        asyncio.run(archive_journal(pipeline.folder / "pipeline.yaml", archive, key, str))
+        asyncio.run(archive_journal(pipeline.folder / "pipeline.yaml", archive, key, print))
     except WorldError:
         return False
     except UsageError:

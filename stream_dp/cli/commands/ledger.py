@@ -86,8 +86,8 @@ def _vouched(shown: dict[str, Any]) -> str:
     if not begin:
         return ""
     return (
-        f" Read from commit {begin} on, for what came before was pruned: a checkpoint there says what it was; "
-        "`--archive FILE` reads it."
+        f" It begins with commit {begin}: what came before was pruned, and a checkpoint there vouches for it, for what "
+        "was spent, and for what ran then; series that had ended are in the sums alone. `--archive FILE` reads all."
     )
 
 
@@ -109,7 +109,8 @@ def _print(shown: dict[str, Any]) -> None:
     table = folding_table(*columns, title=f"{shown['pipeline']}: ledger")
     for charge in shown["charges"]:
         table.add_row(
-            str(charge["commit"]), charge["name"], charge["analyst"], charge["epsilon"],
+            "before" if charge["commit"] is None else str(charge["commit"]),
+            charge["name"], charge["analyst"], charge["epsilon"],
             tick_text(charge, "start"), tick_text(charge, "end"),
             *([_given_back(charge)] if halts else []), charge["rule"],
         )  # fmt: skip

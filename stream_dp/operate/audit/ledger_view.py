@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
@@ -27,7 +27,7 @@ from stream_dp.engine.history import JournalSummary, read_summary, unsealed
 from stream_dp.engine.series import Registry
 from stream_dp.errors import FailClosed, NotDerivable
 from stream_dp.journal.answer_body import RefusedMessage, read_answer
-from stream_dp.journal.commit import Answer, Created, Halted, Header
+from stream_dp.journal.commit import Answer, Charge, Created, Halted, Header
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.audit.journal_access import opened, sealed_commits
 from stream_dp.operate.budget_view import budget_json, freed, freed_everywhere
@@ -51,8 +51,7 @@ def header_of(built: Built, summary: JournalSummary) -> Header:
         raise FailClosed(
             "the journal was written for another version of this pipeline file; use the one it was run with"
         )
-    first = [charge for commit, charge in summary.charges if commit == 0]
-    if first != [charge_of(entry) for entry in built.ledger.entries]:
+    if list(summary.first_charges) != [charge_of(entry) for entry in built.ledger.entries]:
         raise FailClosed("the journal's charges differ from what the pipeline file derives")
     return summary.header
 
@@ -63,11 +62,14 @@ def derived_again(
     """Return the admission after all recorded changes, the derivation of the total, and the parts of that total.
 
     Each charge is derived again and compared. The total is derived separately, from the mechanisms and the ticks at
-    which each was alive. Raises FailClosed if a charge or the two totals differ.
+    which each was alive. Raises FailClosed if a charge or the two totals differ. Where a checkpoint vouches for the
+    first commits, the parts are what ran there and since, and no total of all.
     """
     config = built.run_config(0)
     planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, config.origin, built.layout))
     admission = Admission(Registry(config.series, config.made), built.subledgers(), planner)
+    if summary.series is not None:
+        admission.load(summary.series)
     for commit in summary.changing:
         admission.replay(commit)
     parts = [*built.frozen, *_asked(planner, summary)]
@@ -99,24 +101,38 @@ def _epsilon(part: Derivation) -> Fraction:
     return differential_privacy(part.guarantee.measure).epsilon
 
 
-def spans(summary: JournalSummary) -> dict[int, tuple[int, int | None]]:
-    """Return, by number of a live series, its first tick and the first tick after its end (None: it still runs)."""
+class LiveCharge(NamedTuple):
+    """A created series, its charge, the number of its commit (None: a checkpoint has it), and its end (None: runs)."""
+
+    created: Created
+    charge: Charge
+    commit: int | None
+    end: int | None
+
+
+def live_charges(summary: JournalSummary) -> list[LiveCharge]:
+    """Return the live series that ran where the journal begins, or were created since, ordered by number."""
     changes = [change for commit in summary.changing for change in commit.changes]
     ends = {change.number: change.end for change in changes if isinstance(change, Halted)}
-    return {c.number: (c.start, ends.get(c.number)) for c in changes if isinstance(c, Created)}
+    running = () if summary.series is None else summary.series.running
+    made: list[tuple[Created, Charge, int | None]]
+    made = [(one.created, one.charge, None) for one in running]
+    for commit in summary.changing:
+        created = [change for change in commit.changes if isinstance(change, Created)]
+        made += [
+            (c, charge, commit.sequence) for c, charge in zip(created, commit.charges, strict=True)
+        ]
+    return [LiveCharge(*one, ends.get(one[0].number)) for one in made]
 
 
 def _asked(planner: LiveSeriesPlanner, summary: JournalSummary) -> list[Part]:
     """Return the live series that the main ledger paid for, with the ticks during which each is alive."""
-    parts, span = [], spans(summary)
-    for commit in summary.changing:
-        created = [change for change in commit.changes if isinstance(change, Created)]
-        for change, charge in zip(created, commit.charges, strict=True):
-            start, end = span[change.number]
-            if charge.analyst == MAIN and (end is None or end > start):
-                proposal = planner.propose(change.definition, change.start)
-                alive = Alive(start, None if end is None else end - 1)
-                parts.append(Part(proposal.derivation, alive, proposal.box))
+    parts = []
+    for created, charge, _, end in live_charges(summary):
+        if charge.analyst == MAIN and (end is None or end > created.start):
+            proposal = planner.propose(created.definition, created.start)
+            alive = Alive(created.start, None if end is None else end - 1)
+            parts.append(Part(proposal.derivation, alive, proposal.box))
     return parts
 
 
@@ -167,6 +183,7 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
     header = header_of(built, summary)
     admission, total, parts = derived_again(built, summary)
     grid = TickGrid(header.origin, built.spec.clock.step)
+    proof = {**loss_json(built, parts), "derivation": derivation_json(total)}
     return {
         "pipeline": built.spec.name,
         "private": header.private,
@@ -175,8 +192,7 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         "neighbors": str(built.spec.relation),
         **condition_json(built.spec),
         **budget_json(built.spec, admission.subledgers),
-        **loss_json(built, parts),
-        "derivation": derivation_json(total),
+        **(proof if summary.series is None else {}),
         "charges": _charges(summary, grid.start_text, _halts(summary, admission)),
         "messages": _messages(summary),
         "ticks": summary.totals.ticks,
@@ -238,12 +254,16 @@ def _halts(summary: JournalSummary, admission: Admission) -> dict[str, dict[str,
 def _charges(
     summary: JournalSummary, begins: Callable[[int], str], halts: Mapping[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return all charges; `start` is the first tick of the paid series, `end` the first after it (None: runs).
+    """Return all charges but those of series that ended before the journal begins. `start` is the first tick of the
+    paid series, `end` the first after it (None: runs).
 
     `halt` says of a live series that runs what its halt would give back, from its own `end` on.
     """
-    later = list(spans(summary).values())
-    ticks = [(0, None)] * (len(summary.charges) - len(later)) + later
+    charged: list[tuple[int | None, Charge, int, int | None]]
+    charged = [(0, charge, 0, None) for charge in summary.first_charges]
+    charged += [
+        (live.commit, live.charge, live.created.start, live.end) for live in live_charges(summary)
+    ]
     return [
         {
             "commit": n, "name": c.name, "analyst": c.analyst, "epsilon": text(c.epsilon), "delta": text(c.delta),
@@ -251,7 +271,7 @@ def _charges(
             "end": end, "end_time": None if end is None else begins(end),
             **_halt(halts.get(c.name), begins),
         }
-        for (n, c), (start, end) in zip(summary.charges, ticks, strict=True)
+        for n, c, start, end in charged
     ]  # fmt: skip
 
 

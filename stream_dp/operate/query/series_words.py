@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -17,9 +17,11 @@ from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.loads import join
 from stream_dp.accounting.subledgers import MAIN
 from stream_dp.engine.admission import Admission, Halting
+from stream_dp.engine.memories import OF_RELEASES
 from stream_dp.engine.proposals import Proposal
 from stream_dp.engine.series import LiveSeries, Registry
-from stream_dp.journal.commit import Created, Release
+from stream_dp.engine.tick_assembler import ClosedTick, Cut
+from stream_dp.journal.commit import Commit, Created, Release, part, part_in
 from stream_dp.journal.release import read
 from stream_dp.live.planner import LiveSeriesPlanner, listed
 from stream_dp.operate.budget_view import fits, freed, freed_everywhere, spent, whole_budget
@@ -32,18 +34,50 @@ _Life: TypeAlias = tuple[str, int | None]
 _FEW = 100
 
 
+_SAVED = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, int | None, dict[str, int]]]])
+
+
 class FiredWatches:
     """Ends of fired watches: for each key of a watch that fires once, the first tick after its firing.
 
-    The ends are computed from public releases alone, each taken once and in order, so they are the same after a
-    restart. A key fires once in the life of the watch. A name of a watch may have several lives.
+    The ends are computed from public releases alone, taken in order, so they are the same after a restart. A key fires
+    once in the life of the watch. A name of a watch may have several lives. As an `engine.memories.Memory` it needs no
+    commits: a checkpoint holds what the releases showed that were public then.
     """
+
+    kind: ClassVar[str] = OF_RELEASES
 
     def __init__(self) -> None:
         self._ends: dict[str, dict[_Life, dict[str, int]]] = {}
+        self._taken = 0
+
+    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], None]:
+        return ticks, None
+
+    def rewind(self, cut: Cut) -> Cut:
+        return cut
+
+    def replay(self, commit: Commit) -> None: ...
+
+    def save(self) -> bytes:
+        """Return the last tick of which releases were taken, and the ends by series and life."""
+        ends = [
+            (series, *life, keys) for series, lives in self._ends.items() for life, keys in lives.items()
+        ]  # fmt: skip
+        return part((self._taken, ends))
+
+    def load(self, commit: Commit) -> None:
+        """Become what was saved; not in a later attempt, which knows more."""
+        saved = part_in(commit, self.kind, _SAVED, "ends of watches that this engine did not write")
+        if saved is None or self._taken:
+            return
+        self._taken = saved[0]
+        for series, name, start, keys in saved[1]:
+            self._ends.setdefault(series, {})[name, start] = keys
 
     def take(self, release: Release, registry: Registry) -> None:
         """Take the firings of a release if its series has watches that fire once."""
+        self._taken = max(self._taken, release.tick)
         live = registry.named(release.series)
         roster = None if live is None else live.series.asking
         if not isinstance(roster, WatchRoster) or not roster.once:
@@ -56,18 +90,16 @@ class FiredWatches:
                     lives = self._lives(release.series, roster)
                     lives.setdefault(_life(watch), {})[key] = release.tick + 1
 
-    @staticmethod
-    def since(registry: Registry) -> int | None:
-        """Return the first tick that any fire-once watch sees; None if there is no such watch."""
-        return min(
-            (
-                live.start if watch.start is None else watch.start
-                for live in registry.live
-                if isinstance(live.series.asking, WatchRoster)
-                for watch in chain.from_iterable(live.series.asking.once.values())
-            ),
-            default=None,
+    def since(self, registry: Registry) -> int | None:
+        """Return the first tick of which releases are still to be taken, if any watch fires once."""
+        starts = (
+            live.start if watch.start is None else watch.start
+            for live in registry.live
+            if isinstance(live.series.asking, WatchRoster)
+            for watch in chain.from_iterable(live.series.asking.once.values())
         )
+        first = min(starts, default=None)
+        return None if first is None else max(first, self._taken)
 
     def ends(self, series: str, watch: Placed) -> Mapping[str, int]:
         """Return the end tick of each key of a watch that has fired, in a release or in an answer to a query."""

@@ -155,7 +155,7 @@ class Run:
         patient: bool = False,
         tell: TellEvent = silent,
     ) -> None:
-        self.built, self._keep, self._begun = built, keep, False
+        self.built, self._begun = built, False
         self._tell = tell
         self.log = ReleaseLog(keep)
         self._fired = FiredWatches()
@@ -235,7 +235,7 @@ class Run:
                 built.spec.queries.per_tick, DerivingProcess(planner),
             ),
             guard=guard_of(built.spec, config.origin, key),
-            memories=memories_of(built.layout, built.spec),
+            memories=(*memories_of(built.layout, built.spec), self._fired),
         )  # fmt: skip
         return Attempt(engine, words)
 
@@ -246,10 +246,12 @@ class Run:
         the attempt before.
         """
         begun, self._begun = self._begun, True
-        if self._keep is None or begun:
+        registry = self.engine.admission.registry
+        ages = (*(shown - live.start for live in registry.live), *(shown for _ in registry.made))
+        keep, since = self.log.most_ticks(ages), self._fired.since(registry)
+        if keep is None or begun:
             return 0
-        since = self._fired.since(self.engine.admission.registry)
-        return shown - self._keep if since is None else min(shown - self._keep, since)
+        return shown - keep if since is None else min(shown - keep, since)
 
     def _published(self, release: Release) -> None:
         self.log.append(release)

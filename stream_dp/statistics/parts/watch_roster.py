@@ -33,7 +33,8 @@ ENDED = "(ended)"  # the name of a place of the definition whose watch was ended
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A watch in the `places` places from `place` on; `added` by a message, or one of the definition.
+    """A watch in the `places` places from `place` on; added by a message with this `definition`, or (empty) one of its
+    monitor's own definition.
 
     It sees the ticks from `start` on (None: all of its series), and none from `end` on (None: it is there); `analyst`
     names who added it ("": the operator). `asked` are its keys that have fired for good where they were asked, each
@@ -43,11 +44,15 @@ class Placed:
     watch: Any
     place: int
     places: int
-    added: bool = False
+    definition: bytes = b""
     start: int | None = None
     analyst: str = ""
     end: int | None = None
     asked: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def added(self) -> bool:
+        return bool(self.definition)
 
     def saw(self, tick: int) -> bool:
         return (self.start is None or self.start <= tick) and (self.end is None or tick < self.end)
@@ -240,12 +245,12 @@ class WatchRoster:
             )
 
     def with_watch(
-        self, watch: Any, place: int, names: Sequence[str], start: int = 0, analyst: str = ""
-    ) -> "WatchRoster":
+        self, watch: Any, definition: bytes, place: int, names: Sequence[str], start: int = 0, analyst: str = ""
+    ) -> "WatchRoster":  # fmt: skip
         """Return the roster with one more watch of an analyst's, whose entries have these names."""
         behind = place + len(names)
         every = (*self.names[:place], *names, *self.names[behind:])
-        added = Placed(watch, place, len(names), added=True, start=start, analyst=analyst)
+        added = Placed(watch, place, len(names), definition, start, analyst)
         return replace(self, names=every, placed=(*self.placed, added))
 
     def without(self, gone: Placed, end: int = 0) -> "WatchRoster":

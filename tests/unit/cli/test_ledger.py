@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from fractions import Fraction
 from typing import Any
 
+import msgspec
 import pytest
 from unit.live.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
 
@@ -14,7 +15,7 @@ from stream_dp.engine.history import JournalSummary, read_summary
 from stream_dp.errors import BudgetRefused, FailClosed, NotYours, UnknownMechanism, UsageError
 from stream_dp.files.memory import MemorySource
 from stream_dp.operate.audit import ledger_view
-from stream_dp.operate.audit.ledger_view import ledger_json
+from stream_dp.operate.audit.ledger_view import ledger_json, live_charges
 from stream_dp.operate.budget_view import api_budget
 from stream_dp.operate.run.live_series import Attempt, EngineLiveSeries
 from stream_dp.pipeline.report import promise_json
@@ -110,7 +111,14 @@ async def test_a_total_that_differs_is_said(
     world = World(pipeline=PIPELINE | {"privacy": {"epsilon": budget}})
     await two_in_turn(world)
     found = await summary_of(world)
-    monkeypatch.setattr(ledger_view, "spans", lambda _: {1: (3, None), 2: (3, None)})
+
+    def all_alive(summary: JournalSummary) -> list[Any]:
+        return [
+            live._replace(created=msgspec.structs.replace(live.created, start=3), end=None)
+            for live in live_charges(summary)
+        ]
+
+    monkeypatch.setattr(ledger_view, "live_charges", all_alive)
     with pytest.raises(FailClosed, match=why):
         ledger_json(world.built, found)
 

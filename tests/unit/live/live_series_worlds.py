@@ -14,7 +14,7 @@ from stream_dp.engine.messages.answering import Requests, Understanding
 from stream_dp.engine.ports import Audience, Batch, Journal, Ports
 from stream_dp.engine.recovery import NoiseMaker
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
-from stream_dp.journal.commit import Commit, decode, digest, encode
+from stream_dp.journal.commit import Commit, Release, decode, digest, encode
 from stream_dp.journal.keys import Sealer
 from stream_dp.live.analyst_messages import SignedMessages
 from stream_dp.live.planner import LiveSeriesPlanner
@@ -106,6 +106,7 @@ class World:
     drawn: list[bytes] = field(default_factory=list)
     begins: Callable[[int], str | None] = lambda tick: None
     read_again: int = 3_600_000
+    shown: int = 0
     planner: LiveSeriesPlanner = field(init=False)
     words: SeriesWords = field(init=False)
 
@@ -131,11 +132,18 @@ class World:
         router = OpenRouter(built.spec, plan.origin)
         self.planner, seen = LiveSeriesPlanner(built.spec, router), FiredWatches()
         self.words = SeriesWords(built, self.planner, self.begins, seen)
+
+        def published(release: Release) -> None:
+            self.shown += 1
+            seen.take(release, engine.admission.registry)
+
         reader = Understanding(SignedMessages("shop", SEALER.query_token), self.words)
         engine: Engine = (kind or Engine)(
             plan, router, ports, self.noise,
-            Audience(lambda release: seen.take(release, engine.admission.registry)),
-            requests=Requests(self.planner, built.subledgers(), reader, per_tick),
+            Audience(
+                published, wanted=lambda shown: min(shown, seen.since(engine.admission.registry) or 0)
+            ),
+            requests=Requests(self.planner, built.subledgers(), reader, per_tick), memories=(seen,),
         )  # fmt: skip
         return engine
 

@@ -15,6 +15,9 @@ from unit.live.monitor_worlds import FR, MONITOR, PIPELINE_M, MonitorWorld, no_n
 from stream_dp.engine.cut_changes import CutChanges
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.series import LiveSeries
+from stream_dp.journal.checkpoint import known_after
+from stream_dp.journal.commit import part
+from stream_dp.operate.query.series_words import FiredWatches
 from stream_dp.server.models.asked import Query
 
 ONCE = {**FR, "rearm": False}  # 2 orders from FR a tick
@@ -93,10 +96,9 @@ STEPS: list[Step] = [
 """Three lives of one name, which end in a tick, where it is asked, and in a tick again."""
 
 
-@pytest.mark.parametrize("every", [2, 5, 1000])
-async def test_a_restart_lists_what_was_listed(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", every)
-    world = world_of()
+async def listed_again() -> int:
+    """Compare the list after a restart at each list; how many releases those that restarted were shown."""
+    world, shown = world_of(), 0
     said = await played(world, STEPS)
     assert {name: ends(said[name]["answer"]["queries"]) for name in ("l1", "l2", "l3", "l4")} == {
         "l1": [("by", None, 0), ("first", 2, 1), ("fr", 3, 1)],
@@ -108,10 +110,31 @@ async def test_a_restart_lists_what_was_listed(every: int, monkeypatch: pytest.M
         for name in [each.id for each in commit.answers if each.id in ("l1", "l2", "l3", "l4")]:
             before, again = world.commits()[:at], world_of()
             again.store.commits[:] = world.store.commits[:at]
+            for one in before:
+                again.store.checkpoints = known_after(one, again.store.checkpoints)
             again.bodies[:] = [r.body for c in before for r in c.releases]
             again.answers[:] = [a.body for c in before for a in c.answers]
             found = await played(again, [(said[name]["tick"], "again", "list", {})])
             assert found["again"]["answer"] == said[name]["answer"]
+            shown += again.shown
+    return shown
+
+
+@pytest.mark.parametrize("every", [1, 2, 5, 1000])
+async def test_a_restart_lists_what_was_listed(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a checkpoint, too; then releases are not read that were public before it."""
+    whole = await listed_again()
+    monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", every)
+    assert (await listed_again() < whole) == (every < 1000)
+
+
+async def test_ends_that_a_checkpoint_leaves_out_are_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", 1)
+    monkeypatch.setattr(FiredWatches, "save", lambda fired: part((fired._taken, [])))
+    with pytest.raises(AssertionError):
+        await listed_again()
 
 
 async def test_what_waits_for_the_rest_of_its_block_is_not_told() -> None:

@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -292,6 +293,35 @@ def test_a_large_series_takes_no_room_from_small_ones(release: MakeRelease, room
     assert log.forgotten == max(large[0].sequence, larger[0].sequence) - 3
     assert log.at("large", range(39 - len(large), 40)) == []
     assert log.at("large", range(39, 40)) == [large[-1]]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_ticks_of_which_nothing_is_kept_need_not_be_read(
+    seed: int, release: MakeRelease, room: int
+) -> None:
+    """Whatever the log keeps of all releases lies in the ticks that it says, if no body is smaller than the least."""
+    random, ticks, sequence = Random(seed), 90, 0
+    starts = {
+        f"s{n}": random.choice([0, random.randrange(80)]) for n in range(random.randint(1, 9))
+    }
+    keys = {name: random.choice([1, 1, 9]) for name in starts}
+    log = ReleaseLog(keep=random.choice([20, 1000]))
+    for tick in range(ticks):
+        for name in (name for name, start in starts.items() if start <= tick):
+            values = dict.fromkeys(map(str, range(keys[name])), 7)
+            log.append(release(sequence, name, tick, values=values))
+            sequence += 1
+    most = log.most_ticks(ticks - start for start in starts.values())
+    assert most is not None
+    assert min(one.tick for one in log.since(-1)) >= ticks - most
+    assert ReleaseLog().most_ticks([1]) is None
+
+
+def test_a_few_series_are_read_as_far_as_they_are_kept(room: int) -> None:
+    log = ReleaseLog(keep=1000)
+    assert [log.most_ticks([ticks]) for ticks in (90, 181, 182)] == [1000, 1000, 182]
+    assert log.most_ticks([10**6] * 10) == 19
+    assert log.most_ticks([10**6, *[1] * 9]) == 173
 
 
 async def test_a_release_wakes_waiting_readers(log: ReleaseLog, release: MakeRelease) -> None:

@@ -36,7 +36,7 @@ from stream_dp.journal.commit import Asked, Commit, Halted, Release, SavedStates
 from stream_dp.journal.release import former
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.audit import trace_check
-from stream_dp.operate.audit.ledger_view import derived_again
+from stream_dp.operate.audit.ledger_view import derived_again, live_charges
 from stream_dp.operate.audit.trace_check import JournalTrace
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import heaviest_load
@@ -310,7 +310,8 @@ async def test_a_journal_for_users_is_derived_again(caps: dict[str, str]) -> Non
     assert all(part.derivation.guarantee.users == users for part in parts)
     main = admission.subledgers.main  # 3 and 1, not 3 and 1/4 and 1
     assert heaviest_load(main.filter, parts) == main.peak.amount == 4 * 10**12
-    assert all(f", for {users}" in charge.rule for _, charge in summary.charges)
+    assert all(f", for {users}" in charge.rule for charge in summary.first_charges)
+    assert all(f", for {users}" in live.charge.rule for live in live_charges(summary))
 
 
 OF = {"statistic": "quantiles", "of": "amount", "clamp": ["0", "12"], "buckets": "12", "at": ["0.5"]}  # fmt: skip

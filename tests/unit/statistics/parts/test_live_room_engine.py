@@ -220,7 +220,7 @@ async def test_a_refusal_changes_nothing_and_what_fits_is_admitted_under_the_sam
 
         def now() -> tuple[Any, ...]:
             ledgers = engine.admission.subledgers
-            names = frozenset(engine.admission.names)
+            names = engine.admission.names.saved()
             return (
                 dict(ledgers.ledgers),
                 dict(ledgers.running),

@@ -83,7 +83,7 @@ def test_only_the_last_that_ended_are_remembered() -> None:
     roster = ROSTER
     for number in range(REMEMBERED + 5):
         one = SimpleNamespace(name=f"w{number}", by=None)
-        roster = roster.with_watch(one, 3, [one.name], number, "ann")
+        roster = roster.with_watch(one, b"{}", 3, [one.name], number, "ann")
         roster = roster.without(roster.named(one.name), number + 1)
     names = [one.watch.name for one in roster.gone]
     assert names == [f"w{number}" for number in range(5, REMEMBERED + 5)]
@@ -99,7 +99,7 @@ def test_watches_come_and_go() -> None:
     ]
     more = SimpleNamespace(name="more", by=None)
     assert ROSTER.room(2) == 3
-    with_more = ROSTER.with_watch(more, ROSTER.room(1), ["more"])
+    with_more = ROSTER.with_watch(more, b"{}", ROSTER.room(1), ["more"])
     assert with_more.query({"watch": "more", "threshold": 5}) == ThresholdQuery(5, place=3)
     assert tuple(each.watch for each in with_more.placed) == (*WATCHES, more)
     ended = with_more.without(with_more.named("more"), 7)
