@@ -75,8 +75,12 @@ def case(finished: Case, tmp_path: Path) -> Case:
 
 def test_kills_around_deletions_lose_nothing_and_count_nothing_twice(finished: Case) -> None:
     assert finished.findings() == []
-    first, *_, last = numbers(finished.journal)
-    assert 0 < numbers(finished.folder / "older.journal")[0] < first < last - 20
+    first, older = (
+        numbers(path)[0] for path in (finished.journal, finished.folder / "older.journal")
+    )
+    assert 0 < older < first
+    gone = [tick for commit in finished.left().commits[:first] for tick in commit["ticks"]]
+    assert max(gone) < TICKS - 20  # what is kept
 
 
 def _sql(statement: str) -> Callable[[Case], None]:
