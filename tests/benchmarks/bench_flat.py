@@ -28,8 +28,8 @@ from live_acts import create_series, halt_series
 
 from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions
 from stream_dp.journal.keys import Sealer
-from stream_dp.operate.run.running import PRODUCT, Run
-from stream_dp.operate.run.wiring import open_ports
+from stream_dp.operate.run.running import Run
+from stream_dp.operate.run.wiring import PRODUCT, open_ports
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 

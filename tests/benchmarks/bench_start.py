@@ -25,8 +25,8 @@ from typing import Any
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Journal
 from stream_dp.operate.keys import sealer_for
-from stream_dp.operate.run.running import Run, Setup
-from stream_dp.operate.run.wiring import open_ports
+from stream_dp.operate.run.running import Run
+from stream_dp.operate.run.wiring import Setup, open_ports
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 
