@@ -2,10 +2,13 @@
 
 Rules: an answer contains only what `PublicView` contains, and no answer repeats any part of the request. Published
 releases and recorded answers are sent as their exact bytes; all else is a model of `server.models`. Only holders of a
-token may write, and facts about a token are given only to its holder; fields, statistics and ledgers are public. A
-request with a key is done once, however often it is sent. Every answer except files of pages is `no-store`.
+token may write. A token is compared with the known ones in constant time, before a byte of the body is read, and is
+never repeated in an answer; facts about it, such as that it is expired, are given only to its holder. Fields,
+statistics and ledgers are public. A request with a key is done once, however often it is sent. Every answer except
+files of pages is `no-store`.
 """
 
+import hmac
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
@@ -13,7 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response, Security
+from fastapi.requests import HTTPConnection
 from fastapi.responses import StreamingResponse
+from fastapi.security import HTTPBearer
 from fastapi.sse import EventSourceResponse
 from pydantic import BaseModel
 from starlette.datastructures import MutableHeaders
@@ -45,8 +50,7 @@ from stream_dp.server.refusals import (
     request_key,
     status_of,
 )
-from stream_dp.server.tokens import OPERATOR, Token
-from stream_dp.server.view import PublicView, TokenHolder
+from stream_dp.server.view import VALID, PublicView, TokenHolder
 
 if TYPE_CHECKING:
     from fastapi.telemetry import TelemetryConfig
@@ -135,6 +139,57 @@ def _without_port(host: str) -> str:
     """
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdecimal() and not name.endswith(":") else host).lower()
+
+
+OPERATOR = ""
+_NEEDED = (
+    "needs `Authorization: Bearer TOKEN` with a token of this pipeline: the operator makes an analyst's with "
+    "`stream-dp token PIPELINE.yaml --analyst NAME`, and prints the own one with `stream-dp query token PIPELINE.yaml`"
+)
+_UNKNOWN = "this is no token of this pipeline: see that it was copied whole, or ask the operator for another one"
+_OVER: Mapping[str, str] = {
+    "expired": "this token has expired; ask the operator for another one",
+    "revoked": "this token was revoked; ask the operator for another one",
+}
+
+
+def bearer(request: HTTPConnection) -> str:
+    """Return the token that a request shows; empty unless it has one `Authorization` header, of the kind `Bearer`."""
+    given = request.headers.getlist("authorization")
+    scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def is_same(shown: str, token: str) -> bool:
+    """Compare in constant time."""
+    return hmac.compare_digest(shown.encode(), token.encode())
+
+
+class Token(HTTPBearer):
+    """Accepts requests with a token of `view`, and returns the token's holder."""
+
+    def __init__(self, view: PublicView) -> None:
+        super().__init__(
+            scheme_name="token",
+            description="An analyst's token, which `stream-dp token PIPELINE.yaml --analyst NAME` makes for a time and "
+            "`--revoke` takes back; she pays from her own ledger. Or the operator's, which `stream-dp query token "
+            "PIPELINE.yaml` prints for the holder of the operator key.",
+        )
+        self._tokens = {OPERATOR: view.token, **view.analysts}
+        self._issued: Callable[[str], TokenHolder | None] = view.issued
+
+    async def __call__(self, request: HTTPConnection) -> TokenHolder:  # type: ignore[override]
+        """Return the holder of the request's token; WorldError if the issued tokens cannot be looked up."""
+        shown = bearer(request)
+        if not shown:
+            raise Refused(401, _NEEDED)
+        known = [name for name, token in self._tokens.items() if is_same(shown, token)]
+        holder = TokenHolder(known[0]) if known else self._issued(shown)
+        if holder is None:
+            raise Refused(401, _UNKNOWN)
+        if holder.state != VALID:
+            raise Refused(401, _OVER[holder.state])
+        return holder
 
 
 DOCS_POLICY = f"{POLICY}; img-src 'self' data:"

@@ -263,7 +263,7 @@ def _refusal(request: "Request", token: str) -> "Response | None":
 
 
 def _holds(request: "Request", token: str) -> bool:
-    from stream_dp.server.tokens import bearer, is_same
+    from stream_dp.server.api import bearer, is_same
 
     shown = bearer(request)
     return bool(shown) and is_same(shown, token)
