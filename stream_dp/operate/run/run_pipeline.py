@@ -25,11 +25,7 @@ from stream_dp.operate.run.settings import source_there
 from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
-from stream_dp.records.endpoints import (
-    FileSourceSpec,
-    KafkaSourceSpec,
-    ReplayClock,
-)
+from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
 from stream_dp.server.server import PageServer
 
 
