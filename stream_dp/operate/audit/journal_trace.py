@@ -41,7 +41,7 @@ from stream_dp.mechanisms.serving import changes_of
 from stream_dp.operate.run.live_series import series_claim
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.router import OpenRouter
-from stream_dp.verify.games.game import SeedUse, Sent, Verifier, same_tick
+from stream_dp.verify.game import SeedUse, Sent, Verifier, same_tick
 from stream_dp.verify.relations.creation import own_or
 from stream_dp.verify.relations.streams import engine_relation
 

@@ -33,7 +33,7 @@ from stream_dp.operate.keys import sealer_for
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
-from stream_dp.verify.games.game import TraceCounts, TracePlayer
+from stream_dp.verify.game import TraceCounts, TracePlayer
 
 _AT_ONCE = 64
 
