@@ -10,14 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from stream_dp.accounting.amounts import Interval, ln_inverse
-from stream_dp.core.guarantee import (
-    ZCDP,
-    ApproxDP,
-    ProbabilisticDP,
-    PureDP,
-    RenyiDP,
-    TruncatedZCDP,
-)
+from stream_dp.core.guarantee import ZCDP, ApproxDP, ProbabilisticDP, PureDP, RenyiDP, TruncatedZCDP
 from stream_dp.errors import InvalidCost
 
 STEPS = 90  # steps of the golden section over ln(alpha - 1)

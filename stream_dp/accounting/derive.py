@@ -13,13 +13,7 @@ from typing import Any
 
 from stream_dp.accounting.rules.fixed import concurrent, filtered, optimal
 from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair
-from stream_dp.accounting.rules.groups import (
-    first_arrivals,
-    group,
-    moved,
-    of_users,
-    user_totals,
-)
+from stream_dp.accounting.rules.groups import first_arrivals, group, moved, of_users, user_totals
 from stream_dp.accounting.rules.parallel import (
     first_pair,
     first_pair_renyi,

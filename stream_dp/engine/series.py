@@ -54,7 +54,7 @@ _ENDS = {"low", "lows"}
 class Guard:
     """The verifier V[f] of [HSV] Def 3.5 in production: a row passes where the pair of it with itself is accepted.
 
-    In a game the verifier stands between adversary and mechanism (`verify.games.game`); here there is no pair, and both
+    In a game the verifier stands between adversary and mechanism (`verify.game`); here there is no pair, and both
     sides of every accepted pair pass. For the event and user relations the row (shape (width,)) alone decides, so the
     guard has no state to lose in a crash. In the columns of `amounts` (sums of units, of either sign) any integer is
     admissible: a limit would be a decision about exact sums, before any noise.

@@ -16,7 +16,6 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from stream_dp.accounting.amounts import text
 from stream_dp.core.box import Box
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import Query
@@ -28,12 +27,11 @@ from stream_dp.mechanisms.watches.monitor_state import ArmQuery, DisarmQuery
 from stream_dp.pipeline.builder import Chosen, chosen_for
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, feature_of, names_of, part_names
 from stream_dp.pipeline.problems import with_expected
-from stream_dp.pipeline.report import last_error
+from stream_dp.pipeline.report import last_error, listed
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load_live, load_series
 from stream_dp.records.conditions import tests_of
-from stream_dp.records.groupings import grouping_text
 from stream_dp.statistics import Series as SeriesSpec
 from stream_dp.statistics.parts.alarms import Looking
 from stream_dp.statistics.parts.choice import ENDLESS, FalseAlarm, noise_of
@@ -325,11 +323,6 @@ class Foretold:
         if tick != self.last:
             raise ValueError("the error of a live series is known at its last tick only")
         return self.error
-
-
-def listed(series: SeriesSpec) -> Mapping[str, Any]:
-    by = grouping_text(series.grouped_by)
-    return {"statistic": series.statistic, "by": by, "epsilon": text(series.price)}
 
 
 def _roster(live: LiveSeries) -> WatchRoster:

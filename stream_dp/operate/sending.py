@@ -30,12 +30,7 @@ from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.feed import TryOutProducer
 from stream_dp.kafka.client.topics import PLAIN, STAMPED, UNCOMPACTED
 from stream_dp.operate.audit.journal_access import has_begun
-from stream_dp.operate.run.settings import (
-    brokers_there,
-    settings_at,
-    settings_for,
-    settled,
-)
+from stream_dp.operate.run.settings import brokers_there, settings_at, settings_for, settled
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from stream_dp.accounting.amounts import number
+from stream_dp.accounting.amounts import number, text
 from stream_dp.core.derivation import Alternative, Derivation
 from stream_dp.core.guarantee import NAMES, Guarantee, parameters
 from stream_dp.errors import NotDerivable, UsageError
@@ -19,6 +19,7 @@ from stream_dp.pipeline.promise import lists_json, unit_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import with_room
 from stream_dp.records.amount_units import UserTotal
+from stream_dp.records.groupings import grouping_text
 from stream_dp.records.privacy import CAPS, Guesses, Privacy
 from stream_dp.records.scalars import milliseconds
 from stream_dp.statistics import Series
@@ -399,3 +400,8 @@ def _both(row: Mapping[str, Any], over: str) -> str:
 
 def _shown(number: float) -> str:
     return f"{number:,.0f}" if abs(number) >= 10 else f"{number:,.3g}"
+
+
+def listed(series: Series) -> Mapping[str, Any]:
+    by = grouping_text(series.grouped_by)
+    return {"statistic": series.statistic, "by": by, "epsilon": text(series.price)}

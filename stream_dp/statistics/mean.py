@@ -24,13 +24,7 @@ from stream_dp.records.conditions import Where
 from stream_dp.records.groupings import By, decimal_text
 from stream_dp.statistics.parts.choice import Choice, Setting, tree_counter
 from stream_dp.statistics.parts.series_spec import quotient_values
-from stream_dp.statistics.parts.windows import (
-    ANEW,
-    ONCE,
-    every_choice,
-    sum_counter,
-    window_choice,
-)
+from stream_dp.statistics.parts.windows import ANEW, ONCE, every_choice, sum_counter, window_choice
 from stream_dp.statistics.sum import AmountSeries
 
 PLACES = 2  # digits behind those of the grid

@@ -24,8 +24,7 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.log.lease import Holder
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.run.run_pipeline import RunOptions
-from stream_dp.operate.run.running import Setup
-from stream_dp.operate.run.wiring import open_ports
+from stream_dp.operate.run.wiring import Setup, open_ports
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.faults import Dawdling, Watch, WatchedJournal, WatchedPublic, point_of
 from stream_dp.testing.noise import ZeroNoise

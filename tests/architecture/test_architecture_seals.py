@@ -13,7 +13,7 @@ from architecture.test_architecture_source import Rule, Syntax, imported, is_wit
 SEAL = "stream_dp.core.sealed"
 OPENERS = {
     "stream_dp/verify/exact/enumeration.py": "tells states apart by all they hold, for exact checks",
-    "stream_dp/verify/games/game.py": "compares a state with the recorded one, and bands with the released ones",
+    "stream_dp/verify/game.py": "compares a state with the recorded one, and bands with the released ones",
     "stream_dp/core/composition.py": "steps what it holds",
     "stream_dp/core/serial.py": "writes it and reads it back",
 }

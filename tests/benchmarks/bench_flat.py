@@ -38,8 +38,8 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.operate.audit.ledger_view import read_ledger
 from stream_dp.operate.export.exporting import export_releases
 from stream_dp.operate.run.run_pipeline import served
-from stream_dp.operate.run.running import PRODUCT, Run
-from stream_dp.operate.run.wiring import open_ports
+from stream_dp.operate.run.running import Run
+from stream_dp.operate.run.wiring import PRODUCT, open_ports
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 

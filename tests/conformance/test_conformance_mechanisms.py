@@ -11,8 +11,7 @@ import pytest
 from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors, Users, UserShape
 from stream_dp.core.row_relations import Arrivals
-from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
-from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.hss import HSS, GaussianHSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Sum
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
@@ -38,7 +37,12 @@ from stream_dp.mechanisms.linear.windows_and_ever import (
     UserSums,
     WindowsAndEver,
 )
-from stream_dp.mechanisms.papers.paper_hss import NoisyQuantity, PaperHSS, PaperSparseVector
+from stream_dp.mechanisms.papers.paper_hss import (
+    GaussianPaperHSS,
+    NoisyQuantity,
+    PaperHSS,
+    PaperSparseVector,
+)
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import Over, ValueLevels, ValueTree

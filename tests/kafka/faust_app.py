@@ -9,7 +9,7 @@ from typing import Any
 import faust
 
 from stream_dp.integrations.faust import attach
-from stream_dp.operate.run.running import Setup
+from stream_dp.operate.run.wiring import Setup
 from stream_dp.testing.noise import ZeroNoise
 
 told: dict[str, Any] = json.loads(os.environ["FAUST_WORLD"])

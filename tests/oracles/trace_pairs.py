@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from stream_dp.core.composition import CompositionMessage
 from stream_dp.core.relation import Relation
-from stream_dp.verify.games.game import Verifier
+from stream_dp.verify.game import Verifier
 
 
 def pair_accepted(

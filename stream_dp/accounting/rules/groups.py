@@ -11,14 +11,7 @@ from fractions import Fraction
 
 from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.optimal import FAR
-from stream_dp.accounting.rules.rule import (
-    Premises,
-    Rule,
-    S,
-    all_finite,
-    one_event_each,
-    rests_on,
-)
+from stream_dp.accounting.rules.rule import Premises, Rule, S, all_finite, one_event_each, rests_on
 from stream_dp.accounting.situations import FirstArrivals, Group, Moved, OfUsers, UserTotals
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Condition, Derivation

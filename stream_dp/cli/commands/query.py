@@ -16,7 +16,7 @@ import typer
 from rich.markup import escape
 from typer import Argument, Option
 
-from stream_dp.cli.lazy import WholeHelpGroup
+from stream_dp.cli.main import WholeHelpGroup
 from stream_dp.cli.options import KeyFile, PipelineFile, Proof, say_on_stderr, with_groups
 from stream_dp.cli.printing import (
     answer_text,

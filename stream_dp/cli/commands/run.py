@@ -28,7 +28,8 @@ from stream_dp.errors import UsageError
 from stream_dp.operate.observe.lifecycle_log import TellEvent
 from stream_dp.operate.observe.operator_figures import LATE, LOCAL, FiguresPort, OperatorFigures
 from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
-from stream_dp.operate.run.running import PRODUCT, Run, Setup, Unanswered
+from stream_dp.operate.run.running import Run, Unanswered
+from stream_dp.operate.run.wiring import PRODUCT, Setup
 
 OVER = "its last tick is over: messages that come from now on are not answered"
 

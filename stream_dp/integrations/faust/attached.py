@@ -26,8 +26,9 @@ from stream_dp.integrations.faust.release_stream import ReleaseStream, stop_app
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.operate.keys import token_for
 from stream_dp.operate.run.run_pipeline import RunOptions, run_pipeline
-from stream_dp.operate.run.running import PRODUCT, Run, Setup
+from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.settings import settings_for, settled
+from stream_dp.operate.run.wiring import PRODUCT, Setup
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load

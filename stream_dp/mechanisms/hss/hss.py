@@ -4,9 +4,12 @@ The stream is cut into intervals. Within one, a sparse vector instance watches a
 crossing; only when it answers "above", the interval's sum goes, once, into a continual counter, whose answer h is
 released until the next crossing. Where the error of the released quantity q follows from that of h, q(h + c) is
 compared with q(h) + gamma, for the open interval's sums c. A histogram, and a q without such an error law, is computed
-from h, and the largest growth of a column is compared with gamma. Rules: this is plain Python over a
-`ConcurrentComposition`. Rows and `pending` are tainted: they are only added and passed on. The code branches only on
-answers of sub-mechanisms (answers, h) and on public values (indices). This file knows no samplers and no ticks.
+from h, and the largest growth of a column is compared with gamma. Where a delta is granted, the counter may be a
+Gaussian one (`GaussianHSS`), analysed with all columns together, where [HSV] section 7 gives each column a share of
+epsilon and of delta; sparse vectors stay pure, because any number of them is created, and their deltas would add up
+([HSV] Thm 5.2, 5.4). Rules: this is plain Python over a `ConcurrentComposition`. Rows and `pending` are tainted: they
+are only added and passed on. The code branches only on answers of sub-mechanisms (answers, h) and on public values
+(indices). This file knows no samplers and no ticks.
 """
 
 import math
@@ -17,11 +20,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from stream_dp.accounting.conversions import pure_to_zcdp
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import Composite, Fixed, Parallel, Touched
 from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposition, Create, Halt
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
@@ -31,6 +35,7 @@ from stream_dp.mechanisms.hss.sparse_vector import (
     SURVIVAL,
     SelfTuned,
     SparseVector,
+    ceil_root,
     interval_share,
     moved_up,
 )
@@ -75,6 +80,7 @@ def error_bound(counter: InnerCounter, epoch: int, law: ErrorLaw, failure: float
 
 COUNTER = 0
 FAILURE = 0.05
+FINE = 1000  # a node's deviation is rounded up to a multiple of 1 / FINE
 SUITE = "tests/conformance"  # tests of taint, and of two copies on neighbouring inputs
 
 
@@ -347,3 +353,38 @@ class HSS(Lagging):
         if self.quantity is None:
             return released.copy()
         return np.array([self.quantity.of(released)], dtype=np.int64)
+
+
+@wire("gaussian-hss", 1, rests_on=(GaussianCounter, SparseVector))
+@dataclass(frozen=True)
+class GaussianHSS(HSS):
+    """HSS with a Gaussian counter at `rho` in zCDP for all columns together; no pure epsilon goes to the counter.
+
+    Privacy claim: (e tanh(e/2) + rho)-zCDP, e = threshold_epsilon + query_epsilon, for the events of `HSS`, adaptively:
+    [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; the counter: an event changes one interval's sum, by
+    one in at most L0 entries}, joined in zCDP by Cor 13.4 at every order.
+    """
+
+    counter_epsilon: Fraction = field(default=Fraction(0), init=False, repr=False)
+    rho: Fraction = field(kw_only=True)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        pure = pure_to_zcdp(PureDP(self.threshold_epsilon + self.query_epsilon))
+        return Guarantee(ZCDP(pure.rho + self.rho), self.neighbors, fresh=True)
+
+    @cached_property
+    def counter(self) -> InnerCounter:
+        return GaussianCounter(self.width, self.rho, self.neighbors, None, self.ones)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee as `HSS` does; its code runs unchanged, only the counter is another part."""
+        return super().derivation()
+
+    @cached_property
+    def tuned(self) -> SelfTuned:
+        """The self-tuned thresholds; a node's deviation is about sqrt(L0 / rho)."""
+        square = self.neighbors.l0(self.width, self.ones) / self.rho
+        node = Fraction(ceil_root(square * FINE**2), FINE) * self._law.factor
+        return SelfTuned(node, self._query_scale, self.horizon, self._spread, steady=True)

@@ -12,12 +12,13 @@ from functools import cached_property
 
 import numpy as np
 
+from stream_dp.accounting.conversions import pure_to_zcdp
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.rules.rule import leaf
 from stream_dp.accounting.situations import Composite, Fixed, Parallel, Touched
 from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposition, Create, Halt
 from stream_dp.core.derivation import Condition, Derivation
-from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
@@ -27,6 +28,7 @@ from stream_dp.mechanisms.hss.hss import COUNTER, SUITE, InnerCounter, Lagging, 
 from stream_dp.mechanisms.hss.quantities import ErrorLaw, Quantity
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.counter import HandOverCounter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.noise_law import index_probability
 from stream_dp.mechanisms.serving import CountRows
 
@@ -343,3 +345,30 @@ def _moved_up(scale: Fraction, share: float) -> int:
     a = math.exp(-1 / float(scale))
     moment = (1 - a * a) ** 2 / ((1 - a) * (1 - a**3))
     return max(0, math.ceil(float(scale) * math.log(moment / (1 + a) / share)))
+
+
+@wire("gaussian-paper-hss", 1, rests_on=(GaussianCounter, PaperSparseVector, NoisyQuantity))
+@dataclass(frozen=True)
+class GaussianPaperHSS(PaperHSS):
+    """Alg. 4 with Gaussian counters: `rho` for all counters together replaces their third of `epsilon`.
+
+    Privacy claim: zCDP for ~_H, adaptively: twice e tanh(e/2), e = epsilon / 3, for instances and for checks, and
+    rho: [HSV] Thm 6.1 over {instances: Cor 5.5, k = 1; checks: Cor 5.5, k = 1; d counters together: one row of
+    theirs is replaced}, joined in zCDP by Cor 13.4 at every order.
+    """
+
+    rho: Fraction = field(kw_only=True)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        third = pure_to_zcdp(PureDP(self.epsilon / 3))
+        return Guarantee(ZCDP(2 * third.rho + self.rho), RELATION, fresh=True)
+
+    @cached_property
+    def counter(self) -> InnerCounter:
+        return GaussianCounter(self.width, self.rho, RELATION, None, self.width)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee as `PaperHSS` does; its code runs unchanged, only the d-counter is another part."""
+        return super().derivation()

@@ -23,8 +23,8 @@ from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.promise import unit_words
 from stream_dp.pipeline.yaml import load
-from stream_dp.verify.games.game import LedgerFilter
-from stream_dp.verify.games.lower_bound import (
+from stream_dp.verify.game import LedgerFilter
+from stream_dp.verify.lower_bound import (
     STATED_AT,
     Finding,
     audit_mechanism,

@@ -3,9 +3,15 @@
 Rules: none of these figures is public. They go to the operator's own terminal or to the guarded operator's port,
 never to releases, API, page or lines of JSON. A warning names no count: it says that a declared share is exceeded
 over at least `FEWEST` records, and why; at most one warning comes in `WINDOW_S`. The figures are added up from
-durable commits. The server and its metrics are loaded only if the port was asked for.
+durable commits.
+
+The port is a second server, which shares no route, no view and no port with the public page. Without the token nothing
+is answered, not even which pages exist; a request for another host gets 421. The web libraries are loaded only if the
+port was asked for.
 """
 
+import errno
+import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -14,11 +20,18 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from stream_dp.engine.ports import Journal, Ports, Positions, closing
-from stream_dp.errors import UsageError
+from stream_dp.errors import UsageError, WorldError
 from stream_dp.journal.commit import Commit
 from stream_dp.journal.keys import Sealer, read_token
+from stream_dp.server.server import LOOPBACK, Listening, Serving, listening_at, require_extra
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 FEWEST = 20
 """No share is computed over fewer records, because single records would decide it."""
@@ -194,6 +207,73 @@ def figures_text(pipeline: str, figures: OperatorFigures, accepted: str) -> tupl
 
 
 LOCAL = "127.0.0.1"
+_PATH = "/metrics"
+Written: TypeAlias = Callable[[str], tuple[bytes, str]]
+"""Returns text and content type for an `Accept` header."""
+
+
+class OperatorServer(Listening):
+    """Serves the result of `written` to holders of `token`; `hosts` are further host names (without a port)."""
+
+    what = "the operator's server"
+
+    def __init__(self, written: Written, token: str, hosts: frozenset[str] = frozenset()) -> None:
+        """Raise UsageError if a required package is not installed, or the token is empty."""
+        require_extra()
+        if not token:
+            raise UsageError("the operator's figures need a token")
+        self._written, self._token, self._hosts = written, token, hosts
+
+    @property
+    def url(self) -> str:
+        return f"{super().url.removesuffix('/')}{_PATH}"
+
+    async def start(self, port: int, host: str = LOCAL) -> None:
+        """Listen on this port (0: any), or raise WorldError: scrapers expect this port, so no other is tried."""
+        try:
+            listener = listening_at(socket.AF_INET, (host, port))
+        except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            why = "is taken; choose another" if taken else f"cannot be had: {error.strerror}"
+            raise WorldError(f"the operator's port {port} of {host} {why}") from None
+        names = LOOPBACK | {host} | self._hosts
+        self._serving = Serving(guarded(self._written, self._token, names), listener, host)
+
+
+def guarded(written: Written, token: str, hosts: frozenset[str] = LOOPBACK) -> "ASGIApp":
+    """Return the application: the figures for requests to these `hosts` with the token, refusals for all others."""
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from stream_dp.server.api import Shield
+
+    async def answer(scope: "Scope", receive: "Receive", send: "Send") -> None:
+        request = Request(scope)
+        response = _refusal(request, token)
+        if response is None:
+            text, form = written(request.headers.get("accept", ""))
+            response = Response(text, headers={"content-type": form, "vary": "accept"})
+        await response(scope, receive, send)
+
+    return Shield(answer, hosts)
+
+
+def _refusal(request: "Request", token: str) -> "Response | None":
+    """Return the refusal of a request, or None to answer it. The token is checked first."""
+    from stream_dp.server.refusals import refusal
+
+    if not _holds(request, token):
+        return refusal(401, "needs `Authorization: Bearer TOKEN` with the operator's token")
+    if request.url.path != _PATH:
+        return refusal(404, f"only {_PATH} is here")
+    return None if request.method in ("GET", "HEAD") else refusal(405, "can only be read")
+
+
+def _holds(request: "Request", token: str) -> bool:
+    from stream_dp.server.api import bearer, is_same
+
+    shown = bearer(request)
+    return bool(shown) and is_same(shown, token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +303,6 @@ async def figures_told(
     if asked is None:
         yield
         return
-    from stream_dp.server.operator_server import OperatorServer
-
     if asked.host != LOCAL and asked.token_file is None:
         raise UsageError(
             f"--operator-host {asked.host}: others reach it there, so it takes a token of its own: name it with "

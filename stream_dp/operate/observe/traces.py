@@ -9,7 +9,7 @@ is taken from a request, and none is passed on. OpenTelemetry is loaded only if 
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from stream_dp.engine.ports import Note, Spans, untold
 from stream_dp.errors import StreamDPError, UsageError
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Tracer
 
 LAST_S = 1.0
@@ -27,6 +28,7 @@ _BASE, _WHOLE = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOI
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _DEFAULT = "http://localhost:4318"
 _FORM = "http/protobuf"
+_log = logging.getLogger(__name__)
 _LIBRARY = logging.getLogger("opentelemetry")
 
 
@@ -43,11 +45,9 @@ async def traced(tell: Callable[[str], None] | None, pipeline: str) -> AsyncIter
         return
     endpoint = _endpoint()
     try:
-        from stream_dp.operate.observe.span_sender import provider_for
-
+        provider = _provider(endpoint, shown := _without_secrets(endpoint), pipeline)
     except ImportError:
         raise UsageError("traces need OpenTelemetry: pip install 'stream_dp[otel]'") from None
-    provider = provider_for(endpoint, shown := _without_secrets(endpoint), pipeline)
     tell(shown)
     with _unheard():
         try:
@@ -58,9 +58,41 @@ async def traced(tell: Callable[[str], None] | None, pipeline: str) -> AsyncIter
             await asyncio.to_thread(ending.join, LAST_S)
 
 
+def _provider(endpoint: str, shown: str, pipeline: str) -> "TracerProvider":
+    """Return a provider that sends this pipeline's spans to `endpoint`, which messages call `shown`.
+
+    OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override the values set here. No global provider is set, so spans of
+    other libraries and of the surrounding program are not sent.
+    """
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
+
+    class Sender(OTLPSpanExporter):
+        """Reports an unreachable collector once, until it is reached again."""
+
+        reached = True
+
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            result = super().export(spans)
+            before, self.reached = self.reached, result is SpanExportResult.SUCCESS
+            if before and not self.reached:
+                _log.warning("traces do not reach %s; the engine runs on without them", shown)
+            return result
+
+    own = {
+        "service.name": "stream-dp", "service.version": __version__, "stream_dp.pipeline": pipeline,
+    }  # fmt: skip
+    resource = Resource(own).merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(Sender(endpoint=endpoint)))
+    return provider
+
+
 @contextmanager
 def _unheard() -> Iterator[None]:
-    """Discard the SDK's log messages: a collector's answer has no place in a log, and `span_sender` warns itself."""
+    """Discard the SDK's log messages: a collector's answer has no place in a log, and `_provider` warns itself."""
     nowhere, propagated = logging.NullHandler(), _LIBRARY.propagate
     _LIBRARY.addHandler(nowhere)
     _LIBRARY.propagate = False

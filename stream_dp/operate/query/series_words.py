@@ -23,11 +23,11 @@ from stream_dp.engine.series import LiveSeries, Registry
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.journal.commit import Commit, Created, Release, part, part_in
 from stream_dp.journal.release import read
-from stream_dp.live.planner import LiveSeriesPlanner, listed
+from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.budget_view import fits, freed, freed_everywhere, spent, whole_budget
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import dp_at
-from stream_dp.pipeline.report import derivation_json
+from stream_dp.pipeline.report import derivation_json, listed
 from stream_dp.statistics.parts.watch_roster import Placed, WatchRoster
 
 _Life: TypeAlias = tuple[str, int | None]

@@ -20,19 +20,12 @@ from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.operator_figures import FiguresPort, OperatorFigures, figures_told
 from stream_dp.operate.observe.traces import traced
-from stream_dp.operate.published_bodies import TickTimes
-from stream_dp.operate.run.running import PRODUCT, Run, Setup, alongside, signals
-from stream_dp.operate.run.settings import settings_for, source_there
-from stream_dp.operate.run.wiring import known_ends
+from stream_dp.operate.run.running import Run, alongside, signals
+from stream_dp.operate.run.settings import source_there
+from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
-from stream_dp.records.endpoints import (
-    FileSourceSpec,
-    KafkaJournalSpec,
-    KafkaSourceSpec,
-    ReplayClock,
-)
+from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
 from stream_dp.server.server import PageServer
 
 
@@ -70,13 +63,6 @@ async def served(
 _LONGEST_WAIT_S = 5.0
 _JOINING_S = 5.0  # brokers wait 3 s for others by default before a group begins
 _LEAVING_S = 1.0  # hanging brokers must not delay the end; the membership expires soon anyway
-
-
-def _presence(spec: PipelineSpec) -> Presence | None:
-    """Return the presence group of this pipeline's engines, which standbys watch; None without a journal in Kafka."""
-    if isinstance(spec.journal, KafkaJournalSpec) and isinstance(spec.source, KafkaSourceSpec):
-        return Presence(settings_for(spec.source), spec.name)
-    return None
 
 
 @asynccontextmanager
@@ -153,7 +139,7 @@ def _goes_on(run: Run, where: str) -> str:
     spec, tick = run.built.spec, run.ticks
     if tick == spec.clock.horizon:
         return "all its ticks are public already"
-    begin = TickTimes(spec, run.log)(tick)
+    begin = run.times(tick)
     first = "its first tick" if begin is None else f"the tick that begins at {begin}"
     return f"goes on with {first}, and catches up on {where} from there"
 
@@ -285,7 +271,7 @@ async def run_pipeline(
     async def live(this: Run) -> None:
         async with (
             ending(this),
-            standing_by(_presence(spec), this.stopped, waits) as to_run,
+            standing_by(presence_of(spec), this.stopped, waits) as to_run,
             served(this, options.port, callbacks.opened, options.host, options.hosts, spans),
         ):
             if not to_run:

@@ -8,25 +8,17 @@ engine runs.
 import asyncio
 import os
 import signal
-import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.messages.answering import Requests, Understanding
 from stream_dp.engine.ports import Audience, Ports
-from stream_dp.engine.recovery import NoiseMaker
-from stream_dp.engine.run_config import GROUP
 from stream_dp.errors import EngineEnded, Outage, WorldError
 from stream_dp.journal.commit import Release
-from stream_dp.journal.keys import Sealer
-from stream_dp.kafka.client.clients import backing_off
-from stream_dp.kafka.log.lease import Holder
 from stream_dp.live.analyst_messages import SignedMessages
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.noise import NoiseStream
 from stream_dp.operate.keys import issued_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.public_view import public_view
@@ -34,100 +26,17 @@ from stream_dp.operate.published_bodies import TickTimes
 from stream_dp.operate.query.series_words import FiredWatches, SeriesWords
 from stream_dp.operate.run.deriving import DerivingProcess
 from stream_dp.operate.run.live_series import Attempt
-from stream_dp.operate.run.settings import patience_of
-from stream_dp.operate.run.wiring import open_ports
+from stream_dp.operate.run.settings import Patience, patience_of
+from stream_dp.operate.run.wiring import PRODUCT, Setup
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.router import OpenRouter, memories_of
-from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.server.view import NOTHING, PublicView, ReleaseLog
-
-RESTARTS, WINDOW_S = 30, 3600.0
-"""The number of attempts that may fail after they ran, within a window of seconds."""
-STEADY_S = 60.0
-"""After this many seconds of running, earlier failures are over, even if there was nothing to commit."""
-_LONGEST_WAIT_S = 5.0
-
-
-class Patience:
-    """Rides out `seconds` without a durable commit; with `from_the_start`, also before any attempt ran.
-
-    Without `from_the_start`, an error before the first attempt ran is not an outage: a wrong address is reported at
-    once. The wait grows with each attempt. The number of attempts that ran is limited too, so that repeated failures
-    end. The final error names the first cause, not its consequences.
-    """
-
-    def __init__(
-        self,
-        seconds: float,
-        *,
-        from_the_start: bool = False,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._seconds = seconds
-        self._now = now
-        self._tried = from_the_start
-        self._running: float | None = None
-        self._failing: float | None = None
-        self._first = ""
-        self._waits = backing_off(_LONGEST_WAIT_S)
-        self._failed: deque[float] = deque()
-
-    def runs(self) -> None:
-        self._tried = True
-        self._running = self._now()
-
-    def wait(self, error: Outage, advanced: bool) -> float:
-        """Return the seconds to wait before the next attempt; `advanced`: the failed attempt made a commit durable.
-
-        Raises Outage (`error`, if no attempt ran yet) or WorldError (patience or attempts are used up).
-        """
-        if not self._tried:
-            raise error
-        now, running = self._now(), self._running
-        self._running = None
-        got_over = running is not None and (advanced or now - running > STEADY_S)
-        if got_over or self._failing is None:
-            self._failing, self._first = now, str(error)
-            self._waits = backing_off(_LONGEST_WAIT_S)
-        if running is not None:
-            self._failed.append(now)
-        while self._failed and now - self._failed[0] > WINDOW_S:
-            self._failed.popleft()
-        if now - self._failing > self._seconds:
-            raise self._given_up(error, f"nothing could be committed for {self._seconds:g} s")
-        if len(self._failed) > RESTARTS:
-            raise self._given_up(error, f"it failed {RESTARTS} times within an hour")
-        return next(self._waits)
-
-    def _given_up(self, error: Outage, why: str) -> WorldError:
-        began = "" if str(error) == self._first else f"; it began with: {self._first}"
-        return WorldError(
-            f"{error}. Given up after trying again, for {why}{began}. What was published stays valid, a new start goes "
-            "on there"
-        )
-
 
 INTERRUPTED = 130
 STOPPING_S = 7.0
 """Seconds that a requested stop may take; supervisors kill after ten seconds or more."""
 GIVING_BACK_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """The parts of a run; only the test kit changes them, and then `private` is False.
-
-    `group` is about the largest number of ticks in one private commit when the engine is behind.
-    """
-
-    make_noise: NoiseMaker = NoiseStream
-    private: bool = True
-    adapters: Callable[[PipelineSpec, Sealer, str, Holder], Ports] = open_ports
-    group: int = GROUP
-
-
-PRODUCT = Setup()
 
 
 class Unanswered(WorldError):
@@ -158,6 +67,7 @@ class Run:
         self.built, self._begun = built, False
         self._tell = tell
         self.log = ReleaseLog(keep)
+        self.times = TickTimes(built.spec, self.log)
         self._fired = FiredWatches()
         self.ready = asyncio.Event()
         self.stopped = asyncio.Event()
@@ -225,7 +135,7 @@ class Run:
         router = OpenRouter(built.spec, config.origin, built.layout, key)
         planner = LiveSeriesPlanner(built.spec, router)
         known = max(0, self.log.last_sequence) if self.ready.is_set() else NOTHING
-        words = SeriesWords(built, planner, TickTimes(built.spec, self.log), self._fired)
+        words = SeriesWords(built, planner, self.times, self._fired)
         messages = SignedMessages(built.spec.name, ports.sealer.query_token, self._issued.text_of)
         engine = Engine(
             replace(config, group=setup.group), router, ports, setup.make_noise,

@@ -8,6 +8,7 @@ working folder.
 import asyncio
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,8 +16,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from stream_dp.core.wording import near_names
-from stream_dp.errors import Outage, UsageError
-from stream_dp.kafka.client.clients import KafkaSettings
+from stream_dp.errors import Outage, UsageError, WorldError
+from stream_dp.kafka.client.clients import KafkaSettings, backing_off
 from stream_dp.kafka.client.security import OPEN
 from stream_dp.kafka.client.topics import administering
 from stream_dp.pipeline.problems import Written, message, suggestion
@@ -102,6 +103,72 @@ def patience_of(spec: PipelineSpec) -> float:
     """Return how many seconds a run rides out an outage; 0 if its source has no brokers."""
     source = spec.source
     return source.patience / 1000 if isinstance(source, endpoints.KafkaSourceSpec) else 0
+
+
+RESTARTS, WINDOW_S = 30, 3600.0
+"""The number of attempts that may fail after they ran, within a window of seconds."""
+STEADY_S = 60.0
+"""After this many seconds of running, earlier failures are over, even if there was nothing to commit."""
+_LONGEST_WAIT_S = 5.0
+
+
+class Patience:
+    """Rides out `seconds` without a durable commit; with `from_the_start`, also before any attempt ran.
+
+    Without `from_the_start`, an error before the first attempt ran is not an outage: a wrong address is reported at
+    once. The wait grows with each attempt. The number of attempts that ran is limited too, so that repeated failures
+    end. The final error names the first cause, not its consequences.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        *,
+        from_the_start: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seconds = seconds
+        self._now = now
+        self._tried = from_the_start
+        self._running: float | None = None
+        self._failing: float | None = None
+        self._first = ""
+        self._waits = backing_off(_LONGEST_WAIT_S)
+        self._failed: deque[float] = deque()
+
+    def runs(self) -> None:
+        self._tried = True
+        self._running = self._now()
+
+    def wait(self, error: Outage, advanced: bool) -> float:
+        """Return the seconds to wait before the next attempt; `advanced`: the failed attempt made a commit durable.
+
+        Raises Outage (`error`, if no attempt ran yet) or WorldError (patience or attempts are used up).
+        """
+        if not self._tried:
+            raise error
+        now, running = self._now(), self._running
+        self._running = None
+        got_over = running is not None and (advanced or now - running > STEADY_S)
+        if got_over or self._failing is None:
+            self._failing, self._first = now, str(error)
+            self._waits = backing_off(_LONGEST_WAIT_S)
+        if running is not None:
+            self._failed.append(now)
+        while self._failed and now - self._failed[0] > WINDOW_S:
+            self._failed.popleft()
+        if now - self._failing > self._seconds:
+            raise self._given_up(error, f"nothing could be committed for {self._seconds:g} s")
+        if len(self._failed) > RESTARTS:
+            raise self._given_up(error, f"it failed {RESTARTS} times within an hour")
+        return next(self._waits)
+
+    def _given_up(self, error: Outage, why: str) -> WorldError:
+        began = "" if str(error) == self._first else f"; it began with: {self._first}"
+        return WorldError(
+            f"{error}. Given up after trying again, for {why}{began}. What was published stays valid, a new start goes "
+            "on there"
+        )
 
 
 WAIT_S = 60.0

@@ -1,6 +1,7 @@
 """Adapters for a specification: the one place where ports meet their implementations."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from stream_dp.broker.jars import state_dir
@@ -14,6 +15,8 @@ from stream_dp.engine.ports import (
     Sink,
     Source,
 )
+from stream_dp.engine.recovery import NoiseMaker
+from stream_dp.engine.run_config import GROUP
 from stream_dp.files.files import FileSink, FileSource
 from stream_dp.files.highwater import HighWater
 from stream_dp.files.sqlite import SqliteAnswers, SqliteJournal, SqliteQuestions
@@ -22,14 +25,16 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.tick_marks import TickMarks
 from stream_dp.kafka.log.append_clock import clock_topic
 from stream_dp.kafka.log.journal import KafkaJournal
-from stream_dp.kafka.log.lease import Holder, KafkaLease
+from stream_dp.kafka.log.lease import Holder, KafkaLease, Presence
 from stream_dp.kafka.log.public import KafkaAnswers, KafkaSink
 from stream_dp.kafka.log.questions import KafkaQuestions
 from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
+from stream_dp.noise import NoiseStream
 from stream_dp.operate.run.settings import settings_for, settled
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import (
     FileSourceSpec,
+    KafkaJournalSpec,
     KafkaSourceSpec,
     ReleasesFile,
     ReplayClock,
@@ -105,3 +110,26 @@ def _durable(spec: PipelineSpec, holder: Holder | None) -> tuple[Journal, Sink, 
     lease = KafkaLease(settings, spec.name, holder)
     questions = KafkaQuestions(settings, spec.name)
     return KafkaJournal(lease, source.topic), KafkaSink(lease), questions, KafkaAnswers(lease)
+
+
+def presence_of(spec: PipelineSpec) -> Presence | None:
+    """Return the presence group of this pipeline's engines, which standbys watch; None without a journal in Kafka."""
+    if isinstance(spec.journal, KafkaJournalSpec) and isinstance(spec.source, KafkaSourceSpec):
+        return Presence(settings_for(spec.source), spec.name)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The parts of a run; only the test kit changes them, and then `private` is False.
+
+    `group` is about the largest number of ticks in one private commit when the engine is behind.
+    """
+
+    make_noise: NoiseMaker = NoiseStream
+    private: bool = True
+    adapters: Callable[[PipelineSpec, Sealer, str, Holder], Ports] = open_ports
+    group: int = GROUP
+
+
+PRODUCT = Setup()

@@ -1,7 +1,7 @@
 """Published releases in their five shapes, and the answers that hold them.
 
 Rules: a release was written once, before it was published; the API hands on those bytes. These models say what is
-in them and never write one: the answers around them are encoded by `server.routes` with the bytes as they are.
+in them and never write one: the answers around them are encoded by `server.api` with the bytes as they are.
 """
 
 from typing import Annotated, Literal, TypeAlias

@@ -25,11 +25,10 @@ from stream_dp.core.guarantee import PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
-from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.hss import HSS, GaussianHSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import Quantity
-from stream_dp.mechanisms.papers.paper_hss import PaperHSS
+from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS, PaperHSS
 from stream_dp.statistics.parts.choice import (
     ENDLESS,
     SUPPOSED,

@@ -34,16 +34,7 @@ from stream_dp.records.groupings import (
 )
 from stream_dp.records.privacy import Privacy
 from stream_dp.records.record_columns import CapUse, Identified
-from stream_dp.records.scalars import (
-    Delta,
-    Epsilon,
-    Frozen,
-    Line,
-    Name,
-    Prose,
-    UnitName,
-    refuse,
-)
+from stream_dp.records.scalars import Delta, Epsilon, Frozen, Line, Name, Prose, UnitName, refuse
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.parts.alarms import Looking
 from stream_dp.statistics.parts.choice import Choice, FalseAlarm, Setting

@@ -25,7 +25,7 @@ from stream_dp.core.mechanism import Mechanism, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.verify.exact.finite import Sampled
 from stream_dp.verify.exact.randomized_response import NoisyLeak, Symbol, bit_moment
-from stream_dp.verify.games.game import HALT, View
+from stream_dp.verify.game import HALT, View
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from stream_dp.core.relation import Relation
 from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.errors import RejectedMessage
 from stream_dp.verify.exact.finite import FiniteMachine, Law
-from stream_dp.verify.games.game import Verifier
+from stream_dp.verify.game import Verifier
 
 T = TypeVar("T")
 Plain: TypeAlias = Any  # a row, a threshold or None for a query, or a message of the mechanism

@@ -49,7 +49,7 @@ from stream_dp.verify.exact_checks.instance import (
     related,
     rr,
 )
-from stream_dp.verify.games.game import LedgerFilter
+from stream_dp.verify.game import LedgerFilter
 from stream_dp.verify.relations.pair_conditions import filtered, fixed_mechanisms, fixed_parameters
 from stream_dp.verify.relations.streams import single_pair
 

@@ -12,13 +12,7 @@ from typing import Any
 from stream_dp.accounting.derive import RULES
 from stream_dp.accounting.rules.fixed import concurrent, filtered, optimal
 from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair
-from stream_dp.accounting.rules.groups import (
-    first_arrivals,
-    group,
-    moved,
-    of_users,
-    user_totals,
-)
+from stream_dp.accounting.rules.groups import first_arrivals, group, moved, of_users, user_totals
 from stream_dp.accounting.rules.parallel import (
     first_pair,
     first_pair_renyi,
@@ -33,13 +27,7 @@ from stream_dp.accounting.rules.time import ticks
 from stream_dp.core.guarantee import Measure
 from stream_dp.verify.exact.decomposition import Answered, Decomposition, ResponsePostProcessor
 from stream_dp.verify.exact.exact_delta import ZERO, by_answer
-from stream_dp.verify.exact.finite import (
-    BIT_PAIRS,
-    DifferAtMost,
-    FiniteMachine,
-    FirstPair,
-    Pairs,
-)
+from stream_dp.verify.exact.finite import BIT_PAIRS, DifferAtMost, FiniteMachine, FirstPair, Pairs
 from stream_dp.verify.exact.randomized_response import (
     ASK,
     InteractiveRandomizedResponse,
@@ -50,12 +38,7 @@ from stream_dp.verify.exact.randomized_response import (
     TornLeak,
 )
 from stream_dp.verify.exact_checks import alive, fixed_parts, live, parallel, protocols
-from stream_dp.verify.exact_checks.instance import (
-    Comparison,
-    Instance,
-    Verdict,
-    compare,
-)
+from stream_dp.verify.exact_checks.instance import Comparison, Instance, Verdict, compare
 
 TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
 ONE_BIT = DifferAtMost((0,), BIT_PAIRS[1:3])

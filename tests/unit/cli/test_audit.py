@@ -27,7 +27,7 @@ from stream_dp.operate.audit.attack import game_filter
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 from stream_dp.testing.noise import SeededNoise
-from stream_dp.verify.games.lower_bound import Finding, least_seen, strongest
+from stream_dp.verify.lower_bound import Finding, least_seen, strongest
 
 QUICK = ("--runs", "400", "--ticks", "1", "--times", "1", "--json")
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from stream_dp.operate.init import Column
+from stream_dp.operate.schema_text import pipeline_schema
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.json_schema import pipeline_schema
 from stream_dp.pipeline.yaml import load
 
 Say = Callable[..., Any]

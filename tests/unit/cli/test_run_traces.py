@@ -258,7 +258,6 @@ def test_a_collector_that_hangs_holds_up_nothing(
 def test_without_the_extra_it_says_what_to_install(
     secretive: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "stream_dp.operate.observe.span_sender", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)
     said = secretive.command(*RUN, "--traces")
     assert said.code == 2

@@ -17,8 +17,8 @@ from stream_dp.journal.commit import Commit, Release, decode, encode
 from stream_dp.journal.keys import Sealer
 from stream_dp.journal.packed_bodies import PHRASES, packed
 from stream_dp.journal.release import Released, WindowPart, write
-from stream_dp.operate.run.running import PRODUCT, Run
-from stream_dp.operate.run.wiring import open_ports
+from stream_dp.operate.run.running import Run
+from stream_dp.operate.run.wiring import PRODUCT, open_ports
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 

@@ -17,8 +17,7 @@ from stream_dp.core.neighbors import Neighbors, Users, UserShape
 from stream_dp.core.row_relations import Arrivals
 from stream_dp.core.sealed import inside_of
 from stream_dp.errors import TaintError
-from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
-from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.hss import HSS, GaussianHSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
@@ -42,7 +41,7 @@ from stream_dp.mechanisms.linear.windows_and_ever import (
     UserSums,
     WindowsAndEver,
 )
-from stream_dp.mechanisms.papers.paper_hss import PaperHSS
+from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS, PaperHSS
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree

@@ -18,7 +18,7 @@ from stream_dp.operate.run.live_series import series_claim
 from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.promise import caveats
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.verify.games.lower_bound import events_of
+from stream_dp.verify.lower_bound import events_of
 
 SERIES: list[dict[str, Any]] = [
     {"name": "all", "statistic": "count", "method": "gaussian", "epsilon": "0.5"},

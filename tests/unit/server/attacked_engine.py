@@ -17,8 +17,7 @@ from typing import Any
 
 from stream_dp.engine.ports import Batch, Ports
 from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
-from stream_dp.operate.run.running import Setup
-from stream_dp.operate.run.wiring import open_ports
+from stream_dp.operate.run.wiring import Setup, open_ports
 from stream_dp.testing.faults import Dawdling
 
 PAUSE = 2  # ms

@@ -18,7 +18,7 @@ from unit.server.attacked_engine import seeded
 from unit.server.attackers import DEAF, SLOW, attacking
 
 from stream_dp.operate.run.run_pipeline import RunOptions, run_pipeline
-from stream_dp.operate.run.running import Setup
+from stream_dp.operate.run.wiring import Setup
 
 HERE = Path(__file__).parent
 FILES = 256

@@ -15,7 +15,7 @@ from unit.server.conftest import connected, listening
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import release_of
-from stream_dp.server import routes
+from stream_dp.server import api
 from stream_dp.server.broadcast import (
     LARGEST_PART,
     Broadcast,
@@ -131,7 +131,7 @@ async def test_an_end_in_the_middle_is_caught(
             async for part in history(*asked):
                 yield part
 
-    monkeypatch.setattr(routes, "history", ending)
+    monkeypatch.setattr(api, "history", ending)
     assert await overtaken(view, release, version) == seen
 
 
@@ -168,7 +168,7 @@ async def test_a_history_takes_a_part_of_memory(view: PublicView, release: MakeR
 async def test_all_at_once_would_not(
     view: PublicView, release: MakeRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routes, "in_one_part", lambda log, name, places: log.at(name, places))
+    monkeypatch.setattr(api, "in_one_part", lambda log, name, places: log.at(name, places))
     log = long_log(release)
     most = await most_memory(replace(view, log=log), clients=1)
     assert most > len(joined(log))

@@ -20,12 +20,12 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP
 from stream_dp.engine.engine import Engine
 from stream_dp.errors import BudgetRefused, NotDerivable, UsageError
-from stream_dp.mechanisms.hss.gaussian_hss import GaussianHSS, GaussianPaperHSS
-from stream_dp.mechanisms.hss.hss import HSS
+from stream_dp.mechanisms.hss.hss import HSS, GaussianHSS
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.window_forest import GaussianForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver, WindowsAndEver
+from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json

@@ -52,7 +52,7 @@ from stream_dp.statistics.parts import windows
 from stream_dp.statistics.parts.choice import Setting, steady
 from stream_dp.statistics.parts.windows import window_choice
 from stream_dp.statistics.sum import SumSeries
-from stream_dp.verify.games.lower_bound import audit_mechanism
+from stream_dp.verify.lower_bound import audit_mechanism
 
 ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 TRIED = pytest.mark.parametrize(

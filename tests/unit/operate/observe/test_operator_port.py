@@ -25,11 +25,10 @@ from stream_dp.operate.observe.operator_figures import (
     OperatorFigures,
     figures_text,
     figures_told,
+    guarded,
 )
 from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
 from stream_dp.operate.run.running import Run
-from stream_dp.server import operator_server
-from stream_dp.server.operator_server import guarded
 
 SEALER = Sealer(bytes(range(32)), "clicks")
 OTHER = "ab" * 32
@@ -119,7 +118,7 @@ async def test_who_does_not_show_the_token_learns_nothing(
 
 
 async def test_a_port_that_is_open_to_all_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator_server, "_holds", lambda *_: True)
+    monkeypatch.setattr(operator_figures, "_holds", lambda *_: True)
     found = [await tells_nothing(*each) for each in REFUSED.values()]
     assert found.count(False) >= 6
 
@@ -168,7 +167,7 @@ async def test_it_is_off_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch
     def never(*_: object) -> None:
         raise AssertionError("something listens")
 
-    monkeypatch.setattr(operator_server, "listening_at", never)
+    monkeypatch.setattr(operator_figures, "listening_at", never)
     async with figures_told(None, "clicks", known(), SEALER):
         pass
     with pytest.raises(AssertionError, match="listens"):

@@ -24,10 +24,11 @@ from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.operate.audit import journal_access
 from stream_dp.operate.audit.journal_access import _header, require_own, sealed_commits
+from stream_dp.operate.published_bodies import TickTimes
 from stream_dp.operate.run import settings
 from stream_dp.operate.run.run_pipeline import lived, standing_by, start_line
-from stream_dp.operate.run.running import RESTARTS, WINDOW_S, Patience, Run
-from stream_dp.operate.run.settings import settings_at, settings_for
+from stream_dp.operate.run.running import Run
+from stream_dp.operate.run.settings import RESTARTS, WINDOW_S, Patience, settings_at, settings_for
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import (
@@ -225,7 +226,8 @@ REPLAY = ReplayClock(field="time", start=0, step=3_600_000, horizon=6)
 def begun(clock: Any, ticks: int = 0, source: Any = TOPIC) -> Run:
     spec = SimpleNamespace(name="clicks", source=source, clock=clock)
     built = SimpleNamespace(spec=spec)
-    return cast("Run", SimpleNamespace(built=built, ticks=ticks, log=ReleaseLog()))
+    times = TickTimes(cast("Any", spec), ReleaseLog())
+    return cast("Run", SimpleNamespace(built=built, ticks=ticks, times=times))
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ async def test_a_watch_that_fired_is_over_behind_it(
 async def test_told_to_stop_while_it_is_out_it_ends_and_says_why(
     live_series: LiveSeriesService, away: Away, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_dp.operate.run.running.backing_off", lambda _: iter([1000.0]))
+    monkeypatch.setattr("stream_dp.operate.run.settings.backing_off", lambda _: iter([1000.0]))
     run = run_of(live_series)
     ends = await waits(run)
     away.gone.set()

@@ -26,7 +26,7 @@ from stream_dp.verify.exact.randomized_response import (
     RandomizedResponse,
     bit_moment,
 )
-from stream_dp.verify.games.game import Game
+from stream_dp.verify.game import Game
 from stream_dp.verify.relations.pair_conditions import k_sparse
 
 ONE, THREE, SEVEN = Fraction(1), Fraction(3), Fraction(7)

@@ -22,7 +22,7 @@ from stream_dp.testing.noise import SeededNoise
 from stream_dp.verify.exact.exact_delta import worst_ratio
 from stream_dp.verify.exact.exact_sparse_vector import Row, SmallHSS
 from stream_dp.verify.exact.finite import DifferAtMost
-from stream_dp.verify.games.lower_bound import (
+from stream_dp.verify.lower_bound import (
     Finding,
     audit_mechanism,
     labels,

@@ -30,7 +30,7 @@ from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, worst_rat
 from stream_dp.verify.exact.finite import Law, OnceEach
 from stream_dp.verify.exact.randomized_response import NoisyBits, noisy_bit
 from stream_dp.verify.exact_checks.alive import OneTick, TickComposition
-from stream_dp.verify.games.lower_bound import Finding, audit_mechanism
+from stream_dp.verify.lower_bound import Finding, audit_mechanism
 
 ADD, REPLACE, ANY = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK
 HALF, ONE, TWO, THREE = Fraction(1, 2), Fraction(1), Fraction(2), Fraction(3)

@@ -19,7 +19,7 @@ from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.operate.run.live_series import series_claim
 from stream_dp.pipeline.builder import Chosen, build
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.verify.games.lower_bound import OneEventAdversary, events_of
+from stream_dp.verify.lower_bound import OneEventAdversary, events_of
 
 ADD = Neighbors.ADD_REMOVE
 HALF, ONE = Fraction(1, 2), Fraction(1)

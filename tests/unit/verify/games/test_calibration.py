@@ -9,7 +9,7 @@ import pytest
 from stream_dp.verify.exact.exact_delta import exact_delta
 from stream_dp.verify.exact.finite import FirstPair
 from stream_dp.verify.exact.randomized_response import ASK
-from stream_dp.verify.games.lower_bound import MOST, epsilon_bound, shows_one, strongest, universal
+from stream_dp.verify.lower_bound import MOST, epsilon_bound, shows_one, strongest, universal
 
 ONE, NONE = Fraction(1), Fraction(0)
 

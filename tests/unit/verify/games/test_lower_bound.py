@@ -29,7 +29,7 @@ from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.testing.noise import SeededNoise
-from stream_dp.verify.games.lower_bound import (
+from stream_dp.verify.lower_bound import (
     STATED_AT,
     Event,
     OneEventAdversary,

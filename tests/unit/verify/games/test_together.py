@@ -24,8 +24,8 @@ from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
-from stream_dp.verify.games.game import Game, LedgerFilter, Side
-from stream_dp.verify.games.lower_bound import (
+from stream_dp.verify.game import Game, LedgerFilter, Side
+from stream_dp.verify.lower_bound import (
     Finding,
     OneEventAdversary,
     answers,

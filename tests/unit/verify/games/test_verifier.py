@@ -10,7 +10,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import event
 from stream_dp.engine.series import Guard
 from stream_dp.errors import FailClosed, NotDerivable
-from stream_dp.verify.games.game import Verifier
+from stream_dp.verify.game import Verifier
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 

@@ -42,7 +42,7 @@ from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import ApproxDP, GaussianDP, Measure, PureDP, RenyiDP
 from stream_dp.core.relation import All, Claim, Identical, Relation
 from stream_dp.verify.exact_checks.protocols import LocalMessages, SparseDataSets
-from stream_dp.verify.games.game import LedgerFilter
+from stream_dp.verify.game import LedgerFilter
 from stream_dp.verify.relations import pair_conditions as f
 from stream_dp.verify.relations.creation import Renyi, claim_of, epsilon, privacy_function
 from stream_dp.verify.relations.pair_conditions import (

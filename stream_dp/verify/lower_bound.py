@@ -36,7 +36,7 @@ from stream_dp.core.wording import how_many
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.verify.exact.randomized_response import ASK, InteractiveRandomizedResponse
-from stream_dp.verify.games.game import HALT, Game, View
+from stream_dp.verify.game import HALT, Game, View
 from stream_dp.verify.relations.creation import own_or
 from stream_dp.verify.relations.pair_conditions import fixed_mechanisms
 
