@@ -18,7 +18,6 @@ from pydantic_core import ErrorDetails
 
 from stream_dp.core.box import Box
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.mechanism import Query
 from stream_dp.engine.series import LiveSeries, Series
 from stream_dp.errors import UsageError
 from stream_dp.journal.checkpoint import Watch, Watching
@@ -51,7 +50,7 @@ class PlannedWatch:
     name: str
     place: int
     places: int
-    query: Query
+    query: ArmQuery | DisarmQuery
     series: Series
     router: OpenRouter
     number: int
