@@ -23,7 +23,9 @@ KEPT = 2
 PRUNED = "pruned"
 """The kind of the part that says before which commit all may be deleted once it is durable."""
 MOST_PLACES = 128
-"""How many of the places where a journal may begin are remembered; then every second one is dropped."""
+"""How many of the places where a journal may begin are remembered; of more, one is dropped whose neighbours are next to
+each other, so that they lie about evenly.
+"""
 
 
 class Totals(Private, frozen=True, tag="totals"):
@@ -64,6 +66,14 @@ class Totals(Private, frozen=True, tag="totals"):
         )  # fmt: skip
 
 
+def _few(places: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    if len(places) <= MOST_PLACES:
+        return places
+    gaps = [places[at + 1][1] - places[at - 1][1] for at in range(1, len(places) - 1)]
+    dropped = 1 + gaps.index(min(gaps))
+    return places[:dropped] + places[dropped + 1 :]
+
+
 class Places(Private, frozen=True, tag="places"):
     """Where a journal may begin once what lies before is pruned: `commits` are those after which checkpoints stand,
     oldest first, each with its last tick. `open` is such a commit whose checkpoint is not whole yet. `pruned` are the
@@ -84,8 +94,7 @@ class Places(Private, frozen=True, tag="places"):
         if (piece := piece_in(commit)) is not None:
             begun = (commit.sequence, commit.ticks[-1]) if piece.number == 0 else begun
             if piece.is_last and begun is not None:
-                known, begun = (*known, begun), None
-                known = known[::2] if len(known) > MOST_PLACES else known
+                known, begun = _few((*known, begun)), None
         return Places(known, begun, pruned)
 
     def next(self, begin: int, through: int) -> int | None:

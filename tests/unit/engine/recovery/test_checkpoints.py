@@ -9,6 +9,7 @@ import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 from typing import Any, ClassVar
 
@@ -372,6 +373,7 @@ def other(**fields: Any) -> Callable[[Any], None]:
     return written(lambda made: msgspec.structs.replace(made, **fields))
 
 
+WHOLE = Checkpoint(Commit(0, b""), Standing(), (), (), {}, (0, b""), Totals(), Places())
 FEWER_PARTITIONS = other(partitions=(0,))
 TWINS = [
     (users, without("users")),
@@ -523,3 +525,22 @@ async def test_a_journal_that_is_older_than_its_releases_is_refused_from_a_check
     del world.store.commits[newest + 1 :]
     with pytest.raises(FailClosed, match="older than, or differs from"):
         await world.run()
+
+
+def test_places_are_few_and_lie_where_something_is_left() -> None:
+    places, at = Places(), 0
+    for at in range(1, 1_001):
+        piece = {"checkpoint": pieces_of(WHOLE, at)[0]}
+        places = places.plus(Commit(at, b"", ticks=(2 * at,), parts=piece))
+        assert len(places.commits) <= form.MOST_PLACES
+        assert (places.commits[0], places.commits[-1]) == ((1, 2), (at, 2 * at))
+    ticks = [tick for _, tick in places.commits]
+    assert (
+        max(after - before for before, after in pairwise(ticks)) <= 2 * at / 32
+    )  # evenly, a 128th
+    assert places.next(1, 1_000) == places.commits[1][0]
+    assert places.next(at, 10**6) is places.next(0, 1) is None
+    pruned = places.plus(Commit(at + 1, b"", parts={"pruned": part(500)}))
+    assert pruned.commits == tuple(place for place in places.commits if place[0] >= 500)
+    again = pruned.plus(Commit(at + 2, b"", parts={"pruned": part(700)}))
+    assert [begin for begin in range(at) if again.allow(begin)] == [0, 500, 700]
