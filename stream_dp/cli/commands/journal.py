@@ -45,6 +45,9 @@ def archive(
             json.dumps({"archive": str(archive), "added": end - begin, "begin": first, "end": end})
         )
         return
+    if end == first:
+        typer.echo("The journal is empty yet, and nothing was written")
+        return
     typer.echo(
         f"{archive}: {how_many(end - begin, 'commit')} added; it holds commits {first:,} to {end - 1:,}, each linked "
         "to the one before"

@@ -139,7 +139,8 @@ async def archive_journal(
         if len(some) == _AT_ONCE:
             await asyncio.to_thread(add_sealed, to, end - len(some), some)
             some = []
-    await asyncio.to_thread(add_sealed, to, end - len(some), some)
+    if some:
+        await asyncio.to_thread(add_sealed, to, end - len(some), some)
     return first, begin, end
 
 

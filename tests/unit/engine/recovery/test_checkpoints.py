@@ -39,6 +39,7 @@ from unit.pipeline.routing.user_worlds import WINDOW, some_log
 from stream_dp.engine import engine, gate, history, recovery
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.engine import Engine
+from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.gate import CommitChain
 from stream_dp.engine.history import Heads, History
 from stream_dp.engine.memories import UserMemory
@@ -58,7 +59,7 @@ from stream_dp.journal.checkpoint import (
     known_after,
     pieces_of,
 )
-from stream_dp.journal.commit import Commit, encode, part
+from stream_dp.journal.commit import Commit, SavedStates, encode, part
 from stream_dp.journal.dead_letters import DeadLetters
 from stream_dp.journal.keys import Sealer
 from stream_dp.mechanisms.states import STATES
@@ -373,6 +374,17 @@ def other(**fields: Any) -> Callable[[Any], None]:
     return written(lambda made: msgspec.structs.replace(made, **fields))
 
 
+def stale(patch: pytest.MonkeyPatch) -> None:
+    """Snapshots after the first one hold the states of the one before."""
+    states, last = Ensemble.states, list[SavedStates]()
+
+    async def before(self: Ensemble) -> SavedStates:
+        last.append(await states(self))
+        return last[max(0, len(last) - 2)]
+
+    patch.setattr(Ensemble, "states", before)
+
+
 WHOLE = Checkpoint(Commit(0, b""), Standing(), (), (), {}, (0, b""), Totals(), Places())
 FEWER_PARTITIONS = other(partitions=(0,))
 TWINS = [
@@ -416,6 +428,16 @@ async def test_nothing_is_pruned_where_a_checkpoint_restores_less(
     twin(monkeypatch)
     with pytest.raises((FailClosed, ValueError), match=r"nothing was deleted|the next series has"):
         await scenario()
+
+
+async def test_states_of_another_tick_show_before_anything_is_deleted(
+    prunes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "SNAPSHOT_TICKS", 3)
+    stale(monkeypatch)
+    with pytest.raises(FailClosed, match="nothing was deleted"):
+        await World().run()
+    assert not prunes
 
 
 def test_what_was_read_behind_the_cut_is_not_saved() -> None:
