@@ -229,6 +229,23 @@ def mean(relation: Neighbors, setting: Setting, kind: type[SumForest] = SumFores
     return SumsAndCounts(added, counted)
 
 
+def test_a_mean_is_its_halves_with_noise_of_their_own() -> None:
+    both, rows = mean(ADD, (2, 1, 0, 4)), np.random.default_rng(4).integers(0, 9, (5, 4))
+    halves: tuple[Any, Any] = (both.sums, both.counts)
+    noise, own = SeededNoise(4), SeededNoise(4)
+    state, parts = both.init(noise), [half.init(own) for half in halves]
+    for row in rows:
+        state, _ = both.step(state, Update(row), noise)
+        told = []
+        for at, half in enumerate(halves):
+            parts[at], _ = half.step(parts[at], Update(np.split(row, 2)[at]), own)
+            told.append(half.step(parts[at], Query(), own)[1].reshape(both.views, 2))
+        _, answer = both.step(state, Query(), noise)
+        assert answer is not None
+        assert answer.tolist() == np.hstack(told).ravel().tolist()
+    assert noise.calls == own.calls
+
+
 def loss(both: Any, pair: tuple[Row, Row]) -> Fraction:
     gap = np.abs(np.array(pair[0]) - np.array(pair[1]))
     added, counted = (int(half.sum()) for half in np.split(gap, 2))
