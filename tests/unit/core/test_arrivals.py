@@ -1,6 +1,6 @@
 """What first ticks may change, in numbers and words.
 
-`unit/mechanisms/test_arrivals_exact` plays every small stream, `unit/pipeline/test_distinct_prices` every cap of a file.
+`unit/mechanisms/test_arrivals_exact` plays every small stream, `unit/pipeline/test_distinct_prices` every cap.
 """
 
 import pytest
