@@ -4,10 +4,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from stream_dp.core.mechanism import IntArray, Noise, Query
-from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
+from stream_dp.core.mechanism import Query
 from stream_dp.mechanisms.linear.window_forest import SumForest
-from stream_dp.testing.noise import ZeroNoise
 
 
 class ForestOfOnes(SumForest):
@@ -48,13 +46,6 @@ class ForestOfWholeBudgets(SumForest):
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
         return (self.l1 / self.epsilon,) * self.shape.height
-
-
-class FirstNodeBare(SumForest):
-    """The first node of all is given no noise."""
-
-    def _taken(self, state: WindowForestState, row: IntArray, noise: Noise) -> WindowForestState:
-        return super()._taken(state, row, noise if state.updates else ZeroNoise())
 
 
 class ClippedSums(SumForest):

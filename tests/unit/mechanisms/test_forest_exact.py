@@ -56,17 +56,6 @@ class ColumnsFree(WindowForest):
         return self.epsilon
 
 
-class FreshForEachWindow(WindowForest):
-    """A tick's noise is drawn anew for each window and each answer: its count is released many times."""
-
-    def step(self, state: Any, message: Any, noise: Any) -> Any:
-        if not isinstance(message, Query):
-            return super().step(state, message, ZeroNoise())
-        after, answer = super().step(state, message, noise)
-        assert answer is not None
-        return after, answer + noise.laplace(self.scales[0], answer.size)
-
-
 class NeverForgets(WindowForest):
     """What was counted in a node is counted in the next one too."""
 
