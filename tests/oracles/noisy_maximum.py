@@ -1,7 +1,7 @@
 """Exact law of choosing one of several candidates by their integer losses, and the losses of value buckets.
 
-`a` = e^(-1/scale) is the decay of a geometric noise Z, P[Z = z] = (1 - a) a^z. The largest Z - loss is chosen, the first
-of equal ones. Nothing is truncated: with y = a^z the chance that no other candidate is above is a polynomial in y.
+`a` = e^(-1/scale) is the decay of a geometric noise Z, P[Z = z] = (1 - a) a^z. The largest Z - loss is chosen, the
+first of equal ones. Nothing is truncated: with y = a^z the chance that no other is above is a polynomial in y.
 """
 
 import itertools

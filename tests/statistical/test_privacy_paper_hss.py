@@ -20,9 +20,9 @@ from oracles.paper_hss import alg4
 from oracles.transcripts import Transcripts
 from statistical.attack import Attack
 from statistical.recorded import Recorded
-from unit.verify.one_node_hss import OneNodeCounter
 
-from stream_dp.core.mechanism import IntArray, Noise, Query, Update
+from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
@@ -240,6 +240,38 @@ def test_the_closed_forms_of_the_machine() -> None:
 # --- the code that runs -------------------------------------------------------------------------
 
 SHARP = Fraction(30)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    total: IntArray
+    noise: IntArray
+
+
+@dataclass(frozen=True)
+class OneNodeCounter:
+    """A counter with one fresh node per update."""
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(PureDP(self.epsilon), self.neighbors)
+
+    def init(self, noise: Noise) -> NodeState:
+        zeros = np.zeros(self.width, dtype=np.int64)
+        return NodeState(zeros, zeros)
+
+    def step(
+        self, state: NodeState, message: Message, noise: Noise
+    ) -> tuple[NodeState, IntArray | None]:
+        """Add a row and a node, or answer."""
+        if isinstance(message, Query):
+            return state, state.total + state.noise
+        node = noise.laplace(self.neighbors.l0(self.width) / self.epsilon, self.width)
+        return NodeState(state.total + message.row, state.noise + node), None
 
 
 @dataclass(frozen=True)
