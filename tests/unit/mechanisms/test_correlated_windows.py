@@ -39,7 +39,7 @@ from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
-ADD, REPLACE, ONE = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Fraction(1)
+ADD, ONE = Neighbors.ADD_REMOVE, Fraction(1)
 SMALL = [Decays((1,), (64,)), Decays((3, 1), (150, 11)), Decays((4, 3, 2, 1), (312, 1, 1, 24))]
 YEAR = 8_760
 SHAPES: list[tuple[tuple[int, ...], bool, int | None]] = [

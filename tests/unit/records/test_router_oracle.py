@@ -34,14 +34,14 @@ from stream_dp.pipeline.layout import Feature
 from stream_dp.records.amount_units import Amount
 from stream_dp.records.conditions import Test
 from stream_dp.records.groupings import Edges
-from stream_dp.records.record_columns import BoolArray, Numbers, _Coded, _Ordered
+from stream_dp.records.record_columns import BoolArray, Numbers, _Ordered
 
 Breakage: TypeAlias = tuple[type | Any, str, Any]
 """An object, its attribute, and what takes the attribute's place."""
 
-_bins, _key, _pairs = feature_counts._binned, feature_counts.tick_key, feature_counts._pairs
+_bins = feature_counts._binned
 _units = Amount.of
-_make, _read, _make_coded = _Ordered.__init__, _Ordered.read, _Coded.__init__
+_make, _read = _Ordered.__init__, _Ordered.read
 
 
 def _null_is_zero(column: _Ordered, records: Sequence[Any]) -> Numbers:

@@ -23,8 +23,6 @@ from stream_dp.pipeline.user_guard import Rooms, cap_uses
 from stream_dp.statistics.cut_off import CutOffSeries
 
 PER = {"unit": "user", "user": "customer", "max_events": "2", "per": "2s", "epsilon": "100"}
-EVER = {"unit": "user", "user": "customer", "overall": "2", "epsilon": "100"}
-TICKS = 4
 
 
 def pipeline(privacy: Any, window: str | None) -> PipelineSpec:
@@ -33,9 +31,6 @@ def pipeline(privacy: Any, window: str | None) -> PipelineSpec:
         {"name": "capped", "statistic": "cut_off", "epsilon": "2"} | ({"window": window} if window else {}),
     ]  # fmt: skip
     return PipelineSpec.model_validate(PIPELINE | {"privacy": privacy, "series": series})
-
-
-PER_WINDOW, OVERALL = pipeline(PER, "2s"), pipeline(EVER, None)
 
 
 @pytest.mark.parametrize("seed", range(8))

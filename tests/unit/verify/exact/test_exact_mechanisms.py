@@ -19,7 +19,7 @@ from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, exact_del
 from stream_dp.verify.exact.exact_sparse_vector import AboveThreshold, RearmedAlerts, Row, all_below
 from stream_dp.verify.exact.finite import DifferAtMost
 
-ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
+ADD = Neighbors.ADD_REMOVE
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 DECAYS = [(HALF, HALF), (HALF, QUARTER), (QUARTER, HALF)]
 ONE_COLUMN = ((0,), (1,), (2,))
