@@ -105,15 +105,6 @@ class MarksEarly(Right):
             self._left[at - 1 : at + 1] = before, records
 
 
-class ReadsByTheClock(_Changed):
-    """A record's tick is that of the moment at which it is read."""
-
-    clock = count()
-
-    def change(self, batch: Batch) -> Batch:
-        return replace(batch, tick=next(self.clock)) if batch.payloads else batch
-
-
 class MarksByTheClock(_Changed):
     """Which tick has passed depends on when it is read."""
 
@@ -165,16 +156,6 @@ class GoesOnWhereItIsNotNamed(Right):
             self._left = [one for one in self._left if one.partition in positions] + mine
 
 
-class BeginsAtTheOrigin(Right):
-    """The first seek leads to the origin, whatever it names."""
-
-    begun = False
-
-    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        await super().seek(positions if self.begun else {}, behind)
-        self.begun = True
-
-
 class BeginsAgain(Right):
     """After the end comes the beginning."""
 
@@ -194,23 +175,6 @@ class OnePlaceForAll(Right):
         await super().seek(positions, behind)
         type(self).left[:] = self._left
         self._left = self.left
-
-
-class ClosesForAll(OnePlaceForAll):
-    """Closing one ends the others."""
-
-    async def read(self) -> Sequence[Batch]:
-        return await MemorySource.read(self)
-
-    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        await MemorySource.seek(self, positions)
-        self.everyone.append(self)
-
-    everyone: list["ClosesForAll"] = []  # noqa: RUF012 - this is what is broken
-
-    async def close(self) -> None:
-        for one in self.everyone:
-            one._left = []
 
 
 class ClosesOnce(Right):
@@ -258,11 +222,9 @@ def broken() -> list[tuple[Callable[[], Source], Callable[[SourceCase], Awaitabl
     """Each broken source, the check that catches it, and the beginning of what that says."""
     return [
         (LosesARecordAtASeek, suite.check_positions, "a seek gives the same records"),
-        (BeginsAtTheOrigin, suite.check_positions, "a seek gives the same records"),
         (RepeatsAtASeek, suite.check_reading, "positions grow"),
         (RepeatsAtASeek, suite.check_positions, "a seek gives the same records"),
         (MarksEarly, suite.check_reading, "no record comes behind the mark"),
-        (ReadsByTheClock, suite.check_repeat, "a tick's content is the same"),
         (MarksByTheClock, suite.check_repeat, "a tick's content is the same"),
         (LabelsShifted, suite.check_positions, "a seek gives the same records"),
         (LabelsMissing, suite.check_reading, "each payload has its label"),
@@ -270,7 +232,6 @@ def broken() -> list[tuple[Callable[[], Source], Callable[[SourceCase], Awaitabl
         (GoesOnWhereItIsNotNamed, suite.check_origin, "a partition that is not named"),
         (BeginsAgain, suite.check_end, "the end of a finite source"),
         (OnePlaceForAll, suite.check_two_readers, "two readers"),
-        (ClosesForAll, suite.check_two_readers, "two readers"),
         (ClosesOnce, suite.check_close, "`close` twice"),
         (SaysWhereItIs, suite.check_repr, "`repr` of a source"),
         (MarksStandStill, suite.check_reading, "marks grow"),
@@ -346,12 +307,6 @@ async def test_a_paced_source_is_a_source(
         return demo.Paced(file_source(tmp_path, "shops.csv"), ticks_per_second)
 
     await check(SourceCase(make=lambda: at(1e-9), regrouped=lambda: at(1e9)))
-
-
-@CHECKS
-async def test_the_twins_break_nothing_else(check: Check) -> None:
-    """What they are made of passes."""
-    await check(SourceCase(make=Right))
 
 
 @pytest.mark.parametrize(

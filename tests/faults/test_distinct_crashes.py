@@ -4,7 +4,7 @@ The twins are memories that a crash, load or content would make wrong: each is c
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
 from typing import Any
@@ -37,7 +37,6 @@ from unit.pipeline.routing.user_worlds import WINDOW as USER_WINDOW
 
 from faults.test_user_caps import crashes
 from stream_dp.engine.memories import SeenMemory, UserMemory
-from stream_dp.engine.tick_assembler import ClosedTick
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit
 
@@ -176,15 +175,6 @@ class Forgetful(SeenMemory):
     def replay(self, commit: Commit) -> None: ...
 
 
-class Evicting(SeenMemory):
-    """Drops what it knows once that is more than a few: by content."""
-
-    def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
-        if sum(len(data) for kept in seen_in(self).values() for data in kept.values()) > 200:
-            self.__init__(COLUMNS)  # type: ignore[misc]
-        return super().record(ticks)
-
-
 class Overlooking(SeenMemory):
     """Takes the identifiers of ticks still open at the cut for lost."""
 
@@ -193,7 +183,7 @@ class Overlooking(SeenMemory):
         super().replay(commit)
 
 
-@pytest.mark.parametrize("twin", [Forgetful, Evicting, Overlooking])
+@pytest.mark.parametrize("twin", [Forgetful, Overlooking])
 async def test_a_memory_that_a_crash_or_load_makes_wrong_is_caught(twin: Any) -> None:
     def made(seed: int) -> SeenWorld:
         return SeenWorld(logs_of(seed, 2), specification(**TWO), make_seen=twin)

@@ -77,12 +77,6 @@ def gdp(p: Law, q: Law) -> float:
     return found
 
 
-def gaussian_delta(mu: float, epsilon: float) -> float:
-    """The delta at epsilon of mu-GDP (Dong, Roth, Su: Cor 2.13)."""
-    up, down = -epsilon / mu + mu / 2, -epsilon / mu - mu / 2
-    return NORMAL.cdf(up) - math.exp(epsilon) * NORMAL.cdf(down)
-
-
 def random_line(rng: random.Random, points: int, outcomes: int) -> list[dict[int, Fraction]]:
     """Laws of a random finite mechanism on data sets 0, 1, ..., points - 1, every probability positive."""
     line = []

@@ -12,8 +12,3 @@ def first_arrivals(ticks: Sequence[Collection[object]], window: int | None) -> t
         rows.append(len(set(there) - seen))
         seen |= set(there)
     return tuple(rows)
-
-
-def apart(left: Sequence[int], right: Sequence[int]) -> int:
-    """By how many units two streams of rows differ."""
-    return sum(abs(a - b) for a, b in zip(left, right, strict=True))

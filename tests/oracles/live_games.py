@@ -22,9 +22,6 @@ Law: TypeAlias = tuple[tuple[State, Fraction], ...]
 Event: TypeAlias = tuple[str, int]  # a cell and an amount, which is 1 where records are counted
 Touch: TypeAlias = tuple[Event | None, Event | None, State]
 # the event under bit 0, the event under bit 1, the state of the unit afterwards
-Rows: TypeAlias = Sequence[
-    Event | None
-]  # what an untouched tick may hold, the same under both bits
 Box: TypeAlias = frozenset[str]
 
 ZERO, CERTAIN = Fraction(0), Fraction(1)
@@ -190,8 +187,8 @@ Position: TypeAlias = tuple[int, tuple[Live, ...], tuple[int, ...], int, State, 
 class Game:
     """The game over `ticks` ticks with at most `most` creations.
 
-    In a tick the adversary first halts and creates. Then the records of the tick arrive: the touched event, or an
-    equal row of `background`. Then every mechanism answers. `late` allows creations after the last touch too.
+    In a tick the adversary first halts and creates. Then the records of the tick arrive: the touched event, or
+    nothing. Then every mechanism answers.
     """
 
     offers: Sequence[Offer]
@@ -200,8 +197,6 @@ class Game:
     measure: Measure
     ticks: int
     most: int
-    background: Rows = (None,)
-    late: bool = True
     _known: dict[Position, Fraction] = field(default_factory=dict)
 
     def value(self) -> Fraction:
@@ -220,9 +215,9 @@ class Game:
         undecided = untouched or any(law0 != law1 for _, law0, law1 in live)
         if tick == self.ticks or not odds or not undecided:
             return self.measure.leaf(odds)  # nothing that follows depends on the bit
-        touches = [*((row, row, unit) for row in self.background), *self.unit.touches(unit)]
+        touches: list[Touch] = [(None, None, unit), *self.unit.touches(unit)]
         best = max(self._answers(position, touch) for touch in touches)
-        if left and (self.late or untouched):
+        if left and untouched:  # what is created after the last touch costs nothing
             for place in range(len(live)):  # a halt without a later creation only loses answers
                 fewer = live[:place] + live[place + 1 :]
                 best = max(best, self._turn((tick, fewer, kept, left, unit, odds)))
@@ -251,28 +246,3 @@ class Game:
             for weight, after, so_far in joint
         ]
         return self.measure.total(values)
-
-
-QUIET: Rows = (None,)
-FREE = Ledger(lambda alive, kept, new: True)
-ONE_ALIVE = Ledger(lambda alive, kept, new: not alive)
-
-
-def copies(
-    machine: Machine, measure: Measure, most: int, ticks: int, rows: Rows = QUIET
-) -> Fraction:
-    """Return the cost of "create up to `most`, one alive at a time, touch the best"."""
-    offers = [Offer(machine, Box("A"))]
-    return Game(offers, ONE_ALIVE, add_remove("A"), measure, ticks, most, rows).value()
-
-
-def after_quiet(
-    machine: Machine, measure: Measure, quiet: int, ticks: int, rows: Rows = QUIET
-) -> Fraction:
-    """Return the worst cost of `ticks` more ticks after at most `quiet` equal pairs."""
-    laws = {machine.start}
-    for _ in range(quiet):
-        for law, row in product(tuple(laws), rows):
-            value = counted(Box("A"), row)
-            laws |= {law0 for _, law0, _, _ in outcomes(machine, (law, law), (value, value))}
-    return max(copies(Machine(law, machine.step), measure, 1, ticks, rows) for law in laws)

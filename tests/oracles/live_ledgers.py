@@ -13,7 +13,7 @@ from oracles import optimal_filter
 from oracles.live_games import CERTAIN, Law, Ledger, Machine, Offer, State
 
 Outcomes: TypeAlias = list[tuple[Fraction, int, State]]
-NEW, HOT, COLD, HALTED = (0,), (1,), (2,), (3,)
+NEW, HOT, COLD = (0,), (1,), (2,)
 FIRST: Law = ((NEW, CERTAIN),)
 CELLS = ("A", "B", "null")
 
@@ -69,64 +69,14 @@ def fresh_leak(ratio: int | Fraction, delta: Fraction) -> Machine:
 Noise: TypeAlias = Sequence[tuple[int, Fraction]]
 
 
-def weighted(weights: Sequence[int], low: int = 0) -> Noise:
-    """Return the noise on low, low + 1, ... with these weights."""
-    return [(low + place, Fraction(weight, sum(weights))) for place, weight in enumerate(weights)]
+CIRCLE_LAPLACE = [
+    (z, Fraction(4 >> abs(z), 10)) for z in range(-2, 3)
+]  # on a circle of 5, a shift by u <= 2 costs 2^u
 
 
-FLAT4, FLAT2, TENT = weighted([1, 1, 1, 1]), weighted([1, 1]), weighted([1, 2, 1])
-CIRCLE_LAPLACE = weighted([1, 2, 4, 2, 1], -2)  # on a circle of 5, a shift by u <= 2 costs 2^u
-CIRCLE_GAUSS = weighted([1, 8, 16, 8, 1], -2)  # on a circle of 5, weights 2^(4 - z^2)
-
-
-def _around(value: int, circle: int) -> int:
-    return value % circle if circle else value
-
-
-def fresh_noise(noise: Noise, circle: int = 0) -> Machine:
-    """Return the mechanism that adds new noise in every tick, modulo `circle` if that is set."""
-    return Machine(FIRST, lambda _, value: [(p, _around(value + z, circle), NEW) for z, p in noise])
-
-
-def two_tick_tree(top: Noise, right: Noise, circle: int = 0) -> Machine:
-    """Return the subtraction tree that tells x1 + z_top - z_right, then x1 + x2 + z_top.
-
-    It is not causal: both nodes hold the item of tick 2, and both show in the first answer.
-    """
-
-    def step(state: State, value: int) -> Outcomes:
-        if state == NEW:
-            return [
-                (p * q, _around(value + z - w, circle), (4, value, z))
-                for z, p in top
-                for w, q in right
-            ]
-        if len(state) == 3:
-            return [(CERTAIN, 10 + _around(state[1] + value + state[2], circle), HALTED)]
-        return [(CERTAIN, 9, HALTED)]
-
-    return Machine(FIRST, step)
-
-
-def sparse_vector(threshold: Noise, crossing: Sequence[Fraction], middle: int) -> Machine:
-    """Return an SVT: a hidden threshold, a count, one bit a tick, the end at the first crossing.
-
-    `crossing[middle + count - threshold]`, clamped to the table, is the chance to cross in a tick.
-    """
-
-    def step(state: State, value: int) -> Outcomes:
-        if state == HALTED:
-            return [(CERTAIN, 2, HALTED)]
-        count = state[1] + value
-        chance = crossing[min(max(middle + count - state[0], 0), len(crossing) - 1)]
-        return [(chance, 1, HALTED), (1 - chance, 0, (state[0], count))]
-
-    return Machine(tuple(((z, 0), chance) for z, chance in threshold), step)
-
-
-EIGHTHS = [Fraction(n, 8) for n in (1, 2, 4, 6, 7)]
-PURE_SVT = sparse_vector(weighted([4, 2, 1]), EIGHTHS, 2)
-LEAKY_SVT = sparse_vector(FLAT4, [Fraction(0), CERTAIN], 0)  # random is the threshold alone
+def fresh_noise(noise: Noise, circle: int) -> Machine:
+    """Return the mechanism that adds new noise in every tick, modulo `circle`."""
+    return Machine(FIRST, lambda _, value: [(p, (value + z) % circle, NEW) for z, p in noise])
 
 
 def first_records(ratio: int, most: int) -> Machine:
@@ -144,14 +94,14 @@ def ratios_at(offers: Sequence[Offer], cell: str) -> list[Fraction]:
     return [offer.ratio for offer in offers if cell in offer.box]
 
 
-def peak(offers: Sequence[Offer], cells: Sequence[str] = CELLS) -> Fraction:
+def peak(offers: Sequence[Offer]) -> Fraction:
     """Return the cost of the dearest cell."""
-    return max(prod(ratios_at(offers, cell), start=CERTAIN) for cell in cells)
+    return max(prod(ratios_at(offers, cell), start=CERTAIN) for cell in CELLS)
 
 
-def by_points(budget: int | Fraction, cells: Sequence[str] = CELLS) -> Ledger:
+def by_points(budget: int | Fraction) -> Ledger:
     """Return the rule of single cells: what is alive fits the budget in every cell, and a halt frees."""
-    return Ledger(lambda alive, kept, new: peak([*alive, new], cells) <= budget)
+    return Ledger(lambda alive, kept, new: peak([*alive, new]) <= budget)
 
 
 def once(ledger: Ledger) -> Ledger:
@@ -163,12 +113,11 @@ def once(ledger: Ledger) -> Ledger:
     return Ledger(admits, lambda offer: True)
 
 
-def with_deltas(budget: int | Fraction, delta: Fraction, largest: bool = False) -> Ledger:
-    """Return the rule "epsilons by cells, 1 - prod(1 - delta_j) over all created"; `largest` is a twin."""
+def with_deltas(budget: int | Fraction, delta: Fraction) -> Ledger:
+    """Return the rule "epsilons by cells, 1 - prod(1 - delta_j) over all created"."""
 
     def failure(offers: Sequence[Offer]) -> Fraction:
-        deltas = [offer.machine.delta for offer in offers]
-        return max(deltas) if largest else 1 - prod((1 - d for d in deltas), start=CERTAIN)
+        return 1 - prod((1 - offer.machine.delta for offer in offers), start=CERTAIN)
 
     def admits(alive: Sequence[Offer], kept: Sequence[Offer], new: Offer) -> bool:
         return peak([*alive, new]) <= budget and failure([*kept, new]) <= delta
@@ -186,17 +135,14 @@ def optimal(ratio: int | Fraction, delta: Fraction, steps: int = 1) -> Ledger:
     return Ledger(admits)
 
 
-def renyi_sum(budget: Fraction, frees: bool = False) -> Ledger:
-    """Return the rule at one order: cores (not fresh) for ever and everywhere, the rest by cells.
-
-    The twin `frees` takes the cores as fresh.
-    """
+def renyi_sum(budget: Fraction) -> Ledger:
+    """Return the rule at one order: cores (not fresh) for ever and everywhere, the rest by cells."""
 
     def admits(alive: Sequence[Offer], kept: Sequence[Offer], new: Offer) -> bool:
-        cores = [] if frees else [o.ratio for o in [*kept, new] if o.kind == "core"]
-        return prod(cores) * peak([o for o in [*alive, new] if frees or o.kind != "core"]) <= budget
+        cores = [o.ratio for o in [*kept, new] if o.kind == "core"]
+        return prod(cores) * peak([o for o in [*alive, new] if o.kind != "core"]) <= budget
 
-    return Ledger(admits, lambda offer: offer.kind == "core" and not frees)
+    return Ledger(admits, lambda offer: offer.kind == "core")
 
 
 def pair_load(offers: Sequence[Offer], x: str, y: str) -> Fraction:

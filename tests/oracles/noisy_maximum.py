@@ -1,8 +1,7 @@
-"""Exact laws of choosing one of several candidates by their integer losses, and the losses of value buckets.
+"""Exact law of choosing one of several candidates by their integer losses, and the losses of value buckets.
 
-`a` = e^(-1/scale) is the decay of a geometric noise Z, P[Z = z] = (1 - a) a^z. Three ways to choose with the same
-decay: the largest Z - loss, the first of equal ones; permute-and-flip (McKenna, Sheldon 2020); the exponential
-mechanism. Nothing is truncated: with y = a^z the chance that no other candidate is above is a polynomial in y.
+`a` = e^(-1/scale) is the decay of a geometric noise Z, P[Z = z] = (1 - a) a^z. The largest Z - loss is chosen, the
+first of equal ones. Nothing is truncated: with y = a^z the chance that no other is above is a polynomial in y.
 """
 
 import itertools
@@ -29,37 +28,6 @@ def _wins(losses: Sequence[int], i: int, a: Fraction) -> Fraction:
     return (1 - a) * sum(
         c * a ** ((k + 1) * start) / (1 - a ** (k + 1)) for k, c in enumerate(poly)
     )
-
-
-def permute_and_flip(losses: Sequence[int], a: Fraction) -> Law:
-    """P[i]: each is accepted with chance a^(loss - least), and one of the accepted is taken uniformly.
-
-    The first accepted in a uniform order is uniform among the accepted, for the flips do not depend on the order.
-    """
-    least = min(losses)
-    accepted = [a ** (loss - least) for loss in losses]
-    return tuple(
-        accepted[i]
-        * sum(
-            p / (others + 1) for others, p in enumerate(_number(accepted[:i] + accepted[i + 1 :]))
-        )
-        for i in range(len(losses))
-    )
-
-
-def _number(chances: Sequence[Fraction]) -> list[Fraction]:
-    """The law of the number of successes of independent coins."""
-    law = [Fraction(1)]
-    for p in chances:
-        missed, hit = [c * (1 - p) for c in law], [c * p for c in law]
-        law = [x + y for x, y in zip([*missed, Fraction(0)], [Fraction(0), *hit], strict=True)]
-    return law
-
-
-def exponential(losses: Sequence[int], a: Fraction) -> Law:
-    """P[i] proportional to a^loss."""
-    weights = [a**loss for loss in losses]
-    return tuple(w / sum(weights) for w in weights)
 
 
 def rank_losses(counts: Sequence[int], quantile: Fraction) -> tuple[int, ...]:

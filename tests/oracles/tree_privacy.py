@@ -11,11 +11,6 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from oracles.decoded_tree import Floats, Matrix
 
 
-def step_shift(horizon: int, step: int) -> Matrix:
-    """How one more item at 1-based `step` moves the counts; shape (horizon,)."""
-    return (np.arange(1, horizon + 1) >= step).astype(np.int64)
-
-
 def least_shift(
     matrix: Matrix | Floats, shift: Matrix, weights: Floats | None = None, *, integer: bool = True
 ) -> Floats:

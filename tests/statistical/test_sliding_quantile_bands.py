@@ -2,7 +2,7 @@
 
 200 runs of each, judged as in test_band_coverage; a trial is one window of a run at one tick, all of its quantiles at
 once. Told buckets miss their ranks by less than the band in streams that are even, skewed and full of gaps. Margins are
-exact in `unit/mechanisms/test_rank_margins.py`. Twin: ranges that are narrower by a bucket do not hold.
+exact in `unit/mechanisms/test_sliding_quantiles.py`. Twin: ranges that are narrower by a bucket do not hold.
 """
 
 from dataclasses import dataclass

@@ -11,10 +11,9 @@ from oracles import relations as oracle
 from oracles.relations import Pairs
 from unit.verify.relations.symbols import JUNK, Pair, Symbol, compare, query, row, twice, update
 
-from stream_dp.core.mechanism import IntArray, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All, Identical, Relation, same
-from stream_dp.core.row_relations import MOST_EVENTS, EventRows, Stream, WholeWindows, event, user
+from stream_dp.core.row_relations import MOST_EVENTS, Stream, WholeWindows, event, user
 from stream_dp.errors import UsageError
 from stream_dp.verify.relations.streams import StaticDataSet, single_pair
 
@@ -174,60 +173,8 @@ def test_a_relation_is_its_definition_at_every_prefix(name: str) -> None:
     assert min(result.accepted, result.refused) > 3
 
 
-class ForgetsUsed(EventRows):
-    """Every tick is the first that differs."""
-
-    __slots__ = ()
-
-    def accept(self, left: Any, right: Any) -> Any:
-        return None if super().accept(left, right) is None else self
-
-
-class NetEvents(EventRows):
-    """A removal pays for an addition, within a tick."""
-
-    __slots__ = ()
-
-    def _events(self, gap: IntArray) -> int:
-        return abs(int(gap.sum()))
-
-
-class EveryWindow(EventRows):
-    """The cap of each window, and nothing over all of them."""
-
-    __slots__ = ()
-
-    def accept(self, left: Any, right: Any) -> Any:
-        after = super().accept(left, right)
-        return None if after is None else replace(after, begun=0)
-
-
-class Unchecked(Stream):
-    """Thresholds may differ."""
-
-    __slots__ = ()
-
-    def accept(self, left: Any, right: Any) -> Any:
-        queries = isinstance(left, Query) and isinstance(right, Query)
-        return self if queries else super().accept(left, right)
-
-
-class AlwaysData(StaticDataSet):
-    """Every pair may be a pair of neighbours."""
-
-    __slots__ = ()
-
-    def accept(self, left: Any, right: Any) -> Any:
-        return self if self.relates(left, right) else super().accept(left, right)
-
-
 TWINS: dict[str, tuple[str, Relation]] = {
-    "forgets used": ("event add_remove", ForgetsUsed(ADD)),
-    "net": ("user 2 add_remove", NetEvents(ADD, 2)),
-    "every window": ("user 2 in windows of 2 replace", EveryWindow(REPLACE, 2, 2)),
     "no windows": ("user 2 in windows of 2 add_remove", user(ADD, 2)),
-    "thresholds differ": ("stream", Unchecked(event(ADD, 2))),
-    "two data sets": ("static", AlwaysData(near)),
     "no property": ("static with a property", StaticDataSet(near)),
     "more than one pair": ("one pair", StaticDataSet(near)),
     "disjunction": ("conjunction", event(REPLACE)),

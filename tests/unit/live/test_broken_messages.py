@@ -7,9 +7,8 @@ from unit.journal.runtime_worlds import Crash, Fuse
 from unit.live.message_worlds import SCRIPT, WITH_ANALYSTS, MessageWorld, findings
 
 from stream_dp.engine import engine as engines
-from stream_dp.engine.cut_changes import CutChanges, FreshNoise
+from stream_dp.engine.cut_changes import CutChanges
 from stream_dp.engine.gate import Gate
-from stream_dp.engine.messages.answering import Answering
 from stream_dp.engine.messages.conversation import Conversation
 from stream_dp.engine.recovery import Recovered
 from stream_dp.errors import FailClosed
@@ -45,32 +44,6 @@ class ForgetsIds(Conversation):
         self._used.clear()
 
 
-class ForgetsThePlace(Conversation):
-    """After a restart the queue is read from its beginning."""
-
-    def replay(self, commit: Commit) -> None:
-        super().replay(commit)
-        self.place = -1
-
-
-class RecordsThePlaceBefore(Answering):
-    """Notes that a message was read before its answer is on record."""
-
-    async def hear(self, questions: Any, *derived: Any, **how: Any) -> Any:
-        conversation = self._conversation
-        conversation.place = conversation.recorded = questions[-1].place + 1
-        await self._changes.flush()
-        return await super().hear(questions, *derived, **how)
-
-
-class DrawsForTheRefused(FreshNoise):
-    """Takes a seed before the mechanism has said whether it answers: a refusal moves the randomness on."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        assert self.seed
-
-
 async def keeps_quiet(gate: Gate, durable: Any) -> None:
     """Publishes no answer of an earlier run."""
 
@@ -79,7 +52,6 @@ async def keeps_quiet(gate: Gate, durable: Any) -> None:
     ("name", "twin"),
     [
         ("Gate", AnswersBeforeTheCommit), ("CutChanges", OneSeedForTwoAsks), ("Conversation", ForgetsIds),
-        ("Conversation", ForgetsThePlace), ("Answering", RecordsThePlaceBefore),
     ],
 )  # fmt: skip
 async def test_the_twin_is_found(
@@ -117,19 +89,3 @@ async def wrong(kind: type[engines.Engine] = engines.Engine) -> bool:
         if findings(world):
             return True
     return False
-
-
-async def test_a_seed_taken_for_the_refused_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unit.live.message_worlds import text
-    from unit.live.test_messages import stands
-
-    monkeypatch.setattr("stream_dp.engine.cut_changes.FreshNoise", DrawsForTheRefused)
-    world = MessageWorld(WITH_ANALYSTS)
-
-    async def refused(engine: engines.Engine) -> None:
-        await engine.tell(text("w", "ask", series="watched", threshold=-(10**6)).encode(), "")
-        before = await stands(world, engine)
-        await engine.tell(text("r", "ask", series="watched", threshold=1).encode(), "")
-        assert await stands(world, engine) != before
-
-    await world.told(refused)

@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -18,9 +17,8 @@ from unit.live.monitor_worlds import FR, MonitorWorld
 from stream_dp.engine import engine as engines
 from stream_dp.engine.commands import Inbox
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.messages.answering import Answering
 from stream_dp.engine.messages.conversation import Conversation
-from stream_dp.engine.ports import Question, Questions
+from stream_dp.engine.ports import Question
 from stream_dp.journal.commit import Commit
 
 AT_A_TIME = 32
@@ -232,14 +230,6 @@ class MessagesFirst(Inbox):
         return await super().get(most)
 
 
-class SharesNothing(Conversation):
-    """Refusals are told whenever there are some."""
-
-    @property
-    def due(self) -> bool:
-        return bool(self._refused)
-
-
 class NoRate(Conversation):
     """An analyst may have as much executed between two ticks as she likes."""
 
@@ -247,37 +237,18 @@ class NoRate(Conversation):
         pass
 
 
-class ReadsAhead(engines.Engine):
-    """Reads the queue without waiting for what it read to be executed."""
-
-    async def _listen(self, answering: Answering, questions: Questions | None) -> None:
-        async def all_of(found: deque[Question]) -> None:
-            while found:
-                await self._done(partial(answering.hear, found))
-
-        waiting = []
-        while questions is not None:
-            waiting.append(asyncio.ensure_future(all_of(deque(await questions.read()))))
-            await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize(
     ("name", "twin", "why"),
     [
         ("Inbox", MessagesFirst, "was held up by messages"),
-        ("Conversation", SharesNothing, "do not share one answer a tick"),
         ("Conversation", NoRate, "more than so many between two ticks"),
-        ("", ReadsAhead, "more was read than is executed at a time"),
     ],
 )
 async def test_the_twin_does_not_stand_the_flood(
     name: str, twin: type[Any], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = FloodedWorld()
-    if name:
-        monkeypatch.setattr(engines, name, twin)
-    else:
-        world.kind = twin
+    monkeypatch.setattr(engines, name, twin)
     await world.flooded(1500, 3)
     assert any(why in each for each in flood_findings(world))
 

@@ -189,6 +189,19 @@ async def test_a_refusal_changes_nothing(name: str) -> None:
         await world.told(refused)
 
 
+async def test_a_question_that_its_mechanism_refuses_takes_no_seed() -> None:
+    world = MessageWorld(WITH_ANALYSTS)
+
+    async def refused(engine: Engine) -> None:
+        """The first question ends the sparse vector, which then answers no other."""
+        await engine.tell(text("w", "ask", series="watched", threshold=-(10**6)).encode(), "")
+        before = await stands(world, engine)
+        await engine.tell(text("r", "ask", series="watched", threshold=1).encode(), "")
+        assert await stands(world, engine) == before
+
+    await world.told(refused)
+
+
 async def test_what_cannot_be_told_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that says refused must not come with a series that was charged."""
     world = MessageWorld(WITH_ANALYSTS)

@@ -1,10 +1,9 @@
-"""Sums beside counts that are broken in one known way each; test_sum_exact and test_small_means show it."""
+"""Sums beside counts that are broken in one known way each; test_sum_exact and the audit show it."""
 
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, SumsAndCountsState
 from stream_dp.mechanisms.linear.window_forest import SumForest
@@ -17,14 +16,6 @@ class ScaleOfCounts(SumForest):
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
         return tuple(1 / (share * self.epsilon) for share in self.shape.shares)
-
-
-class WholeForBoth(SumsAndCounts):
-    """Claims what the one costs, for both."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return Guarantee(PureDP(Fraction(self.sums.epsilon)), self.neighbors)  # type: ignore[union-attr]
 
 
 class BareCounts(SumsAndCounts):

@@ -370,29 +370,6 @@ def test_a_forgotten_unit_loses_more() -> None:
         assert worst(twin, pairs) > 1.9
 
 
-def test_a_memory_reset_by_events_loses_more() -> None:
-    """Rows of a memory that is dropped after two events, which is private."""
-
-    def private(ticks: Ticks) -> Rows:
-        rows, seen, number = [], set[str](), 0
-        for names in ticks:
-            new = 0
-            for name in names:
-                seen = set() if number % 2 == 0 else seen
-                new += name not in seen
-                seen.add(name)
-                number += 1
-            rows.append(new)
-        return column(rows)
-
-    pairs = {
-        (private(ticks), private(with_event(ticks, tick, name)))
-        for ticks in streams()
-        for tick, name in itertools.product(range(TICKS), NAMES)
-    }
-    assert worst(ArrivalCounter(EPSILON, ADD, TICKS, Arrivals()), pairs) > 1.4
-
-
 def test_a_window_begins_with_a_count_and_noise_of_its_own() -> None:
     mechanism, inner = (
         ArrivalCounter(EPSILON, ADD, None, Arrivals(3)),
@@ -503,26 +480,6 @@ def test_twins_of_cut_off_counters_lose_more(users: Users) -> None:
         derived(twin, "capped")
     many: Pairs = {(((1, n), (0, 0), (0, 0), (0, 0)), ((0, 0),) * TICKS) for n in (1, 7)}
     assert worst(CutOffCounter(EPSILON, ADD, TICKS, users), many) > 2.9
-
-
-def test_a_window_that_begins_when_somebody_is_cut_off_loses_more() -> None:
-    """A twin: all are forgotten once somebody was cut off, which is private; another's unit then comes once more."""
-
-    def private(numbers: Sequence[int]) -> Rows:
-        rows, seen, used = [], set[str](), dict.fromkeys("uv", 0)
-        for number in numbers:
-            there = [*"u" * number, "v"]
-            rows.append((len(set(there) - seen), 0))
-            seen |= set(there)
-            for name in there:
-                used[name] += 1
-            if used["u"] > 2:
-                seen, used = set(), dict.fromkeys("uv", 0)
-        return tuple(rows)
-
-    nobody = private((0,) * TICKS)
-    pairs = {(private(numbers), nobody) for numbers in itertools.product((0, 3), repeat=TICKS)}
-    assert worst(CutOffCounter(EPSILON, ADD, TICKS, Users(2)), pairs) > 1.4
 
 
 def test_the_window_before_is_told_until_the_next_one_is_over() -> None:

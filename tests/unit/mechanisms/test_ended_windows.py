@@ -216,15 +216,6 @@ class LengthsFree(EndedCounts):
 
 
 @dataclass(frozen=True)
-class OneEntry(EndedCounts):
-    """Noise for one entry, though an event may change several."""
-
-    @cached_property
-    def scale(self) -> Fraction:
-        return len(self.windows) / self.epsilon
-
-
-@dataclass(frozen=True)
 class RunsOn(EndedCounts):
     """A window's exact totals stay for the next one."""
 
@@ -234,17 +225,6 @@ class RunsOn(EndedCounts):
             after = EndedWindowsState(
                 after.updates, state.totals + self.checked_row(message.row), after.told
             )
-        return after, answer
-
-
-@dataclass(frozen=True)
-class Anew(EndedCounts):
-    """Noise anew at each answer."""
-
-    def step(self, state: EndedWindowsState, message: Message, noise: Noise) -> Any:
-        after, answer = super().step(state, message, ZeroNoise())
-        if answer is not None:
-            answer = answer + noise.laplace(self.scale, len(answer))
         return after, answer
 
 
@@ -296,22 +276,13 @@ def test_counters_of_other_rows_or_without_an_end_make_no_windows() -> None:
         (NeverAnew((Counter(1, EPSILON, ADD, 2),)), 3),
         (running(Counter(1, EPSILON, ADD, 2), Counter(1, EPSILON, ADD, 3)), 2),
         (LengthsFree(1, EPSILON, ADD, (2, 3)), 2),
-        (OneEntry(3, EPSILON, REPLACE, (3,)), 2),
         (RunsOn(1, EPSILON, ADD, (2,)), 3),
-        (Anew(1, EPSILON, ADD, (3,)), 3),
         (AmountsOfOne(1, EPSILON, ADD, (3,), -3, 8), 8),
         (
             mean_of(
                 EndedSums(1, EPSILON, ADD, (2,), *FROM_MIDDLE), EndedCounts(1, EPSILON, ADD, (2,))
             ),
             2,
-        ),
-        (
-            mean_of(
-                AmountsOfOne(1, EPSILON / 2, ADD, (2,), *FROM_MIDDLE),
-                EndedCounts(1, EPSILON / 2, ADD, (2,)),
-            ),
-            1.5,
         ),
     ],
     ids=lambda value: type(value).__name__,

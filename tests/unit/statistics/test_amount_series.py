@@ -22,7 +22,7 @@ from stream_dp.mechanisms.linear.noisy_forest import FLAT
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.noise_law import NoiseLaw, contrast_widths
+from stream_dp.mechanisms.noise_law import contrast_widths
 from stream_dp.pipeline.report import plan_json
 from stream_dp.python.embedded import Pipeline
 from stream_dp.python.tick_release import PublicRelease
@@ -124,14 +124,24 @@ def test_rows_of_a_mean_without_its_middle_are_no_neighbours(
         assert (accepting.accept(row, np.zeros_like(row)) is None) == forgotten
 
 
-def test_the_ends_are_where_sums_and_counts_begin_to_speak_against_a_mean(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("more", "window", "place"),
+    [("", None, None), (", windows: [2h]", "2h", 1), (", every: 2h", "2h", 0)],
+)
+@pytest.mark.parametrize("sums", [-3_000, 550_000])
+def test_the_ends_are_where_sums_and_counts_begin_to_speak_against_a_mean(
+    tmp_path: Path, more: str, window: str | None, place: int | None, sums: int
+) -> None:
     """By the law of both noises at 0.95; no mean is farther from the middle than 120."""
-    built, sums, counts = built_of(tmp_path, f"statistic: mean, {PLAIN}"), -3_000, 5_000
+    built, counts = built_of(tmp_path, f"statistic: mean, {PLAIN}{more}"), 5_000
     both: Any = built.chosen[0].mechanism
-    (body,) = bodies(series_of(built), [[sums, counts]])
-    told = json.loads(body)
-    assert told["value"] == 119.4
-    laws = [NoiseLaw(tuple(each.noise_terms(1))) for each in (both.sums, both.counts)]
+    told = json.loads(bodies(series_of(built), [[0, 0], [sums, counts]])[1])
+    told = told if window is None else told["windows"][window]
+    assert told["value"] == 120 + sums / counts
+    laws = [
+        each.noise(2) if place is None else each.noise(each.view_public(place, 2, None), place)
+        for each in (both.sums, both.counts)
+    ]
     widths = contrast_widths(laws[0], laws[1], 1 - 0.95, Fraction(120))
     for name, side in (("low", -1), ("high", 1)):
         end = Fraction(str(told[name])) - 120

@@ -3,14 +3,13 @@
 The plan books what one event meets: of series whose boxes do not meet an event pays for the largest, not for all. The
 oracle is the engine: records go in as bytes, the guard, the router and the real mechanisms say what comes out. Records
 lie in one box, in several, at a common end of two, outside of every domain, are null, have no such field, or cannot be
-read. A twin claims less, by a wrong box or a wrong rule, and some pair of raw streams loses more than it claims.
+read. Boxes that claim too little are entries of `audit --rules` (`test_live_instances`).
 """
 
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -25,13 +24,6 @@ from unit.verify.exact.raw_streams import (
     replaced,
     worst,
 )
-
-from stream_dp.accounting.loads import Loads
-from stream_dp.accounting.situations import Alive
-from stream_dp.core.box import Box, Stretch
-from stream_dp.core.guarantee import PureDP
-from stream_dp.pipeline import derivations
-from stream_dp.pipeline.derivations import Part, of_boxes
 
 ADDED: dict[str, str] = {}
 WITHIN = {"neighbors": "replace", "moves": "within_tick"}
@@ -294,68 +286,3 @@ def test_users_who_are_cut_off_cost_beside_every_box() -> None:
     world = World(pipeline([*MOVED[:2], cut], USERS, 2, more=FIELDS), 3)
     result, where = worst(world, of_a_user([*two_ticks(BOTH[:1]), BOTH[1]], 3))
     assert 2 < result <= world.stated == 6, where
-
-
-# --- twins ----------------------------------------------------------------------------------------
-
-
-def claimed(world: World, boxes: Sequence[Box]) -> Fraction:
-    """What the plan would state if the series saw the records of these boxes."""
-    built, ever = world.built, Alive(0, None)
-    own = [chosen.derivation for chosen in built.chosen]
-    parts = [Part(part, ever, box) for part, box in zip(own, boxes, strict=True)]
-    measure = of_boxes("twin", built.ledger.filter, built.block, parts).guarantee.measure
-    assert isinstance(measure, PureDP)
-    return measure.epsilon
-
-
-def own_boxes(world: World) -> list[Box]:
-    return [chosen.box for chosen in world.built.chosen]
-
-
-def test_twin_a_box_from_a_watch_in_place_of_its_monitor() -> None:
-    """Another watch of the same monitor, as a message may add, sees what the first watch does not."""
-    other = WATCH | {"name": "later", "where": [FEW]}
-    series = [MONITOR | {"epsilon": "1", "where": [A], "watch": [other]}, count("few", A, FEW)]
-    world = World(pipeline(series, ADDED, 1, more=FIELDS))
-    monitor, few = own_boxes(world)
-    result, _ = worst(world, one_more(START, CROSSED))
-    assert result == world.stated == claimed(world, [monitor, few]) == 2
-    narrow = monitor.cut(Box((("n", Stretch(low=5)),)))
-    assert claimed(world, [narrow, few]) == 1
-
-
-def test_twin_values_of_a_list_as_disjoint_boxes() -> None:
-    cell = CELLS["a list of two"]
-    world = World(pipeline(cell.series, ADDED, 1, more=FIELDS))
-    assert own_boxes(world) == [Box(), Box()]
-    tags = [Box((("tags", frozenset([tag])),)) for tag in "xy"]
-    assert worst(world, one_more(START, TAGS))[0] == world.stated == 2 > claimed(world, tags)
-
-
-def test_twin_a_closed_end_as_an_open_one() -> None:
-    cell = CELLS["integers that touch"]
-    world = World(pipeline(cell.series, ADDED, 1, more=FIELDS))
-    upper = Box((("n", Stretch(low=5.5)),))
-    first, _, third = own_boxes(world)
-    assert worst(world, one_more(START, INTEGERS))[0] == 2 > claimed(world, [first, upper, third])
-
-
-def test_twin_a_kept_box_of_what_is_whole_at_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(pipeline([who_was("a"), who_was("b")], USERS, 2, more=FIELDS))
-    monkeypatch.setattr(derivations, "seen_box", lambda _, box: box)
-    assert worst(world, of_a_user(two_ticks(BOTH)))[0] == 4
-    assert claimed(world, own_boxes(world)) == 2
-
-
-def test_twin_a_replacement_booked_at_single_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    cell = CELLS["three values"]
-    world = World(pipeline(cell.series, WITHIN, 1, more=FIELDS))
-    assert worst(world, replaced(START, LANDS))[0] == world.stated == 2
-    real = Loads.at
-
-    def at_a_point(loads: Loads, *more: Any, **named: Any) -> Any:
-        return real(replace(loads, protected=None), *more, **named)
-
-    monkeypatch.setattr(Loads, "at", at_a_point)
-    assert claimed(world, own_boxes(world)) == 1

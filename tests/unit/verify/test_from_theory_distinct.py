@@ -82,8 +82,8 @@ def by_user(ticks: int, window: int | None = None, names: str = "") -> Pairs:
     return result
 
 
-def first_ticks(log: Log, series: dict[str, Any], privacy: dict[str, str], room: int = 99) -> Rows:
-    """How many identifiers come first in each tick; a memory of less room forgets who came longest ago."""
+def first_ticks(log: Log, series: dict[str, Any], privacy: dict[str, str]) -> Rows:
+    """How many identifiers come first in each tick."""
     ticks = sum(isinstance(one, int) for one in log)
     window = int(series.get("every", "9")[0])
     cap = int(privacy.get("max_events", privacy.get("overall", 99)))
@@ -95,7 +95,7 @@ def first_ticks(log: Log, series: dict[str, Any], privacy: dict[str, str], room:
             known = [] if one % window == 0 else known
             for name in came[one]:
                 rows[one] += name not in known
-                known = [*(each for each in known if each != name), name][-room:]
+                known.append(name)
         elif isinstance(one, dict) and (tick := one["time"] // 1000) >= now:
             whose = one["who"], tick // int(privacy.get("per", "9s")[0])
             used[whose] = used.get(whose, 0) + 1
@@ -262,25 +262,3 @@ def test_one_event_counts_by_its_key_and_a_memory_without_the_key_loses_more(
         lambda own, users, at: admit(own, users, at // own._entries * own._entries),
     )
     assert loss() == 2
-
-
-def test_a_user_who_is_counted_per_event_is_caught() -> None:
-    """The guard alone is not enough: a count's rows have k units of a user, and the noise is for one."""
-    series, privacy, ticks, pairs, units = CASES["user for ever"]
-    plain = {"name": "s", "statistic": "count", "epsilon": series["epsilon"]}
-    count = World(pipeline([plain], privacy, ticks, more=ID))
-    for one, other in pairs:
-        count.rows(one), count.rows(other)
-    wrong = World(pipeline([series], privacy, ticks, more=ID), 3, seen=count.seen)
-    assert worst(wrong, pairs)[0] == 2 * units
-
-
-def test_a_memory_that_forgets_for_want_of_room_is_caught() -> None:
-    """One record makes it forget somebody else, who then comes first again and makes it forget the next one."""
-    series, privacy, ticks, _, units = CASES["event"]
-    first, after = [event(who="a"), event(who="b")], [event(1, who="a"), event(1, who="b")]
-    pair: tuple[Log, Log] = (*first, 0, *after, 1, 2), (*first, event(who="c"), 0, *after, 1, 2)
-    for room, loses_more in ((9, False), (2, True)):
-        seen = {repr((log,)): first_ticks(log, series, privacy, room) for log in pair}
-        world = World(pipeline([series], privacy, ticks, more=ID), 4, seen=seen)
-        assert (worst(world, [((pair[0],), (pair[1],))])[0] > units) is loses_more

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from unit.verify.exact.raw_streams import Item, Log, Logs, World, event, inserted, pipeline, worst
 
-from stream_dp.engine.memories import KeyCapMemory, NetMemory, TotalMemory
-from stream_dp.pipeline.user_guard import UserGuard
+from stream_dp.engine.memories import NetMemory, TotalMemory
 
 PER = {"unit": "user", "user": "who", "max_events": "2", "per": "2s"}
 BY_TICK = PER | {"max_events": "4", "per_tick": "1"}
@@ -198,51 +197,9 @@ class Forgetful(TotalMemory):
         self._begin()
 
 
-class Uncapped(TotalMemory):
-    """Lets users add what they like."""
-
-    def __init__(self, totals: Mapping[tuple[int, int], int], window: int | None) -> None:
-        super().__init__(dict.fromkeys(totals, 1000), window)
-
-
-@pytest.mark.parametrize("twin", [Forgetful, Uncapped])
-def test_a_user_loses_more_by_a_memory_that_is_wrong(
-    twin: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stream_dp.pipeline.router.TotalMemory", twin)
+def test_a_user_loses_more_by_a_memory_that_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_dp.pipeline.router.TotalMemory", Forgetful)
     world = world_of(PER, (SHORT,), 2, 5, TOTAL | {"windows": ["1s"]})
     pairs = list(with_and_without((SHORT,), theirs((0, 1)), 4, 60))
     result, _ = worst(world, pairs)
-    assert result > world.stated
-
-
-def test_a_user_loses_more_by_a_guard_that_forgets_the_cap_of_ticks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Four records count, and the noise is for two."""
-    monkeypatch.setattr(UserGuard, "_for_all_keys", property(lambda guard: (guard.memory,)))
-    world = world_of(BY_TICK, (SHORT,), 2, 5, COUNT)
-    result, _ = worst(world, list(with_and_without((SHORT,), theirs((0, 1)), 4, 60)))
-    assert result > world.stated
-
-
-class EachBatch(KeyCapMemory):
-    """Has room for all of a key in every batch."""
-
-    def room(self, users: Any, windows: Any) -> Any:
-        cells, counted, left = super().room(users, windows)
-        return cells, 0 * counted, left + counted
-
-    def admit(self, users: Any, windows: Any) -> Any:
-        return [True] * len(users), None
-
-
-def test_a_user_loses_more_by_a_guard_that_forgets_the_keys(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Of each key one record counts of a window, and not of each batch of it."""
-    monkeypatch.setattr("stream_dp.pipeline.user_guard.KeyCapMemory", EachBatch)
-    monkeypatch.setattr("stream_dp.pipeline.user_guard.KeysMemory", EachBatch)
-    world = world_of(BY_KEY, (SHORT,), 2, 5, COUNT)
-    result, _ = worst(world, list(with_and_without((SHORT,), theirs((0, 1)), 4, 60)))
     assert result > world.stated

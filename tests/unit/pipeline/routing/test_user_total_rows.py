@@ -33,7 +33,6 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.memories import NetMemory, TotalMemory
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import TickAssembler
-from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.layout import Feature
 from stream_dp.pipeline.router import OpenRouter, memories_of
 from stream_dp.pipeline.spec import PipelineSpec
@@ -194,38 +193,6 @@ def test_all_sequences_of_a_user_change_what_the_formula_says(
         largest = list(map(max, largest, changed))
     most = min(total, 3 * 2)
     assert largest == [most, most, most**2]
-
-
-def test_all_short_sequences_of_a_user_on_the_real_path() -> None:
-    """The order and the batches of the records play no part."""
-    spec, largest = specification(PIPELINE["privacy"]), 0
-    for lot, events in enumerate(sequences(2)):
-        log: Log = [*events, Event("v", 0, "c"), *(Mark(tick) for tick in range(HORIZON))]
-        rows = rows_of(spec, {0: log}, Random(lot))
-        assert list(map(tuple, rows.tolist())) == expected({0: log}, WINDOW)
-        assert (rows[:, 0] == rows[:, 2:6].sum(axis=1)).all()
-    more = [Event("u", tick, "c") for tick in (2, 0, 1)]
-    log = [*more, *(Mark(tick) for tick in range(HORIZON))]
-    for lot in range(9):
-        largest = max(largest, int(rows_of(spec, {0: log}, Random(lot))[:, 0].sum()))
-    assert largest == TOTAL
-
-
-@pytest.mark.parametrize(("privacy", "window"), CAPS, ids=["window", "ever"])
-def test_a_user_changes_what_the_noise_is_for(privacy: Any, window: int | None) -> None:
-    """All of a user's records in one window of the cap, or all there are."""
-    spec, worst = specification(privacy), [0, 0, 0]
-    size = window or HORIZON
-    for lot in range(30):
-        random = Random(lot)
-        log = some_log(random, ("u", "v"), 60)
-        without = less_window(log, "u", size, random.randrange(HORIZON // size))
-        one, other = (rows_of(spec, {0: each}, Random(lot)) for each in (log, without))
-        apart = np.abs(one - other)
-        parts = [apart[:, 0].sum(), apart[:, 1].sum(), apart[:, 2:6].sum()]
-        worst = [max(pair) for pair in zip(worst, map(int, parts), strict=True)]
-    changes = [chosen.mechanism.rows.changes for chosen in build(spec).chosen[:3]]
-    assert worst == changes == [TOTAL, 3, TOTAL]
 
 
 def test_records_that_a_live_series_cannot_read_add_what_they_added_before() -> None:

@@ -1,4 +1,4 @@
-"""Exact privacy of sparse vectors and alerts, in closed form and with the real code; broken twins."""
+"""Exact privacy of sparse vectors and alerts, in closed form; that real sparse vectors have this law: statistical."""
 
 from fractions import Fraction
 
@@ -10,7 +10,6 @@ from oracles.turns import Turns
 
 from stream_dp.core.mechanism import Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.separate_counters import CloseQuery
 from stream_dp.mechanisms.watches.kinds import Alerts
@@ -20,7 +19,7 @@ from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, exact_del
 from stream_dp.verify.exact.exact_sparse_vector import AboveThreshold, RearmedAlerts, Row, all_below
 from stream_dp.verify.exact.finite import DifferAtMost
 
-ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
+ADD = Neighbors.ADD_REMOVE
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 DECAYS = [(HALF, HALF), (HALF, QUARTER), (QUARTER, HALF)]
 ONE_COLUMN = ((0,), (1,), (2,))
@@ -115,20 +114,6 @@ def test_queries_of_other_columns_or_levels_are_other_queries() -> None:
     for a, b, again in ([close(0, 1), close(1, 0), close(0, 1)], levels):
         assert len({a, b, again}) == 2
         assert a == again != b != Query()
-
-
-def test_the_real_sparse_vector_meets_its_claim_under_replace() -> None:
-    svt = SparseVector(2, Fraction(1), Fraction(2), REPLACE, (5, 4))
-    assert svt.query_scale == 1
-    moved = Turns(((0, 0), (0, 4)), MOVED, levels=(5, 8))
-    assert bounds(Enumerated(svt, Fraction(1, 8), 7), moved, 3, 2).upper < Fraction(1, 10_000)
-
-
-def test_the_wrong_scale_under_replace_is_caught_in_the_real_code() -> None:
-    """s = 1 on the largest column: an add_remove instance, fed with moved events."""
-    twin = SparseVector(2, Fraction(1), Fraction(1), ADD, (5, 4))
-    moved = Turns(((0, 0), (0, 4)), MOVED, levels=(5, 8))
-    assert bounds(Enumerated(twin, Fraction(1, 8), 7), moved, 2, 2).lower > Fraction(1, 10_000)
 
 
 def test_the_real_alerts_meet_their_claim() -> None:

@@ -1,23 +1,18 @@
-"""Small HSS, exact against adaptive adversaries: its claim, two broken scales, and that the real code has this law."""
+"""Small HSS, exact against adaptive adversaries: its claim, and two broken scales.
+
+That the real code is the naive oracle, at the scales of its claim, is in tests/statistical/test_privacy_hss.py.
+"""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pytest
 from oracles import hss as oracle
-from oracles.transcripts import Transcripts
-from statistical.attack import Attack
-from unit.verify.one_node_hss import RealSmallHSS
 
-from stream_dp.core.mechanism import IntArray
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.verify.exact.exact_delta import exact_delta, worst_ratio
-from stream_dp.verify.exact.exact_sparse_vector import QUIET, SmallHSS, clamped_laplace
+from stream_dp.verify.exact.exact_sparse_vector import SmallHSS, clamped_laplace
 from stream_dp.verify.exact_checks.fixed_parts import ADDED, SMALL, once
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
@@ -84,61 +79,3 @@ def test_a_third_tick_adds_nothing() -> None:
 def test_sums_beyond_the_bounds_are_refused() -> None:
     with pytest.raises(ValueError, match="choose wider bounds"):
         replace(SMALL, high=1).step(((0, 0), ()), (2, 0))
-
-
-# --- the code that runs in production -----------------------------------------------------------
-
-
-def transcripts(machine: SmallHSS, rows: tuple[Any, ...]) -> Iterator[tuple[Any, Fraction]]:
-    """What the real HSS would show, with the machine's chances: sums of releases, clipped at 0."""
-    paths: list[tuple[Any, tuple[Any, ...], IntArray, Fraction]]
-    paths = [(s, (), np.zeros(machine.width, np.int64), p) for s, p in machine.initial().items()]
-    for row in rows:
-        longer = []
-        for state, shown, total, p in paths:
-            for (answer, after), q in machine.step(state, row).items():
-                new = total if answer == QUIET else total + np.array(answer)
-                seen = tuple(np.maximum(new, 0).tolist())
-                longer.append((after, (*shown, None, seen), new, p * q))
-        paths = longer
-    return ((shown, p) for _, shown, _, p in paths)
-
-
-@pytest.mark.parametrize(
-    ("relation", "width", "rows"),
-    [
-        (Neighbors.ADD_REMOVE, 1, ((1,), (2,))),
-        (Neighbors.ADD_REMOVE, 1, ((3,), (0,))),
-        (Neighbors.ADD_REMOVE, 2, ((1, 2),)),
-        (Neighbors.REPLACE, 2, ((2, 1),)),
-    ],
-)
-def test_the_real_hss_has_the_law_of_the_finite_one(
-    relation: Neighbors, width: int, rows: tuple[Any, ...]
-) -> None:
-    """All noise of the real code enumerated; the cut-off is in the bounds. Another gamma or node is another law."""
-    s, l0 = (1 if relation.monotone(width) else 2), relation.l0(width)
-    e1, e2, ec = Fraction(2), Fraction(3) * s, Fraction(4) * l0
-
-    def make() -> HSS:
-        return RealSmallHSS(width, None, e1, e2, ec, relation, 10)
-
-    tau, nu, node = (Fraction(math.exp(-n)) for n in (2, 3, 4))
-    machine = SmallHSS(width, tau, nu, node, gamma=1, low=-12, high=12)
-    real = Attack(make, mass=1e-3).law(rows)
-    assert real.missing < 1e-2
-    assert agrees(real, machine, rows)
-    assert not agrees(real, replace(machine, gamma=2), rows)
-    assert not agrees(real, replace(machine, node=nu), rows)
-
-
-def agrees(real: Transcripts, machine: SmallHSS, rows: tuple[Any, ...]) -> bool:
-    """Whether the dozen likeliest transcripts of the machine have chances inside the real bounds."""
-    chances: dict[Any, float] = {}
-    for shown, p in transcripts(machine, rows):
-        chances[shown] = chances.get(shown, 0.0) + float(p)
-    for transcript in sorted(chances, key=lambda t: -chances[t])[:12]:
-        low, high = real.bounds(transcript)
-        if not low - 1e-9 <= chances[transcript] <= high + 1e-9:
-            return False
-    return True

@@ -1,7 +1,6 @@
 """The time rule, exact against every adaptive adversary: the bound is met with equality, broken twins exceed it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 
 from stream_dp.verify.exact.exact_delta import exact_delta, worst_ratio
 from stream_dp.verify.exact.finite import Law
-from stream_dp.verify.exact.randomized_response import LeakyBit, NoisyBits, noisy_bit
+from stream_dp.verify.exact.randomized_response import LeakyBit, NoisyBits
 from stream_dp.verify.exact_checks.alive import (
     Begin,
     End,
@@ -21,38 +20,6 @@ from stream_dp.verify.exact_checks.alive import (
 
 ONE, TWO, THREE = Fraction(1), Fraction(2), Fraction(3)
 MOVED = ((0, 1), (1, 0))
-
-
-@dataclass(frozen=True)
-class Late:
-    """The noisy bit of the tick before: what it saw leaves one tick later, or never if it is ended first."""
-
-    odds: Fraction
-
-    def initial(self) -> Mapping[int, Fraction]:
-        return {0: ONE}
-
-    def step(self, state: int, query: int) -> Law[int]:
-        return {(bit, query): p for bit, p in noisy_bit(state, self.odds).items()}
-
-
-@dataclass(frozen=True)
-class Moody:
-    """Says at its first tick whether it will answer at its full odds later: 1 in 4 times, else a constant.
-
-    Still ln(odds)-DP, but an adversary may look at the mood first, and end those that are not worth a difference.
-    """
-
-    odds: Fraction
-
-    def initial(self) -> Mapping[str, Fraction]:
-        return {"new": ONE}
-
-    def step(self, state: str, query: int) -> Law[str]:
-        if state == "new":
-            return {("good", "good"): Fraction(1, 4), ("bad", "bad"): Fraction(3, 4)}
-        law = noisy_bit(query, self.odds) if state == "good" else {0: ONE}
-        return {(bit, state): p for bit, p in law.items()}
 
 
 def game(prices: tuple[Fraction, ...], budget: Fraction, **other: Any) -> OneTick:
@@ -77,9 +44,8 @@ def test_the_sum_alive_is_met_exactly_whatever_comes_and_goes() -> None:
 @pytest.mark.parametrize("created", [1, 4])
 def test_dashboards_one_after_the_other_cost_one(created: int) -> None:
     """No growth with their number: each is created when the one before has been ended, by what it said."""
-    for kind in (NoisyBits(THREE), Late(THREE), Moody(THREE)):
-        pairs = game((THREE,), THREE, ticks=3, creations=created)
-        assert worst_ratio(TickComposition((kind,)), pairs, rounds(pairs)) == THREE
+    pairs = game((THREE,), THREE, ticks=3, creations=created)
+    assert worst_ratio(TickComposition((NoisyBits(THREE),)), pairs, rounds(pairs)) == THREE
 
 
 def test_a_budget_that_is_not_reached_is_not_spent() -> None:

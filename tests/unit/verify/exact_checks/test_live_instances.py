@@ -57,7 +57,7 @@ def offers(machine: Machine, *boxes: Box, at: int | Fraction = 0, kind: str = ""
 def second(
     some: Sequence[Offer], ledger: Ledger, unit: Unit, measure: Measure, ticks: int, most: int
 ) -> Fraction:
-    return Game(some, ledger, unit, measure, ticks, most, late=False).value()
+    return Game(some, ledger, unit, measure, ticks, most).value()
 
 
 def test_boxes_reach_what_the_second_game_reaches() -> None:
