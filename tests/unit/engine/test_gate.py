@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.gate import Gate
 from stream_dp.engine.ports import Ports
+from stream_dp.engine.run_config import PublicBlocks
 from stream_dp.errors import WorldError
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
 from stream_dp.journal.commit import Commit, Release, decode, digest
@@ -71,7 +72,7 @@ async def world(
     await journal.open()
     grid = TickGrid(0, STEP, horizon)
     ports = Ports(MemorySource((), partitions=()), journal, sink, clock, SEALER)
-    gate = Gate(ports, grid, block, hold, told.append)
+    gate = Gate(ports, grid, PublicBlocks(block, horizon), hold, told.append)
     return _World(gate, sink, store, clock, answer, told)
 
 
