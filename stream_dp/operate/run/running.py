@@ -30,7 +30,7 @@ from stream_dp.noise import NoiseStream
 from stream_dp.operate.keys import issued_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.public_view import public_view
-from stream_dp.operate.published_bodies import TickTimes
+from stream_dp.operate.published_bodies import Backlog, TickTimes
 from stream_dp.operate.query.series_words import FiredWatches, SeriesWords
 from stream_dp.operate.run.deriving import DerivingProcess
 from stream_dp.operate.run.live_series import Attempt
@@ -158,6 +158,7 @@ class Run:
         self.built, self._keep, self._begun = built, keep, False
         self._tell = tell
         self.log = ReleaseLog(keep)
+        self.behind = Backlog(built.spec, self.log)
         self._fired = FiredWatches()
         self.ready = asyncio.Event()
         self.stopped = asyncio.Event()
@@ -213,6 +214,7 @@ class Run:
         """Return the public view for the page, of the attempt that ran last."""
         return public_view(
             self.built, lambda: self._shown, lambda: self.catching_up, self.log, self._token_of, self._issued,
+            self.behind,
         )  # fmt: skip
 
     def _on(self, ports: Ports) -> Attempt:
