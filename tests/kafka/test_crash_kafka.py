@@ -93,7 +93,7 @@ async def test_overdue_ticks_become_public_in_whole_blocks_over_kills(
     kafka: str, tmp_path: Path, name: str
 ) -> None:
     """A wall clock went on for 250 ticks without an engine. A kill leaves half of a block in an open transaction."""
-    topic = await create(kafka, f"{name}.events", **STAMPED)
+    topic = await create(kafka, f"{name}.events", 1, **STAMPED)
     grid = Grid(system_ms() - 24_000, 100, 200, 250)
     async with writing(kafka) as producer:
         for kind in ("red", "green", "mauve") * 20:
