@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 
 from stream_dp.cli.progress_line import Line
 from stream_dp.core.wording import how_many
+from stream_dp.operate.published_bodies import behind_text
 from stream_dp.operate.run.running import Run
-from stream_dp.server.view import Behind
 
 
 def ticks_shown(line: Line) -> Callable[[Run], AbstractAsyncContextManager[None]]:
@@ -33,24 +33,6 @@ def ticks_shown(line: Line) -> Callable[[Run], AbstractAsyncContextManager[None]
             line("")
 
     return shown
-
-
-def behind_text(behind: Behind | None) -> str:
-    """Return how late public ticks are, as the end of a line.
-
-    >>> behind_text(Behind(5400, 61)), behind_text(Behind(20, None)), behind_text(None)
-    (', 1.5 h behind, there in 1 min', ', 20 s behind', '')
-    """
-    if behind is None:
-        return ""
-    there = "" if behind.caught_up_in is None else f", there in {_roughly(behind.caught_up_in)}"
-    return f", {_roughly(behind.behind)} behind{there}"
-
-
-def _roughly(seconds: int) -> str:
-    units = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-    size, unit = next(((size, unit) for size, unit in units if seconds >= size), (1, "s"))
-    return f"{round(seconds / size, int(seconds < 10 * size and size > 60)):g} {unit}"
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

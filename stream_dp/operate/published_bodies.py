@@ -93,6 +93,24 @@ class Backlog:
         return Behind(late // 1000, (due - ticks) * span // (made - new) // 1000 if known else None)
 
 
+def behind_text(behind: Behind | None) -> str:
+    """Return how late public ticks are, as the end of a line.
+
+    >>> behind_text(Behind(5400, 61)), behind_text(Behind(20, None)), behind_text(None)
+    (', 1.5 h behind, there in 1 min', ', 20 s behind', '')
+    """
+    if behind is None:
+        return ""
+    there = "" if behind.caught_up_in is None else f", there in {_roughly(behind.caught_up_in)}"
+    return f", {_roughly(behind.behind)} behind{there}"
+
+
+def _roughly(seconds: int) -> str:
+    units = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    size, unit = next(((size, unit) for size, unit in units if seconds >= size), (1, "s"))
+    return f"{round(seconds / size, int(seconds < 10 * size and size > 60)):g} {unit}"
+
+
 _CHUNK = 1 << 20
 
 
