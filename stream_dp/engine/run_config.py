@@ -22,13 +22,12 @@ _COUNT_BYTES = 9
 class PublicBlocks:
     """The ticks with which public blocks end: every `size`-th one, and the last one before the horizon.
 
-    Ticks up to `overdue` should have been public when the engine started (-1: none). They are published in larger
-    blocks, each of a number of declared blocks that divides `GROUP` of them, so that a block of one such number ends
-    where one of a larger number does. The number comes from the largest sizes of the series' releases. The last larger
-    block ends with `overdue`, which ends a declared block too.
+    Ticks up to `overdue` should have been public when the engine started (-1: none). Before it a block ends with every
+    n-th tick (`together`), a multiple of `size`; the last of these larger blocks ends with `overdue`, which ends a
+    declared one too.
 
-    What decides is public before the first tick is read: the start's moment, the file, and answers that created or
-    halted series. So a neighbouring stream has the same blocks, whatever waits and however fast it is read.
+    What decides is public before such a tick is: the moment of the start, the file, and the answers that created,
+    changed or halted series. So neighbouring streams have the same blocks, whatever waits and however fast it is read.
     """
 
     size: int = 1
@@ -40,8 +39,8 @@ class PublicBlocks:
     ) -> list[int]:
         """Return those of these ticks with which a block ends; `releasing` returns the series that have releases."""
         ticks = list(ticks)
-        larger = ticks and ticks[0] < self.overdue
-        together = self.together(releasing()) if larger else self.size
+        overdue = bool(ticks) and ticks[0] < self.overdue
+        together = self.together(releasing()) if overdue else self.size
         return [
             tick
             for tick in ticks
@@ -50,7 +49,9 @@ class PublicBlocks:
         ]
 
     def together(self, series: Iterable[Series | MadeSeries]) -> int:
-        """Return how many overdue ticks with releases of `series` make a block; only public values decide."""
+        """Return n for overdue ticks with releases of `series`: so many as take at most `PUBLIC_BYTES`, by the largest
+        sizes of releases. All n divide one number of ticks, so that a block is never longer, whatever series come.
+        """
         bytes_ = self.size * sum(released.most_bytes for released in series)
         room, most = PUBLIC_BYTES // max(1, bytes_), max(1, GROUP // self.size)
         fits = (blocks for blocks in range(most, 0, -1) if most % blocks == 0 and blocks <= room)
