@@ -83,7 +83,7 @@ def public_view(
     log: ReleaseLog,
     token_of: Callable[[str], str],
     issued: IssuedTokens,
-    behind: Callable[[], Behind | None],
+    behind: Callable[[], Behind | None] = lambda: None,
 ) -> PublicView:
     """Return the public view of the attempt that `shown` returns and of the releases in `log`.
 
