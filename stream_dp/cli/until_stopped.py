@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 
 from stream_dp.cli.progress_line import Line
 from stream_dp.core.wording import how_many
+from stream_dp.operate.published_bodies import behind_text
 from stream_dp.operate.run.running import Run
 
 
@@ -21,7 +22,8 @@ def ticks_shown(line: Line) -> Callable[[Run], AbstractAsyncContextManager[None]
         def status() -> str | None:
             if run.catching_up or not run.ready.is_set():
                 return None
-            return f"{how_many(run.ticks, 'tick')}{of}, {how_many(run.releases, 'release')}"
+            told = f"{how_many(run.ticks, 'tick')}{of}, {how_many(run.releases, 'release')}"
+            return told + behind_text(run.behind())
 
         line.follow(status)
         try:

@@ -2,7 +2,8 @@
 
 Rules: a command runs at a cut, and its sender learns the outcome. A refusal goes to the sender only; any other
 error ends the engine as well. A closed tick waits for one command at most, and a command for the ticks of one
-commit. The inbox has room for a few ticks only: when it is full, the reader waits.
+commit. The inbox has room for the ticks of a few commits: when it is full, the reader waits. Ticks that share a commit
+come from one block of tick numbers, so that public blocks of as many ticks end where commits do.
 """
 
 import asyncio
@@ -68,7 +69,11 @@ class Inbox:
         self._commanded = False
         self._returned = self._left = self._together = 0
 
-    async def put(self, ticks: list[ClosedTick]) -> None:
+    async def put(self, ticks: list[ClosedTick], most: int = 1) -> None:
+        """Add ticks (none: no more come); up to `most` that wait are taken together."""
+        if self._ticks and _join(self._ticks[-1], ticks, most):
+            self._ticks[-1] = self._ticks[-1] + ticks
+            return
         await self._room.acquire()
         self._ticks.append(ticks)
         self._there.set()
@@ -96,7 +101,7 @@ class Inbox:
             return command
         self._commanded = False
         ticks = self._taken()
-        while ticks and self._ticks and 0 < len(self._ticks[0]) <= most - len(ticks):
+        while self._ticks and _join(ticks, self._ticks[0], most):
             ticks = ticks + self._taken()
         return ticks
 
@@ -144,3 +149,9 @@ class Inbox:
         else:
             self._room.release()
         return self._ticks.popleft()
+
+
+def _join(ticks: list[ClosedTick], more: list[ClosedTick], most: int) -> bool:
+    """Return whether one commit may hold both: at most `most` ticks, none of them after a multiple of it."""
+    few = 0 < len(more) <= most - len(ticks)
+    return bool(ticks) and few and more[0].tick % most != 0

@@ -221,13 +221,17 @@ class Engine:
                         stack.push_async_callback(port.close)
 
     async def _start(self) -> Recovered:
-        config, ports = self._config, self._ports
-        recovered = await recover(ports, config, self.admission, self._make_noise, self._memories)
+        config, ports, admission = self._config, self._ports, self.admission
+        now = ports.clock.now()
+        recovered = await recover(ports, config, admission, self._make_noise, self._memories, now)
         origin = config.origin if recovered is None else recovered.header.origin
         ports.progress("Opening the source")
         partitions = await ports.source.open(origin)
         self._grid = config.grid(origin)
-        self._gate = Gate(ports, self._grid, config.block, config.hold, self._show)
+        self._gate = Gate(
+            ports, self._grid, config.blocks(self._grid, now), config.hold, self._show,
+            lambda: admission.registry.releasing,
+        )  # fmt: skip
         header = config.header(
             ports.source.name, partitions, origin, ports.sealer.key_id, ports.source.identity
         )

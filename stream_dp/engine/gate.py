@@ -1,14 +1,15 @@
 """The gate: a private commit first, then the outbox, the only way out for private data; and the chain of commits.
 
 Rules: a release or an answer becomes visible only after the commit that holds its bytes is durable, and only as exactly
-those bytes. An answer is published at once. Public blocks are cut by tick numbers, never by load: a block of the
-declared number of ticks is published as a whole, and not before its hold is over. A commit says where its cut lies and
-links to the one before it. One is in flight at a time, is never cancelled, and its outcome is awaited.
+those bytes. An answer is published at once. Public blocks are cut by tick numbers, never by load (`PublicBlocks`): a
+block is published as a whole, and not before its hold is over; a commit may hold a part of one, or several. A commit
+says where its cut lies and links to the one before it. One is in flight at a time, is never cancelled, and its outcome
+is awaited.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
@@ -18,7 +19,8 @@ import msgspec
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Ports, Published
 from stream_dp.engine.recovery import Recovered
-from stream_dp.engine.run_config import due, end_of_block
+from stream_dp.engine.run_config import PublicBlocks
+from stream_dp.engine.series import MadeSeries, Series
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.journal.answer_body import AnswerCut
 from stream_dp.journal.checkpoint import KEPT, PRUNED, Standing, pieces_of
@@ -29,16 +31,20 @@ from stream_dp.journal.dead_letters import DeadLetters
 
 @dataclass(slots=True, repr=False, eq=False)
 class Gate:
-    """Seals, commits and publishes; a public block has `block` ticks and waits for `hold` ms after its end."""
+    """Seals, commits and publishes; a public block waits for `hold` ms after its end. `releasing` returns the series
+    that have a release at the tick that was committed last.
+    """
 
     ports: Ports
     grid: TickGrid
-    block: int = 1
+    blocks: PublicBlocks
     hold: int | None = None
     published: Published = lambda release: None
+    releasing: Callable[[], Iterable[Series | MadeSeries]] = tuple
     durable: int = field(default=0, init=False)
     """How many commits this gate has made durable."""
     _waiting: deque[Release] = field(default_factory=deque, init=False)
+    _ends: deque[int] = field(default_factory=deque, init=False)
 
     @property
     def unpublished(self) -> int | None:
@@ -64,10 +70,12 @@ class Gate:
                 await self.ports.answers.publish(durable)
 
     async def publish(self, durable: Sequence[Release]) -> None:
-        """Queue releases of durable commits and publish every complete block."""
+        """Queue releases of durable commits, which hold whole ticks, and publish every complete block."""
         self._waiting += durable
-        while due(self._waiting, self.block, self.grid.horizon):
-            last = end_of_block(self._waiting[0].tick, self.block, self.grid.horizon)
+        ticks = dict.fromkeys(release.tick for release in durable)
+        self._ends += self.blocks.ends(ticks, self.releasing)
+        while self._ends:
+            last = self._ends[0]
             block = self._up_to(last)
             if self.hold is not None:
                 await self.ports.clock.sleep_until(self.grid.end(last) + self.hold)
@@ -76,12 +84,10 @@ class Gate:
             for release in block:
                 self._waiting.popleft()
                 self.published(release)
+            self._ends.popleft()
 
     def _up_to(self, tick: int) -> list[Release]:
-        block = [*takewhile(lambda release: release.tick <= tick, self._waiting)]
-        if not block:  # else the loop would publish nothing for ever
-            raise ValueError("releases must come in the order of their ticks, within the horizon")
-        return block
+        return [*takewhile(lambda release: release.tick <= tick, self._waiting)]
 
 
 class CommitChain:

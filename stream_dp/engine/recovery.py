@@ -396,10 +396,15 @@ def _other_bytes(name: str, tick: int) -> FailClosed:
 
 
 async def recover(
-    ports: Ports, config: RunConfig, admission: Admission, make_noise: NoiseMaker, memory: Restored
-) -> Recovered | None:  # fmt: skip
+    ports: Ports,
+    config: RunConfig,
+    admission: Admission,
+    make_noise: NoiseMaker,
+    memory: Restored,
+    now: int,
+) -> Recovered | None:
     """Fence, read, check and rebuild; None if journal and sink are both empty (a first start). `memory` is empty, and
-    the journal is replayed into it.
+    the journal is replayed into it. The engine was started at the moment `now`.
     """
     journal, sink, answers = ports.journal, ports.sink, ports.answers
     ports.progress(OPENING)
@@ -416,8 +421,12 @@ async def recover(
     try:
         await journal.verify({} if history is None else history.last.positions)
     except Unconfirmed:
-        if history is None or head is None or config.due(history.after_head):
+        if history is None or head is None:
             raise
+        blocks = config.blocks(config.grid(history.header.origin), now)
+        ticks = [release.tick for release in history.after_head]
+        if blocks.ends(ticks, lambda: admission.registry.releasing):
+            raise  # more should be public
     if history is None:
         return None
     begun = history.header

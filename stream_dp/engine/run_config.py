@@ -1,19 +1,61 @@
 """The configuration of a run: what an engine runs, fixed before the first event and public."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.series import MadeSeries, Registry, Series
-from stream_dp.journal.commit import Charge, Header, Release
+from stream_dp.journal.commit import Charge, Header
 
 GROUP = 100
 """How many ticks at most share a private commit when the engine is behind."""
+PUBLIC_BYTES = 512 * 1024
+"""The largest size of a public block of overdue ticks, roughly; a larger declared block is a block of its own."""
 COMMIT_BYTES = 4_000_000
 """The largest size of a private commit of several ticks, roughly; a larger tick gets a commit of its own."""
 READ_AGAIN_MS = 10_000
 """The longest tick whose records are read again for a change, so that the change begins with the open tick."""
 _COUNT_BYTES = 9
+
+
+@dataclass(frozen=True, slots=True)
+class PublicBlocks:
+    """The ticks with which public blocks end: every `size`-th one, and the last one before the horizon.
+
+    Ticks up to `overdue` should have been public when the engine started (-1: none). Before it a block ends with every
+    n-th tick (`together`), a multiple of `size`; the last of these larger blocks ends with `overdue`, which ends a
+    declared one too.
+
+    What decides is public before such a tick is: the moment of the start, the file, and the answers that created,
+    changed or halted series. So neighbouring streams have the same blocks, whatever waits and however fast it is read.
+    """
+
+    size: int = 1
+    horizon: int | None = None
+    overdue: int = -1
+
+    def ends(
+        self, ticks: Iterable[int], releasing: Callable[[], Iterable[Series | MadeSeries]]
+    ) -> list[int]:
+        """Return those of these ticks with which a block ends; `releasing` returns the series that have releases."""
+        ticks = list(ticks)
+        overdue = bool(ticks) and ticks[0] < self.overdue
+        together = self.together(releasing()) if overdue else self.size
+        return [
+            tick
+            for tick in ticks
+            if (tick + 1) % (together if tick < self.overdue else self.size) == 0
+            or tick + 1 == self.horizon
+        ]
+
+    def together(self, series: Iterable[Series | MadeSeries]) -> int:
+        """Return n for overdue ticks with releases of `series`: so many as take at most `PUBLIC_BYTES`, by the largest
+        sizes of releases. All n divide one number of ticks, so that a block is never longer, whatever series come.
+        """
+        bytes_ = self.size * sum(released.most_bytes for released in series)
+        room, most = PUBLIC_BYTES // max(1, bytes_), max(1, GROUP // self.size)
+        fits = (blocks for blocks in range(most, 0, -1) if most % blocks == 0 and blocks <= room)
+        return self.size * next(fits, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +103,16 @@ class RunConfig:
     def registry(self) -> Registry:
         return Registry(self.series, self.made)
 
-    def due(self, durable: Sequence[Release]) -> bool:
-        return due(durable, self.block, self.horizon)
+    def blocks(self, grid: TickGrid, now: int) -> PublicBlocks:
+        """Return the public blocks of an engine that starts at the moment `now`. No tick of a replay is overdue: its
+        times are those of its records.
+        """
+        passed = -1 if self.hold is None else grid.passed(now - self.hold)
+        if self.horizon is not None and passed + 1 >= self.horizon:
+            overdue = self.horizon - 1
+        else:
+            overdue = max(-1, (passed + 1) // self.block * self.block - 1)
+        return PublicBlocks(self.block, self.horizon, overdue)
 
     def grid(self, origin: int) -> TickGrid:
         return TickGrid(origin, self.step, self.horizon)
@@ -83,14 +133,3 @@ class RunConfig:
             self.pipeline, self.fingerprint, source, partitions, origin, self.private, key_id,
             parts=dict(self.parts), accepted=self.accepted, identity=identity,
         )  # fmt: skip
-
-
-def end_of_block(tick: int, block: int, horizon: int | None) -> int:
-    """Return the last tick of the public block that contains `tick`."""
-    end = (tick // block + 1) * block - 1
-    return end if horizon is None else min(end, horizon - 1)
-
-
-def due(durable: Sequence[Release], block: int, horizon: int | None) -> bool:
-    """Return whether durable releases, sorted by tick, hold a whole block, which should be public by now."""
-    return bool(durable) and durable[-1].tick >= end_of_block(durable[0].tick, block, horizon)

@@ -48,7 +48,9 @@ class EveryRecord:
 
 @dataclass(slots=True, repr=False, eq=False)
 class Reader:
-    """Reads `source` from a cut on and puts closed ticks into `inbox`, at most `group` at a time."""
+    """Reads `source` from a cut on and puts closed ticks into `inbox`: at a time those up to the next multiple of
+    `group`.
+    """
 
     source: Source
     guard: RecordGuard
@@ -67,7 +69,7 @@ class Reader:
     def begin(self, cut: Cut) -> None:
         """Start reading behind this cut, where the source stands."""
         ticks = TickAssembler(self.partitions, self.width, self.memories.rewind(cut))
-        self._task = self.tasks.create_task(self._gather(ticks, self.group()))
+        self._task = self.tasks.create_task(self._gather(ticks, cut.next_tick, self.group()))
 
     async def forget(self) -> None:
         """Stop reading, and drop what was read behind the cut."""
@@ -86,7 +88,7 @@ class Reader:
             task.cancel()
             await asyncio.wait({task})
 
-    async def _gather(self, ticks: TickAssembler, group: int) -> None:
+    async def _gather(self, ticks: TickAssembler, tick: int, group: int) -> None:
         batches: Sequence[Batch] = ()
         while True:
             for batch in batches:
@@ -94,8 +96,9 @@ class Reader:
                 admitted = self.guard.admit(self.router.decode(batch), passed)
                 ticks.add(admitted, self.router.route(admitted))
                 await asyncio.sleep(0)  # let other tasks run after each batch
-            while closed := ticks.closed(group):
-                await self.inbox.put(closed)
+            while closed := ticks.closed(group - tick % group):
+                tick = closed[-1].tick + 1
+                await self.inbox.put(closed, group)
             if not (batches := await self.source.read()):
                 break
         await self.inbox.put([])

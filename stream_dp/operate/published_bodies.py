@@ -6,19 +6,26 @@ returned as they were written; the caller checks that their sequence numbers gro
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from stream_dp.core.time import TickGrid
 from stream_dp.errors import FailClosed, UsageError
+from stream_dp.files.system_clock import system_ms
 from stream_dp.journal.public_sequence import RELEASES
 from stream_dp.journal.release import read_head, release_of
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.reader import PartitionLog, reading
 from stream_dp.operate.run.settings import settings_for, settled
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.records.endpoints import KafkaSourceSpec, ReleasesFile, SqliteJournalSpec
-from stream_dp.server.view import ReleaseLog
+from stream_dp.records.endpoints import (
+    KafkaSourceSpec,
+    ReleasesFile,
+    SqliteJournalSpec,
+    WallClock,
+)
+from stream_dp.server.view import Behind, ReleaseLog
 
 
 class TickTimes:
@@ -33,15 +40,75 @@ class TickTimes:
         self._grid = None if spec.clock.start is None else TickGrid(spec.clock.start, self._step)
         self._log = log
 
-    def __call__(self, tick: int) -> str | None:
-        """Return when `tick` begins, in UTC; None if a wall clock declares no start and there is no release yet."""
-        if self._grid is None:
-            release = next(iter(self._log.latest().values()), None)
-            if release is None:
-                return None
+    @property
+    def grid(self) -> TickGrid | None:
+        """The grid; None if a wall clock declares no start and there is no release yet."""
+        if self._grid is None and (latest := self._log.latest()):
+            release = next(iter(latest.values()))
             end_ms = read_head(release.body).end_ms
             self._grid = TickGrid.ending(release.tick, end_ms, self._step)
-        return self._grid.start_text(tick)
+        return self._grid
+
+    def __call__(self, tick: int) -> str | None:
+        """Return when `tick` begins, in UTC; None if there is no grid yet."""
+        return None if self.grid is None else self.grid.start_text(tick)
+
+
+_BEHIND_MS, _SPAN_MS, _SHORTEST_MS = 10_000, 30_000, 2000
+
+
+class Backlog:
+    """How far the public ticks of a wall clock in `log` are behind the clock, and how soon they will not be.
+
+    Computed from the grid, the clock, and when ticks became public while this was asked for: what every reader of the
+    releases can see. It knows nothing of records that wait.
+    """
+
+    def __init__(
+        self, spec: PipelineSpec, log: ReleaseLog, now: Callable[[], int] = system_ms
+    ) -> None:
+        self._clock, self._log, self._now = spec.clock, log, now
+        self._times = TickTimes(spec, log)
+        self._seen: deque[tuple[int, int]] = deque()
+
+    def __call__(self) -> Behind | None:
+        """Return None if the next tick has been due for less than ten seconds, or is not due yet."""
+        clock, grid, ticks, now = self._clock, self._times.grid, self._log.ticks, self._now()
+        if not isinstance(clock, WallClock) or grid is None or ticks == clock.horizon:
+            return None
+        late = now - grid.end(ticks) - clock.delay
+        if late < max(_BEHIND_MS, 2 * clock.step):
+            self._seen.clear()
+            return None
+        seen = self._seen
+        if not seen or ticks != seen[-1][1]:
+            seen.append((now, ticks))
+        while len(seen) > 1 and seen[1][0] <= now - _SPAN_MS:
+            seen.popleft()
+        span, made = now - seen[0][0], ticks - seen[0][1]
+        due, new = grid.passed(now - clock.delay) + 1, span // clock.step
+        if clock.horizon is not None and due >= clock.horizon:
+            due, new = clock.horizon, 0
+        known = span >= _SHORTEST_MS and made > new
+        return Behind(late // 1000, (due - ticks) * span // (made - new) // 1000 if known else None)
+
+
+def behind_text(behind: Behind | None) -> str:
+    """Return how late public ticks are, as the end of a line.
+
+    >>> behind_text(Behind(5400, 61)), behind_text(Behind(20, None)), behind_text(None)
+    (', 1.5 h behind, there in 1 min', ', 20 s behind', '')
+    """
+    if behind is None:
+        return ""
+    there = "" if behind.caught_up_in is None else f", there in {_roughly(behind.caught_up_in)}"
+    return f", {_roughly(behind.behind)} behind{there}"
+
+
+def _roughly(seconds: int) -> str:
+    units = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    size, unit = next(((size, unit) for size, unit in units if seconds >= size), (1, "s"))
+    return f"{round(seconds / size, int(seconds < 10 * size and size > 60)):g} {unit}"
 
 
 _CHUNK = 1 << 20

@@ -256,7 +256,11 @@ def add_configuration(app: FastAPI, view: PublicView) -> None:
         answer="The server runs.",
     )
     async def health() -> Health:
-        return Health(status="catching up" if view.catching_up() else "ok")
+        behind = view.behind()
+        late = {} if behind is None else behind._asdict()
+        known = {key: seconds for key, seconds in late.items() if seconds is not None}
+        status = "catching up" if view.catching_up() else "ok"
+        return Health.model_validate({"status": status, **known})
 
     @route(
         "GET /api/pipeline",

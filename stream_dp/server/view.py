@@ -3,7 +3,7 @@
 Rules: a `ReleaseLog` contains published releases only, and its bytes are sent unchanged; a body is never parsed.
 Sequence numbers grow. The same release twice is one release; another body under a published sequence number is a
 fail-closed stop. Readers own their position in the log, so a slow reader costs nothing and misses nothing. One
-event loop; not for threads. This file must not know HTTP, events, counts, rates or lag.
+event loop; not for threads. This file must not know HTTP, events, counts of them, their rate or what waits.
 """
 
 import asyncio
@@ -224,6 +224,15 @@ def _bytes_of(release: Release) -> int:
     return len(release.body) + _BESIDE_BODY_BYTES
 
 
+class Behind(NamedTuple):
+    """For how many seconds the next tick should have been public, and in how many more the public ticks will have
+    caught up at their present rate (None: the rate is not known, or too low).
+    """
+
+    behind: int
+    caught_up_in: int | None
+
+
 @dataclass(frozen=True)
 class PublicView:
     """Everything the server can answer with; anything else cannot leak.
@@ -231,7 +240,7 @@ class PublicView:
     The first three functions are called for each answer, because series are added while the engine runs; their
     results have the forms of `server.models.configured`. `schema` returns what can be asked. `live_series` works for
     holders of `token` (empty: for nobody), or of a token in `analysts` (by name) or in `issued`, each with an own
-    ledger. `catching_up` says whether the engine has lost its brokers, but not how far behind it is.
+    ledger. `catching_up` says whether the engine has lost its brokers, `behind` how late public ticks are.
     """
 
     pipeline: Callable[[], Mapping[str, Any]]
@@ -244,3 +253,4 @@ class PublicView:
     issued: Callable[[str], TokenHolder | None] = lambda _token: None
     schema: Callable[[], Mapping[str, Any]] = lambda: {"fields": (), "statistics": ()}
     catching_up: Callable[[], bool] = lambda: False
+    behind: Callable[[], Behind | None] = lambda: None

@@ -28,6 +28,8 @@ from browser.page_worlds import (
 )
 from playwright.async_api import Browser
 
+from stream_dp.server.view import Behind
+
 pytestmark = pytest.mark.browser
 
 DEPARTURES, DESTINATIONS, LATE = (
@@ -250,6 +252,17 @@ async def test_the_end_is_shown(browser: Browser, engine: Engine) -> None:
     short = {**pipeline(), "clock": {**pipeline()["clock"], "horizon": HISTORY}}
     async with showing(browser, engine, short) as page:
         await shows(page, "ended")
+
+
+async def test_how_late_public_ticks_are_is_shown(browser: Browser, engine: Engine) -> None:
+    late = [Behind(7200, 90), None]
+    async with showing(browser, engine, behind=lambda: late[0]) as page:
+        await shows(page, "catching-up")
+        assert (await text(page, "#subtitle")).startswith("2 hours behind, there in 1.5 minutes, ")
+        late.reverse()
+        await page.evaluate("() => document.dispatchEvent(new Event('visibilitychange'))")
+        await shows(page, "live")
+        assert (await text(page, "#subtitle")).startswith("live, ")
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])

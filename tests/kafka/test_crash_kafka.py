@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,12 @@ from faults.forked import Forked, Run
 from faults.kafka_evidence import consumer, over_kafka, records, source_events
 from faults.killing import POINTS, checkpoints_every, killed_at, killed_at_random, pruning
 from kafka.flight_topics import PARTITIONS, fed, finished, judged, look, over, topic_of
+from kafka.kafka_worlds import STAMPED, create, writing
+from kafka.log_worlds import LivePipeline, differences, says
+from oracles.kafka_log import Grid
 
 from stream_dp.broker.topics import create_topic
+from stream_dp.files.system_clock import system_ms
 
 DAWDLE = ("--dawdle", "1")
 
@@ -98,6 +103,35 @@ async def test_a_feed_killed_in_between_sends_nothing_twice(kafka: str, tmp_path
     assert run.returncode == 0
     events = await source_events(kafka, topic, expected.origin, expected.step)
     assert sorted(map(repr, events)) == sorted(map(repr, case.events))
+
+
+async def test_overdue_ticks_become_public_in_whole_blocks_over_kills(
+    kafka: str, tmp_path: Path, name: str
+) -> None:
+    """A wall clock went on for 250 ticks without an engine. A kill leaves half of a block in an open transaction."""
+    topic = await create(kafka, f"{name}.events", 1, **STAMPED)
+    grid = Grid(system_ms() - 24_000, 100, 200, 250)
+    async with writing(kafka) as producer:
+        for kind in ("red", "green", "mauve") * 20:
+            await producer.send_and_wait(topic, json.dumps({"kind": kind}).encode())
+    pipeline = LivePipeline(name, topic, kafka, tmp_path, grid).written()
+    await asyncio.sleep((grid.origin + 251 * grid.step + grid.delay - system_ms()) / 1000)
+    for crash in ("mid-publish:2", "before-publish:1", None):
+        options = () if crash is None else ("--crash", crash)
+        run = pipeline.start("--until-end", *options)
+        _, errors = await asyncio.to_thread(run.communicate)
+        assert run.returncode == (0 if crash is None else -signal.SIGKILL), errors
+    public = await records(kafka, f"{name}.releases")
+    written = await records(kafka, f"{name}.releases", "read_uncommitted")
+    assert [json.loads(one.value)["sequence"] for one in public] == list(range(1, 501))
+    assert len(written) > len(public)
+    blocks: list[set[int]] = [set()]
+    for before, one in pairwise([None, *public]):
+        if before is not None and one.offset > before.offset + 1:  # a marker lies between
+            blocks.append(set())
+        blocks[-1].add(json.loads(one.value)["tick"])
+    assert blocks == [set(range(100)), set(range(100, 200)), set(range(200, 250))]
+    assert list(differences(says(kafka, topic, grid), await pipeline.journal(), grid)) == []
 
 
 @pytest.mark.slow

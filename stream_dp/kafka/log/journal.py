@@ -12,10 +12,11 @@ Hanging transactions: when a broker dies, Kafka 4.3.1 may mistake a partition wi
 record a commit or an abort as complete without writing its marker to that partition, which blocks readers for ever.
 Only the holder of the lease ends such a transaction, by an empty transaction of its own: every life of a pipeline has
 the same producer id. Here it is unknown whether the coordinator recorded a commit or an abort. A journal commit that
-was acknowledged is followed by its releases and answers, and by nothing else. So a hanging transaction of the journal
-is committed if any of these was ever written to its public topic, even in vain, and aborted otherwise; then no reader
-has seen anything of it. A hanging transaction of a public topic is durable in the journal: it is aborted, and the same
-bytes are published again. An acknowledged commit without releases and answers is lost with its marker.
+was acknowledged is followed by its releases and answers, or by the next commit while its releases wait for the rest of
+their public block. So a hanging transaction of the journal is committed if any of these was ever written to its public
+topic, even in vain, and aborted otherwise; then no reader has seen anything of it. A hanging transaction of a public
+topic is durable in the journal: it is aborted, and the same bytes are published again. An acknowledged commit of which
+nothing was written to a public topic is lost with its marker.
 """
 
 import logging

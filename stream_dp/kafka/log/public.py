@@ -1,10 +1,11 @@
 """The public topics of a pipeline: the exact bytes that the journal already holds, in one partition.
 
 Rules: each `publish` is one transaction, so readers see releases that belong together at once, and the number of
-transaction markers depends on what is published, never on the load. Records have no headers. A visible body is never
-written again in any version. The lease is the journal's. A record's timestamp is the end of a tick, as in its body. An
-idempotent producer would append ten times as many ticks a second; but brokers forget its epoch a day after the newest
-stamp of its records, which may be of last year, and then take what a fenced engine appends.
+transaction markers depends on what is published, never on the load (`PublicBlocks`: many ticks are published at once
+where public facts say so). Records have no headers. A visible body is never written again in any version. The lease is
+the journal's. A record's timestamp is the end of a tick, as in its body. No idempotent producer, as fast as it would
+append single ticks: brokers forget its epoch a day after the newest stamp of its records, which may be of last year,
+and then take what a fenced engine appends.
 """
 
 from abc import ABC, abstractmethod

@@ -19,7 +19,7 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import WallClock
 from stream_dp.records.groupings import keys_of, most_ones
 from stream_dp.records.schema import CategoryField, ListField, TimeField
-from stream_dp.server.view import PublicView, ReleaseLog, TokenHolder
+from stream_dp.server.view import Behind, PublicView, ReleaseLog, TokenHolder
 from stream_dp.statistics import STATISTICS, Series
 from stream_dp.statistics.parts.series_spec import SeriesSpec
 
@@ -83,11 +83,13 @@ def public_view(
     log: ReleaseLog,
     token_of: Callable[[str], str],
     issued: IssuedTokens,
+    behind: Callable[[], Behind | None] = lambda: None,
 ) -> PublicView:
     """Return the public view of the attempt that `shown` returns and of the releases in `log`.
 
     `catching_up` says whether the engine has lost its brokers. `token_of` returns the token of an analyst, and of
     the operator (""). `issued` are the tokens that the operator has made; a holder of one may create live series.
+    `behind` says how late public ticks are.
     """
     planned, schema = plan_json(built), askable_json(built.spec)
     live_series = EngineLiveSeries(built, shown, catching_up)
@@ -118,6 +120,7 @@ def public_view(
         schema=lambda: schema,
         issued=lambda text: _holder(issued, text, shown().engine.now),
         catching_up=catching_up,
+        behind=behind,
     )
 
 

@@ -18,7 +18,7 @@ from stream_dp.kafka.client.clients import backing_off
 from stream_dp.operate.budget_view import OF_THE_FILE, api_budget
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.public_view import pipeline_json
-from stream_dp.operate.published_bodies import published
+from stream_dp.operate.published_bodies import Backlog, published
 from stream_dp.operate.run.run_pipeline import KEPT_RELEASES
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.report import plan_json
@@ -58,6 +58,7 @@ class TopicPage:
             budget=lambda: api_budget(built.spec, built.subledgers(), prices, OF_THE_FILE),
             log=self.log,
             catching_up=lambda: not self._reading,
+            behind=Backlog(built.spec, self.log),
         )
 
     async def follow(

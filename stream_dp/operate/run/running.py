@@ -22,7 +22,7 @@ from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.keys import issued_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.public_view import public_view
-from stream_dp.operate.published_bodies import TickTimes
+from stream_dp.operate.published_bodies import Backlog, TickTimes
 from stream_dp.operate.query.series_words import FiredWatches, SeriesWords
 from stream_dp.operate.run.deriving import DerivingProcess
 from stream_dp.operate.run.live_series import Attempt
@@ -68,6 +68,7 @@ class Run:
         self._tell = tell
         self.log = ReleaseLog(keep)
         self.times = TickTimes(built.spec, self.log)
+        self.behind = Backlog(built.spec, self.log)
         self._fired = FiredWatches()
         self.ready = asyncio.Event()
         self.stopped = asyncio.Event()
@@ -125,6 +126,7 @@ class Run:
         """Return the public view for the page, of the attempt that ran last."""
         return public_view(
             self.built, lambda: self._shown, lambda: self.catching_up, self.log, self._token_of, self._issued,
+            self.behind,
         )  # fmt: skip
 
     def _on(self, ports: Ports) -> Attempt:

@@ -78,10 +78,14 @@ class Answer(Documented):
 
 
 class Health(Answer):
-    """The server runs. Nothing finer is told: how busy it is would be private."""
+    """The server runs. How busy it is, and what waits, would be private; `behind` is of public ticks."""
 
     status: Literal["ok", "catching up"]
     """`catching up`: the engine has lost its brokers and tries again; releases come late, and none is lost."""
+    behind: Annotated[int, Field(ge=0, examples=[7200])] | Absent = None
+    """For so many seconds the next tick should have been released; only where it is ten or more."""
+    caught_up_in: Annotated[int, Field(ge=0, examples=[180])] | Absent = None
+    """In so many seconds releases will have caught up, if ticks become public as fast as in the last half minute."""
 
 
 class Refusal(Answer):

@@ -20,7 +20,7 @@ const LOOK_MILLISECONDS = 1000;
 const LAG_TICKS = 2; // a series this far behind the others was halted
 
 const byId = (id) => document.getElementById(id);
-const state = { pipeline: null, plan: null, budget: {}, queries: [], waiting: [], cards: new Map(), sequence: -1, head: -1, late: false, latest: null, connection: "connecting" };
+const state = { pipeline: null, plan: null, budget: {}, queries: [], waiting: [], cards: new Map(), sequence: -1, head: -1, late: false, behind: null, latest: null, connection: "connecting" };
 let stream = null;
 let generation = 0;
 const again = new Pause();
@@ -188,7 +188,7 @@ async function refreshBudget() {
     const [budget, { queries }, health] = await Promise.all([get("/api/budget"), get("/api/queries"), get("/healthz")]);
     if (mine !== generation || turn < spending.shown) return; // a late answer is not the newest
     spending.shown = turn;
-    Object.assign(state, { budget, queries, late: health.status !== "ok" });
+    Object.assign(state, { budget, queries, late: health.status !== "ok", behind: health.behind === undefined ? null : health });
     showSpending();
     board.wish();
     const known = new Set(state.pipeline.series.map(({ name }) => name));
@@ -198,9 +198,13 @@ async function refreshBudget() {
   }
 }
 
-/** What the numbers are; live while more come. */
+/** What the numbers are; live while more come, or how late they are and when they will not be. */
 function subtitle(ended) {
   const step = Number(state.pipeline?.clock?.step ?? 0);
+  if (!ended && state.behind !== null) {
+    const { behind, caught_up_in: left } = state.behind;
+    return `${duration(behind)} behind${left === undefined ? "" : `, there in ${duration(left)}`}, differentially private`;
+  }
   return `${ended ? "" : "live, "}differentially private${step > 0 ? `, one release per ${theLength(duration(step))}` : ""}`;
 }
 
@@ -215,7 +219,7 @@ function stateName() {
   const over = isLast(state.latest);
   if (over && [...state.cards.values()].every(({ latest, halted }) => halted || latest === null || isLast(latest))) return "ended";
   if (state.connection !== "open") return state.connection;
-  if (state.late || state.sequence < state.head) return "catching up";
+  if (state.late || state.behind !== null || state.sequence < state.head) return "catching up";
   return over ? "ended" : "live";
 }
 

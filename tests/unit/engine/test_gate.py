@@ -2,15 +2,19 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit.journal.runtime_worlds import plan
 
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.gate import Gate
 from stream_dp.engine.ports import Ports
+from stream_dp.engine.run_config import PUBLIC_BYTES, PublicBlocks
+from stream_dp.engine.series import MadeSeries
 from stream_dp.errors import WorldError
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
 from stream_dp.journal.commit import Commit, Release, decode, digest
@@ -71,7 +75,7 @@ async def world(
     await journal.open()
     grid = TickGrid(0, STEP, horizon)
     ports = Ports(MemorySource((), partitions=()), journal, sink, clock, SEALER)
-    gate = Gate(ports, grid, block, hold, told.append)
+    gate = Gate(ports, grid, PublicBlocks(block, horizon), hold, told.append)
     return _World(gate, sink, store, clock, answer, told)
 
 
@@ -146,6 +150,134 @@ async def test_blocks_are_cut_by_tick_numbers_alone(
         wanted.append(list(range(tick - tick % block, tick)))
     assert made.sink.blocks == [sorted(2 * each) for each in wanted]
     assert [release.body for release in made.told] == made.sink.bodies
+
+
+@dataclass(frozen=True)
+class _Late:
+    """An engine that starts at `now`, behind: from tick `first` on, `ticks` ticks become durable. A series is created
+    before tick `wide`, and from it on releases take `bytes[1]` a tick, not `bytes[0]`.
+    """
+
+    block: int
+    hold: int
+    horizon: int | None
+    now: int
+    first: int
+    ticks: int
+    wide: int
+    bytes: tuple[int, int]
+
+    def expected(self) -> list[list[int]]:
+        """The oracle: the ticks of each public block, from what is public alone."""
+
+        def declared(tick: int) -> list[int]:
+            begin = tick - tick % self.block
+            rest = range(begin, begin + self.block)
+            return [t for t in rest if self.horizon is None or t < self.horizon]
+
+        def overdue(tick: int) -> bool:
+            return (declared(tick)[-1] + 1) * STEP + self.hold <= self.now
+
+        def is_last(tick: int) -> bool:
+            if declared(tick)[-1] != tick:
+                return False
+            if not overdue(tick) or tick + 1 == self.horizon or not overdue(tick + 1):
+                return True
+            size = self.bytes[tick >= self.wide]
+            counts = [n for n in range(1, 101) if 100 // self.block % n == 0]
+            fits = [n for n in counts if n * self.block * size <= PUBLIC_BYTES] or [1]
+            return (tick + 1) % (max(fits) * self.block) == 0
+
+        blocks, waiting = list[list[int]](), list[int]()
+        for tick in range(self.first, self.first + self.ticks):
+            waiting.append(tick)
+            if is_last(tick):
+                blocks.append(waiting)
+                waiting = []
+        return blocks
+
+    async def published(self, random: Random, kind: type[Gate] = Gate) -> list[list[int]]:
+        """The ticks of each block that a gate publishes, where commits are as large, and time passes, as chance has
+        it.
+        """
+        made = await world()
+        grid = TickGrid(0, STEP, self.horizon)
+        config = replace(plan(self.horizon or 0, self.block), hold=self.hold, horizon=self.horizon)
+        blocks = config.blocks(grid, self.now)
+        size = self.bytes[0]
+        gate = kind(made.gate.ports, grid, blocks, self.hold, releasing=lambda: [_sized(size)])
+        made.clock.advance(self.now)
+        tick, end, number = self.first, self.first + self.ticks, 0
+        while tick < end:
+            size = self.bytes[tick >= self.wide]
+            stop = min(end, tick + random.randint(1, 40))
+            stop = min(stop, self.wide) if tick < self.wide else stop
+            due = (stop + random.choice([0, 0, 50])) * STEP + self.hold
+            made.clock.advance(max(0, due - made.clock.now()))
+            await committed(gate, commit(number, *range(tick, stop)))
+            tick, number = stop, number + 1
+        return [list(dict.fromkeys(block)) for block in made.sink.blocks]
+
+
+def _sized(size: int) -> MadeSeries:
+    """A series whose releases have at most about so many bytes."""
+    empty = MadeSeries("made", (), (), (), (), 0.95)
+    sized = replace(empty, keys=("k" * max(1, size - replace(empty, keys=("",)).most_bytes),))
+    assert abs(sized.most_bytes - size) <= max(0, empty.most_bytes - size) + 2, sized.most_bytes
+    return sized
+
+
+_LATE = st.builds(
+    _Late,
+    block=st.sampled_from([1, 1, 2, 7, 60]),
+    hold=st.integers(1, 3 * STEP),
+    horizon=st.none() | st.integers(150, 260),
+    now=st.integers(0, 300 * STEP),
+    first=st.integers(0, 120),
+    ticks=st.just(0),
+    wide=st.integers(0, 260),
+    bytes=st.tuples(st.sampled_from([1000, 9_000, 80_000]), st.sampled_from([1000, 200_000])),
+).map(lambda late: replace(late, ticks=(late.horizon or 250) - late.first))
+_SEEDS = st.integers(0, 2**32)
+
+
+@settings(max_examples=80, deadline=None)
+@given(late=_LATE, seed=_SEEDS)
+async def test_overdue_ticks_come_in_blocks_that_public_facts_cut(late: _Late, seed: int) -> None:
+    assert await late.published(Random(seed)) == late.expected()
+
+
+class _AllThatWaits(Gate):
+    """The twin: publishes at once what is durable, as a gate does that wants to be fast."""
+
+    async def publish(self, durable: Sequence[Release]) -> None:
+        self.blocks = PublicBlocks()
+        await self.ports.sink.publish(durable)
+
+
+class _OverdueByNow(Gate):
+    """The twin: what is overdue is what the clock says when a commit is durable."""
+
+    async def publish(self, durable: Sequence[Release]) -> None:
+        now = self.grid.passed(self.ports.clock.now() - (self.hold or 0))
+        self.blocks = replace(self.blocks, overdue=now)
+        await super().publish(durable)
+
+
+_BEHIND = _Late(1, 500, None, 130 * STEP, 3, 250, 70, (1000, 200_000))
+
+
+@pytest.mark.parametrize("twin", [_AllThatWaits, _OverdueByNow])
+async def test_blocks_that_depend_on_the_load_are_caught(twin: type[Gate]) -> None:
+    runs = [await _BEHIND.published(Random(seed), twin) for seed in range(5)]
+    assert all(run not in (_BEHIND.expected(), runs[0]) for run in runs[1:])
+
+
+def test_blocks_of_overdue_ticks() -> None:
+    """Tick 128 is the last one that should be public at the start; from tick 70 on two ticks fill a block."""
+    pairs = [[tick, tick + 1] for tick in range(72, 128, 2)]
+    alone = [[tick] for tick in range(128, 253)]
+    assert _BEHIND.expected() == [[*range(3, 72)], *pairs, *alone]
 
 
 async def test_a_block_is_held_until_its_time() -> None:

@@ -172,8 +172,10 @@ class World:
         *,
         source: Source | None = None,
         journal: MemoryJournal | None = None,
+        sink: MemorySink | None = None,
     ) -> Engine:
         ports = self.ports(fuse, source)
+        ports = ports if sink is None else replace(ports, sink=sink)
         ports = ports if journal is None else replace(ports, journal=journal)
         self.told.clear()
         return Engine(self.plan, Router(), ports, self.noise, Audience(self.told.append))

@@ -159,6 +159,7 @@ class MessageWorld(World):
     per_tick: int = 100
     watched: bool = True
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW))
+    hold: int | None = None
 
     def public_tick(self) -> int:
         return json.loads(self.bodies[-1])["tick"] if self.bodies else -1
@@ -171,7 +172,9 @@ class MessageWorld(World):
         )  # fmt: skip
         plan = self.built.run_config(0)
         series = (plan.series[0], WATCHED) if self.watched else plan.series
-        return self.started(ports, self.kind, series=series, group=1, per_tick=self.per_tick)
+        return self.started(
+            ports, self.kind, series=series, group=1, per_tick=self.per_tick, hold=self.hold
+        )
 
     async def live(self, fuse: Fuse | None = None) -> None:
         """Run an engine until its last tick is public and the script is answered."""

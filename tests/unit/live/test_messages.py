@@ -24,10 +24,13 @@ from unit.live.message_worlds import (
     text,
 )
 
+from stream_dp.core.time import parse_moment
+from stream_dp.engine import run_config
 from stream_dp.engine.engine import Engine
 from stream_dp.errors import NotAccepted, UsageError
 from stream_dp.journal.commit import Asked, Created, Halted
 from stream_dp.live.planner import PlannedSeries
+from stream_dp.testing.manual_clock import ManualClock
 
 
 def scripted() -> MessageWorld:
@@ -277,10 +280,19 @@ async def test_each_message_has_its_own_commit_and_each_query_its_own_seed() -> 
     assert len({seed for commit in commits for seed in commit.seeds}) == 3
 
 
-async def test_what_waits_for_the_rest_of_its_block_is_not_told() -> None:
+@pytest.mark.parametrize("overdue", [False, True])
+async def test_what_waits_for_the_rest_of_its_block_is_not_told(
+    overdue: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A block is published by tick numbers; how much of it is durable depends on how much there was to read."""
     blocks = WITH_ANALYSTS | {"clock": WITH_ANALYSTS["clock"] | {"block": "4"}}
-    world, seen = MessageWorld(blocks), list[tuple[Any, Any]]()
+    world, until = MessageWorld(blocks), UNTIL
+    if overdue:
+        monkeypatch.setattr(run_config, "GROUP", 4)
+        after, until = parse_moment("2026-02-01T00:00:00Z"), "2026-02-01T12:00:00Z"
+        assert after is not None
+        world = MessageWorld(WITH_ANALYSTS, clock=ManualClock(after), hold=500)
+    seen = list[tuple[Any, Any]]()
     source = Stopping(3)
     engine = world.messaging(source)
     run = asyncio.create_task(engine.run())
@@ -289,8 +301,10 @@ async def test_what_waits_for_the_rest_of_its_block_is_not_told() -> None:
         source.go(tick)
         while world.commits()[-1].ticks[-1:] != (tick,) and world.public_tick() < tick:  # noqa: ASYNC110
             await asyncio.sleep(0)
-        asked = await engine.tell(text(f"a{tick}", "ask", series="orders").encode(), "")
-        preview = text(f"p{tick}", "preview", series=large(epsilon="1")).encode()
+        asked = await engine.tell(
+            text(f"a{tick}", "ask", until=until, series="orders").encode(), ""
+        )
+        preview = text(f"p{tick}", "preview", until=until, series=large(epsilon="1")).encode()
         priced = json.loads(await engine.tell(preview, ""))["answer"]
         seen.append((json.loads(asked)["answer"], priced))
     assert seen[0] == seen[1] == seen[2] != seen[3]

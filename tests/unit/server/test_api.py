@@ -1,11 +1,14 @@
 """The HTTP contract: exact bytes, no echo of what was sent, only our hosts, nothing cached."""
 
+from dataclasses import replace
 from importlib.resources import files
+from typing import Any
 
 import httpx
 import pytest
+from unit.server.conftest import connected
 
-from stream_dp.server.view import PublicView
+from stream_dp.server.view import Behind, PublicView
 
 SECRET = "s3cr3t-" + "x" * 20
 
@@ -21,6 +24,15 @@ async def test_configuration_is_served(
 
 async def test_health_is_coarse(client: httpx.AsyncClient) -> None:
     assert (await client.get("/healthz")).content == b'{"status":"ok"}'
+
+
+@pytest.mark.parametrize("left", [None, 90])
+async def test_health_says_how_late_public_ticks_are(view: PublicView, left: int | None) -> None:
+    late = replace(view, behind=lambda: Behind(7200, left), catching_up=lambda: True)
+    wanted: dict[str, Any] = {"status": "catching up", "behind": 7200}
+    async with connected(late) as client:
+        answer = (await client.get("/healthz")).json()
+    assert answer == (wanted if left is None else {**wanted, "caught_up_in": left})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Runs that stop anywhere and go on: one version of every release, every event once, no noise used twice."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
@@ -11,6 +12,7 @@ from unit.journal.runtime_worlds import (
     HORIZON,
     WIDTH,
     Crash,
+    CrashingSink,
     Fuse,
     HeldJournal,
     Router,
@@ -20,11 +22,13 @@ from unit.journal.runtime_worlds import (
 )
 
 from stream_dp.engine import engine as module
+from stream_dp.engine import run_config
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.ports import Batch
+from stream_dp.engine.ports import Batch, Positions
 from stream_dp.engine.run_config import GROUP
 from stream_dp.engine.tick_assembler import TickAssembler
-from stream_dp.errors import WorldError
+from stream_dp.errors import Unconfirmed, WorldError
+from stream_dp.files.memory import MemoryJournal, MemorySink
 from stream_dp.journal.commit import Release, digest
 from stream_dp.journal.release import release_of
 
@@ -93,7 +97,9 @@ async def test_crashes_anywhere(seed: int, snapshots: int, monkeypatch: pytest.M
     random = Random(seed)
     group = random.randint(1, 4)
     monkeypatch.setattr(module, "SNAPSHOT_TICKS", snapshots)
-    world = World(plan(block=random.choice([1, 5]), group=group), batches(seed))
+    monkeypatch.setattr(run_config, "GROUP", 10)
+    config = plan(block=random.choice([1, 5]), group=group)
+    world = World(replace(config, hold=random.choice([None, 500])), batches(seed))
     visible: list[bytes] = []
     crashes = 0
     while True:
@@ -110,6 +116,68 @@ async def test_crashes_anywhere(seed: int, snapshots: int, monkeypatch: pytest.M
     await check_whole(world)
     assert crashes > 1
     assert any(commit.snapshot for commit in world.commits()) == (snapshots == 5)
+
+
+class _WholeBlocks(CrashingSink):
+    """Passes a place before and behind each block, which becomes visible as a whole; notes its ticks."""
+
+    def __init__(self, bodies: list[bytes], fuse: Fuse) -> None:
+        super().__init__(bodies, fuse)
+        self.blocks: list[list[int]] = []
+
+    async def publish(self, releases: Sequence[Release]) -> None:
+        self._fuse.burn()
+        await MemorySink.publish(self, releases)
+        self.blocks.append(sorted({release.tick for release in releases}))
+        self._fuse.burn()
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_blocks_after_a_crash_depend_on_what_is_public_alone(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All ticks are overdue; ten of them fill a block, after what was public when the attempt began."""
+    random = Random(seed)
+    monkeypatch.setattr(run_config, "GROUP", 10)
+    world, over, crashes = World(batches=batches(seed)), False, 0
+    while not over:
+        world.plan = replace(plan(group=random.randint(1, 30)), hold=500)
+        fuse = Fuse(random.randint(2, 12))
+        sink, first = _WholeBlocks(world.bodies, fuse), len(world.bodies) // SERIES
+        wanted = [[t for t in range(HORIZON) if t // 10 == n and t >= first] for n in range(3)]
+        try:
+            await world.run(fuse, sink=sink)
+            over = True
+        except Crash:
+            crashes += 1
+        assert sink.blocks == [block for block in wanted if block][: len(sink.blocks)]
+        assert len(world.bodies) in [SERIES * tick for tick in (0, 10, 20, HORIZON)]
+    await check_whole(world)
+    assert crashes
+
+
+class _Expired(MemoryJournal):
+    """Nothing but what is public confirms any more that it is the newest journal."""
+
+    async def verify(self, positions: Positions) -> None:
+        raise Unconfirmed("expired")
+
+
+async def test_an_unconfirmed_journal_may_be_ahead_within_a_block_of_overdue_ticks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_config, "GROUP", 10)
+    world = World(replace(plan(), hold=500))
+    fuse = Fuse(2 * (1 + 10 + 1 + 4))  # the first commit, ten ticks, their block, four ticks
+    with pytest.raises(Crash):
+        await world.run(fuse, sink=_WholeBlocks(world.bodies, fuse))
+    assert (len(world.bodies), world.commits()[-1].ticks[-1]) == (SERIES * 10, 13)
+    overdue, world.plan = world.plan, plan()
+    with pytest.raises(Unconfirmed):
+        await world.run(journal=_Expired(world.store))
+    world.plan = overdue
+    await world.run(journal=_Expired(world.store))
+    await check_whole(world)
 
 
 def stop_after(engine: Engine, told: list[Release], number: int) -> None:

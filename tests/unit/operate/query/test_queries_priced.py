@@ -7,21 +7,23 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from unit.live.live_series_worlds import PIPELINE
 
 from stream_dp.accounting.amounts import text
+from stream_dp.core.time import parse_moment
 from stream_dp.errors import NotAccepted, UsageError
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import release_of
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.operate.published_bodies import TickTimes
+from stream_dp.operate.published_bodies import Backlog, TickTimes
 from stream_dp.operate.query.series_words import FiredWatches
 from stream_dp.operate.run.live_series import STEPS, ErrorSearch, decimal, place_of
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.server.view import ReleaseLog
+from stream_dp.server.view import Behind, ReleaseLog
 from stream_dp.statistics.parts.watch_roster import WatchRoster
 
 LAST = 7200
@@ -236,3 +238,60 @@ def test_a_wall_clock_without_one_is_known_from_the_first_release_on() -> None:
     assert begins(0) == "2026-01-18T06:03:58Z"
     assert begins(3) == "2026-01-18T06:03:59.500Z"
     assert begins(4) == "2026-01-18T06:04:00Z", "as the release's tick ends"
+
+
+def behind_at(log: ReleaseLog, clock: dict[str, Any]) -> tuple[Backlog, Callable[[float], None]]:
+    """What says how late public ticks of 500 ms are; and what sets its clock, in seconds since tick 0 began."""
+    now, origin = [0], parse_moment("2026-01-18T06:04:00Z")
+    assert origin is not None
+
+    def at(seconds: float) -> None:
+        now[0] = origin + round(1000 * seconds)
+
+    spec = PipelineSpec.model_validate(WALL | {"clock": {**WALL["clock"], **clock}})
+    return Backlog(spec, log, lambda: now[0]), at
+
+
+def tick_of(number: int) -> Release:
+    (release,) = log_of(number, "2026-01-18T06:04:00Z").latest().values()
+    return msgspec.structs.replace(release, sequence=number)
+
+
+def test_how_late_public_ticks_are_and_when_they_will_not_be() -> None:
+    log = ReleaseLog()
+    behind, at = behind_at(log, {"start": "2026-01-18T06:04:00Z"})
+    at(12.4)
+    assert behind() is None  # tick 0 should be public after 2.5 s: less than ten seconds ago
+    at(602.5)
+    assert behind() == Behind(600, None)
+    log.append(tick_of(99))
+    assert behind() == Behind(550, None), "after no time there is no rate"
+    at(612.5)
+    log.append(tick_of(299))
+    assert behind() == Behind(460, 32), "300 ticks in 10 s, in which 20 ended: 921 are left"
+    at(700)
+    assert behind() == Behind(547, None), "no tick within half a minute"
+    log.append(tick_of(305))
+    at(1000)
+    assert behind() == Behind(844, None), "slower than ticks end"
+    log.append(tick_of(1990))
+    assert behind() is None
+
+
+def test_a_backlog_ends_at_the_horizon() -> None:
+    log = ReleaseLog()
+    behind, at = behind_at(log, {"start": "2026-01-18T06:04:00Z", "horizon": 300})
+    at(100_000)
+    assert behind() == Behind(99_997, None)
+    log.append(tick_of(99))
+    at(100_010)
+    assert behind() == Behind(99_957, 20)
+    log.append(tick_of(299))
+    assert behind() is None
+
+
+def test_a_replay_and_a_clock_that_has_not_begun_are_not_behind() -> None:
+    assert (
+        Backlog(PipelineSpec.model_validate(PIPELINE), log_of(1, "2020-01-01T00:00:00Z"))() is None
+    )
+    assert Backlog(PipelineSpec.model_validate(WALL), ReleaseLog())() is None
