@@ -23,7 +23,7 @@ from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.journal.answer_body import AnswerCut
 from stream_dp.journal.checkpoint import KIND as CHECKPOINT
 from stream_dp.journal.checkpoint import pieces_of
-from stream_dp.journal.commit import Answer, Commit, Release, SavedStates, digest, encode
+from stream_dp.journal.commit import Answer, Commit, Release, SavedStates, digest, encode, row_of
 from stream_dp.journal.dead_letters import DeadLetters
 
 
@@ -160,7 +160,7 @@ def commit_of(
 ) -> Commit:
     """Return the commit of these ticks, without a place in the chain; `parts` are those of memories, by kind."""
     return Commit(
-        0, b"", ticks=tuple(t.tick for t in ticks), rows=tuple(tuple(t.row.tolist()) for t in ticks),
+        0, b"", ticks=tuple(t.tick for t in ticks), rows=tuple(row_of(t.row) for t in ticks),
         seeds=tuple(seeds), releases=releases, snapshot=snapshot, parts=parts,
         dead_letters=DeadLetters(*(t.dead_letters for t in ticks)).sealed(),
         late=sum(t.late for t in ticks),
