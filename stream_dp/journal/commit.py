@@ -34,7 +34,7 @@ _WIDE_ROW = 1 << 12  # entries
 
 def row_of(entries: NDArray[np.int64]) -> Row:
     """Return a row for a commit; nobody may write to it afterwards."""
-    return tuple(entries.tolist()) if len(entries) < _WIDE_ROW else memoryview(entries)
+    return tuple(entries.tolist()) if len(entries) < _WIDE_ROW else entries.data
 
 
 class _Part(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):

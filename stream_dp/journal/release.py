@@ -7,7 +7,7 @@ unknown form is refused. A written release is never written again in another for
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -382,20 +382,31 @@ def read(body: bytes, what: str = "what should be a release") -> Released:
     return decoded_body(body, Released, VERSION, "release", what)
 
 
+class KeysUnknown(FailClosed):
+    """A release of `series` has values in the order of keys that only its first release names, which was not read."""
+
+    def __init__(self, series: str) -> None:
+        super().__init__(f"the first release of {series}, which names its keys, was not read")
+        self.series = series
+
+
 def by_key(part: WindowPart | Released) -> dict[str, _End]:
-    """Return the values of a release that `named` was given, by key; none where it has others."""
+    """Return the values by key of a release that `named` returned; none where it has others."""
     if isinstance(part.values, tuple):
-        raise FailClosed("the values of a release stand in the order of keys that are not known")
+        raise TypeError("the values of a release have no keys yet")
     return part.values or {}
 
 
-def named(released: Released, keys: Sequence[str]) -> Released:
-    """Return a release with its values by key, where it has an array in the order of `keys`.
+def named(released: Released, keys: Sequence[str] = ()) -> Released:
+    """Return a release with its values by key; where it has them in order, `keys` are those of its series.
 
-    Raises `FailClosed` where an array has not one entry for each key.
+    A first release names them itself. Raises `KeysUnknown`, or `FailClosed` where there is not one value for each key.
     """
     if not released.in_order:
         return released
+    keys = released.keys or keys
+    if not keys:
+        raise KeysUnknown(released.series)
 
     def changed(part: _P, **fields: Any) -> _P:
         if isinstance(part.values, tuple):
@@ -409,16 +420,13 @@ def named(released: Released, keys: Sequence[str]) -> Released:
     return changed(released, keys=UNSET, windows=windows or UNSET)
 
 
-class KeysUnknown(FailClosed):
-    """A release of `series` has values in the order of keys that only its first release names, which was not read."""
-
-    def __init__(self, series: str) -> None:
-        super().__init__(f"the first release of {series}, which names its keys, was not read")
-        self.series = series
+def read_by_key(body: bytes, keys: Sequence[str] = ()) -> Released:
+    """Return a release from its bytes, with its values by key; errors as of `read` and `named`."""
+    return named(read(body), keys)
 
 
 class ReleaseReader:
-    """Reads the releases of a pipeline in their order; values are by key, in whatever form they were written.
+    """Reads the releases of a pipeline, in whatever form they were written, with values by key.
 
     It knows the keys of the series in `keys`, and of those whose first release it has read.
     """
@@ -426,14 +434,19 @@ class ReleaseReader:
     def __init__(self, keys: Mapping[str, Sequence[str]]) -> None:
         self._keys = dict(keys)
 
-    def read(self, body: bytes, what: str = "what should be a release") -> Released:
-        """Return a release with values by key. Errors as of `read` and `named`, and `KeysUnknown`."""
-        released = read(body, what)
+    def read(self, body: bytes) -> Released:
+        """Return a release; errors as of `read_by_key`."""
+        released = read(body)
         if released.keys is not UNSET:
             self._keys[released.series] = released.keys
-        elif released.in_order and released.series not in self._keys:
-            raise KeysUnknown(released.series)
         return named(released, self._keys.get(released.series, ()))
+
+    async def find(self, series: str, bodies: AsyncIterable[bytes]) -> None:
+        """Read the first release of a series, among `bodies` from the first one on, for its keys."""
+        async for body in bodies:
+            if read_head(body).series == series:
+                self.read(body)
+                return
 
 
 def read_exactly(body: bytes, keys: Sequence[str] = ()) -> dict[str, Any]:

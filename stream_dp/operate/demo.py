@@ -28,7 +28,7 @@ from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Ports, Positi
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.files.memory import WrappedSource
 from stream_dp.journal.keys import Sealer
-from stream_dp.journal.release import Released, read
+from stream_dp.journal.release import Released, read_by_key
 from stream_dp.kafka.log.lease import Holder
 from stream_dp.operate.audit.journal_access import sealed_commits
 from stream_dp.operate.keys import sealer_for
@@ -43,7 +43,7 @@ from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import (
     FileSourceSpec,
     KafkaSourceSpec,
-    ReleasesFile,
+    Releases,
     SqliteJournalSpec,
 )
 from stream_dp.statistics.parts.series_spec import SeriesSpec
@@ -223,7 +223,7 @@ def _embedded(spec: PipelineSpec, folder: Path) -> PipelineSpec:
         update={
             "source": FileSourceSpec(path=flights_folder() / DATA),
             "journal": SqliteJournalSpec(path=folder / JOURNAL),
-            "releases": ReleasesFile(path=folder / "flights.releases.jsonl"),
+            "releases": Releases(path=folder / "flights.releases.jsonl"),
         }
     )
 
@@ -319,7 +319,10 @@ async def figures_of(done: DemoRun, *, compare_exact: bool) -> DemoFigures:
         done.seconds,
         summary.events - done.before,
         summary,
-        {name: _final(read(release.body)) for name, release in latest.items()},
+        {
+            name: _final(read_by_key(release.body, built.keys.get(name, ())))
+            for name, release in latest.items()
+        },
         _exact(built, summary) if compare_exact else None,
     )
 

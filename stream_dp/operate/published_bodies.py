@@ -17,7 +17,7 @@ from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.reader import PartitionLog, reading
 from stream_dp.operate.run.settings import settings_for, settled
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.records.endpoints import KafkaSourceSpec, ReleasesFile, SqliteJournalSpec
+from stream_dp.records.endpoints import KafkaSourceSpec, SqliteJournalSpec
 from stream_dp.server.view import ReleaseLog
 
 
@@ -65,9 +65,16 @@ def published(
     releases, or the topic or file was replaced), or WorldError.
     """
     if isinstance(spec.journal, SqliteJournalSpec):
-        return _of_file(settled(spec.releases, ReleasesFile).path, every, ticks)
+        return _of_file(settled(spec.releases_path, Path), every, ticks)
     settings = settings_for(settled(spec.source, KafkaSourceSpec), bootstrap)
     return of_topic(settings, f"{spec.name}.{RELEASES.name}", beyond, every, ticks)
+
+
+async def all_published(spec: PipelineSpec, bootstrap: str = "") -> AsyncIterator[bytes]:
+    """Return the bodies of all releases so far, one by one; arguments and errors as of `published`."""
+    async for bodies in published(spec, bootstrap=bootstrap):
+        for body in bodies:
+            yield body
 
 
 async def of_topic(
