@@ -4,13 +4,13 @@ Rules: the form of a release is that of `journal.release`. A change takes effect
 series. This file knows no actor, journal or pipeline file.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -32,13 +32,17 @@ from stream_dp.journal.release import (
     in_units,
     is_recorded,
     name_bytes,
+    name_text,
     part,
     read_exactly,
     told_number,
     without_values,
     write,
+    write_scalars,
 )
+from stream_dp.mechanisms.linear.counter import CountedTrees
 from stream_dp.mechanisms.serving import clipped
+from stream_dp.noise import NoiseStream
 
 Part: TypeAlias = Mapping[str, Any]
 """The content of a release for one window, or for all if it has no windows: `value` or `values`, exact."""
@@ -362,6 +366,88 @@ def entry_bytes(keys: Sequence[str], *, counted: bool = False) -> int:
 def _with_band(fields: Mapping[str, Any], band: Callable[[], float | Decimal]) -> dict[str, Any]:
     """Add the band, unless the fields have ends of their own; it is computed only when it is needed."""
     return dict(fields) if fields.keys() & _ENDS else {**fields, "band": band()}
+
+
+class BlockNoise:
+    """The noise of several series that are stepped as one: each has its own stream, opened at the first draw."""
+
+    def __init__(self, streams: Callable[[], Sequence[Noise]]) -> None:
+        self._open = streams
+
+    @cached_property
+    def _streams(self) -> Sequence[Noise]:
+        return self._open()
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """Return what each stream draws for its column, of an even share of `size`; the columns side by side."""
+        streams, each = self._streams, size // len(self._streams)
+        if all(isinstance(stream, NoiseStream) for stream in streams):
+            drawn = NoiseStream.laplace_of_each(cast("Sequence[NoiseStream]", streams), scale, each)
+        else:
+            drawn = np.stack([stream.laplace(scale, each) for stream in streams])
+        return drawn.T.reshape(-1)
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        raise NotImplementedError
+
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SeriesBlock:
+    """Series of one number each with equal mechanisms, which are stepped as one: what each releases is what it would
+    alone, and its state is a column of that of the block. An answer to a query is read from its releases.
+    """
+
+    series: tuple[Series, ...]
+
+    @classmethod
+    def groups(cls, running: Iterable["LiveSeries"]) -> list[list["LiveSeries"]]:
+        """Return the series that can be stepped as one, in groups of two or more."""
+        alike: dict[Any, list[LiveSeries]] = {}
+        for live in running:
+            one, mechanism = live.series, live.series.mechanism
+            numbers = one.shape is Shape.SCALAR and one.unit == 1 and not one.views
+            if not numbers or one.tell is not None or one.asking is not None:
+                continue
+            if isinstance(mechanism, CountedTrees) and mechanism.width == 1:
+                key = mechanism, live.start, one.confidence, one.private, one.signed
+                alike.setdefault(key, []).append(live)
+        return [group for group in alike.values() if len(group) > 1]
+
+    @cached_property
+    def mechanism(self) -> Mechanism[Any]:
+        first: Any = self.series[0].mechanism
+        wide: Mechanism[Any] = first.side_by_side(len(self.series))
+        return wide
+
+    @cached_property
+    def _columns(self) -> IntArray:
+        return np.array([series.rows.start for series in self.series])
+
+    @cached_property
+    def _names(self) -> list[bytes]:
+        return [name_text(series.name) for series in self.series]
+
+    def without(self, place: int) -> "SeriesBlock":
+        return SeriesBlock(self.series[:place] + self.series[place + 1 :])
+
+    def step(
+        self, grid: TickGrid, state: Any, tick: int, numbers: Sequence[int], row: IntArray, noise: Noise
+    ) -> tuple[Any, list[bytes]]:  # fmt: skip
+        """Run one tick, as `Series.step` does; the releases have these sequence numbers."""
+        state, _ = self.mechanism.step(state, Update(row[self._columns]), noise)
+        state, answer = self.mechanism.step(state, Query(), noise)
+        first = self.series[0]
+        if answer is None:
+            raise TypeError(f"the mechanism of {first.name} and others did not answer a query")
+        counts = answer if first.signed else clipped(answer)
+        one = Released(
+            v=VERSION, sequence=0, series="", tick=tick, end=grid.end_text(tick), value=0, band=first.band(tick, state),
+            confidence=first.confidence, not_private=not first.private,
+        )  # fmt: skip
+        return state, write_scalars(one, self._names, zip(numbers, counts.tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

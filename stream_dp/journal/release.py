@@ -350,17 +350,46 @@ def in_units(fields: dict[str, Any], unit: Fraction) -> dict[str, Any]:
     return scaled
 
 
+def name_text(name: str) -> bytes:
+    """Return a name as it stands in a release."""
+    return _ENCODER.encode(name)
+
+
 def name_bytes(name: str) -> int:
     """Return how many bytes a name has in a release, without its quotes.
 
     >>> name_bytes("Wien"), name_bytes("Köln"), name_bytes("東京")
     (4, 5, 6)
     """
-    return len(_ENCODER.encode(name)) - 2
+    return len(name_text(name)) - 2
 
 
 def write(released: Released) -> bytes:
     return _ENCODER.encode(released)
+
+
+def write_scalars(
+    one: Released, names: Sequence[bytes], told: Iterable[tuple[int, int]]
+) -> list[bytes]:
+    """Return the releases of several series in one tick, which differ from `one` in name, number and value alone.
+
+    `names` are as they stand in JSON, `told` has the number and the value of each.
+
+    >>> end = "1970-01-01T00:00:05Z"
+    >>> one = Released(v=1, sequence=0, series="", tick=4, end=end, value=0, band=2, confidence=0.95)
+    >>> [body] = write_scalars(one, [b'"a"'], [(7, 12)])
+    >>> body == write(msgspec.structs.replace(one, sequence=7, series="a", value=12))
+    True
+    """
+    start, _, rest = write(msgspec.structs.replace(one, sequence=0, series="", value=0)).partition(
+        b'0,"series":""'
+    )
+    middle, _, end = rest.partition(b'"value":0')
+    each = zip(told, names, strict=True)
+    return [
+        b'%b%d,"series":%b%b"value":%d%b' % (start, number, name, middle, value, end)
+        for (number, value), name in each
+    ]
 
 
 def former(body: bytes) -> bytes:

@@ -55,7 +55,7 @@ class HistogramRelease(_InOrder, _Banded):
     """One number for each key of the series' domain."""
 
     values: dict[str, _Number] | tuple[_Number, ...]
-    """The noisy value of each key, like the value of a scalar release; with `values: array` in the order of the keys."""
+    """The noisy value of each key, like the value of a scalar release; in arrays in the order of the keys."""
 
 
 class _Quotient(Answer):
