@@ -140,6 +140,18 @@ def test_both_ways_of_drawing_agree_on_rare_words(scale: Fraction) -> None:
         assert spare.word() == same.word()
 
 
+def test_rare_words_of_many_streams_go_on_in_their_own_spare_lane() -> None:
+    sampler, each = laplace_sampler(5, 2), 6
+    words = BitStream(SEED, 1).array(3 * each).reshape(-1, 1).copy()
+    words[::2] = LAST - 1  # tails
+    lanes, same = ([BitStream(SEED, 2, lane) for lane in range(3)] for _ in range(2))
+    found = sampler.many(words, lambda index: lanes[index // each]).reshape(3, each)
+    for lane, part, spare in zip(found, words.reshape(3, each, 1), same, strict=True):
+        assert lane.tolist() == [sampler.one(row, spare) for row in part.tolist()]
+    assert [lane.word() for lane in lanes] == [lane.word() for lane in same]
+    assert len({tuple(lane) for lane in found.tolist()}) == 3
+
+
 @given(scale=st.fractions(min_value=Fraction(1, 10**6), max_value=MAX_SCALE))
 def test_splits_keep_tables_small(scale: Fraction) -> None:
     split = Split.of(scale)
