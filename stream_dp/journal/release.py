@@ -175,7 +175,7 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     def in_order(self) -> bool:
         """Whether it has values in the order of keys, which its first release alone names."""
         parts: Iterable[WindowPart | Released] = self.windows.values() if self.windows else (self,)
-        return any(isinstance(part.values, tuple) for part in parts)
+        return any(part.values is not UNSET and not isinstance(part.values, dict) for part in parts)
 
     @property
     def shape(self) -> Shape:
