@@ -251,4 +251,4 @@ class Ensemble:
         states: dict[int, bytes] = {}
         for numbers, reply in replies:
             states |= dict(zip(numbers, await reply, strict=True))
-        return SavedStates({number: states[number] for number in self._actors})
+        return SavedStates(dict(sorted(states.items())))

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from unit.operate.audit.trace_worlds import RICH, checked, lived, seeded
 
 from stream_dp.core.mechanism import IntArray, Noise
 from stream_dp.core.neighbors import Neighbors
@@ -137,3 +138,17 @@ def test_only_what_is_alike_and_began_together_is_a_block() -> None:
     assert not alike(replace(second, unit=Fraction(1, 2)))
     assert not alike(replace(second, tell=lambda *_: {"value": 1, "low": 0, "high": 2}))
     assert not alike(series("other", 1, replace(mechanism, epsilon=Fraction(1))))  # type: ignore[type-var]
+
+
+async def test_a_run_with_blocks_is_recovered_and_audited_series_by_series() -> None:
+    """Recovery and audit step each series alone, and compare every release and every snapshot."""
+    counts = [
+        {"name": name, "statistic": "count", "epsilon": "1/2", "where": [{"field": "country", "equals": key}]}
+        for name, key in (("a", "DE"), ("b", "FR"), ("c", "DE"))
+    ]  # fmt: skip
+    world = await lived(seeded({**RICH, "series": [*counts, *RICH["series"]]}))
+    config = world.built.run_config(0)
+    [group] = SeriesBlock.groups(Registry(config.series).live)
+    assert [live.series.name for live in group] == ["a", "b", "c"]
+    report = await checked(world)
+    assert (report.releases, report.snapshots >= 2) == (len(world.bodies), True)
