@@ -8,9 +8,10 @@ from a seed that is used for nothing else. This file knows no commit and no jour
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from fractions import Fraction
+from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from stream_dp.core.mechanism import IntArray, Noise, Query
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.recovery import NoiseMaker, initial_states
 from stream_dp.engine.series import (
-    BlockNoise,
     Guard,
     LiveSeries,
     Registry,
@@ -30,6 +30,7 @@ from stream_dp.engine.tick_assembler import ClosedTick
 from stream_dp.errors import RejectedMessage
 from stream_dp.journal.commit import Release, SavedStates
 from stream_dp.mechanisms.states import STATES, columns_of, in_columns
+from stream_dp.noise import NoiseStream
 
 MAILBOX = 256
 NOTHING: Mapping[int, Series] = MappingProxyType({})
@@ -108,6 +109,32 @@ class Actor:
         reply: asyncio.Future[_A] = asyncio.get_running_loop().create_future()
         await self._mailbox.put((act, reply))  # a closure, because its repr shows no row
         return reply
+
+
+class BlockNoise:
+    """The noise of several series that are stepped as one: each has its own stream, opened at the first draw."""
+
+    def __init__(self, streams: Callable[[], Sequence[Noise]]) -> None:
+        self._open = streams
+
+    @cached_property
+    def _streams(self) -> Sequence[Noise]:
+        return self._open()
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """Return what each stream draws for its column, of an even share of `size`; the columns side by side."""
+        streams, each = self._streams, size // len(self._streams)
+        if all(isinstance(stream, NoiseStream) for stream in streams):
+            drawn = NoiseStream.laplace_of_each(cast("Sequence[NoiseStream]", streams), scale, each)
+        else:
+            drawn = np.stack([stream.laplace(scale, each) for stream in streams])
+        return drawn.T.reshape(-1)
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        raise NotImplementedError
+
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        raise NotImplementedError
 
 
 class BlockActor(Actor):

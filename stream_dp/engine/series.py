@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -42,7 +42,6 @@ from stream_dp.journal.release import (
 )
 from stream_dp.mechanisms.linear.counter import CountedTrees
 from stream_dp.mechanisms.serving import clipped
-from stream_dp.noise import NoiseStream
 
 Part: TypeAlias = Mapping[str, Any]
 """The content of a release for one window, or for all if it has no windows: `value` or `values`, exact."""
@@ -366,32 +365,6 @@ def entry_bytes(keys: Sequence[str], *, counted: bool = False) -> int:
 def _with_band(fields: Mapping[str, Any], band: Callable[[], float | Decimal]) -> dict[str, Any]:
     """Add the band, unless the fields have ends of their own; it is computed only when it is needed."""
     return dict(fields) if fields.keys() & _ENDS else {**fields, "band": band()}
-
-
-class BlockNoise:
-    """The noise of several series that are stepped as one: each has its own stream, opened at the first draw."""
-
-    def __init__(self, streams: Callable[[], Sequence[Noise]]) -> None:
-        self._open = streams
-
-    @cached_property
-    def _streams(self) -> Sequence[Noise]:
-        return self._open()
-
-    def laplace(self, scale: Fraction, size: int) -> IntArray:
-        """Return what each stream draws for its column, of an even share of `size`; the columns side by side."""
-        streams, each = self._streams, size // len(self._streams)
-        if all(isinstance(stream, NoiseStream) for stream in streams):
-            drawn = NoiseStream.laplace_of_each(cast("Sequence[NoiseStream]", streams), scale, each)
-        else:
-            drawn = np.stack([stream.laplace(scale, each) for stream in streams])
-        return drawn.T.reshape(-1)
-
-    def geometric(self, scale: Fraction, size: int) -> IntArray:
-        raise NotImplementedError
-
-    def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ unknown form is refused. A written release is never written again in another for
 
 import json
 import re
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Context, Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -469,13 +469,6 @@ class ReleaseReader:
         if released.keys is not UNSET:
             self._keys[released.series] = released.keys
         return named(released, self._keys.get(released.series, ()))
-
-    async def find(self, series: str, bodies: AsyncIterable[bytes]) -> None:
-        """Read the first release of a series, among `bodies` from the first one on, for its keys."""
-        async for body in bodies:
-            if read_head(body).series == series:
-                self.read(body)
-                return
 
 
 def read_exactly(body: bytes, keys: Sequence[str] = ()) -> dict[str, Any]:

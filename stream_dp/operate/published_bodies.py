@@ -6,13 +6,13 @@ returned as they were written; the caller checks that their sequence numbers gro
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from pathlib import Path
 
 from stream_dp.core.time import TickGrid
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.journal.public_sequence import RELEASES
-from stream_dp.journal.release import read_head, release_of
+from stream_dp.journal.release import ReleaseReader, read_head, release_of
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.reader import PartitionLog, reading
 from stream_dp.operate.run.settings import settings_for, settled
@@ -68,6 +68,14 @@ def published(
         return _of_file(settled(spec.releases_path, Path), every, ticks)
     settings = settings_for(settled(spec.source, KafkaSourceSpec), bootstrap)
     return of_topic(settings, f"{spec.name}.{RELEASES.name}", beyond, every, ticks)
+
+
+async def find_keys(reader: ReleaseReader, series: str, bodies: AsyncIterable[bytes]) -> None:
+    """Read the first release of a series, among `bodies` from the first one on, for its keys."""
+    async for body in bodies:
+        if read_head(body).series == series:
+            reader.read(body)
+            return
 
 
 async def all_published(spec: PipelineSpec, bootstrap: str = "") -> AsyncIterator[bytes]:

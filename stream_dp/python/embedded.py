@@ -21,6 +21,7 @@ from stream_dp.operate.audit.journal_access import require_own
 from stream_dp.operate.budget_view import whole_plan_json
 from stream_dp.operate.check_pipeline import require_fitting
 from stream_dp.operate.keys import sealer_for
+from stream_dp.operate.published_bodies import find_keys
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import Built, build
@@ -222,7 +223,7 @@ class _Handed:
         try:
             release = PublicRelease.of(body, self.reader.read)
         except KeysUnknown as unknown:
-            await self.reader.find(unknown.series, sink.read())
+            await find_keys(self.reader, unknown.series, sink.read())
             release = PublicRelease.of(body, self.reader.read)
         self.last = sequence
         self.hand_on(release)

@@ -23,7 +23,7 @@ from stream_dp.journal.public_sequence import RELEASES
 from stream_dp.journal.release import KeysUnknown, ReleaseReader
 from stream_dp.operate.export.rows import COLUMNS, KINDS, UNIQUE, Row, rows_of
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
-from stream_dp.operate.published_bodies import all_published, published
+from stream_dp.operate.published_bodies import all_published, find_keys, published
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 
@@ -510,7 +510,7 @@ async def export_releases(
         try:
             return rows_of(spec.name, body, reader.read)
         except KeysUnknown as unknown:
-            await reader.find(unknown.series, all_published(spec))
+            await find_keys(reader, unknown.series, all_published(spec))
             return rows_of(spec.name, body, reader.read)
 
     try:

@@ -25,7 +25,7 @@ from stream_dp.kafka.client.clients import backing_off
 from stream_dp.operate.budget_view import OF_THE_FILE, api_budget
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.public_view import pipeline_json
-from stream_dp.operate.published_bodies import all_published, published
+from stream_dp.operate.published_bodies import all_published, find_keys, published
 from stream_dp.operate.run.run_pipeline import KEPT_RELEASES
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.report import plan_json
@@ -99,7 +99,7 @@ class TopicPage:
             try:
                 released = reader.read(body)
             except KeysUnknown:
-                await reader.find(release.series, all_published(self._built.spec, bootstrap))
+                await find_keys(reader, release.series, all_published(self._built.spec, bootstrap))
                 released = reader.read(body)
             self._others[release.series] = _described(released)
         if self.log.last_sequence < 0:

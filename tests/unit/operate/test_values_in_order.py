@@ -14,8 +14,10 @@ from unit.operate.export.export_worlds import published
 
 from stream_dp.cli.commands.demo import _shown, _sure
 from stream_dp.engine.cut_changes import selected
+from stream_dp.engine.series import MadeSeries, Series
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Release
+from stream_dp.journal.keys import make_key
 from stream_dp.journal.release import (
     KeysUnknown,
     Released,
@@ -29,9 +31,9 @@ from stream_dp.operate.budget_view import OF_THE_FILE, api_budget
 from stream_dp.operate.demo import _final
 from stream_dp.operate.export.exporting import export_releases
 from stream_dp.operate.export.rows import rows_of
-from stream_dp.operate.keys import make_key
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.operate.observe.topic_page import TopicPage
+from stream_dp.operate.published_bodies import find_keys
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
@@ -133,7 +135,8 @@ def test_programs_get_the_same(both: Both) -> None:
 
 def test_whoever_asks_a_series_is_answered_the_same(both: Both) -> None:
     config = built_of(IN_ORDER).run_config(0)
-    for series in (*config.series, *config.made):
+    every: list[Series | MadeSeries] = [*config.series, *config.made]
+    for series in every:
         if series.name not in KEYED:
             continue
         one, other = (
@@ -293,7 +296,7 @@ async def test_a_reader_reads_up_to_the_first_release_of_a_series() -> None:
             yield body
 
     reader = ReleaseReader({})
-    await reader.find("live", bodies())
+    await find_keys(reader, "live", bodies())
     assert reader.read(FOUND[5]).values == {"a": 9, "b": 10}
     with pytest.raises(KeysUnknown) as caught:
         reader.read(FOUND[4])
