@@ -46,7 +46,7 @@ from stream_dp.journal.commit import (
     Unwatched,
     Watched,
 )
-from stream_dp.journal.release import Released, Shape, WindowPart, read
+from stream_dp.journal.release import Released, Shape, WindowPart, read_by_key
 
 Shown: TypeAlias = Series | MadeSeries
 _RANGE = ("keys", "from", "to")
@@ -65,7 +65,7 @@ def selected(series: Shown, body: bytes, parameters: Mapping[str, Any]) -> Mappi
     """
     names = _windows(series, parameters)
     keys = _chosen(series, {key: value for key, value in parameters.items() if key != "window"})
-    released = read(body)
+    released = read_by_key(body, series.keys)
     shown = _of_keys(released, keys)
     if released.windows:
         shown = {"windows": {name: _of_keys(released.windows[name], keys) for name in names}}

@@ -8,17 +8,29 @@ from a seed that is used for nothing else. This file knows no commit and no jour
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
+from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
 
 from stream_dp.core.mechanism import IntArray, Noise, Query
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.recovery import NoiseMaker, initial_states
-from stream_dp.engine.series import Guard, LiveSeries, Registry, Series, with_made
+from stream_dp.engine.series import (
+    Guard,
+    LiveSeries,
+    Registry,
+    Series,
+    SeriesBlock,
+    with_made,
+)
 from stream_dp.engine.tick_assembler import ClosedTick
 from stream_dp.errors import RejectedMessage
 from stream_dp.journal.commit import Release, SavedStates
-from stream_dp.mechanisms.states import STATES
+from stream_dp.mechanisms.states import STATES, columns_of, in_columns
+from stream_dp.noise import NoiseStream
 
 MAILBOX = 256
 NOTHING: Mapping[int, Series] = MappingProxyType({})
@@ -37,8 +49,10 @@ class Actor:
     the future of its result.
     """
 
-    def __init__(self, series: Series, state: Any) -> None:
+    def __init__(self, series: Series, state: Any, *members: int) -> None:
         self.series = series
+        self.members = list(members)
+        """The numbers of its series, in their order."""
         self._state = state
         self._mailbox: asyncio.Queue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]
         self._mailbox = asyncio.Queue(MAILBOX)
@@ -57,13 +71,16 @@ class Actor:
                     reply.set_result(answer)
 
     async def tick(
-        self, grid: TickGrid, tick: int, sequence: int, row: IntArray, noise: Noise
-    ) -> "asyncio.Future[bytes]":
-        """Step over a tick; the result is the body of release number `sequence`."""
+        self, grid: TickGrid, tick: int, numbers: Sequence[int], row: IntArray, noise: Callable[[int], Noise]
+    ) -> "asyncio.Future[list[bytes]]":  # fmt: skip
+        """Step over a tick; the result is the body of the release of this sequence number. `noise` returns that of a
+        series, by its number.
+        """
+        (sequence,), own = numbers, noise(self.members[0])
 
-        def act() -> bytes:
-            self._state, body = self.series.step(grid, self._state, tick, sequence, row, noise)
-            return body
+        def act() -> list[bytes]:
+            self._state, body = self.series.step(grid, self._state, tick, sequence, row, own)
+            return [body]
 
         return await self._send(act)
 
@@ -77,11 +94,16 @@ class Actor:
 
         return await self._send(act)
 
-    async def saved(self) -> "asyncio.Future[bytes]":
-        return await self._send(lambda: STATES.encode(self._state))
+    async def saved(self) -> "asyncio.Future[list[bytes]]":
+        """Return the states of its series."""
+        return await self._send(lambda: [STATES.encode(self._state)])
 
-    async def halt(self) -> None:
+    async def end(self) -> None:
         await self._mailbox.put(None)
+
+    async def leave(self, number: int) -> None:
+        """Forget a series that is halted; without another, end."""
+        await self.end()
 
     async def _send(self, act: Callable[[], _A]) -> "asyncio.Future[_A]":
         reply: asyncio.Future[_A] = asyncio.get_running_loop().create_future()
@@ -89,8 +111,78 @@ class Actor:
         return reply
 
 
+class BlockNoise:
+    """The noise of several series that are stepped as one: each has its own stream, opened at the first draw."""
+
+    def __init__(self, streams: Callable[[], Sequence[Noise]]) -> None:
+        self._open = streams
+
+    @cached_property
+    def _streams(self) -> Sequence[Noise]:
+        return self._open()
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """Return what each stream draws for its column, of an even share of `size`; the columns side by side."""
+        streams, each = self._streams, size // len(self._streams)
+        if all(isinstance(stream, NoiseStream) for stream in streams):
+            drawn = NoiseStream.laplace_of_each(cast("Sequence[NoiseStream]", streams), scale, each)
+        else:
+            drawn = np.stack([stream.laplace(scale, each) for stream in streams])
+        return drawn.T.reshape(-1)
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        raise NotImplementedError
+
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        raise NotImplementedError
+
+
+class BlockActor(Actor):
+    """Runs the series of a block, `members` by number, from `state`, which has a column for each."""
+
+    def __init__(self, block: SeriesBlock, state: Any, *members: int) -> None:
+        super().__init__(block.series[0], state, *members)
+        self._block = block
+
+    async def tick(
+        self, grid: TickGrid, tick: int, numbers: Sequence[int], row: IntArray, noise: Callable[[int], Noise]
+    ) -> "asyncio.Future[list[bytes]]":  # fmt: skip
+        block, streams = self._block, BlockNoise(lambda: [*map(noise, members)])
+        members = tuple(self.members)
+
+        def act() -> list[bytes]:
+            self._state, bodies = block.step(grid, self._state, tick, numbers, row, streams)
+            return bodies
+
+        return await self._send(act)
+
+    async def saved(self) -> "asyncio.Future[list[bytes]]":
+        def act() -> list[bytes]:
+            places = range(len(self.members))
+            each = (in_columns(self._state, slice(place, place + 1)) for place in places)
+            return [*map(STATES.encode, each)]
+
+        return await self._send(act)
+
+    async def leave(self, number: int) -> None:
+        place = self.members.index(number)
+        del self.members[place]
+        if not self.members:
+            await self.end()
+            return
+        self._block = self._block.without(place)
+        kept = np.delete(np.arange(len(self.members) + 1), place)
+
+        def act() -> None:
+            self._state = in_columns(self._state, kept)
+
+        await (await self._send(act))
+
+
 class Ensemble:
-    """One actor for each series of `registry`, run in the task group `tasks`; rows have `width` entries."""
+    """Actors for the series of `registry`, one for those that are stepped as one and for each of the others, run in the
+    task group `tasks`; rows have `width` entries.
+    """
 
     def __init__(
         self, registry: Registry, grid: TickGrid, make_noise: NoiseMaker, tasks: asyncio.TaskGroup, width: int
@@ -104,16 +196,27 @@ class Ensemble:
         self, states: Mapping[int, Any], tick: int = 0, until: Mapping[int, Series] = NOTHING
     ) -> None:
         """Start an actor for every series that sees `tick`; `until` are series served in another form for a while."""
-        for live in self._registry.at(tick):
-            series = until.get(live.number, live.series)
-            self._start(replace(live, series=series), states[live.number])
+        running = self._registry.at(tick)
+        for group in SeriesBlock.groups(live for live in running if live.number not in until):
+            numbers = [live.number for live in group]
+            block = SeriesBlock(tuple(live.series for live in group))
+            self._run(
+                BlockActor(block, columns_of([states[number] for number in numbers]), *numbers)
+            )
+        for live in running:
+            if live.number not in self._actors:
+                series = until.get(live.number, live.series)
+                self._start(replace(live, series=series), states[live.number])
+
+    def _run(self, actor: Actor) -> None:
+        self._actors |= dict.fromkeys(actor.members, actor)
+        self._tasks.create_task(actor.run())
 
     def _start(self, live: LiveSeries, state: Any) -> None:
         amounts, rows = self._guard.amounts, live.series.rows
         if live.series.amounts and rows not in amounts:
             self._guard = replace(self._guard, amounts=(*amounts, rows))
-        actor = self._actors[live.number] = Actor(live.series, state)
-        self._tasks.create_task(actor.run())
+        self._run(Actor(live.series, state, live.number))
 
     async def start_new(self, live: LiveSeries, seed: bytes, width: int) -> None:
         """Start the actor of a new series, with a state drawn from `seed`; take rows of `width` from now on."""
@@ -128,32 +231,42 @@ class Ensemble:
 
     async def halt(self, number: int) -> None:
         if number in self._actors:
-            await self._actors.pop(number).halt()
+            await self._actors.pop(number).leave(number)
 
     async def end(self) -> None:
-        for actor in self._actors.values():
-            await actor.halt()
+        for actor in {*self._actors.values()}:
+            await actor.end()
 
     async def releases(
         self, ticks: Sequence[ClosedTick], seeds: Sequence[bytes], sequence: int
     ) -> tuple[Release, ...]:
         """Send each tick's row to every actor; return the releases by tick, then series, numbered from `sequence`."""
         made = self._registry.made
-        waiting: list[list[tuple[int, str, int, asyncio.Future[bytes]]]] = []
+        waiting = []
         for closed, seed in zip(ticks, seeds, strict=True):
-            row, tick = self._guard.admit(closed.row), closed.tick
-            waiting.append([])
-            for live in self._registry.at(tick):
-                noise = self.make_noise(seed, live.number)
-                actor = self._actors[live.number]
-                reply = await actor.tick(self._grid, tick, sequence, row, noise)
-                waiting[-1].append((sequence, live.series.name, tick, reply))
-                sequence += 1
-            sequence += len(made)
+            row, tick, running = (
+                self._guard.admit(closed.row),
+                closed.tick,
+                self._registry.at(closed.tick),
+            )
+            numbers = {live.number: sequence + place for place, live in enumerate(running)}
+            replies = []
+            for actor in dict.fromkeys(self._actors[number] for number in numbers):
+                own, noise = (
+                    [numbers[number] for number in actor.members],
+                    partial(self.make_noise, seed),
+                )
+                replies.append((own, await actor.tick(self._grid, tick, own, row, noise)))
+            waiting.append((tick, [live.series.name for live in running], sequence, replies))
+            sequence += len(running) + len(made)
         releases: list[Release] = []
-        for replies in waiting:
-            own = [Release(number, name, at, await reply) for number, name, at, reply in replies]
-            releases += with_made(own, made, self._grid)
+        for tick, names, first, replies in waiting:
+            bodies: dict[int, bytes] = {}
+            for own, reply in replies:
+                bodies |= dict(zip(own, await reply, strict=True))
+            told = enumerate(names, first)
+            each = [Release(number, name, tick, bodies[number]) for number, name in told]
+            releases += with_made(each, made, self._grid)
         return tuple(releases)
 
     async def ask(self, number: int, tick: int, query: Query, noise: Noise) -> MechanismAnswer:
@@ -161,5 +274,8 @@ class Ensemble:
         return await (await self._actors[number].ask(tick, query, noise))
 
     async def states(self) -> SavedStates:
-        replies = {number: await actor.saved() for number, actor in self._actors.items()}
-        return SavedStates({number: await reply for number, reply in replies.items()})
+        replies = [(actor.members, await actor.saved()) for actor in {*self._actors.values()}]
+        states: dict[int, bytes] = {}
+        for numbers, reply in replies:
+            states |= dict(zip(numbers, await reply, strict=True))
+        return SavedStates(dict(sorted(states.items())))

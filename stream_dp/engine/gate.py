@@ -25,7 +25,16 @@ from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.journal.answer_body import AnswerCut
 from stream_dp.journal.checkpoint import KEPT, PRUNED, Standing, pieces_of
 from stream_dp.journal.checkpoint import KIND as CHECKPOINT
-from stream_dp.journal.commit import Answer, Commit, Release, SavedStates, digest, encode, part
+from stream_dp.journal.commit import (
+    Answer,
+    Commit,
+    Release,
+    SavedStates,
+    digest,
+    encode,
+    part,
+    row_of,
+)
 from stream_dp.journal.dead_letters import DeadLetters
 
 
@@ -183,7 +192,7 @@ def commit_of(
 ) -> Commit:
     """Return the commit of these ticks, without a place in the chain; `parts` are those of memories, by kind."""
     return Commit(
-        0, b"", ticks=tuple(t.tick for t in ticks), rows=tuple(tuple(t.row.tolist()) for t in ticks),
+        0, b"", ticks=tuple(t.tick for t in ticks), rows=tuple(row_of(t.row) for t in ticks),
         seeds=tuple(seeds), releases=releases, snapshot=snapshot, parts=parts,
         dead_letters=DeadLetters(*(t.dead_letters for t in ticks)).sealed(),
         late=sum(t.late for t in ticks),

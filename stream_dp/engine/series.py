@@ -4,14 +4,17 @@ Rules: the form of a release is that of `journal.release`. A change takes effect
 series. This file knows no actor, journal or pipeline file.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, Protocol, TypeAlias
 
+import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from stream_dp.core.mechanism import IntArray, Mechanism, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
@@ -21,6 +24,7 @@ from stream_dp.errors import FailClosed, UnknownMechanism
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import (
     VERSION,
+    Numbers,
     Released,
     Shape,
     WindowPart,
@@ -28,12 +32,15 @@ from stream_dp.journal.release import (
     in_units,
     is_recorded,
     name_bytes,
+    name_text,
     part,
     read_exactly,
     told_number,
     without_values,
     write,
+    write_scalars,
 )
+from stream_dp.mechanisms.linear.counter import CountedTrees
 from stream_dp.mechanisms.serving import clipped
 
 Part: TypeAlias = Mapping[str, Any]
@@ -77,14 +84,14 @@ class Guard:
         return row
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MadeSeries:
     """The series `name`, made of the releases of `inputs` at the same tick: free post-processing ([HSV] 2.14).
 
     A body is a function of its inputs' bodies and of public parameters; there is no mechanism, row, state or noise. Its
     release stands after those of its inputs in the same commit, with the next numbers. Numbers are read exactly, never
     as floats. The first of `makes` writes each part, with ends that hold with `confidence`; the others wrote parts in
-    earlier versions, whose releases journals hold. `private` is as in `Series`.
+    earlier versions, whose releases journals hold. `private` and `array` are as in `Series`.
     """
 
     name: str
@@ -94,8 +101,13 @@ class MadeSeries:
     makes: tuple[Make, ...]
     confidence: float
     private: bool = True
+    array: bool = False
 
     @property
+    def start(self) -> int:
+        return 0
+
+    @cached_property
     def most_bytes(self) -> int:
         """The largest size of a release in bytes, roughly; public."""
         part = sum(map(name_bytes, self.keys)) + _MADE_ENTRY_BYTES * len(self.keys)
@@ -115,7 +127,7 @@ class MadeSeries:
     def _written(
         self, make: Make, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]
     ) -> bytes:
-        inputs = [read_exactly(bodies[name]) for name in self.inputs]
+        inputs = [read_exactly(bodies[name], self.keys) for name in self.inputs]
         if not self.windows:
             return _written(self, grid, sequence, tick, make(tick, "", inputs))
         windows = {
@@ -140,12 +152,35 @@ def with_made(
 def _written(
     series: "MadeSeries | Series", grid: TickGrid, sequence: int, tick: int, fields: Mapping[str, Any]
 ) -> bytes:  # fmt: skip
+    if series.array:
+        fields = _in_order(series, tick, fields)
     return write(
         Released(
             v=VERSION, sequence=sequence, series=series.name, tick=tick, end=grid.end_text(tick), **fields,
             confidence=series.confidence, not_private=not series.private,
         )
     )  # fmt: skip
+
+
+def _in_order(
+    series: "MadeSeries | Series", tick: int, fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the fields with values in the order of the keys, and the keys in the first release of the series."""
+
+    def listed(values: Any) -> Any:
+        return tuple(values.values()) if isinstance(values, dict) else values
+
+    windows = {
+        name: msgspec.structs.replace(part, values=listed(part.values))
+        for name, part in fields.get("windows", {}).items()
+    }
+    keyed = "values" in fields or any(part.values is not UNSET for part in windows.values())
+    return {
+        **fields,
+        **({"keys": series.keys} if keyed and tick == series.start else {}),
+        **({"values": listed(fields["values"])} if "values" in fields else {}),
+        **({"windows": windows} if windows else {}),
+    }
 
 
 class Asking(Protocol):
@@ -166,7 +201,7 @@ class Asking(Protocol):
         """Return this object once `content`, answered at the cut before tick `at`, is public and known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SeriesView:
     """A window of a series: its name in releases, the keys of its entries ("" for a scalar), and its band.
 
@@ -191,19 +226,24 @@ class SeriesView:
         return _VIEW_BYTES + sum(map(name_bytes, self.keys)) + entry * len(self.keys)
 
     def part(
-        self, tick: int, state: Any, answer: IntArray, unit: Fraction, *, signed: bool
+        self, tick: int, state: Any, answer: IntArray, numbers: Numbers, *, signed: bool
     ) -> WindowPart:
-        """Return what a release says of this window; 1 in an answer stands for one `unit`."""
+        """Return what a release says of this window; `numbers` writes the values of its keys."""
         if self.tell is None:
-            counts = answer if signed else clipped(answer)
-            shown = part(self.keys, counts, self.band(tick, state), unit)
+            counts, band = answer if signed else clipped(answer), self.band(tick, state)
+            if not any(self.keys):
+                shown = part(self.keys, counts, band, numbers.unit)
+            else:
+                told: Any = numbers.text(counts) if tick >= self.first else numbers.nothing
+                width: Any = told_number(band, numbers.unit)
+                return WindowPart(values=told, band=width)
         else:
             fields = self.tell(self.keys, answer, tick, state)
             shown = WindowPart(**_with_band(fields, lambda: self.band(tick, state)))
         return shown if tick >= self.first else without_values(shown)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Series:
     """A mechanism, the slice `rows` of the tick row that it sees, and how its answers become releases.
 
@@ -215,7 +255,8 @@ class Series:
     the answer holds the entries of one view after the other, each view has its own band, and `keys`, `tell` and
     `told_bytes` are those of a view. `askers` are the analysts who may ask the mechanism, beside the operator and the
     analyst whose ledger paid for it (None: all). `unit` is the value of 1 in an answer; `signed`: true values may be
-    below 0; `amounts`: its rows hold sums of units, not counts.
+    below 0; `amounts`: its rows hold sums of units, not counts. `array`: values stand in the order of `keys`, which the
+    release of its first tick, `start`, names.
     """
 
     name: str
@@ -236,15 +277,21 @@ class Series:
     amounts: bool = False
     tell: Tell | None = None
     told_bytes: int | None = None
+    array: bool = False
+    start: int = 0
 
     @property
     def windows(self) -> tuple[str, ...]:
         return tuple(view.name for view in self.views)
 
-    @property
+    @cached_property
     def most_bytes(self) -> int:
         """The largest size of a release in bytes, roughly; public."""
         return _HEAD_BYTES + self.content_bytes
+
+    @cached_property
+    def _numbers(self) -> Numbers:
+        return Numbers(self.keys, array=self.array, unit=self.unit)
 
     @property
     def content_bytes(self) -> int:
@@ -297,12 +344,14 @@ class Series:
             if self.tell is not None:
                 return _with_band(self.tell(self.keys, answer, tick, state), band)
             counts = answer if self.signed else clipped(answer)
+            if self.shape is Shape.HISTOGRAM:
+                return {"values": self._numbers.text(counts), "band": band()}
             return {**in_units(content(self.shape, self.keys, counts), self.unit), "band": band()}
         ends = list(accumulate(len(view.keys) * view.numbers for view in self.views))
         parts = zip(self.views, [0, *ends], [*ends[:-1], len(answer)], strict=False)
         return {
             "windows": {
-                view.name: view.part(tick, state, answer[at:end], self.unit, signed=self.signed)
+                view.name: view.part(tick, state, answer[at:end], self._numbers, signed=self.signed)
                 for view, at, end in parts
             }
         }
@@ -316,6 +365,62 @@ def entry_bytes(keys: Sequence[str], *, counted: bool = False) -> int:
 def _with_band(fields: Mapping[str, Any], band: Callable[[], float | Decimal]) -> dict[str, Any]:
     """Add the band, unless the fields have ends of their own; it is computed only when it is needed."""
     return dict(fields) if fields.keys() & _ENDS else {**fields, "band": band()}
+
+
+@dataclass(frozen=True)
+class SeriesBlock:
+    """Series of one number each with equal mechanisms, which are stepped as one: what each releases is what it would
+    alone, and its state is a column of that of the block. An answer to a query is read from its releases.
+    """
+
+    series: tuple[Series, ...]
+
+    @classmethod
+    def groups(cls, running: Iterable["LiveSeries"]) -> list[list["LiveSeries"]]:
+        """Return the series that can be stepped as one, in groups of two or more."""
+        alike: dict[Any, list[LiveSeries]] = {}
+        for live in running:
+            one, mechanism = live.series, live.series.mechanism
+            numbers = one.shape is Shape.SCALAR and one.unit == 1 and not one.views
+            if not numbers or one.tell is not None or one.asking is not None:
+                continue
+            if isinstance(mechanism, CountedTrees) and mechanism.width == 1:
+                key = mechanism, live.start, one.confidence, one.private, one.signed
+                alike.setdefault(key, []).append(live)
+        return [group for group in alike.values() if len(group) > 1]
+
+    @cached_property
+    def mechanism(self) -> Mechanism[Any]:
+        first: Any = self.series[0].mechanism
+        wide: Mechanism[Any] = first.side_by_side(len(self.series))
+        return wide
+
+    @cached_property
+    def _columns(self) -> IntArray:
+        return np.array([series.rows.start for series in self.series])
+
+    @cached_property
+    def _names(self) -> list[bytes]:
+        return [name_text(series.name) for series in self.series]
+
+    def without(self, place: int) -> "SeriesBlock":
+        return SeriesBlock(self.series[:place] + self.series[place + 1 :])
+
+    def step(
+        self, grid: TickGrid, state: Any, tick: int, numbers: Sequence[int], row: IntArray, noise: Noise
+    ) -> tuple[Any, list[bytes]]:  # fmt: skip
+        """Run one tick, as `Series.step` does; the releases have these sequence numbers."""
+        state, _ = self.mechanism.step(state, Update(row[self._columns]), noise)
+        state, answer = self.mechanism.step(state, Query(), noise)
+        first = self.series[0]
+        if answer is None:
+            raise TypeError(f"the mechanism of {first.name} and others did not answer a query")
+        counts = answer if first.signed else clipped(answer)
+        one = Released(
+            v=VERSION, sequence=0, series="", tick=tick, end=grid.end_text(tick), value=0, band=first.band(tick, state),
+            confidence=first.confidence, not_private=not first.private,
+        )  # fmt: skip
+        return state, write_scalars(one, self._names, zip(numbers, counts.tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from itertools import compress
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from stream_dp.errors import FailClosed, UnknownFormat
 from stream_dp.journal.packed_bodies import PackedBodies, packed
@@ -23,6 +25,16 @@ _MARK = b"\xc1"
 _PLACE_BYTES = 5  # of a column's number, at most
 _ENCODER = msgspec.msgpack.Encoder()
 _T = TypeVar("_T")
+
+
+Row: TypeAlias = tuple[int, ...] | memoryview
+"""The entries of a tick's row, int64; those of a wide one, before it is written, as they lie in memory."""
+_WIDE_ROW = 1 << 12  # entries
+
+
+def row_of(entries: NDArray[np.int64]) -> Row:
+    """Return a row for a commit; nobody may write to it afterwards."""
+    return tuple(entries.tolist()) if len(entries) < _WIDE_ROW else entries.data
 
 
 class _Part(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
@@ -208,7 +220,7 @@ class Commit(Private, frozen=True, tag=KIND):
     header: Header | None = None
     charges: tuple[Charge, ...] = ()
     ticks: tuple[int, ...] = ()
-    rows: tuple[tuple[int, ...], ...] = ()
+    rows: tuple[Row, ...] = ()
     seeds: tuple[bytes, ...] = ()
     releases: tuple[Release, ...] = ()
     positions: dict[int, int] = {}
@@ -323,11 +335,12 @@ def _unpacked(
     return msgspec.structs.replace(commit, rows=tuple(map(_whole, rows)), releases=releases)
 
 
-def _sparse(row: tuple[int, ...]) -> _WrittenRow:
-    places = [*compress(range(len(row)), row)]
+def _sparse(row: Row) -> _WrittenRow:
+    wide = isinstance(row, memoryview)
+    places = np.flatnonzero(row).tolist() if wide else [*compress(range(len(row)), row)]
     if _PLACE_BYTES * (len(places) + 1) >= len(row) - len(places):
-        return row
-    return dict(zip(places, compress(row, row), strict=True)) | {len(row) - 1: row[-1]}
+        return tuple(row)
+    return {place: row[place] for place in places} | {len(row) - 1: row[-1]}
 
 
 def _whole(written: _WrittenRow) -> tuple[int, ...]:

@@ -7,12 +7,12 @@ unknown form is refused. A written release is never written again in another for
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Context, Decimal
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -28,10 +28,13 @@ VERSION = 1  # the form that is written, and the only one that is read
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _End: TypeAlias = int | float | None
+_Values: TypeAlias = dict[str, _End] | tuple[_End, ...]
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 _EXACT = json.JSONDecoder(parse_float=Decimal)
 _WIDE = Context(prec=40)
 _ONE = Fraction(1)
+_FEW = 256  # entries; fewer are encoded one by one
+_TEN = np.uint64(10)
 _BUCKET = re.compile(rb'"bucket":\[([-+.0-9eE]+),([-+.0-9eE]+)\]')
 _moment = lru_cache(maxsize=16)(parse_moment)  # all series of a tick have one end
 
@@ -104,7 +107,7 @@ class WindowPart(Concealed, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     value: _End | UnsetType = UNSET
-    values: dict[str, _End] | UnsetType = UNSET
+    values: _Values | UnsetType = UNSET
     quantiles: dict[str, Quantile] | UnsetType = UNSET
     ranks: tuple[Rank, ...] | UnsetType = UNSET
     band: int | float | UnsetType = UNSET
@@ -127,12 +130,15 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     greatest rank first, the single tick first. `band` is the half-width that holds with `confidence`; of a release with
     windows, each window has its own and there is no other. A quotient has the ends of its interval in place of a band:
     `low` and `high` beside `value`, `lows` and `highs` beside `values` in the order of their keys. Null is an open end,
-    or a value that does not exist. `not_private` marks noise of the test kit, which protects nobody.
+    or a value that does not exist. `not_private` marks noise of the test kit, which protects nobody. `values` may be an
+    array, also in windows; `keys` then name its entries, in the first
+    release of the series alone (`ReleaseReader`).
     """
 
     name: str | UnsetType = UNSET
     value: _End | UnsetType = UNSET
-    values: dict[str, _End] | UnsetType = UNSET
+    keys: tuple[str, ...] | UnsetType = UNSET
+    values: _Values | UnsetType = UNSET
     fired: tuple[str, ...] | UnsetType = UNSET
     ranks: tuple[Rank, ...] | UnsetType = UNSET
     counts: dict[str, int | float] | UnsetType = UNSET
@@ -162,6 +168,14 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
                 raise ValueError("a release has counts and their band, or neither")
         elif self.fired is UNSET or tuple(counts) != self.fired:
             raise ValueError("counts are those of the keys that fired, in their order")
+        if self.keys is not UNSET and not self.in_order:
+            raise ValueError("keys name the entries of values in an array")
+
+    @property
+    def in_order(self) -> bool:
+        """Whether it has values in the order of keys, which its first release alone names."""
+        parts: Iterable[WindowPart | Released] = self.windows.values() if self.windows else (self,)
+        return any(part.values is not UNSET and not isinstance(part.values, dict) for part in parts)
 
     @property
     def shape(self) -> Shape:
@@ -184,6 +198,9 @@ def _require_one_width(part: "WindowPart | Released") -> None:
         raise ValueError("a value has a band, or a low and a high end")
     if part.lows and not len(part.lows) == len(part.highs or ()) == len(part.values or ()):
         raise ValueError("each value has a low and a high end")
+
+
+_P = TypeVar("_P", WindowPart, Released)
 
 
 def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, Any]:
@@ -212,6 +229,68 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
                 return {"fired": fired}
             counts = answer[len(keys) :][places].tolist()
             return {"fired": fired, "counts": dict(zip(fired, counts, strict=True))}
+
+
+_NO_DIGIT = b"\0"  # in no JSON text
+
+
+class Numbers:
+    """Writes an answer of many entries, in units, as an object by key or as an array in the order of `keys`.
+
+    The bytes are those of the encoder, without an object for each number: each has a place for as many digits as any
+    has had, and what it leaves free is cut out at the end.
+
+    >>> numbers = Numbers(("AA", "UA"), array=False)
+    >>> bytes(numbers.text(np.array([7, -120]))), bytes(numbers.text(np.array([0, 10])))
+    (b'{"AA":7,"UA":-120}', b'{"AA":0,"UA":10}')
+    >>> in_order = Numbers(("AA", "UA"), array=True, unit=Fraction(1, 10))
+    >>> bytes(in_order.text(np.array([7, -120]))), bytes(in_order.nothing)
+    (b'[0.7,-12.0]', b'[null,null]')
+    """
+
+    def __init__(self, keys: Sequence[str], *, array: bool, unit: Fraction = _ONE) -> None:
+        self._keys, self._array, self.unit = keys, array, unit
+        self._digits = 0
+        self._places = self._ends = np.zeros(0, dtype=np.uint8)
+
+    @property
+    def nothing(self) -> msgspec.Raw:
+        """Null for each entry."""
+        return self._encoded([None] * len(self._keys))
+
+    def text(self, answer: IntArray) -> msgspec.Raw:
+        if len(answer) != len(self._keys):
+            raise ValueError("an answer has one entry for each key")
+        sizes = np.abs(answer).view(np.uint64)
+        factor, most = self.unit.numerator, int(sizes.max(initial=0))
+        if len(answer) < _FEW or self.unit.denominator > 1 or factor * most >= 1 << 63:
+            return self._encoded([told_number(units, self.unit) for units in answer.tolist()])
+        left, digits = sizes * np.uint64(factor), len(str(factor * most))
+        if digits > self._digits:
+            self._make_places(digits)
+        text = self._places.copy()
+        for place in range(digits):
+            rest = left // _TEN
+            digit = (left - rest * _TEN).astype(np.uint8) + np.uint8(ord("0"))
+            if place:
+                digit[left == 0] = 0
+            text[self._ends - place] = digit
+            left = rest
+        text[self._ends[answer < 0] - self._digits] = ord("-")
+        return msgspec.Raw(text.tobytes().translate(None, _NO_DIGIT))
+
+    def _encoded(self, numbers: Sequence[Any]) -> msgspec.Raw:
+        named = numbers if self._array else dict(zip(self._keys, numbers, strict=True))
+        return msgspec.Raw(_ENCODER.encode(named))
+
+    def _make_places(self, digits: int) -> None:
+        """Make the text in which each entry has room for a sign and so many digits, and note where the rooms end."""
+        names = [b"" if self._array else _ENCODER.encode(key) + b":" for key in self._keys]
+        entries = [name + _NO_DIGIT * (digits + 1) for name in names]
+        opened, closed = (b"[", b"]") if self._array else (b"{", b"}")
+        text = opened + b",".join(entries) + closed
+        self._places, self._digits = np.frombuffer(text, dtype=np.uint8), digits
+        self._ends = np.cumsum([len(entry) + 1 for entry in entries]) - 1
 
 
 def part(keys: Sequence[str], answer: IntArray, band: int, unit: Fraction = _ONE) -> WindowPart:
@@ -271,17 +350,46 @@ def in_units(fields: dict[str, Any], unit: Fraction) -> dict[str, Any]:
     return scaled
 
 
+def name_text(name: str) -> bytes:
+    """Return a name as it stands in a release."""
+    return _ENCODER.encode(name)
+
+
 def name_bytes(name: str) -> int:
     """Return how many bytes a name has in a release, without its quotes.
 
     >>> name_bytes("Wien"), name_bytes("Köln"), name_bytes("東京")
     (4, 5, 6)
     """
-    return len(_ENCODER.encode(name)) - 2
+    return len(name_text(name)) - 2
 
 
 def write(released: Released) -> bytes:
     return _ENCODER.encode(released)
+
+
+def write_scalars(
+    one: Released, names: Sequence[bytes], told: Iterable[tuple[int, int]]
+) -> list[bytes]:
+    """Return the releases of several series in one tick, which differ from `one` in name, number and value alone.
+
+    `names` are as they stand in JSON, `told` has the number and the value of each.
+
+    >>> end = "1970-01-01T00:00:05Z"
+    >>> one = Released(v=1, sequence=0, series="", tick=4, end=end, value=0, band=2, confidence=0.95)
+    >>> [body] = write_scalars(one, [b'"a"'], [(7, 12)])
+    >>> body == write(msgspec.structs.replace(one, sequence=7, series="a", value=12))
+    True
+    """
+    start, _, rest = write(msgspec.structs.replace(one, sequence=0, series="", value=0)).partition(
+        b'0,"series":""'
+    )
+    middle, _, end = rest.partition(b'"value":0')
+    each = zip(told, names, strict=True)
+    return [
+        b'%b%d,"series":%b%b"value":%d%b' % (start, number, name, middle, value, end)
+        for (number, value), name in each
+    ]
 
 
 def former(body: bytes) -> bytes:
@@ -303,13 +411,78 @@ def read(body: bytes, what: str = "what should be a release") -> Released:
     return decoded_body(body, Released, VERSION, "release", what)
 
 
-def read_exactly(body: bytes) -> dict[str, Any]:
+class KeysUnknown(FailClosed):
+    """A release of `series` has values in the order of keys that only its first release names, which was not read."""
+
+    def __init__(self, series: str) -> None:
+        super().__init__(f"the first release of {series}, which names its keys, was not read")
+        self.series = series
+
+
+def by_key(part: WindowPart | Released) -> dict[str, _End]:
+    """Return the values by key of a release that `named` returned; none where it has others."""
+    if isinstance(part.values, tuple):
+        raise TypeError("the values of a release have no keys yet")
+    return part.values or {}
+
+
+def named(released: Released, keys: Sequence[str] = ()) -> Released:
+    """Return a release with its values by key; where it has them in order, `keys` are those of its series.
+
+    A first release names them itself. Raises `KeysUnknown`, or `FailClosed` where there is not one value for each key.
+    """
+    if not released.in_order:
+        return released
+    keys = released.keys or keys
+    if not keys:
+        raise KeysUnknown(released.series)
+
+    def changed(part: _P, **fields: Any) -> _P:
+        if isinstance(part.values, tuple):
+            if len(part.values) != len(keys):
+                what = f"{released.series} has {len(part.values)} values for {len(keys)} keys"
+                raise FailClosed(f"a release of {what}; read it with the keys of its first release")
+            fields["values"] = dict(zip(keys, part.values, strict=True))
+        return msgspec.structs.replace(part, **fields)
+
+    windows = {name: changed(part) for name, part in (released.windows or {}).items()}
+    return changed(released, keys=UNSET, windows=windows or UNSET)
+
+
+def read_by_key(body: bytes, keys: Sequence[str] = ()) -> Released:
+    """Return a release from its bytes, with its values by key; errors as of `read` and `named`."""
+    return named(read(body), keys)
+
+
+class ReleaseReader:
+    """Reads the releases of a pipeline, in whatever form they were written, with values by key.
+
+    It knows the keys of the series in `keys`, and of those whose first release it has read.
+    """
+
+    def __init__(self, keys: Mapping[str, Sequence[str]]) -> None:
+        self._keys = dict(keys)
+
+    def read(self, body: bytes) -> Released:
+        """Return a release; errors as of `read_by_key`."""
+        released = read(body)
+        if released.keys is not UNSET:
+            self._keys[released.series] = released.keys
+        return named(released, self._keys.get(released.series, ()))
+
+
+def read_exactly(body: bytes, keys: Sequence[str] = ()) -> dict[str, Any]:
     """Return the fields of a release that was just written; numbers are integers or exact decimals, never floats.
 
-    >>> read_exactly(b'{"value":0.10}')
-    {'value': Decimal('0.10')}
+    Values are by key, where they stand in the order of `keys`, too.
+
+    >>> read_exactly(b'{"value":0.10}'), read_exactly(b'{"values":[1,2]}', ("AA", "UA"))
+    ({'value': Decimal('0.10')}, {'values': {'AA': 1, 'UA': 2}})
     """
     fields: dict[str, Any] = _EXACT.decode(body.decode())
+    for told in (fields, *fields.get("windows", {}).values()):
+        if isinstance(told.get("values"), list):
+            told["values"] = dict(zip(keys, told["values"], strict=True))
     return fields
 
 

@@ -6,10 +6,14 @@ one; a version without an upgrade is refused.
 """
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
+import numpy as np
+
 from stream_dp.core.composition import Child, CompositionState
-from stream_dp.core.mechanism import Mechanism
+from stream_dp.core.mechanism import IntArray, Mechanism
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import Codec, Upgrades, canonical
 from stream_dp.mechanisms.hss.hss import HSSState
@@ -73,6 +77,37 @@ def mechanism_fingerprint(mechanism: Mechanism[Any]) -> str:
         TypeError: the mechanism or a parameter has no kind and version.
     """
     return hashlib.sha256(b"stream_dp mechanism 1\n" + canonical(mechanism)).hexdigest()
+
+
+def columns_of(states: Sequence[Any]) -> Any:
+    """Return states of one form as one that has the columns of all, one after the other, where arrays stand.
+
+    Raises ValueError where they differ in anything but the entries of arrays.
+    """
+    first: Any = states[0]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(states, axis=-1)
+    if isinstance(first, tuple):
+        return tuple(map(columns_of, zip(*states, strict=True)))
+    if is_dataclass(first):
+        kind: Any = type(first)
+        names = [field.name for field in fields(first)]
+        return kind(*(columns_of([getattr(state, name) for state in states]) for name in names))
+    if any(state != first for state in states):
+        raise ValueError("states differ, and cannot be stepped as one")
+    return first
+
+
+def in_columns(state: Any, kept: slice | IntArray) -> Any:
+    """Return the state with these columns of its arrays alone."""
+    if isinstance(state, np.ndarray):
+        return state[..., kept].copy()
+    if isinstance(state, tuple):
+        return tuple(in_columns(part, kept) for part in state)
+    if is_dataclass(state):
+        kind: Any = type(state)
+        return kind(*(in_columns(getattr(state, field.name), kept) for field in fields(state)))
+    return state
 
 
 UPGRADES: Upgrades = {}

@@ -267,8 +267,11 @@ class Sampler:
             low = low << width | table.cell(word, spare)
         return self._join(top, low)
 
-    def many(self, words: NDArray[np.uint64], spare: Words) -> IntArray:
-        """Return the samples of words of shape (n, digits), equal to those of `one` called row by row."""
+    def many(self, words: NDArray[np.uint64], spare_of: Callable[[int], Words]) -> IntArray:
+        """Return the samples of words of shape (n, digits), equal to those of `one` called row by row.
+
+        `spare_of` returns the spare lane of a row; rows of one lane stand in the order in which they are drawn.
+        """
         cells, undecided = self._top.cells(words[:, 0])
         top = cells - self._origin
         slow = [undecided, ((top >= self._reach) | (top < -self._reach)).nonzero()[0]]
@@ -282,7 +285,7 @@ class Sampler:
             values = (top << self._shift) + (low ^ ((top >> 63) & ((1 << self._shift) - 1)))
         if any(map(len, slow)):
             for index in np.unique(np.concatenate(slow)):
-                values[index] = self.one(words[index].tolist(), spare)
+                values[index] = self.one(words[index].tolist(), spare_of(index))
         return values
 
     def _tail(self, top: int, spare: Words) -> int:
@@ -447,7 +450,7 @@ class GaussianSampler:
             raise FailClosed("a noise sample does not fit 64 bits: the noise source is broken")
         return sample
 
-    def many(self, words: NDArray[np.uint64], spare: Words) -> IntArray:
+    def many(self, words: NDArray[np.uint64], spare_of: Callable[[int], Words]) -> IntArray:
         shift = self._blocks.shift
         cells, undecided = self._top.cells(words[:, 0])
         values = cells - self._origin
@@ -462,7 +465,7 @@ class GaussianSampler:
         else:
             slow = np.flatnonzero((cells == 0) | (cells == len(self._slopes) - 1))
         for index in np.unique(np.concatenate([slow, undecided])):
-            values[index] = self.one(words[index].tolist(), spare)
+            values[index] = self.one(words[index].tolist(), spare_of(index))
         return values
 
     @cached_property

@@ -8,11 +8,12 @@ drawing time depends on the samples (rare further words), so publish on a clock.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NoReturn, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_dp.errors import FailClosed
 from stream_dp.noise.bits import BitStream, IntArray
@@ -77,12 +78,7 @@ class NoiseStream:
         return self._draw(gaussian_sampler, _checked(variance, "variance", MAX_VARIANCE), size)
 
     def _draw(self, sampler_of: SamplerOf, parameter: tuple[int, int], size: int) -> IntArray:
-        if os.getpid() != self._process:
-            raise FailClosed(
-                "a noise stream was inherited by a forked process: open a new one there"
-            )
-        if size < 0:
-            raise ValueError(f"the number of samples is 0 or more, not {size}")
+        self._require(size)
         sampler, spare = sampler_of(*parameter), self._spare
         digits, one, take = sampler.digits, sampler.one, self._main.take
         if size <= _FEW:
@@ -91,8 +87,36 @@ class NoiseStream:
         for start in range(0, size, _CHUNK):
             part = result[start : start + _CHUNK]
             words = self._main.array(len(part) * digits).reshape(len(part), digits)
-            part[:] = sampler.many(words, spare)
+            part[:] = sampler.many(words, lambda _: spare)
         return result
+
+    def words(self, samples: int, digits: int) -> NDArray[np.uint64]:
+        """Return the next words of the main lane, for so many samples; errors as of `laplace`."""
+        self._require(samples)
+        return self._main.array(samples * digits)
+
+    @property
+    def spare(self) -> BitStream:
+        return self._spare
+
+    def _require(self, size: int) -> None:
+        if os.getpid() != self._process:
+            raise FailClosed(
+                "a noise stream was inherited by a forked process: open a new one there"
+            )
+        if size < 0:
+            raise ValueError(f"the number of samples is 0 or more, not {size}")
+
+    @staticmethod
+    def laplace_of_each(streams: "Sequence[NoiseStream]", scale: Fraction, size: int) -> IntArray:
+        """Draw `size` samples from each stream, in one pass; shape (streams, size). Samples and errors are those of
+        `laplace`, called stream by stream.
+        """
+        sampler = laplace_sampler(*_checked(scale, "scale", MAX_SCALE))
+        drawn = [stream.words(size, sampler.digits) for stream in streams]
+        words = np.concatenate(drawn).reshape(-1, sampler.digits)
+        samples = sampler.many(words, lambda index: streams[index // size].spare)
+        return samples.reshape(len(streams), size)
 
     def __repr__(self) -> str:
         return f"<NoiseStream {self._stream}>"

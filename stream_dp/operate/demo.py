@@ -36,7 +36,7 @@ from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import (
     FileSourceSpec,
     KafkaSourceSpec,
-    ReleasesFile,
+    Releases,
     SqliteJournalSpec,
 )
 
@@ -214,7 +214,7 @@ def _embedded(spec: PipelineSpec, folder: Path) -> PipelineSpec:
         update={
             "source": FileSourceSpec(path=flights_folder() / DATA),
             "journal": SqliteJournalSpec(path=folder / JOURNAL),
-            "releases": ReleasesFile(path=folder / "flights.releases.jsonl"),
+            "releases": Releases(path=folder / "flights.releases.jsonl"),
         }
     )
 

@@ -12,7 +12,7 @@ import msgspec
 from stream_dp.accounting.amounts import number
 from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.history import JournalSummary, read_summary
-from stream_dp.journal.release import Released, read
+from stream_dp.journal.release import Released, read_by_key
 from stream_dp.operate.audit.journal_access import sealed_commits
 from stream_dp.operate.demo import DemoRun
 from stream_dp.pipeline.builder import Built
@@ -65,7 +65,10 @@ async def figures_of(done: DemoRun, *, compare_exact: bool) -> DemoFigures:
         done.seconds,
         summary.totals.records - done.before,
         summary,
-        {name: _final(read(release.body)) for name, release in latest.items()},
+        {
+            name: _final(read_by_key(release.body, built.keys.get(name, ())))
+            for name, release in latest.items()
+        },
         _exact(built, summary) if compare_exact else None,
     )
 

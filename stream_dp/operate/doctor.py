@@ -59,7 +59,6 @@ from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import (
     KafkaJournalSpec,
     KafkaSourceSpec,
-    ReleasesFile,
     SqliteJournalSpec,
     WallClock,
 )
@@ -181,8 +180,8 @@ def check_folders(spec: PipelineSpec) -> list[Observation]:
     folders = {state_dir() / "high-water"}
     if isinstance(spec.journal, SqliteJournalSpec):
         folders.add(spec.journal.path.parent)
-    if isinstance(spec.releases, ReleasesFile):
-        folders.add(spec.releases.path.parent)
+    if spec.releases_path is not None:
+        folders.add(spec.releases_path.parent)
     return [_folder(folder.absolute()) for folder in sorted(folders)]
 
 

@@ -7,24 +7,19 @@ returned as they were written; the caller checks that their sequence numbers gro
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from pathlib import Path
 
 from stream_dp.core.time import TickGrid
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.files.system_clock import system_ms
 from stream_dp.journal.public_sequence import RELEASES
-from stream_dp.journal.release import read_head, release_of
+from stream_dp.journal.release import ReleaseReader, read_head, release_of
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.reader import PartitionLog, reading
 from stream_dp.operate.run.settings import settings_for, settled
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.records.endpoints import (
-    KafkaSourceSpec,
-    ReleasesFile,
-    SqliteJournalSpec,
-    WallClock,
-)
+from stream_dp.records.endpoints import KafkaSourceSpec, SqliteJournalSpec, WallClock
 from stream_dp.server.view import Behind, ReleaseLog
 
 
@@ -132,9 +127,24 @@ def published(
     releases, or the topic or file was replaced), or WorldError.
     """
     if isinstance(spec.journal, SqliteJournalSpec):
-        return _of_file(settled(spec.releases, ReleasesFile).path, every, ticks)
+        return _of_file(settled(spec.releases_path, Path), every, ticks)
     settings = settings_for(settled(spec.source, KafkaSourceSpec), bootstrap)
     return of_topic(settings, f"{spec.name}.{RELEASES.name}", beyond, every, ticks)
+
+
+async def find_keys(reader: ReleaseReader, series: str, bodies: AsyncIterable[bytes]) -> None:
+    """Read the first release of a series, among `bodies` from the first one on, for its keys."""
+    async for body in bodies:
+        if read_head(body).series == series:
+            reader.read(body)
+            return
+
+
+async def all_published(spec: PipelineSpec, bootstrap: str = "") -> AsyncIterator[bytes]:
+    """Return the bodies of all releases so far, one by one; arguments and errors as of `published`."""
+    async for bodies in published(spec, bootstrap=bootstrap):
+        for body in bodies:
+            yield body
 
 
 async def of_topic(

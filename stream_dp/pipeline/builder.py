@@ -6,7 +6,7 @@ ledger, before anything runs. This file opens nothing.
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -112,6 +112,8 @@ class Chosen:
             amounts=self.spec.amount is not None,
             tell=None if views else teller(None),
             told_bytes=None if views else size,
+            array=spec.in_order,
+            start=start,
         )  # fmt: skip
 
 
@@ -171,6 +173,15 @@ class Built:
     def parts(self) -> dict[str, str]:
         return {**self._prints.parts, "mechanisms": _sha256(self._mechanisms)[:12]}
 
+    @property
+    def keys(self) -> dict[str, tuple[str, ...]]:
+        """The names of the entries of each series of the file ("" of a single one), in their order."""
+        counted = {
+            chosen.spec.name: chosen.spec.entries(self.layout.keys(chosen.spec.name))
+            for chosen in self.chosen
+        }
+        return counted | {made.series.name: made.series.keys for made in self.made}
+
     @cached_property
     def _prints(self) -> Fingerprints:
         return fingerprints(self.spec)
@@ -200,7 +211,7 @@ class Built:
             charges=tuple(charge_of(entry) for entry in self.ledger.entries),
             parts=self.parts,
             accepted=accepted,
-            made=tuple(made.series for made in self.made),
+            made=tuple(replace(made.series, array=spec.in_order) for made in self.made),
         )
 
     def _series(self, chosen: Chosen) -> Series:

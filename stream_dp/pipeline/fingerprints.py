@@ -99,6 +99,8 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
     ]
     if zones := zones_in(spec.series):
         parts["zones"] = zone_offsets(zones, spec.clock)
+    if spec.in_order:
+        parts["releases"] = {"values": "array"}
     if counting := spec.source.counting:
         parts["source"] = counting
     return parts

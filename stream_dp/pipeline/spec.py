@@ -7,6 +7,7 @@ is checked by the ledger. This file opens no file.
 
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -32,7 +33,7 @@ from stream_dp.records.endpoints import (
     Clock,
     Journal,
     KafkaSourceSpec,
-    ReleasesFile,
+    Releases,
     ReplayClock,
     Source,
     WallClock,
@@ -111,7 +112,7 @@ class PipelineSpec(Frozen):
     privacy: Privacy
     clock: Clock
     journal: Journal
-    releases: ReleasesFile | None = None
+    releases: Releases | None = None
     series: Annotated[
         tuple[Series, ...], Field(min_length=1, max_length=1000), AfterValidator(_knowing)
     ]
@@ -130,7 +131,9 @@ class PipelineSpec(Frozen):
         sqlite = {"kind": "sqlite", "path": f"{name}.journal"}
         filled.setdefault("journal", {"kind": "kafka"} if kafka else sqlite)
         if _kind(filled["journal"]) == "sqlite":
-            filled.setdefault("releases", {"path": f"{name}.releases.jsonl"})
+            releases = filled.get("releases", {})
+            if isinstance(releases, Mapping):
+                filled["releases"] = {"path": f"{name}.releases.jsonl", **releases}
         return filled
 
     @model_validator(mode="after")
@@ -162,9 +165,9 @@ class PipelineSpec(Frozen):
             if "kafka" not in source.journals:
                 why = f"needs a kafka source: use {source.journals[0]}"
                 yield problem(("journal", "kind"), why)
-            if self.releases is not None:
+            if self.releases_path is not None:
                 why = "a kafka journal releases to its topic: remove this"
-                yield problem(("releases",), why)
+                yield problem(("releases", "path"), why)
         keyed_by = source.keyed_by if isinstance(source, KafkaSourceSpec) else None
         if keyed_by is not None and keyed_by != user:
             why = (
@@ -235,6 +238,16 @@ class PipelineSpec(Frozen):
     def counted(self) -> tuple[Series, ...]:
         """The series that count records, each by a mechanism of its own."""
         return tuple(item for item in self.series if not item.inputs)
+
+    @property
+    def releases_path(self) -> Path | None:
+        """The file of releases; None where they go to a topic."""
+        return None if self.releases is None else self.releases.path
+
+    @property
+    def in_order(self) -> bool:
+        """Whether releases have the values of keys in their order, in place of by key."""
+        return self.releases is not None and self.releases.values == "array"
 
     @property
     def relation(self) -> Neighbors:

@@ -15,12 +15,13 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.engine.ports import Ports, Sink, closing
 from stream_dp.errors import UsageError
 from stream_dp.journal.commit import Release
-from stream_dp.journal.release import release_of
+from stream_dp.journal.release import KeysUnknown, ReleaseReader, release_of
 from stream_dp.kafka.log.lease import Holder
 from stream_dp.operate.audit.journal_access import require_own
 from stream_dp.operate.budget_view import whole_plan_json
 from stream_dp.operate.check_pipeline import require_fitting
 from stream_dp.operate.keys import sealer_for
+from stream_dp.operate.published_bodies import find_keys
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import Built, build
@@ -166,7 +167,7 @@ class Pipeline:
         sealer = sealer_for(self._built.spec, self._key_file)
         if await require_own(self._built, sealer, private=True) and check:
             await require_fitting(self._built.spec, sealer)
-        holder, handed = Holder(), _Handed(waiting.put_nowait)
+        holder, handed = Holder(), _Handed(waiting.put_nowait, ReleaseReader(self._built.keys))
 
         def watched() -> Ports:
             ports = open_ports(self._built.spec, sealer, accepted, holder)
@@ -209,16 +210,23 @@ class _Handed:
     """Hands on what becomes visible in all attempts of a run, once, and not what was visible before it began."""
 
     hand_on: Callable[[PublicRelease], None]
+    reader: ReleaseReader
     last: int | None = None
 
     def begin(self, head: bytes | None) -> None:
         if self.last is None:
             self.last = -1 if head is None else release_of(head).sequence
 
-    def take(self, sequence: int, body: bytes) -> None:
-        if self.last is not None and sequence > self.last:
-            self.last = sequence
-            self.hand_on(PublicRelease.of(body))
+    async def take(self, sequence: int, body: bytes, sink: Sink) -> None:
+        if self.last is None or sequence <= self.last:
+            return
+        try:
+            release = PublicRelease.of(body, self.reader.read)
+        except KeysUnknown as unknown:
+            await find_keys(self.reader, unknown.series, sink.read())
+            release = PublicRelease.of(body, self.reader.read)
+        self.last = sequence
+        self.hand_on(release)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,13 +247,13 @@ class _Watched:
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
         async with closing(self.sink.read(beyond)) as bodies:
             async for body in bodies:
-                self.handed.take(release_of(body).sequence, body)
+                await self.handed.take(release_of(body).sequence, body, self.sink)
                 yield body
 
     async def publish(self, releases: Sequence[Release]) -> None:
         await self.sink.publish(releases)
         for release in releases:
-            self.handed.take(release.sequence, release.body)
+            await self.handed.take(release.sequence, release.body, self.sink)
 
     async def close(self) -> None:
         await self.sink.close()

@@ -3,7 +3,7 @@
 Rules: everything here is public, cannot be changed and can be pickled, and is read from the bytes of a release.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
@@ -16,7 +16,8 @@ from stream_dp.journal.release import (
     Released,
     Shape,
     WindowPart,
-    read,
+    by_key,
+    read_by_key,
     read_exactly,
 )
 
@@ -218,7 +219,7 @@ class PublicRelease:
     quantiles: Mapping[str, Quantile] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, body: bytes) -> "PublicRelease":
+    def of(cls, body: bytes, read: Callable[[bytes], Released] = read_by_key) -> "PublicRelease":
         """Return what a published body says; raise FailClosed where it is no release of a form that is read here."""
         release = read(body)
         windows = {name: PublicWindow.of(part) for name, part in (release.windows or {}).items()}
@@ -241,7 +242,7 @@ def _number(part: Released | WindowPart) -> int | float | Counts | None:
     if part.ranks is not UNSET:
         return _counts({rank.name: rank.value for rank in part.ranks})
     if part.values is not UNSET:
-        return _counts(part.values)
+        return _counts(by_key(part))
     return 0 if part.value is UNSET else part.value
 
 
@@ -249,7 +250,7 @@ def _ends(part: Released | WindowPart) -> tuple[Any, Any]:
     """Return the two ends of a quotient's interval, or those of each key; None where there are none."""
     if part.lows is UNSET or part.highs is UNSET:
         return _known(part.low), _known(part.high)
-    keys = tuple(part.values or ())
+    keys = tuple(by_key(part))
     return Counts(keys, part.lows), Counts(keys, part.highs)  # type: ignore[arg-type]
 
 

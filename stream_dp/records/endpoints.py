@@ -248,7 +248,9 @@ class SqliteJournalSpec(Frozen):
 Journal: TypeAlias = Annotated[KafkaJournalSpec | SqliteJournalSpec, Field(discriminator="kind")]
 
 
-class ReleasesFile(Frozen):
-    """Where releases go when there is no Kafka journal."""
+class Releases(Frozen):
+    """Where releases go when there is no Kafka journal, and how they write the values of keys."""
 
-    path: LocalPath
+    path: LocalPath | None = None
+    values: Literal["by_key", "array"] = "by_key"
+    """`array`: in the order of the keys, which the first release of each series names."""

@@ -21,7 +21,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as open_tex
 
 from stream_dp import __version__
 from stream_dp.journal.commit import Release
-from stream_dp.journal.release import Released, Shape, WindowPart, read
+from stream_dp.journal.release import Released, Shape, WindowPart, by_key, read, read_by_key
 from stream_dp.server.broadcast import pause_after
 from stream_dp.server.view import PublicView, ReleaseLog
 
@@ -277,8 +277,9 @@ def _text(shown: Shown, latest: Mapping[str, Release], fired: FiredSoFar, form: 
     releases = ReleaseGauges(gauges, name)
     for series in shown.pipeline["series"]:
         if (newest := latest.get(series["name"])) is not None:
-            released = read(newest.body)
-            releases.add(released, series.get("domain", ()), fired.of(released.series))
+            domain = series.get("domain", ())
+            released = read_by_key(newest.body, domain)
+            releases.add(released, domain, fired.of(released.series))
     return gauges.written(form)
 
 
@@ -353,7 +354,7 @@ class ReleaseGauges:
             self._add_number((series, "", window), part.value, part.band, part.low, part.high)
         if part.values:
             ends = zip(part.lows or repeat(None), part.highs or repeat(None), strict=False)
-            for (key, value), (low, high) in zip(part.values.items(), ends, strict=False):
+            for (key, value), (low, high) in zip(by_key(part).items(), ends, strict=False):
                 self._add_number((series, key, window), value, part.band, low, high)
         for place, rank in enumerate(part.ranks or (), start=1):
             labels = (series, rank.name, window)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from browser import card_worlds
 from browser.card_worlds import (
     BANDS,
     DOORS,
@@ -265,6 +266,38 @@ async def test_quotients_by_key_put_what_is_known_first(browser: Browser) -> Non
             "in\t31\tat least 2 · too few events",
             "out\t–\tanything · too few events",
         ]
+
+
+@pytest.mark.parametrize("name", ["mean_by_door", "rates", "gauge"])
+async def test_values_in_arrays_are_shown_by_key(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """In the order of the series' domain, as the API tells it."""
+    described, release = card_worlds.gallery()[name]
+    parts = release(0).get("windows", {"": release(0)})
+    domain = list(next(iter(parts.values()))["values"])
+
+    def in_order(tick: int) -> dict[str, Any]:
+        def listed(part: dict[str, Any]) -> dict[str, Any]:
+            return {**part, "values": [part["values"][key] for key in domain]}
+
+        told = release(tick)
+        if "windows" not in told:
+            return listed(told)
+        return {"windows": {name: listed(part) for name, part in told["windows"].items()}}
+
+    async def shown() -> list[list[str]]:
+        async with Cards(name).shown(browser) as page:
+            return [await texts(page, f"[data-series={name}] {of}") for of in (".key", ".amount")]
+
+    plain = await shown()
+    card_worlds._past.cache_clear()
+    monkeypatch.setattr(
+        card_worlds, "gallery", lambda: {name: ({**described, "domain": domain}, in_order)}
+    )
+    assert await shown() == plain
+    assert plain[0]
+    card_worlds._past.cache_clear()
 
 
 async def test_a_top_list_says_which_names_are_not_told_apart(browser: Browser) -> None:

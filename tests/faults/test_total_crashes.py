@@ -49,7 +49,7 @@ class TotalWorld(UserWorld):
         return [seen, self.totals, self.net]
 
     def recorded(self) -> list[tuple[int, ...]]:
-        return [row for commit in self.commits() for row in commit.rows]
+        return [tuple(row) for commit in self.commits() for row in commit.rows]
 
 
 def world_of(seed: int, privacy: Any, **made: Any) -> TotalWorld:

@@ -15,6 +15,7 @@ from faust.types import TopicT
 from mode import Service
 
 from stream_dp.errors import FailClosed, StreamDPError
+from stream_dp.journal.release import named, read
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.public import ensure_public
 from stream_dp.python.tick_release import PublicRelease
@@ -56,9 +57,9 @@ REMEMBERED = 10_000  # releases whose digests are kept, to detect another versio
 class ReleaseStream:
     """The releases of the pipeline `name`: `topic` is for an agent, whose stream a call of this object checks.
 
-    `seen` stores the position: a dict (the default) for the life of the process, a Faust table with one partition
-    beyond that. A release counts as done when the agent requests the next one, so the release at which a worker died
-    comes again; its `sequence` identifies it.
+    `seen` stores the position, and the keys of series whose values are arrays: a dict (the default) for the life of
+    the process, a Faust table with one partition beyond that. A release counts as done when the agent requests the next
+    one, so the release at which a worker died comes again; its `sequence` identifies it.
 
     Example::
 
@@ -129,7 +130,12 @@ class ReleaseCheck:
 
     def fresh(self, body: bytes) -> PublicRelease | None:
         """Return the release, or None for a repeat; FailClosed for junk, a gap, or another body of a known number."""
-        release, digest_now = PublicRelease.of(body), _digest(body)
+        first, digest_now = read(body), _digest(body)
+        place = f"{self._pipeline} {first.series}"
+        if first.keys:
+            self._seen[place] = list(first.keys)
+        whole = named(first, self._seen.get(place, ()))
+        release = PublicRelease.of(body, lambda _: whole)
         number, known = release.sequence, self._seen.get(self._pipeline)
         if known is not None:
             last, digest = known

@@ -8,7 +8,7 @@ plus integer noise. This file knows no ticks and no names.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Generic, Self, TypeVar
@@ -89,7 +89,15 @@ class Trees(PureShares):
 
 
 class CountedTrees(CountRows, Trees):
-    """Trees for rows of counts; every column has its share of the budget."""
+    """Trees for rows of counts; every column has its share of the budget. Subclasses are dataclasses."""
+
+    def side_by_side(self, number: int) -> Self:
+        """Return a mechanism that steps so many of this one at once, each on columns of its own.
+
+        Its trees have the same scale, and its state has the columns of theirs, one after the other.
+        """
+        wide: Self = replace(self, width=number * self.width)  # type: ignore[type-var]
+        return replace(wide, epsilon=self.unit_epsilon * wide.l1)  # type: ignore[type-var]
 
     def _by_columns(self, subject: str, source: str) -> Derivation:
         """Derive the guarantee from the trees of one column; an event sets at most `ones` columns.

@@ -20,9 +20,11 @@ from stream_dp import __version__
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.files.threads import sync_folder
 from stream_dp.journal.public_sequence import RELEASES
+from stream_dp.journal.release import KeysUnknown, ReleaseReader
 from stream_dp.operate.export.rows import COLUMNS, KINDS, UNIQUE, Row, rows_of
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
-from stream_dp.operate.published_bodies import published
+from stream_dp.operate.published_bodies import all_published, find_keys, published
+from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 
 _T = TypeVar("_T")
@@ -60,8 +62,8 @@ class RowTarget(Protocol):
         """
         ...
 
-    async def holds(self, sequence: int, body: bytes) -> bool:
-        """Return whether the last release, as `open` found it, has this sequence number and these bytes."""
+    async def holds(self, sequence: int, body: bytes, rows: Sequence[Row]) -> bool:
+        """Return whether the last release, as `open` found it, has this number, these bytes and these rows."""
         ...
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
@@ -145,7 +147,7 @@ class _Folder(_Blocking):
         self._lock = -1
         self._reached = Newest()
 
-    async def holds(self, sequence: int, body: bytes) -> bool:
+    async def holds(self, sequence: int, body: bytes, rows: Sequence[Row]) -> bool:
         return self._reached == Newest.at(sequence, body)
 
     async def close(self) -> None:
@@ -380,11 +382,11 @@ class PostgresqlTable:
                 await self._client.execute(f"{_CREATE}; {_SEQUENCES}")
             return int(await self._client.fetchval(f"{_LAST}$1", self._pipeline))
 
-    async def holds(self, sequence: int, body: bytes) -> bool:
+    async def holds(self, sequence: int, body: bytes, rows: Sequence[Row]) -> bool:
         query = f"select {_NAMES} {_AT.format('$1', '$2')}"
         with self._naming_the_table():
             stored = await self._client.fetch(query, self._pipeline, sequence)
-        return _same(stored, for_postgresql(rows_of(self._pipeline, body)))
+        return _same(stored, for_postgresql(rows))
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
         """Copy rows; if some exist already, or COPY is not allowed, insert them."""
@@ -429,10 +431,9 @@ class DuckdbTable(_Blocking):
         self._errors, self._connect = (duckdb.Error,), duckdb.connect
         return await super().open()
 
-    async def holds(self, sequence: int, body: bytes) -> bool:
+    async def holds(self, sequence: int, body: bytes, rows: Sequence[Row]) -> bool:
         query = f"select {_MOMENTS} {_AT.format('?', '?')}"
         stored = await self._on_thread(self._query, query, (self._pipeline, sequence))
-        rows = rows_of(self._pipeline, body)
         return _same(
             stored, [_with_end(row, round(row.tick_end.timestamp() * 1000)) for row in rows]
         )
@@ -498,21 +499,32 @@ async def export_releases(
         twice; or as `published`.
         WorldError: as `published` and `RowTarget`.
     """
-    spec = load(pipeline)
+    built = build(load(pipeline))
+    spec = built.spec
     target = target_named(address, spec.name)
     releases = written = 0
     last, rows, newest = -1, list[Row](), Newest()
+    reader = ReleaseReader(built.keys)
+
+    async def rows_in(body: bytes) -> list[Row]:
+        try:
+            return rows_of(spec.name, body, reader.read)
+        except KeysUnknown as unknown:
+            await find_keys(reader, unknown.series, all_published(spec))
+            return rows_of(spec.name, body, reader.read)
+
     try:
         tell("starting", pipeline=spec.name, version=__version__)
         beyond = await target.open()
         async for bodies in published(spec, beyond - 1, every):
             for body in bodies:
                 number = RELEASES.number_of(body, spec.name)
-                if number <= last or (number == beyond and not await target.holds(number, body)):
+                known = number != beyond or await target.holds(number, body, await rows_in(body))
+                if number <= last or not known:
                     raise _foreign(target, spec.name)
                 last = number
                 if number > beyond:
-                    rows += rows_of(spec.name, body)
+                    rows += await rows_in(body)
                     releases, newest = releases + 1, Newest.at(number, body)
             if not bodies and 0 <= last < beyond:
                 raise _foreign(target, spec.name)

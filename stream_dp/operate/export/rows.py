@@ -5,14 +5,14 @@ other columns are the released values, so writing a row again changes nothing.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import repeat
 from typing import NamedTuple, TypeVar
 
 from msgspec import UNSET, UnsetType
 
-from stream_dp.journal.release import Released, WindowPart, read
+from stream_dp.journal.release import Released, WindowPart, by_key, read_by_key
 
 
 class Row(NamedTuple):
@@ -73,7 +73,9 @@ class _Numbers(NamedTuple):
     tied: str | None = None
 
 
-def rows_of(pipeline: str, body: bytes) -> list[Row]:
+def rows_of(
+    pipeline: str, body: bytes, read: Callable[[bytes], Released] = read_by_key
+) -> list[Row]:
     """Return the rows of a published body, none if no alert in it fired; raise FailClosed if it cannot be read."""
     release = read(body)
     parts: Mapping[str, _Part] = release.windows or {"": release}
@@ -107,7 +109,7 @@ def _numbers(part: _Part) -> Iterator[_Numbers]:
             yield _Numbers(share, "quantile", quantile.value, *ends, band)
     elif part.values is not UNSET:
         lows, highs = part.lows or repeat(None), part.highs or repeat(None)
-        for (key, value), low, high in zip(part.values.items(), lows, highs, strict=False):
+        for (key, value), low, high in zip(by_key(part).items(), lows, highs, strict=False):
             ends = (low, high) if band is None else _around(value, band)
             yield _Numbers(key, "value", value, *ends, band)
     else:

@@ -13,12 +13,19 @@ from typing import Any
 from stream_dp import __version__
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.errors import Outage
-from stream_dp.journal.release import Released, Shape, read, release_of
+from stream_dp.journal.release import (
+    KeysUnknown,
+    Released,
+    ReleaseReader,
+    Shape,
+    by_key,
+    release_of,
+)
 from stream_dp.kafka.client.clients import backing_off
 from stream_dp.operate.budget_view import OF_THE_FILE, api_budget
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.public_view import pipeline_json
-from stream_dp.operate.published_bodies import Backlog, published
+from stream_dp.operate.published_bodies import Backlog, all_published, find_keys, published
 from stream_dp.operate.run.run_pipeline import KEPT_RELEASES
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.report import plan_json
@@ -72,7 +79,7 @@ class TopicPage:
                 spec = self._built.spec
                 async for bodies in published(spec, beyond, _LOOK_S, bootstrap, self._keep):
                     for body in bodies:
-                        self._take(body)
+                        await self._take(body, bootstrap)
                     if not self._reading:
                         progress(READING, max(0, self.log.last_sequence), 0, "release")
                     if not bodies:
@@ -86,10 +93,16 @@ class TopicPage:
                 self._reading = False
                 await asyncio.sleep(next(waits))
 
-    def _take(self, body: bytes) -> None:
+    async def _take(self, body: bytes, bootstrap: str) -> None:
         release = release_of(body)
         if release.series not in self._known and release.series not in self._others:
-            self._others[release.series] = _described(read(body))
+            reader = ReleaseReader({})
+            try:
+                released = reader.read(body)
+            except KeysUnknown:
+                await find_keys(reader, release.series, all_published(self._built.spec, bootstrap))
+                released = reader.read(body)
+            self._others[release.series] = _described(released)
         if self.log.last_sequence < 0:
             self.log.begins_with(release.sequence)
         self.log.append(release)
@@ -129,7 +142,7 @@ async def serve_page(
 def _described(release: Released) -> Mapping[str, Any]:
     """Return what a release reveals about its series, in the form of `GET /api/pipeline`."""
     first = next(iter(release.windows.values())) if release.windows else release
-    keys = list(first.values or ())
+    keys = list(by_key(first))
     return {
         "name": release.series,
         "statistic": "live",

@@ -36,7 +36,6 @@ from stream_dp.records.endpoints import (
     FileSourceSpec,
     KafkaJournalSpec,
     KafkaSourceSpec,
-    ReleasesFile,
     ReplayClock,
     SourceSpec,
     SqliteJournalSpec,
@@ -102,7 +101,7 @@ def known_ends(source: Source) -> Positions:
 def _durable(spec: PipelineSpec, holder: Holder | None) -> tuple[Journal, Sink, Questions, Answers]:
     """Return journal, sink, questions and answers: in topics, or in a file beside the journal."""
     if isinstance(spec.journal, SqliteJournalSpec):
-        sink = FileSink(settled(spec.releases, ReleasesFile).path)
+        sink = FileSink(settled(spec.releases_path, Path))
         path = spec.journal.path.with_name(f"{spec.journal.path.name}.messages")
         return SqliteJournal(spec.journal.path), sink, SqliteQuestions(path), SqliteAnswers(path)
     source = settled(spec.source, KafkaSourceSpec)

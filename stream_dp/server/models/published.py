@@ -46,11 +46,16 @@ class ScalarRelease(_Banded):
     """The noisy value: a count, or a decimal on the grid of a sum; below 0 only if true values can be."""
 
 
-class HistogramRelease(_Banded):
+class _InOrder(Answer):
+    keys: tuple[str, ...] | Absent = None
+    """The keys of values in arrays, in the first release of the series alone: the `domain` in `/api/pipeline`."""
+
+
+class HistogramRelease(_InOrder, _Banded):
     """One number for each key of the series' domain."""
 
-    values: dict[str, _Number]
-    """The noisy value of each key, like the value of a scalar release."""
+    values: dict[str, _Number] | tuple[_Number, ...]
+    """The noisy value of each key, like the value of a scalar release; in arrays in the order of the keys."""
 
 
 class _Quotient(Answer):
@@ -63,8 +68,8 @@ class _Quotient(Answer):
 
 
 class _Quotients(Answer):
-    values: dict[str, _Number | None]
-    """The quotient of each key; null if the denominator counts nothing."""
+    values: dict[str, _Number | None] | tuple[_Number | None, ...]
+    """The quotient of each key, or in the order of the keys; null if the denominator counts nothing."""
     lows: tuple[_Number | None, ...]
     """The lower ends, in the order of `values`."""
     highs: tuple[_Number | None, ...]
@@ -75,7 +80,7 @@ class RatioRelease(_Quotient, _Confident):
     """One quotient, with the ends of its interval in place of a half-width."""
 
 
-class RatiosRelease(_Quotients, _Confident):
+class RatiosRelease(_InOrder, _Quotients, _Confident):
     """One quotient for each key."""
 
 
@@ -122,8 +127,8 @@ class WindowValue(Answer):
 class WindowValues(Answer):
     """One number for each key over a window."""
 
-    values: dict[str, _Number]
-    """The noisy value by key, never below 0."""
+    values: dict[str, _Number] | tuple[_Number, ...]
+    """The noisy value by key, or in the order of the keys; never below 0."""
     band: HalfWidth
     """The half-width around each of them that holds with the release's `confidence`."""
 
@@ -174,7 +179,7 @@ class WindowRanks(Answer):
     """The half-width that holds for all values at once with the release's `confidence`."""
 
 
-class WindowsRelease(_Confident):
+class WindowsRelease(_InOrder, _Confident):
     """What was counted in the last tick, and in each window that ends with it."""
 
     windows: dict[

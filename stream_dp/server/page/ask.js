@@ -8,7 +8,7 @@ import { complaint, priced, refused } from "./ask_answer.js";
 import { CardActions } from "./ask_cards.js";
 import { QuestionForm, inLabels } from "./ask_form.js";
 import { Layout } from "./ask_layout.js";
-import { amount, el, setChildren, tickText, toNumber, words } from "./format.js";
+import { amount, el, named, setChildren, tickText, toNumber, words } from "./format.js";
 import { ANEW, ENDED } from "./line_card.js";
 import { Session, freshKey } from "./login.js";
 import { EVER } from "./windowed_card.js";
@@ -143,7 +143,8 @@ async function beside(definition, preview) {
   const [{ series: released }, { series: told }] = await Promise.all(["series", "pipeline"].map((name) => get(`/api/${name}`).catch(() => ({ series: [] }))));
   const running = new Set(state.queries.filter(({ end: ended }) => ended === null).map(({ name }) => name));
   const like = told.filter((each) => running.has(each.name) && tellsTheSame(definition, preview, each));
-  return like.map(({ name }) => released.find((each) => each.name === name)?.latest).map((latest) => latest && numberOf(latest, widest(preview))).find((found) => found) ?? null;
+  const latest = ({ name, domain }) => [released.find((each) => each.name === name)?.latest, domain];
+  return like.map(latest).map(([release, domain]) => release && numberOf(named(release, domain), widest(preview))).find((found) => found) ?? null;
 }
 
 const textOf = (value) => (Array.isArray(value) ? value.join(" to ") : String(value));

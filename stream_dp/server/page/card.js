@@ -5,7 +5,7 @@
 // the file or a live one: price, expected error, start, end, analyst; how it is made is one click away. Cards know no network.
 
 import { CardTools } from "./card_tools.js";
-import { amount, duration, el, errorText, percent, setText, spelled, theLength, tickText, titleOf, toNumber, words } from "./format.js";
+import { amount, duration, el, errorText, named, percent, setText, spelled, theLength, tickText, titleOf, toNumber, words } from "./format.js";
 import { madeId } from "./proof.js";
 
 const RECENT_TICKS = 2000; // kept whatever the range
@@ -61,7 +61,8 @@ export class Card {
     return true;
   }
 
-  #add(release) {
+  #add(published) {
+    const release = named(published, this.series.domain);
     if (this.unknown) this.#know();
     this.sequence = release.sequence;
     this.received += 1;

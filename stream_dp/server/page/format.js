@@ -66,6 +66,12 @@ export const isoOf = (seconds) => new Date(seconds * 1000).toISOString().replace
 export const seconds = (iso) => Date.parse(iso) / 1000;
 /** A text as the beginning of a sentence. */
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+/** A release with its values by key: in an array they stand in the order of the series' keys, its `domain`. */
+export function named(release, domain = []) {
+  const byKey = (part) => (Array.isArray(part.values) ? { ...part, values: Object.fromEntries(part.values.map((value, place) => [domain[place], value])) } : part);
+  const windows = Object.entries(release.windows ?? {}).map(([name, part]) => [name, byKey(part)]);
+  return { ...byKey(release), ...(windows.length ? { windows: Object.fromEntries(windows) } : {}) };
+}
 /** What a series is called: by its title, else by its name. */
 export const titleOf = ({ name, title }) => sentence(words(title || name));
 export const words = (name) => String(name ?? "").replaceAll("_", " ");

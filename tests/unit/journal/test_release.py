@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from stream_dp.errors import FailClosed, UsageError
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import (
     VERSION,
+    Numbers,
     Released,
     Shape,
     content,
     read,
     read_head,
     release_of,
+    told_number,
     write,
 )
 from stream_dp.mechanisms.linear.counter import Counter
@@ -96,6 +99,43 @@ def test_counts_are_those_of_what_fired(wrong: dict[str, Any]) -> None:
 def test_an_answer_of_another_length_is_no_release(shape: Shape, entries: int) -> None:
     with pytest.raises(ValueError, match="one entry for each key"):
         content(shape, KEYS, np.ones(entries, np.int64))
+
+
+WIDE = tuple(f'k"{at}é' for at in range(300))
+COUNTS = st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=300, max_size=300) | st.lists(
+    st.integers(-12, 120), min_size=300, max_size=300
+)
+
+
+@given(
+    COUNTS, COUNTS, st.sampled_from([Fraction(1), Fraction(5), Fraction(10**17), Fraction(1, 50)])
+)
+def test_many_numbers_are_written_as_the_encoder_writes_each(
+    first: list[int], second: list[int], unit: Fraction
+) -> None:
+    """By key and in order, one answer after the other: what the first left behind shows in no other."""
+    named, listed = Numbers(WIDE, array=False, unit=unit), Numbers(WIDE, array=True, unit=unit)
+    for counts in (first, second, first):
+        answer = np.array(counts, dtype=np.int64)
+        told = [told_number(count, unit) for count in counts]
+        texts = [str(number) for number in told]
+        assert bytes(listed.text(answer)).decode() == f"[{','.join(texts)}]"
+        by_key = [
+            f"{json.dumps(key, ensure_ascii=False)}:{text}"
+            for key, text in zip(WIDE, texts, strict=True)
+        ]
+        assert bytes(named.text(answer)).decode() == f"{{{','.join(by_key)}}}"
+
+
+def test_the_bytes_of_a_wide_release() -> None:
+    """With as many entries as are written in one pass: the form is that of few."""
+    answer = [at * at - 50 for at in range(300)]
+    found = body(Shape.HISTOGRAM, WIDE, answer)
+    values = {key: max(0, count) for key, count in zip(WIDE, answer, strict=True)}
+    whole = {**ONE, "values": values, **REST}
+    assert found == json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+    with pytest.raises(ValueError, match="one entry for each key"):
+        body(Shape.HISTOGRAM, WIDE, answer[1:])
 
 
 _CONTENT = st.one_of(

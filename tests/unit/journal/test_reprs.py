@@ -106,9 +106,9 @@ def test_a_repr_shows_nothing_private(value: Any) -> None:
 
 
 async def test_a_message_to_an_actor_shows_nothing_private() -> None:
-    actor, noise = Actor(ONE, ROW), NoiseStream(BYTES, 0)
+    actor, noise = Actor(ONE, ROW, 0), NoiseStream(BYTES, 0)
     replies = [
-        await actor.tick(TickGrid(0, 1), 4, 1, ROW, noise),
+        await actor.tick(TickGrid(0, 1), 4, [1], ROW, lambda _: noise),
         await actor.ask(3, Query(SECRET), noise),
     ]
     for value in (actor, actor._mailbox, *replies):

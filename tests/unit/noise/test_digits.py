@@ -2,7 +2,7 @@
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -119,6 +119,10 @@ def test_a_tail_restarts_beyond_the_table(scale: Fraction) -> None:
         assert both.one([last], Script(minus)) == reach + 5
 
 
+def first_of(spare: BitStream, _: int) -> BitStream:
+    return spare
+
+
 @settings(max_examples=40, deadline=None)
 @given(scale=st.fractions(min_value=Fraction(1, 50), max_value=10**9, max_denominator=99))
 def test_both_ways_of_drawing_agree_on_rare_words(scale: Fraction) -> None:
@@ -134,10 +138,22 @@ def test_both_ways_of_drawing_agree_on_rare_words(scale: Fraction) -> None:
         words[50:60, 0] = LAST - 1
         words[60:70, 0] = 1
         spare, same = BitStream(SEED, 2), BitStream(SEED, 2)
-        assert sampler.many(words, spare).tolist() == [
+        assert sampler.many(words, partial(first_of, spare)).tolist() == [
             sampler.one(row, same) for row in words.tolist()
         ]
         assert spare.word() == same.word()
+
+
+def test_rare_words_of_many_streams_go_on_in_their_own_spare_lane() -> None:
+    sampler, each = laplace_sampler(5, 2), 6
+    words = BitStream(SEED, 1).array(3 * each).reshape(-1, 1).copy()
+    words[::2] = LAST - 1  # tails
+    lanes, same = ([BitStream(SEED, 2, lane) for lane in range(3)] for _ in range(2))
+    found = sampler.many(words, lambda index: lanes[index // each]).reshape(3, each)
+    for lane, part, spare in zip(found, words.reshape(3, each, 1), same, strict=True):
+        assert lane.tolist() == [sampler.one(row, spare) for row in part.tolist()]
+    assert [lane.word() for lane in lanes] == [lane.word() for lane in same]
+    assert len({tuple(lane) for lane in found.tolist()}) == 3
 
 
 @given(scale=st.fractions(min_value=Fraction(1, 10**6), max_value=MAX_SCALE))

@@ -149,3 +149,16 @@ def test_no_text_shows_the_seed() -> None:
 def test_the_package_exports_what_it_says() -> None:
     assert stream_dp.noise.__all__ == ["NoiseStream", "fresh_seed"]
     assert len(stream_dp.noise.fresh_seed()) == 32
+
+
+@pytest.mark.parametrize(
+    "scale", [Fraction(1, 3), Fraction(5, 2), Fraction(1000), Fraction(1 << 30)]
+)
+@pytest.mark.parametrize("size", [0, 1, 14, 15, 300])
+def test_streams_drawn_in_one_pass_are_those_drawn_one_by_one(scale: Fraction, size: int) -> None:
+    streams, same = ([NoiseStream(SEED, number) for number in (7, 3, 11)] for _ in range(2))
+    for number in range(3):
+        streams[number].laplace(Fraction(2), number), same[number].laplace(Fraction(2), number)
+    for _ in range(2):
+        found = NoiseStream.laplace_of_each(streams, scale, size)
+        assert found.tolist() == [stream.laplace(scale, size).tolist() for stream in same]

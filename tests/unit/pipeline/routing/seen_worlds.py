@@ -94,7 +94,7 @@ class SeenWorld(UserWorld):
         return [self.seen]
 
     def recorded(self) -> list[tuple[int, ...]]:
-        return [row for commit in self.commits() for row in commit.rows]
+        return [tuple(row) for commit in self.commits() for row in commit.rows]
 
 
 def remembered(commits: Sequence[Any], column: int) -> dict[int, Counter[bytes]]:
