@@ -168,12 +168,15 @@ class SoakWriter(threading.Thread):
         self._leaders.close()
 
     def _send(self, batch: bytes) -> None:
-        partitions = self._leaders.partitions()
-        if not partitions:
-            raise Refused("no partition has a leader", 5)
-        stored = self._leaders.produce(self._topic, self._chance.choice(partitions), batch)
+        partition = self._chance.choice(self._partitions())
+        stored = self._leaders.produce(self._topic, partition, batch)
         if stored.error:
             raise Refused("a batch", stored.error)
+
+    def _partitions(self) -> list[int]:
+        if not (partitions := self._leaders.partitions()):
+            raise Refused("no partition has a leader", 5)
+        return partitions
 
     def _batch(self) -> RawBatch:
         codec = self._chance.choice((0, *CODECS.values()))
@@ -188,7 +191,7 @@ class SoakWriter(threading.Thread):
         number = self._chance.randrange(PRODUCERS)
         if number not in self._open:
             self._open[number] = self._transactions(f"{self._topic}-{number}")
-        partition = self._chance.choice(self._leaders.partitions())
+        partition = self._chance.choice(self._partitions())
         try:
             stored = self._open[number].send(self._topic, partition, self._batch())
         except (OSError, Refused):

@@ -374,6 +374,17 @@ def other(**fields: Any) -> Callable[[Any], None]:
     return written(lambda made: msgspec.structs.replace(made, **fields))
 
 
+async def test_a_start_deletes_what_an_engine_left_that_had_said_so(prunes: list[int]) -> None:
+    world = World()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "SNAPSHOT_TICKS", 3)
+        await world.run()
+    world.store.begin, wanted = 0, prunes[-1]
+    prunes.clear()
+    await world.run()
+    assert (prunes, world.store.begin) == ([wanted], wanted)
+
+
 def stale(patch: pytest.MonkeyPatch) -> None:
     """Snapshots after the first one hold the states of the one before."""
     states, last = Ensemble.states, list[SavedStates]()
