@@ -85,6 +85,8 @@ _ANN = {"epsilon": 60, "analysts": [{"name": "ann", "epsilon": 50}]}
 _USERS = {"unit": "user", "user": "user", "max_events": 20, "per": "10m", "epsilon": 4}
 PIPELINES: dict[str, dict[str, Any]] = {
     "four scalars": {"series": _SCALARS},
+    "four scalars, an hour kept": {"series": _SCALARS,
+                                   "journal": {"kind": "sqlite", "path": "flat.journal", "keep": "1h"}},
     "four at once": {"series": _SCALARS},
     "windows, histogram": {"series": _WINDOWS},
     "series that come and go": {"series": _SCALARS[:1], "privacy": _ANN},
