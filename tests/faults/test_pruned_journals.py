@@ -219,6 +219,12 @@ def test_a_checkpoint_vouches_for_what_was_pruned_and_an_archive_shows_it(case: 
         asyncio.run(check_trace(None, case.pipeline, key))
 
 
+def test_the_ledger_is_not_read_from_where_nobody_pruned(case: Case) -> None:
+    _next_place(case)
+    with pytest.raises(FailClosed, match="were deleted by something else"):
+        asyncio.run(read_ledger(case.pipeline, case.folder / "operator.key", print))
+
+
 def test_a_pruned_journal_belongs_to_its_file_and_key(case: Case) -> None:
     _other_key(case)
     assert "was written with key" in refused(case)
