@@ -327,7 +327,7 @@ async def read_checkpoint(
         read.append(commit)
         piece = piece_in(commit)
         pieces += [] if piece is None else [piece]
-        if piece is not None and piece.is_last:
+        if not pieces or pieces[-1].is_last:
             break
     checkpoint = checkpoint_of(pieces, read[0].sequence) if read else None
     return read, None if checkpoint is None or read[0].snapshot is None else checkpoint

@@ -505,6 +505,39 @@ async def test_a_checkpoint_of_another_form_is_not_used(
     assert begins == [0]
 
 
+class FormerPiece(msgspec.Struct, array_like=True, tag="piece"):
+    """A piece of a checkpoint as former versions wrote them, which hold other checkpoints."""
+
+    after: int
+    number: int
+    pieces: int
+    content: bytes
+
+
+async def test_a_journal_with_checkpoints_of_a_former_version_is_pruned_once_it_has_others(
+    begins: list[int], prunes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "SNAPSHOT_TICKS", 2)
+    world, former = World(), list[int]()
+
+    def written(_: Checkpoint, after: int) -> list[bytes]:
+        former.append(after)
+        return [part(FormerPiece(after, 0, 1, b"former"))]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gate, "pieces_of", written)
+        patch.setattr(Engine, "run", PruningEngine.run_alone)
+        with pytest.raises(Crash):
+            await world.run(Fuse(40))
+    world.store.checkpoints = (former[-1], former[-2])
+    assert not prunes
+    await world.run()
+    assert begins == [0]
+    assert prunes
+    assert min(prunes) > former[-1]
+    await check_whole(world)
+
+
 @pytest.mark.parametrize("left", [-1, 20])
 async def test_checkpoints_take_no_more_room_than_all_else_and_one_of_them(
     left: int, monkeypatch: pytest.MonkeyPatch
