@@ -219,6 +219,20 @@ def test_a_checkpoint_vouches_for_what_was_pruned_and_an_archive_shows_it(case: 
         asyncio.run(check_trace(None, case.pipeline, key))
 
 
+def test_an_archive_that_begins_where_the_journal_once_began_is_read(case: Case) -> None:
+    archive, key = _whole(case), case.folder / "operator.key"
+    begin = numbers(case.folder / "older.journal")[0]
+    for first in (begin, begin + 1):
+        with closing(sqlite3.connect(archive)) as database, database:
+            database.execute("DELETE FROM commits WHERE sequence < ?", (first,))
+        if first == begin:
+            shown = asyncio.run(read_ledger(case.pipeline, key, print, archive=archive))
+            assert (shown["verified_from_commit"], shown["ticks"]) == (begin, TICKS)
+            continue
+        with pytest.raises(FailClosed, match="were deleted by something else|holds no checkpoint"):
+            asyncio.run(read_ledger(case.pipeline, key, print, archive=archive))
+
+
 def test_a_pruned_journal_belongs_to_its_file_and_key(case: Case) -> None:
     _other_key(case)
     assert "was written with key" in refused(case)
