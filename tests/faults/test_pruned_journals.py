@@ -14,9 +14,14 @@ from faults.cases import Case, flights
 from faults.checker import unfounded
 from faults.killing import Look, checkpoints_every, moved, pruning
 from faults.test_journals_refused import _other_key, refused
-from stream_dp.errors import FailClosed, UsageError
+from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.files.sqlite import read_sealed
-from stream_dp.operate.audit.journal_access import archive_journal, read_dead_letters
+from stream_dp.operate.audit import journal_access
+from stream_dp.operate.audit.journal_access import (
+    archive_journal,
+    read_dead_letters,
+    sealed_commits_of,
+)
 from stream_dp.operate.audit.ledger_view import read_ledger
 from stream_dp.operate.audit.trace_check import check_trace
 
@@ -231,6 +236,24 @@ def test_an_archive_that_begins_where_the_journal_once_began_is_read(case: Case)
             continue
         with pytest.raises(FailClosed, match="were deleted by something else|holds no checkpoint"):
             asyncio.run(read_ledger(case.pipeline, key, print, archive=archive))
+
+
+@pytest.mark.parametrize("more", [0, 3])
+def test_what_is_pruned_before_it_is_read_is_not_damaged(
+    case: Case, more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_access, "_AT_ONCE", 1)
+    begin = numbers(case.journal)[0]
+
+    async def read() -> None:
+        here = await sealed_commits_of(case.journal)
+        if not more:
+            _sql(f"DELETE FROM commits WHERE sequence = {begin}")(case)
+        async for _ in here.commits:
+            _sql(f"DELETE FROM commits WHERE sequence < {begin + more}")(case)
+
+    with pytest.raises(WorldError, match="pruned commits .* try again"):
+        asyncio.run(read())
 
 
 def test_a_pruned_journal_belongs_to_its_file_and_key(case: Case) -> None:
