@@ -505,6 +505,25 @@ async def test_a_checkpoint_of_another_form_is_not_used(
     assert begins == [0]
 
 
+async def test_a_start_deletes_nothing_before_all_is_public_again(
+    prunes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "SNAPSHOT_TICKS", 3)
+    for left in range(1, 200):
+        world = World()
+        with pytest.raises(Crash):
+            await world.run(Fuse(left))
+        if not prunes and any(form.PRUNED in commit.parts for commit in world.commits()):
+            break
+    del world.bodies[5:]  # what is public was set back
+    for left in range(1, 40):
+        again = replace(world, store=deepcopy(world.store), bodies=list(world.bodies), told=[])
+        with pytest.raises(Crash):
+            await again.run(Fuse(left))
+        await again.run()
+        await check_whole(again)
+
+
 class FormerPiece(msgspec.Struct, array_like=True, tag="piece"):
     """A piece of a checkpoint as former versions wrote them, which hold other checkpoints."""
 
