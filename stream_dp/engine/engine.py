@@ -246,15 +246,15 @@ class Engine:
                 "run the version of the code and of the file that wrote it"
             )
         self._latest = recovered.latest
-        for before in recovered.past.places.pruned[:1]:
-            if ports.journal.begin < before:  # the engine before ended meanwhile
-                await ports.journal.prune(before)
         ports.progress("Reading what is published")
         wanted = recovered.past.numbers.before(self._audience.wanted(recovered.shown))
         async for body in ports.sink.read(max(self._audience.known, wanted)):
             self._show(release_of(body))
         await self._gate.tell(recovered.unanswered)
         await self._gate.publish(recovered.unpublished)
+        for before in recovered.past.places.pruned[:1]:
+            if ports.journal.begin < before:  # the engine before ended then; now all is public
+                await ports.journal.prune(before)
         await ports.source.seek(recovered.cut.positions, recovered.cut.behind)
         if ports.questions is not None and self._messages is not None:
             await ports.questions.open()

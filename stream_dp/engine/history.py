@@ -327,7 +327,7 @@ async def read_checkpoint(
         read.append(commit)
         piece = piece_in(commit)
         pieces += [] if piece is None else [piece]
-        if piece is not None and piece.is_last:
+        if not pieces or pieces[-1].is_last:
             break
     checkpoint = checkpoint_of(pieces, read[0].sequence) if read else None
     return read, None if checkpoint is None or read[0].snapshot is None else checkpoint
@@ -452,6 +452,8 @@ class JournalSummary:
     rows: IntArray | None = None
     changing: list[Commit] = field(default_factory=list)
     series: Standing | None = None
+    pruned: set[int] = field(default_factory=set)
+    """Where its commits say that it began once; an archive may begin there for ever."""
 
     @property
     def header(self) -> Header | None:
@@ -472,6 +474,7 @@ class JournalSummary:
     def add(self, commit: Commit) -> None:
         self.past = self.past or Past.beginning(commit)
         self.past.add(commit, self.through)
+        self.pruned.update(self.past.places.pruned)
         if commit.changes:
             self.changing.append(only_changes(commit))
         ticks = sum(self.through is None or tick <= self.through for tick in commit.ticks)
@@ -508,5 +511,6 @@ async def read_summary(
         async for commit, _ in commits:
             summary.add(commit)
             seen(commit)
-    require_begin(begin, summary.past, pipeline)
+    if begin not in summary.pruned:
+        require_begin(begin, summary.past, pipeline)
     return summary

@@ -206,8 +206,11 @@ class Checkpoint(Private, frozen=True, tag=KIND):
     places: Places
 
 
-class Piece(Private, frozen=True, array_like=True, tag="piece"):
-    """Piece `number`, counted from 0, of the `pieces` of the checkpoint after commit `after`."""
+class Piece(Private, frozen=True, array_like=True, tag="piece-2"):
+    """Piece `number`, counted from 0, of the `pieces` of the checkpoint after commit `after`.
+
+    Its tag changes with the form of checkpoints, so that a journal never begins with one that cannot be read.
+    """
 
     after: int
     number: int

@@ -14,9 +14,14 @@ from faults.cases import Case, flights
 from faults.checker import unfounded
 from faults.killing import Look, checkpoints_every, moved, pruning
 from faults.test_journals_refused import _other_key, refused
-from stream_dp.errors import FailClosed, UsageError
+from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.files.sqlite import read_sealed
-from stream_dp.operate.audit.journal_access import archive_journal, read_dead_letters
+from stream_dp.operate.audit import journal_access
+from stream_dp.operate.audit.journal_access import (
+    archive_journal,
+    read_dead_letters,
+    sealed_commits_of,
+)
 from stream_dp.operate.audit.ledger_view import read_ledger
 from stream_dp.operate.audit.trace_check import check_trace
 
@@ -180,6 +185,11 @@ def _cut(archive: Path, end: int) -> None:
         database.execute("DELETE FROM commits WHERE sequence >= ?", (end,))
 
 
+def _begin(journal: Path, begin: int) -> None:
+    with closing(sqlite3.connect(journal)) as database, database:
+        database.execute("DELETE FROM commits WHERE sequence < ?", (begin,))
+
+
 def test_an_archive_takes_what_is_new_and_misses_nothing(case: Case) -> None:
     archive, key = _whole(case), case.folder / "operator.key"
     begin, end = numbers(case.journal)[0], numbers(case.journal)[-1] + 1
@@ -223,6 +233,37 @@ def test_the_ledger_is_not_read_from_where_nobody_pruned(case: Case) -> None:
     _next_place(case)
     with pytest.raises(FailClosed, match="were deleted by something else"):
         asyncio.run(read_ledger(case.pipeline, case.folder / "operator.key", print))
+
+
+def test_an_archive_that_begins_where_the_journal_once_began_is_read(case: Case) -> None:
+    archive, key = _whole(case), case.folder / "operator.key"
+    begin = numbers(case.folder / "older.journal")[0]
+    for first in (begin, begin + 1):
+        _begin(archive, first)
+        if first == begin:
+            shown = asyncio.run(read_ledger(case.pipeline, key, print, archive=archive))
+            assert (shown["verified_from_commit"], shown["ticks"]) == (begin, TICKS)
+            continue
+        with pytest.raises(FailClosed, match=r"were deleted by something else|holds no checkpoint"):
+            asyncio.run(read_ledger(case.pipeline, key, print, archive=archive))
+
+
+@pytest.mark.parametrize("more", [0, 3])
+def test_what_is_pruned_before_it_is_read_is_not_damaged(
+    case: Case, more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_access, "_AT_ONCE", 1)
+    begin = numbers(case.journal)[0]
+
+    async def read() -> None:
+        here = await sealed_commits_of(case.journal)
+        if not more:
+            _begin(case.journal, begin + 1)
+        async for _ in here.commits:
+            _begin(case.journal, begin + more)
+
+    with pytest.raises(WorldError, match=r"pruned commits .* try again"):
+        asyncio.run(read())
 
 
 def test_a_pruned_journal_belongs_to_its_file_and_key(case: Case) -> None:

@@ -176,10 +176,10 @@ class KafkaJournal:
     async def read(self, begin: int = 0, progress: Progress = unseen) -> AsyncIterator[bytes]:
         """Yield the sealed commits from number `begin` on, oldest first."""
         parts: list[_Part] = []
-        sequence = begin or self._begin
+        sequence, place = begin or self._begin, self._places.get(begin)  # a commit may end a place
         async with reading(self._lease.settings, self._topic) as log:
             first, end = await log.bounds()
-            async for records in log.records(self._places.get(begin, first), end):
+            async for records in log.records(first if place is None else place, end):
                 progress("Reading the journal", *percent(records[0].offset, end))
                 for record in records:
                     parts.append(self._part(record))

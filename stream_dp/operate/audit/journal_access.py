@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from stream_dp.engine.history import (
     unsealed,
 )
 from stream_dp.engine.ports import closing
-from stream_dp.errors import FailClosed, StreamDPError, UnknownFormat, UsageError
+from stream_dp.errors import FailClosed, StreamDPError, UnknownFormat, UsageError, WorldError
 from stream_dp.files.sqlite import add_sealed, bounds_of, check_file, read_sealed
 from stream_dp.journal.commit import Commit, DeadLetter, Header, decode, digest
 from stream_dp.journal.keys import Sealer
@@ -154,13 +154,33 @@ async def _in_kafka(spec: PipelineSpec, progress: Progress) -> Sealed:
             f"{spec.name} has no journal at {settings.bootstrap}: it begins with the first run of its pipeline"
         )
     begin, _ = await journal.bounds()
-    return Sealed(begin, journal.read(progress=progress))
+    here = Sealed(begin, journal.read(progress=progress))
+    return Sealed(begin, _unpruned(here, spec.name, journal.bounds))
 
 
 async def sealed_commits_of(path: Path, progress: Progress = unseen) -> Sealed:
     """Return the commits of an SQLite journal; raise UsageError if there is no file."""
     begin, end = await asyncio.to_thread(bounds_of, path)
-    return Sealed(begin, _in_file(path, begin, end, progress))
+    here = Sealed(begin, _in_file(path, begin, end, progress))
+    return Sealed(begin, _unpruned(here, str(path), lambda: asyncio.to_thread(bounds_of, path)))
+
+
+async def _unpruned(
+    here: Sealed, name: str, bounds: Callable[[], Awaitable[tuple[int, int]]]
+) -> AsyncIterator[bytes]:
+    """Yield the commits; raise WorldError, and not that they are damaged, if the engine prunes them meanwhile."""
+    number = here.begin
+    try:
+        async with closing(here.commits) as commits:
+            async for sealed in commits:
+                yield sealed
+                number += 1
+    except FailClosed:
+        if (await bounds())[0] <= number:
+            raise
+        raise WorldError(
+            f"the engine pruned commits of the journal of {name} before they were read: try again"
+        ) from None
 
 
 async def _in_file(path: Path, begin: int, end: int, progress: Progress) -> AsyncIterator[bytes]:

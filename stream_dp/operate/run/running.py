@@ -129,15 +129,17 @@ class Run:
             self.behind,
         )  # fmt: skip
 
-    def _on(self, ports: Ports) -> Attempt:
-        """Return an attempt on these ports; releases in the log are not read again."""
-        built, setup = self.built, self._setup
+    def _on(self, ports: Ports, fired: FiredWatches | None = None) -> Attempt:
+        """Return an attempt on these ports; releases in the log are not read again. `fired` is its own, if it is only
+        tried: it works on threads.
+        """
+        built, setup, fired = self.built, self._setup, fired or self._fired
         config = built.run_config(ports.clock.now(), private=setup.private, accepted=self._accepted)
         key = ports.sealer.user_key()
         router = OpenRouter(built.spec, config.origin, built.layout, key)
         planner = LiveSeriesPlanner(built.spec, router)
         known = max(0, self.log.last_sequence) if self.ready.is_set() else NOTHING
-        words = SeriesWords(built, planner, self.times, self._fired)
+        words = SeriesWords(built, planner, self.times, fired)
         messages = SignedMessages(built.spec.name, ports.sealer.query_token, self._issued.text_of)
         engine = Engine(
             replace(config, group=setup.group), router, ports, setup.make_noise,
@@ -147,7 +149,7 @@ class Run:
                 built.spec.queries.per_tick, DerivingProcess(planner),
             ),
             guard=guard_of(built.spec, config.origin, key),
-            memories=(*memories_of(built.layout, built.spec), self._fired),
+            memories=(*memories_of(built.layout, built.spec), fired),
         )  # fmt: skip
         return Attempt(engine, words)
 
@@ -200,7 +202,7 @@ class Run:
         if keep is not None:
             ticks = -(-keep // self.built.spec.clock.step)
             with suppress(EngineEnded, WorldError):  # of the engine, which says so itself
-                await self.engine.retain(ticks, lambda: self._on(ports).engine)
+                await self.engine.retain(ticks, lambda: self._on(ports, FiredWatches()).engine)
 
     async def _given_back(self, work: asyncio.Task[None]) -> bool:
         """End an engine that still reads its journal (nothing is in flight); return whether it ended in time."""

@@ -148,6 +148,19 @@ async def test_the_inbox_joins_no_more_ticks_than_it_may() -> None:
     ]
 
 
+async def test_ticks_that_share_a_commit_come_from_one_block_of_tick_numbers() -> None:
+    for most in (6, 1):  # joined as they come, or as they are taken
+        inbox = Inbox(Lifecycle(ENGINE))
+        for tick in range(5, 8):
+            await inbox.put([closed(tick)], most)
+        await inbox.put([])
+        found = [await inbox.get(6) for _ in range(2)]
+        assert [[one.tick for one in each] for each in found if isinstance(each, list)] == [
+            [5],
+            [6, 7],
+        ]
+
+
 async def test_the_dead_letters_of_a_commit_are_bounded_however_many_ticks_it_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

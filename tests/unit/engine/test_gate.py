@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,13 +13,14 @@ from hypothesis import strategies as st
 from unit.journal.runtime_worlds import plan
 
 from stream_dp.core.time import TickGrid
-from stream_dp.engine.gate import Gate
+from stream_dp.engine.gate import CommitChain, Gate
 from stream_dp.engine.ports import Ports
 from stream_dp.engine.run_config import PUBLIC_BYTES, PublicBlocks
 from stream_dp.engine.series import MadeSeries
 from stream_dp.errors import WorldError
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
-from stream_dp.journal.commit import Commit, Release, decode, digest
+from stream_dp.journal.checkpoint import PRUNED
+from stream_dp.journal.commit import Commit, Release, decode, digest, part
 from stream_dp.journal.keys import Sealer
 from stream_dp.testing.manual_clock import ManualClock
 from stream_dp.testing.port_checks import sample_release
@@ -314,6 +317,21 @@ async def test_what_the_sink_did_not_take_is_kept() -> None:
     made.sink.fails = False
     await made.gate.publish(())
     assert made.sink.blocks == [[0, 0]]
+
+
+async def test_a_deletion_is_durable_first_with_what_memories_hold() -> None:
+    done = list[object]()
+
+    async def add(commit: Commit) -> None:
+        done.append(commit.parts)
+
+    async def prune(before: int) -> None:
+        done.append(before)
+
+    ports = SimpleNamespace(journal=SimpleNamespace(prune=prune))
+    chain: Any = SimpleNamespace(add=add, _gate=SimpleNamespace(ports=ports))
+    await CommitChain.prune(chain, 7, {"messages": b"some"})
+    assert done == [{"messages": b"some", PRUNED: part(7)}, 7]
 
 
 async def test_the_manual_clock() -> None:

@@ -14,7 +14,7 @@ from unit.noise.words import SEED
 import stream_dp.noise
 from stream_dp.core.mechanism import Noise
 from stream_dp.errors import FailClosed
-from stream_dp.noise import NoiseStream
+from stream_dp.noise import NoiseStream, samplers
 from stream_dp.noise.bits import BitStream
 from stream_dp.noise.samplers import MAX_SCALE
 
@@ -162,3 +162,13 @@ def test_streams_drawn_in_one_pass_are_those_drawn_one_by_one(scale: Fraction, s
     for _ in range(2):
         found = NoiseStream.laplace_of_each(streams, scale, size)
         assert found.tolist() == [stream.laplace(scale, size).tolist() for stream in same]
+
+
+def test_streams_drawn_in_one_pass_have_tails_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samplers, "TAIL_SCALES", 1)  # a third of the samples
+    scale, streams = Fraction(7, 2), (7, 3, 11)
+    samplers.laplace_sampler.cache_clear()
+    found = NoiseStream.laplace_of_each([NoiseStream(SEED, n) for n in streams], scale, 100)
+    alone = [NoiseStream(SEED, n).laplace(scale, 100).tolist() for n in streams]
+    samplers.laplace_sampler.cache_clear()
+    assert found.tolist() == alone

@@ -135,6 +135,16 @@ def test_what_is_just_forgotten_has_just_expired(days: int, kind: str) -> None:
     assert kind_of(conversation, said) == kind
 
 
+def test_what_was_forgotten_stays_expired_after_a_start_from_a_checkpoint() -> None:
+    conversation, said = Conversation(), message("a", NOW)
+    assert kind_of(conversation, said) == ""
+    later = NOW + 2 * LONGEST_MS
+    assert kind_of(conversation, message("b", later), NOW + LONGEST_MS) == ""
+    again = Conversation()
+    again.load(Commit(1, b"", parts={conversation.kind: conversation.save() or b""}))
+    assert kind_of(again, said) == "expired"
+
+
 def test_a_twin_that_forgets_by_its_own_clock_accepts_a_late_copy() -> None:
     class Forgetful(Conversation):
         def _forget(self, floor: int) -> None:

@@ -385,6 +385,18 @@ async def test_a_start_deletes_what_an_engine_left_that_had_said_so(prunes: list
     assert (prunes, world.store.begin) == ([wanted], wanted)
 
 
+def forgetful_later(patch: pytest.MonkeyPatch) -> None:
+    """Checkpoints after the first one hold nothing of series that ended."""
+
+    def later(made: Checkpoint) -> Checkpoint:
+        ended = () if made.places.commits else made.series.ended
+        return msgspec.structs.replace(
+            made, series=msgspec.structs.replace(made.series, ended=ended)
+        )
+
+    written(later)(patch)
+
+
 def stale(patch: pytest.MonkeyPatch) -> None:
     """Snapshots after the first one hold the states of the one before."""
     states, last = Ensemble.states, list[SavedStates]()
@@ -407,6 +419,7 @@ TWINS = [
     (keys_of_users, without("users by key")),
     (analysts, without("messages")),
     (live_series, other(series=Standing())),
+    (live_series, forgetful_later),
     (analysts, other(series=Standing())),
     (live_series, other(numbers=())),
     (analysts, other(answer=(0, b""))),
@@ -514,6 +527,60 @@ async def test_a_checkpoint_of_another_form_is_not_used(
     begins.clear()
     await world.run()
     assert begins == [0]
+
+
+async def test_a_start_deletes_nothing_before_all_is_public_again(
+    prunes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "SNAPSHOT_TICKS", 3)
+    for left in range(10, 200):
+        world = World()
+        with pytest.raises(Crash):
+            await world.run(Fuse(left))
+        if not prunes and (said := world.commits()[-1].parts.get(form.PRUNED)):
+            break
+    monkeypatch.setattr(Engine, "run", PruningEngine.run_alone)
+    del world.bodies[5:]  # what is public was set back
+    for left in range(1, 40):
+        again = replace(world, store=deepcopy(world.store), bodies=list(world.bodies), told=[])
+        with pytest.raises(Crash):
+            await again.run(Fuse(left))
+        await again.run()
+        assert part(again.store.begin) == said
+        await check_whole(again)
+
+
+class FormerPiece(msgspec.Struct, array_like=True, tag="piece"):
+    """A piece of a checkpoint as former versions wrote them, which hold other checkpoints."""
+
+    after: int
+    number: int
+    pieces: int
+    content: bytes
+
+
+async def test_a_journal_with_checkpoints_of_a_former_version_is_pruned_once_it_has_others(
+    begins: list[int], prunes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "SNAPSHOT_TICKS", 2)
+    world, former = World(), list[int]()
+
+    def written(_: Checkpoint, after: int) -> list[bytes]:
+        former.append(after)
+        return [part(FormerPiece(after, 0, 1, b"former"))]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gate, "pieces_of", written)
+        patch.setattr(Engine, "run", PruningEngine.run_alone)
+        with pytest.raises(Crash):
+            await world.run(Fuse(40))
+    world.store.checkpoints = (former[-1], former[-2])
+    assert not prunes
+    await world.run()
+    assert begins == [0]
+    assert prunes
+    assert min(prunes) > former[-1]
+    await check_whole(world)
 
 
 @pytest.mark.parametrize("left", [-1, 20])

@@ -18,6 +18,7 @@ from unit.live.live_series_worlds import PIPELINE, SEALER, Stopping, batches
 from unit.live.monitor_worlds import PIPELINE_M
 
 from stream_dp import Pipeline, PublicRelease, WorldError
+from stream_dp.engine.engine import Engine
 from stream_dp.engine.ports import Ports
 from stream_dp.errors import Outage
 from stream_dp.files.files import FileSink, FileSource
@@ -280,6 +281,24 @@ async def test_where_a_watch_fires_once_all_is_read_that_tells_of_it() -> None:
     built = build(PipelineSpec.model_validate(PIPELINE_M))
     _, sink = await second_start(built, KEEP)
     assert {tick for _, tick in sink.given} == set(range(9))
+
+
+async def test_a_start_that_is_tried_does_not_touch_which_watches_have_fired(
+    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = list[Engine]()
+
+    async def retain(_: Engine, keep: int, again: Callable[[], Engine]) -> None:
+        tried.append(again())
+
+    monkeypatch.setattr(Engine, "retain", retain)
+    run = run_of(live_series)
+    run.built.spec.journal.__dict__["keep"] = 1
+    await run._retain()
+    (memories,) = (engine._memories._memories for engine in tried)
+    assert run.engine._memories._memories[-2] is run._fired
+    assert memories[-2].kind == run._fired.kind
+    assert memories[-2] is not run._fired
 
 
 @pytest.mark.parametrize("beyond", [-1, 777, 3999])
