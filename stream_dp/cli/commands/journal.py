@@ -48,7 +48,8 @@ def archive(
     if end == first:
         typer.echo("The journal is empty yet, and nothing was written")
         return
+    lost = f"; those before {first:,} were pruned before they were archived" if first else ""
     typer.echo(
         f"{archive}: {how_many(end - begin, 'commit')} added; it holds commits {first:,} to {end - 1:,}, each linked "
-        "to the one before"
+        f"to the one before{lost}"
     )

@@ -87,7 +87,8 @@ def _vouched(shown: dict[str, Any]) -> str:
         return ""
     return (
         f" It begins with commit {begin}: what came before was pruned, and a checkpoint there vouches for it, for what "
-        "was spent, and for what ran then; series that had ended are in the sums alone. `--archive FILE` reads all."
+        "was spent, and for what ran then; series that had ended are in the sums alone. `--archive FILE` reads more, "
+        "where FILE is an archive that begins earlier."
     )
 
 

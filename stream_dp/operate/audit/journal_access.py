@@ -103,7 +103,8 @@ async def _from(here: Sealed, begin: int) -> AsyncIterator[bytes]:
 def _gap(archive: Path, end: int, begin: int) -> UsageError:
     return UsageError(
         f"{archive}: holds the commits before number {end}, and the journal begins with number {begin}: those between "
-        "were pruned before they were archived. Archive more often than `journal: keep` says"
+        "were pruned before they were archived. Keep it as it is, name a new file for what follows, and archive more "
+        "often than `journal: keep` says"
     )
 
 

@@ -154,8 +154,8 @@ async def check_trace(
 def _require_all(begin: int, name: str) -> None:
     if begin:
         raise UsageError(
-            f"--trace: the journal of {name} begins with commit {begin}, for those before were pruned, and the check "
-            "plays all of them: name the archive that has them (`stream-dp journal archive`) as FILE"
+            f"--trace: what is read of {name} begins with commit {begin}, for those before were pruned, and the check "
+            "plays all of them: name an archive that has them, made before (`stream-dp journal archive`), as FILE"
         )
 
 
