@@ -136,43 +136,37 @@ class Engine:
         """While the engine runs, delete from the journal what lies more than `keep` ticks back. To be cancelled.
 
         Before the first deletion after a checkpoint, `again` makes an engine of the same pipeline, on which a start is
-        tried: from the checkpoint before, replayed up to that one. If it restores anything else, the engine ends.
+        tried: from the checkpoint before, replayed up to that one. If it restores anything else, the engine ends. First
+        comes what an engine before has left. Raises `WorldError` where nothing can be deleted now, `EngineEnded`.
         """
         await self.ready.wait()
         tried: Sequence[int] = ()
-        while True:
-            if (before := self._chain.prunable(keep)) is None:
+        wrong: Exception | None = None
+        while not self._lifecycle.over:
+            if (said := self._chain.said) is not None:  # no commit says more before this is done
+                await self._ports.journal.prune(said)
+            elif (before := self._chain.prunable(keep)) is None:
                 await asyncio.sleep(LOOK_S)
-                continue
-            if (known := tuple(self._ports.journal.checkpoints())) != tried:
-                try:
-                    tried, wrong = known, await again().tried(*known)
-                except WorldError:  # the engine meets it, too, or it is over
-                    await asyncio.sleep(LOOK_S)
-                    continue
-            await self._inbox.executed(partial(self._prune, before, wrong))
+            else:
+                if (known := tuple(self._ports.journal.checkpoints())) != tried:
+                    tried, wrong = known, await _trial(again, *known)
+                await self._inbox.executed(partial(self._say, before, wrong))
 
-    async def tried(self, newer: int, older: int) -> Exception | None:
-        """Return why a start from the checkpoint after commit `older` does not restore what stands after `newer`; None
-        if it does. For an engine that does not run, whose journal another one has open. Raises `WorldError`.
+    async def tried(self, newer: int, older: int) -> None:
+        """Raise an error if a start from the checkpoint after commit `older` does not restore what stands after
+        `newer`. For an engine that does not run, whose journal another one has open.
         """
         ports, config, admission = self._ports, self._config, self.admission
         between = older, newer
-        try:
-            await require_same_start(
-                ports, config, admission, self._make_noise, self._memories, between
-            )
-        except WorldError:
-            raise
-        except Exception as wrong:  # noqa: BLE001 - whatever it is, nothing may be deleted
-            return wrong
-        return None
+        await require_same_start(
+            ports, config, admission, self._make_noise, self._memories, between
+        )
 
-    async def _prune(self, before: int, wrong: Exception | None) -> None:
+    async def _say(self, before: int, wrong: Exception | None) -> None:
         if wrong is not None:
             raise wrong
         _, parts = self._memories.record(())
-        await self._chain.prune(before, parts)
+        await self._chain.say(before, parts)
 
     async def tell(self, text: bytes, signer: str) -> bytes:
         """Return the answer to a message of a signer whose token has been checked; errors as of `answer`."""
@@ -252,9 +246,6 @@ class Engine:
             self._show(release_of(body))
         await self._gate.tell(recovered.unanswered)
         await self._gate.publish(recovered.unpublished)
-        for before in recovered.past.places.pruned[:1]:
-            if ports.journal.begin < before:  # the engine before ended then; now all is public
-                await ports.journal.prune(before)
         await ports.source.seek(recovered.cut.positions, recovered.cut.behind)
         if ports.questions is not None and self._messages is not None:
             await ports.questions.open()
@@ -439,6 +430,17 @@ class Engine:
             self._since_snapshot, snapshot = 0, await self._ensemble.states()
         commit = commit_of(ticks, seeds, releases, snapshot, parts)
         return self._chain.with_checkpoint(commit, self.admission.save, self._memories.save)
+
+
+async def _trial(again: Callable[[], Engine], newer: int, older: int) -> Exception | None:
+    """Return what a start that was tried says against deletion; `WorldError` if it could not be tried."""
+    try:
+        await again().tried(newer, older)
+    except WorldError:
+        raise
+    except Exception as wrong:  # noqa: BLE001 - whatever it is, nothing may be deleted
+        return wrong
+    return None
 
 
 async def _first_of(*tasks: "asyncio.Task[Any]") -> "asyncio.Task[Any]":

@@ -159,10 +159,15 @@ class CommitChain:
         before = self.now.past.places.next(journal.begin, self.shown - 1 - keep)
         return before if before is not None and before <= known[-1] else None
 
-    async def prune(self, before: int, parts: dict[str, bytes]) -> None:
-        """Commit that all before this commit may be deleted, with the `parts` of memories, and delete it."""
+    @property
+    def said(self) -> int | None:
+        """The commit before which all is to be deleted, as the journal says, and is not yet; None if all is."""
+        begin, pruned = self._gate.ports.journal.begin, self.now.past.places.pruned
+        return pruned[0] if pruned and begin < pruned[0] else None
+
+    async def say(self, before: int, parts: dict[str, bytes]) -> None:
+        """Commit that all before this commit is to be deleted, with the `parts` of memories."""
         await self.add(Commit(0, b"", parts=parts | {PRUNED: part(before)}))
-        await uncancelled(self._gate.ports.journal.prune(before))
 
     async def add(self, commit: Commit) -> None:
         """Append a commit at the cut: make it durable, then make its releases and answers visible."""

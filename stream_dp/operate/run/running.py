@@ -6,16 +6,18 @@ engine runs.
 """
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.messages.answering import Requests, Understanding
+from stream_dp.engine.phases import EnginePhase
 from stream_dp.engine.ports import Audience, Ports
-from stream_dp.errors import EngineEnded, Outage, WorldError
+from stream_dp.errors import Outage, StreamDPError, WorldError
 from stream_dp.journal.commit import Release
 from stream_dp.live.analyst_messages import SignedMessages
 from stream_dp.live.planner import LiveSeriesPlanner
@@ -33,7 +35,10 @@ from stream_dp.pipeline.router import OpenRouter, memories_of
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.server.view import NOTHING, PublicView, ReleaseLog
 
+_log = logging.getLogger(__name__)
 INTERRUPTED = 130
+RETAIN_AGAIN_S = 60.0
+"""So long after a deletion that failed comes the next try."""
 STOPPING_S = 7.0
 """Seconds that a requested stop may take; supervisors kill after ten seconds or more."""
 GIVING_BACK_S = 2.0
@@ -197,12 +202,21 @@ class Run:
                 task.cancel()
 
     async def _retain(self) -> None:
-        """Delete from the journal what its file says it need not keep; an error there ends the engine."""
-        keep, ports = self.built.spec.journal.keep, self._ports
-        if keep is not None:
-            ticks = -(-keep // self.built.spec.clock.step)
-            with suppress(EngineEnded, WorldError):  # of the engine, which says so itself
-                await self.engine.retain(ticks, lambda: self._on(ports, FiredWatches()).engine)
+        """Delete from the journal what its file says it need not keep. Where that fails, say so and go on: the next try
+        comes in a minute. An attempt that ends cancels this.
+        """
+        keep, ports, engine = self.built.spec.journal.keep, self._ports, self.engine
+        if keep is None:
+            return None
+        ticks = -(-keep // self.built.spec.clock.step)
+        while True:
+            try:
+                return await engine.retain(ticks, lambda: self._on(ports, FiredWatches()).engine)
+            except StreamDPError as error:
+                if engine.phase is not EnginePhase.RUNNING:
+                    return None
+                _log.warning("Nothing is deleted from the journal for now: %s", error)
+                await asyncio.sleep(RETAIN_AGAIN_S)
 
     async def _given_back(self, work: asyncio.Task[None]) -> bool:
         """End an engine that still reads its journal (nothing is in flight); return whether it ended in time."""

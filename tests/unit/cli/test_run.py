@@ -115,7 +115,8 @@ def test_ledger(site: Site) -> None:
                      "measure": "DP", "analyst": "", "start": 0,
                      "start_time": "2024-05-01T00:00:00Z", "end": None, "end_time": None,
                      "rule": "concurrent composition ([HSV] Thm 4.10)"}],
-        "messages": [], "ticks": 6, "releases": 18, "journal": "whole", "verified_from_commit": 0, "derivation": shown["derivation"],
+        "messages": [], "ticks": 6, "releases": 18, "journal": "whole", "verified_from_commit": 0,
+        "derivation": shown["derivation"],
     }  # fmt: skip
 
 

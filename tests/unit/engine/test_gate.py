@@ -319,19 +319,15 @@ async def test_what_the_sink_did_not_take_is_kept() -> None:
     assert made.sink.blocks == [[0, 0]]
 
 
-async def test_a_deletion_is_durable_first_with_what_memories_hold() -> None:
+async def test_a_deletion_is_said_with_what_memories_hold() -> None:
     done = list[object]()
 
     async def add(commit: Commit) -> None:
         done.append(commit.parts)
 
-    async def prune(before: int) -> None:
-        done.append(before)
-
-    ports = SimpleNamespace(journal=SimpleNamespace(prune=prune))
-    chain: Any = SimpleNamespace(add=add, _gate=SimpleNamespace(ports=ports))
-    await CommitChain.prune(chain, 7, {"messages": b"some"})
-    assert done == [{"messages": b"some", PRUNED: part(7)}, 7]
+    chain: Any = SimpleNamespace(add=add)
+    await CommitChain.say(chain, 7, {"messages": b"some"})
+    assert done == [{"messages": b"some", PRUNED: part(7)}]
 
 
 async def test_the_manual_clock() -> None:
