@@ -141,6 +141,8 @@ async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> l
         total = await read_summary(here.commits, sealer, spec.name, begin=here.begin)
     except UsageError:
         return []
+    except FailClosed as error:
+        return [closed("journal", "is not whole", str(error))]
     except StreamDPError as error:
         return [unchecked(about, str(error), "mend what is named above")]
     late = total.totals.late

@@ -229,6 +229,17 @@ def test_a_checkpoint_vouches_for_what_was_pruned_and_an_archive_shows_it(case: 
         asyncio.run(check_trace(None, case.pipeline, key))
 
 
+def test_what_is_no_archive_of_a_journal_gets_nothing(case: Case) -> None:
+    archive, key = _whole(case), case.folder / "operator.key"
+    kept = read_sealed(archive)
+    _sql("DELETE FROM commits WHERE sequence = (SELECT max(sequence) FROM commits)")(case)
+    for _ in range(2):  # the archive is ahead of the journal, then beside it
+        with pytest.raises(UsageError, match="is no archive of this journal"):
+            asyncio.run(archive_journal(case.pipeline, archive, key, print))
+        assert read_sealed(archive) == kept
+        _sql("INSERT INTO commits SELECT 1 + max(sequence), x'00' FROM commits")(case)
+
+
 def test_the_ledger_is_not_read_from_where_nobody_pruned(case: Case) -> None:
     _next_place(case)
     with pytest.raises(FailClosed, match="were deleted by something else"):

@@ -100,6 +100,22 @@ async def _from(here: Sealed, begin: int) -> AsyncIterator[bytes]:
             number += 1
 
 
+async def _beyond(here: Sealed, archive: Path, begin: int, held: bytes) -> AsyncIterator[bytes]:
+    """Yield the commits from number `begin` on, where the one before, if the journal holds it, is `held`."""
+    known = held if begin > here.begin else b""
+    async for sealed in _from(here, begin - bool(known)):
+        if not known:
+            yield sealed
+        elif sealed != known:
+            break
+        known = b""
+    if known:
+        raise UsageError(
+            f"{archive}: is no archive of this journal, which does not hold its last commit. Name the archive that is, "
+            "or a new file; and where this journal was set back, never run it"
+        )
+
+
 def _gap(archive: Path, end: int, begin: int) -> UsageError:
     return UsageError(
         f"{archive}: holds the commits before number {end}, and the journal begins with number {begin}: those between "
@@ -119,15 +135,16 @@ async def archive_journal(
     """
     spec, sealer = await opened(pipeline, key_file, tell)
     here, some, read = await sealed_commits(spec, progress), list[bytes](), list[bytes]()
-    first, begin, last = here.begin, here.begin, GENESIS
+    first, begin, last, held = here.begin, here.begin, GENESIS, b""
     if await asyncio.to_thread(to.exists):
         first, begin = await asyncio.to_thread(bounds_of, to)
-        last = digest((await asyncio.to_thread(read_sealed, to, 1, begin - 1))[0])
+        (held,) = await asyncio.to_thread(read_sealed, to, 1, begin - 1)
+        last = digest(held)
     if here.begin > begin:
         raise _gap(to, begin, here.begin)
 
     async def noted() -> AsyncIterator[bytes]:
-        async for sealed in _from(here, begin):
+        async for sealed in _beyond(here, to, begin, held):
             read.append(sealed)
             yield sealed
 

@@ -386,6 +386,25 @@ def other(**fields: Any) -> Callable[[Any], None]:
     return written(lambda made: msgspec.structs.replace(made, **fields))
 
 
+async def test_where_nothing_can_be_deleted_the_engine_goes_on(
+    prunes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "SNAPSHOT_TICKS", 3)
+    world = World()
+
+    async def denied(*_: object) -> None:
+        raise WorldError("no right to delete")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryJournal, "prune", denied)
+        await world.run()
+    await check_whole(world)
+    said = [commit.parts[form.PRUNED] for commit in world.commits() if form.PRUNED in commit.parts]
+    assert (len(said), prunes, world.store.begin) == (1, [], 0)
+    await world.run()
+    assert part(prunes[0]) == said[0]
+
+
 async def test_a_start_deletes_what_an_engine_left_that_had_said_so(prunes: list[int]) -> None:
     world = World()
     with pytest.MonkeyPatch.context() as patch:
