@@ -93,6 +93,10 @@ class Engine:
         return self._lifecycle.phase
 
     @property
+    def over(self) -> bool:
+        return self._lifecycle.over
+
+    @property
     def ready(self) -> asyncio.Event:
         return self._lifecycle.reached(EnginePhase.RUNNING)
 

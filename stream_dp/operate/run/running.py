@@ -15,7 +15,6 @@ from dataclasses import replace
 
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.messages.answering import Requests, Understanding
-from stream_dp.engine.phases import EnginePhase
 from stream_dp.engine.ports import Audience, Ports
 from stream_dp.errors import Outage, StreamDPError, WorldError
 from stream_dp.journal.commit import Release
@@ -213,7 +212,7 @@ class Run:
             try:
                 return await engine.retain(ticks, lambda: self._on(ports, FiredWatches()).engine)
             except StreamDPError as error:
-                if engine.phase is not EnginePhase.RUNNING:
+                if engine.over:
                     return None
                 _log.warning("Nothing is deleted from the journal for now: %s", error)
                 await asyncio.sleep(RETAIN_AGAIN_S)
