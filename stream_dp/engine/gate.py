@@ -163,7 +163,7 @@ class CommitChain:
     def said(self) -> int | None:
         """The commit before which all is to be deleted, as the journal says, and is not yet; None if all is."""
         begin, pruned = self._gate.ports.journal.begin, self.now.past.places.pruned
-        return pruned[0] if pruned and begin < pruned[0] else None
+        return pruned if begin < pruned else None
 
     async def say(self, before: int, parts: dict[str, bytes]) -> None:
         """Commit that all before this commit is to be deleted, with the `parts` of memories."""

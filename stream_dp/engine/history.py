@@ -452,8 +452,6 @@ class JournalSummary:
     rows: IntArray | None = None
     changing: list[Commit] = field(default_factory=list)
     series: Standing | None = None
-    pruned: set[int] = field(default_factory=set)
-    """Where its commits say that it began once; an archive may begin there for ever."""
 
     @property
     def header(self) -> Header | None:
@@ -474,7 +472,6 @@ class JournalSummary:
     def add(self, commit: Commit) -> None:
         self.past = self.past or Past.beginning(commit)
         self.past.add(commit, self.through)
-        self.pruned.update(self.past.places.pruned)
         if commit.changes:
             self.changing.append(only_changes(commit))
         ticks = sum(self.through is None or tick <= self.through for tick in commit.ticks)
@@ -511,6 +508,5 @@ async def read_summary(
         async for commit, _ in commits:
             summary.add(commit)
             seen(commit)
-    if begin not in summary.pruned:
-        require_begin(begin, summary.past, pipeline)
+    require_begin(begin, summary.past, pipeline)
     return summary

@@ -76,21 +76,23 @@ def _few(places: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
 
 class Places(Private, frozen=True, tag="places"):
     """Where a journal may begin once what lies before is pruned: `commits` are those after which checkpoints stand,
-    oldest first, each with its last tick. `open` is such a commit whose checkpoint is not whole yet. `pruned` are the
-    two last commits before which all was to be deleted, newest first.
+    oldest first, each with its last tick. `open` is such a commit whose checkpoint is not whole yet. `pruned` is the
+    last commit before which all was to be deleted (0: none).
+
+    A journal may begin earlier, for there is only more of it then: the deletion is not done, or brokers that were
+    killed together have taken it back.
     """
 
     commits: tuple[tuple[int, int], ...] = ()
     open: tuple[int, int] | None = None
-    pruned: tuple[int, ...] = ()
+    pruned: int = 0
 
     def plus(self, commit: Commit) -> "Places":
         """Return the places once this commit is durable."""
         known, begun, pruned = self.commits, self.open, self.pruned
         if PRUNED in commit.parts:
-            before = msgspec.msgpack.decode(commit.parts[PRUNED], type=int)
-            pruned = (before, *pruned)[:2]
-            known = tuple(place for place in known if place[0] >= before)
+            pruned = msgspec.msgpack.decode(commit.parts[PRUNED], type=int)
+            known = tuple(place for place in known if place[0] >= pruned)
         if (piece := piece_in(commit)) is not None:
             begun = (commit.sequence, commit.ticks[-1]) if piece.number == 0 else begun
             if piece.is_last and begun is not None:
@@ -102,8 +104,8 @@ class Places(Private, frozen=True, tag="places"):
         return next((n for n, tick in self.commits if n > begin and tick <= through), None)
 
     def allow(self, begin: int) -> bool:
-        """Return whether a journal may begin there: nothing, or what its commits say, was deleted."""
-        return begin in (0, *self.pruned)
+        """Return whether a journal may begin there: nothing was deleted but what its commits name."""
+        return begin <= self.pruned
 
 
 class _Public(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -103,6 +103,16 @@ def _restored(case: Case) -> None:
         database.executemany("INSERT OR IGNORE INTO commits VALUES (?, ?)", archived)
 
 
+def _taken_back(case: Case) -> None:
+    """The last deletions are undone, as brokers undo them that were killed together."""
+    begin = numbers(case.folder / "older.journal")[0]
+    archived = [(int(path.name), path.read_bytes()) for path in case.folder.glob("archived/*")]
+    with closing(sqlite3.connect(case.journal)) as database, database:
+        rows = [row for row in archived if row[0] >= begin]
+        database.executemany("INSERT OR IGNORE INTO commits VALUES (?, ?)", rows)
+    assert numbers(case.journal)[0] == begin
+
+
 def _next_place(case: Case) -> None:
     """It begins with a later checkpoint than its commits say."""
     _sql("DELETE FROM commits WHERE sequence < (SELECT max(after_commit) FROM checkpoints)")(case)
@@ -153,6 +163,7 @@ def test_a_pruned_journal_that_is_not_whole_and_newest_is_refused(case: Case, ch
 
 GOES_ON: dict[str, tuple[Callable[[Case], object], bool]] = {
     "all its commits are back": (_restored, True),
+    "deletions are taken back": (_taken_back, False),
     "its checkpoints are not listed": (_sql("DELETE FROM checkpoints"), False),
     "an older mark": (_older_mark, False),
 }

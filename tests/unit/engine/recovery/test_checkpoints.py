@@ -673,4 +673,4 @@ def test_places_are_few_and_lie_where_something_is_left() -> None:
     pruned = places.plus(Commit(at + 1, b"", parts={"pruned": part(500)}))
     assert pruned.commits == tuple(place for place in places.commits if place[0] >= 500)
     again = pruned.plus(Commit(at + 2, b"", parts={"pruned": part(700)}))
-    assert [begin for begin in range(at) if again.allow(begin)] == [0, 500, 700]
+    assert [again.allow(begin) for begin in (0, 500, 700, 701)] == [True, True, True, False]
