@@ -26,6 +26,7 @@ from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
+from stream_dp.records.scalars import duration_text
 from stream_dp.server.server import PageServer
 
 
@@ -128,11 +129,16 @@ def start_line(run: Run, origin: int | None) -> str:
     elif isinstance(source, FileSourceSpec):
         where = source.path.name
     if origin is None:
-        return f"{spec.name}: {_goes_on(run, where)}"
-    if isinstance(spec.clock, ReplayClock):
+        told = _goes_on(run, where)
+    elif isinstance(spec.clock, ReplayClock):
         end = spec.clock.grid.end_text(spec.clock.horizon - 1)
-        return f"{spec.name}: a new ledger; counts what {where} holds from {moment_text(origin)} to {end}"
-    return f"{spec.name}: a new ledger; counts what comes into {where} from {moment_text(origin)} on, and nothing older"
+        told = f"a new ledger; counts what {where} holds from {moment_text(origin)} to {end}"
+    else:
+        told = f"a new ledger; counts what comes into {where} from {moment_text(origin)} on, and nothing older"
+    keep = spec.journal.keep
+    if keep is not None:
+        told += f"; its journal keeps {duration_text(keep)} of ticks, older ones are deleted"
+    return f"{spec.name}: {told}"
 
 
 def _goes_on(run: Run, where: str) -> str:
