@@ -26,7 +26,6 @@ from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
-from stream_dp.records.scalars import duration_text
 from stream_dp.server.server import PageServer
 
 
@@ -135,9 +134,8 @@ def start_line(run: Run, origin: int | None) -> str:
         told = f"a new ledger; counts what {where} holds from {moment_text(origin)} to {end}"
     else:
         told = f"a new ledger; counts what comes into {where} from {moment_text(origin)} on, and nothing older"
-    keep = spec.journal.keep
-    if keep is not None:
-        told += f"; its journal keeps {duration_text(keep)} of ticks, older ones are deleted"
+    if (keep := spec.journal.keep) is not None:
+        told += f"; its journal keeps about {-(-keep // spec.clock.step):,} ticks, older ones are deleted"
     return f"{spec.name}: {told}"
 
 
