@@ -40,7 +40,7 @@ from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
 from stream_dp.journal.commit import Commit, Header, Release
 from stream_dp.journal.release import release_of
 
-SNAPSHOT_TICKS, SNAPSHOT_STEPS = 1_000, 100_000
+SNAPSHOT_TICKS, SNAPSHOT_STEPS = 1_000, 200_000
 """After so many ticks, or steps of series, states are saved: a start repeats no more than these."""
 ENDED_KEPT = 100
 """About so many last releases of series that have ended stay in memory."""
