@@ -154,6 +154,17 @@ def test_the_time_at_a_path(tmp_path: Path) -> None:
         load_records(table, placed, "time")
 
 
+def test_times_of_a_pattern(tmp_path: Path) -> None:
+    table = tmp_path / "data.csv"
+    table.write_text("time\n20130101\n1.1.2013\n\n")
+    field = TimeField(format="%Y%m%d", zone="UTC")
+    records = load_records(table, {"time": field}, "time", field.form)
+    midnight = NOON - 12 * 3_600_000
+    assert [(r.time_ms, r.payload) for r in records] == [
+        (midnight, b'{"time":"20130101"}'), (None, b'{"time":"1.1.2013"}'),
+    ]  # fmt: skip
+
+
 def test_missing_and_damaged_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no\.csv: no such file"):
         load_records(tmp_path / "no.csv", FIELDS, "time")
