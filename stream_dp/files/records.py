@@ -303,20 +303,33 @@ def cell_reader(field: FieldSpec) -> Callable[[str], object]:
     return lambda cell: convert(cell) if cell else None
 
 
+def delimiter_of(header: str) -> str:
+    """Return what stands between the names of columns: a comma, or, without one, what comes most of `;`, tab and `|`.
+
+    >>> [delimiter_of(header) for header in ("at,shop;x", "at;shop", "at\\tshop", "at")]
+    [',', ';', '\\t', ',']
+    """
+    others = max(";\t|", key=header.count)
+    return "," if "," in header or others not in header else others
+
+
 def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
     """Yield line number and cells of each nonblank line; None for an open quote or text after a quote.
 
-    Each line is parsed separately, so no record can swallow another; cells cannot contain line breaks.
+    Each line is parsed separately, so no record can swallow another; cells cannot contain line breaks. The first line
+    says what stands between cells.
     """
+    between = ""
     for number, line in enumerate(lines, 1):
         text = line.rstrip("\r\n")
         if not text:
             continue
+        between = between or delimiter_of(text)
         if '"' not in text:
-            yield number, text.split(",")
+            yield number, text.split(between)
             continue
         try:
-            yield number, next(csv.reader([text], strict=True))
+            yield number, next(csv.reader([text], delimiter=between, strict=True))
         except csv.Error:
             yield number, None
 
