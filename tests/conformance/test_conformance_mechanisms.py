@@ -252,8 +252,8 @@ def value_trees() -> Iterator[Case]:
     for relation, hop in ((ADD, 1), (REPLACE, 3)):
         window = RankWindow(5, TWO, relation, 2, ranks)
         own = SlidingQuantiles(ValueTree(ranks, window, 1, hop), AT, Fraction(19, 20))
-        for made in (window, own.tree, own):
-            yield Case(name=f"{type(made).__name__} ranks {hop}", make=partial(_same, made))
+        for each in (window, own.tree, own):
+            yield Case(name=f"{type(each).__name__} ranks {hop}", make=partial(_same, each))
 
 
 TOLD = (WatchTerms(40, 2, rearm=False), WatchTerms(9, tick=True))

@@ -77,8 +77,11 @@ class RankLevels:
         if self.leaves < 1 or self.total < 0:
             raise NotDerivable("ranks have one bucket or more")
 
-    nodes = property(lambda self: self.leaves)
     height: ClassVar[int] = 1
+
+    @property
+    def nodes(self) -> int:
+        return self.leaves
 
     @cached_property
     def strategy(self) -> IntArray:
@@ -168,8 +171,7 @@ class RankLevels:
 @lru_cache(maxsize=8)
 def _inverse(leaves: int) -> Floats:
     rows = RankLevels(leaves, 0).strategy.astype(np.float64)
-    inverse: Floats = np.linalg.inv(rows.T @ rows)
-    return inverse
+    return np.asarray(np.linalg.inv(rows.T @ rows), dtype=np.float64)
 
 
 @lru_cache(maxsize=64)
@@ -253,7 +255,8 @@ class RankWindow(CountRows, Additive):
     @cached_property
     def shifts(self) -> int:
         """The most by which one event shifts z, in the sum of all squares."""
-        return self.levels.squares(self.neighbors) * sum(gain**2 for gain in self.gains.tolist())
+        gains = sum(gain**2 for gain in window_gains(self.window))
+        return self.levels.squares(self.neighbors) * gains
 
     @cached_property
     def variance(self) -> Fraction:

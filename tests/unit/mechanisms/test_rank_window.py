@@ -101,6 +101,32 @@ def test_no_correlation_over_ticks_is_much_better(window: int) -> None:
     assert error < 1.01 * View(window, 10_000).least
 
 
+@pytest.mark.parametrize("window", [1, 2, 3, 7, 24, 168])
+def test_correlated_noise_stays_bounded(window: int) -> None:
+    """The inverse of the gains' series falls, so 64 bits hold the noise of any number of ticks."""
+    gains = np.array(window_gains(window)) / LARGE
+    inverse = np.zeros(100 * window)
+    for k in range(len(inverse)):
+        back = min(k, len(gains) - 1)
+        inverse[k] = float(k == 0) - float(gains[1 : back + 1] @ inverse[k - back : k][::-1])
+    assert float(inverse @ inverse) < 2
+    assert np.abs(inverse[-window:]).max() < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("leaves", "sums"), [(5, (991, -579)), (102, (830, -148_392)), (999, (729, -4_620_697))]
+)
+def test_weights_are_frozen(leaves: int, sums: tuple[int, int]) -> None:
+    """Releases of a journal rest on them."""
+    first = RankLevels(leaves, 0).strategy[:, 0]
+    assert (int(first.sum()), int(first @ np.arange(leaves + 1))) == sums
+
+
+def test_gains_are_frozen() -> None:
+    assert window_gains(2) == (4096, 2048, -512, 256, -160, 112)
+    assert sum(k * gain for k, gain in enumerate(window_gains(24))) == 136_461
+
+
 def test_the_row_of_all_buckets_is_weighed_for_the_quantiles() -> None:
     for leaves, at in ((22, QUARTILES), (102, QUARTILES), (102, (HALF,)), (52, (SURE,))):
         best = best_rank_levels(leaves, at)
