@@ -270,7 +270,7 @@ class RankWindow(CountRows, Additive):
     @of_the_exact_class
     def derivation(self) -> Derivation:
         paid = self.shifts / (2 * self.variance)
-        why = f"squared shifts {self.shifts} over twice the variance {text(paid)}, at most {text(self.rho)}"
+        why = f"squared shifts of {self.shifts}, over twice the variance: {text(paid)}, at most {text(self.rho)}"
         subject = f"{self.width} Gaussian count(s) for ranks over {self.window} update(s)"
         return leaf(subject, self.guarantee, SOURCE, (Condition("noise", paid <= self.rho, why),))
 
