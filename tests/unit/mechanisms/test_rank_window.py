@@ -34,7 +34,7 @@ from stream_dp.mechanisms.quantiles.rank_window import (
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import ValueTree
 from stream_dp.mechanisms.serving import derived
-from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
+from stream_dp.testing.noise import Draw, ScriptedNoise, SeededNoise, ZeroNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 HALF, RHO, SURE = Fraction(1, 2), Fraction(1, 50), Fraction(19, 20)
@@ -331,6 +331,14 @@ def test_noisy_ranks_have_the_variance_of_their_law_and_stay_in_their_bands() ->
         np.testing.assert_allclose((found**2).mean(axis=0), asked, rtol=0.15)
         outside = (np.abs(found) > margins[place][:-1]).mean(axis=0)
         assert 0.005 < outside.max() < 0.024  # of a failure of .05 / 3
+
+
+def test_each_update_draws_once_at_the_variance_of_the_claim_and_a_query_never() -> None:
+    counts, noise = made(4, 2, rho=Fraction(3, 701)), SeededNoise(1)
+    answers(counts, noise, [[1, 0, 2, 0]] * 9)
+    assert noise.calls == [Draw("gaussian", counts.variance, 5)] * 9
+    assert derived(counts, "it").guarantee.measure == ZCDP(counts.rho)
+    assert covers(counts, counts.shifts)
 
 
 def test_early_ticks_have_less_noise_and_later_ones_the_same() -> None:
