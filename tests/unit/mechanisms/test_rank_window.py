@@ -334,7 +334,7 @@ def test_noisy_ranks_have_the_variance_of_their_law_and_stay_in_their_bands() ->
 
 
 def test_each_update_draws_once_at_the_variance_of_the_claim_and_a_query_never() -> None:
-    counts, noise = made(4, 2, rho=Fraction(3, 701)), SeededNoise(1)
+    counts, noise = made(4, 2, rho=Fraction(101, 7_001)), SeededNoise(1)
     answers(counts, noise, [[1, 0, 2, 0]] * 9)
     assert noise.calls == [Draw("gaussian", counts.variance, 5)] * 9
     assert derived(counts, "it").guarantee.measure == ZCDP(counts.rho)
