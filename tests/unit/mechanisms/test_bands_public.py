@@ -42,6 +42,7 @@ from stream_dp.mechanisms.linear.windows_and_ever import (
     WindowsAndEver,
 )
 from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS, PaperHSS
+from stream_dp.mechanisms.quantiles.rank_window import RankLevels, RankWindow
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree
@@ -60,6 +61,7 @@ BINS = PerBinHSS(WIDTH, Fraction(2), Fraction(2), ADD, TICKS)
 ENDLESS_BINS = PerBinHSS(WIDTH, Fraction(2), Fraction(2), REPLACE, None)
 HEARD = Monitor(WIDTH, HALF, ADD, (WatchTerms(20, 2), WatchTerms(9, tick=True)), value_epsilon=HALF)
 VALUES = ValueTree(ValueLevels(3, 3), WindowForest(3, HALF, REPLACE, (1, 4), FLAT))
+RANKS = ValueTree(RankLevels(3, 300), RankWindow(3, HALF, ADD, 2, RankLevels(3, 300)))
 
 MECHANISMS: list[Any] = [
     Counter(WIDTH, HALF, ADD, TICKS),
@@ -118,6 +120,9 @@ MECHANISMS: list[Any] = [
     CutOffCounter(HALF, ADD, None, Users(20)),
     VALUES,
     SlidingQuantiles(VALUES, (HALF,), Fraction(19, 20)),
+    RANKS.counts,
+    RANKS,
+    SlidingQuantiles(RANKS, (HALF,), Fraction(19, 20)),
     replace(VALUES, hop=5),
     SlidingQuantiles(replace(VALUES, hop=5), (HALF,), Fraction(19, 20)),
     ArrivalCounter(HALF, ADD, TICKS, Arrivals(5)),
