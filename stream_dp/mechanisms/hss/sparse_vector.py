@@ -39,6 +39,18 @@ def moved_up(scales: tuple[Fraction, Fraction], share: float) -> int:
     return max(0, math.ceil(float(scales[0]) * math.log((1 - b) / (1 - a * b) / share)))
 
 
+def unseen(scale: Fraction, gamma: int, queries: float) -> int:
+    """Return the least z0 such that z0 + geometric dominates what has grown unseen, at the last of `queries` queries.
+
+    `gamma` is the largest threshold there may have been. A fresh threshold outlives all of `queries` quiet queries with
+    probability (1 - e^-l) / l at least, l = queries a^gamma, a = e^(-1 / scale), and a last one at a count of z + 1
+    with a^(z + 2 - gamma) / (1 + a): the quotient bounds P(unseen > z) (proof: docs/hss.md, "What has grown unseen").
+    """
+    a = math.exp(-1 / float(scale))
+    lived = queries / -math.expm1(-queries * a**gamma)
+    return max(0, math.ceil(float(scale) * math.log(lived * a / (1 + a))))
+
+
 # tuned by simulation: growth of 0.35 deviations of the noise of j + 1 nodes
 NODES = Fraction(7, 20)
 LEAST = Fraction(3, 4)  # of the scale of the query noise: smaller growth is not detected

@@ -13,7 +13,7 @@ journal and no data.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isqrt
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -25,13 +25,15 @@ from stream_dp.core.guarantee import PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.hss.hss import HSS, GaussianHSS
+from stream_dp.mechanisms.hss.hss import FAILURE, HSS, GaussianHSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import Quantity
 from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS, PaperHSS
+from stream_dp.mechanisms.serving import Lags
 from stream_dp.statistics.parts.choice import (
     ENDLESS,
     SUPPOSED,
+    Bounds,
     Choice,
     ExpectedShape,
     Profile,
@@ -65,6 +67,8 @@ FEW = 2  # entries an event reaches, up to which the form bin by bin is mostly t
 JOINT, BINS = "hss joint", "hss bin by bin"
 HSS_FORMS = (JOINT, BINS, GAUSSIAN_HSS)
 MOST_EVENTS = 1 << 50
+ALGORITHM_4 = "[HSV] Alg. 4 and its error bound, 4 a_S + 5 alpha + L + 1, rows in {0, 1}^d"
+RELATIVE = "what a sparse vector has not seen is at most gamma + its threshold's noise; union bound"
 NEAR = 1.1  # what a declared shape may cost where the events have another one
 
 ExpectedEvents: TypeAlias = Annotated[int, Field(ge=1, le=10**15)] | None
@@ -241,7 +245,24 @@ def all_forms(demand: Demand) -> tuple[str, ...]:
 
 
 def _choice(hss: HSS | PerBinHSS, demand: Demand, why: str) -> Choice:
-    return Choice(hss, why, lambda tick: _lag(hss, demand, tick), supposing=demand.supposing)
+    last = demand.setting.last
+    bounds = _bounds(hss, last, partial(predicted_intervals, hss, demand, last), RELATIVE)
+    expected = partial(_lag, hss, demand)
+    return Choice(hss, why, expected, supposing=demand.supposing, bounds=bounds)
+
+
+def _bounds(
+    mechanism: Lags, tick: int, intervals: Callable[[], int], theorem: str
+) -> Callable[[], Bounds] | None:
+    if mechanism.words[1] is None:
+        return None
+
+    def bounds() -> Bounds:
+        closed = intervals()
+        error = mechanism.at_once(tick + 1, closed)
+        return Bounds(*mechanism.words, error, tick, closed, 1 - FAILURE, theorem)
+
+    return bounds
 
 
 def _lag(hss: HSS | PerBinHSS, demand: Demand, tick: int) -> int:
@@ -369,8 +390,11 @@ def paper_hss_choice(demand: Demand) -> Choice:
             f"{setting.neighbors}; declare `neighbors: replace` with `moves: within_tick`, or use method hss"
         )
     mechanism = _paper_hss(demand, demand.quantity)
-    predicted = _paper_error(mechanism, setting, demand.events)
-    return Choice(mechanism, demand.why("paper_hss"), predicted, supposing=demand.supposing)
+    predicted, last = _paper_error(mechanism, setting, demand.events), setting.last
+    intervals = partial(_paper_intervals, mechanism, setting, demand.events, last)
+    bounds = _bounds(mechanism, last, intervals, ALGORITHM_4)
+    why = demand.why("paper_hss")
+    return Choice(mechanism, why, predicted, supposing=demand.supposing, bounds=bounds)
 
 
 def _paper_hss(demand: Demand, quantity: Quantity) -> PaperHSS:
@@ -388,13 +412,18 @@ def _paper_error(mechanism: PaperHSS, setting: Setting, events: int) -> Callable
 
     @lru_cache(maxsize=256)
     def expected(tick: int) -> int:
-        so_far = events * (tick + 1) // (setting.horizon or ENDLESS)
-        now, closed = tick + 1, 0
-        reach = mechanism.gamma(now, 1)
-        while so_far > reach and closed < now:
-            closed += 1
-            reach += mechanism.gamma(now, closed + 1)
+        now, closed = tick + 1, _paper_intervals(mechanism, setting, events, tick)
         behind = mechanism.gamma(now, closed + 1) // 2
         return mechanism.band((setting.horizon or now, closed, behind), setting.confidence)
 
     return expected
+
+
+def _paper_intervals(mechanism: PaperHSS, setting: Setting, events: int, tick: int) -> int:
+    so_far = events * (tick + 1) // (setting.horizon or ENDLESS)
+    now, closed = tick + 1, 0
+    reach = mechanism.gamma(now, 1)
+    while so_far > reach and closed < now:
+        closed += 1
+        reach += mechanism.gamma(now, closed + 1)
+    return closed
