@@ -194,7 +194,7 @@ class PerBinHSS(CountRows, Lags):
             scale, terms = self.watchers.scale, tuple(self.counters.noise_terms(intervals))
             failure = 1 - confidence
             high = failure * TOO_HIGH if intervals else 0.0
-            grown = unseen(scale, self._highest(query, intervals), self._as_now(query))
+            grown = unseen(scale, self._highest(query, intervals), self._thresholds(query))
             above = lagging_quantile(grown, terms, scale, 0, failure - high, 1.0)
             known[key] = laplace_quantile(terms, 2 * high) if intervals else 0, above
         return known[key]
@@ -215,14 +215,19 @@ class PerBinHSS(CountRows, Lags):
     def _peaks(self) -> dict[int, list[int]]:
         return {}
 
-    def _as_now(self, query: int) -> float:
-        """Return how many queries at the present gamma weigh as much as all that there were.
+    def _thresholds(self, query: int) -> list[tuple[int, int]]:
+        """Return (number of queries, how far gamma was below that of now, at most) for all queries so far.
 
-        Without a horizon gamma has risen with each power of two, so each octave of queries weighs as much as the last.
+        Without a horizon gamma has risen by ln 2 scales, and once rounded, with each power of two.
         """
         if self.horizon is not None:
-            return query
-        return query * (1 + max(0.0, math.log2(query / SHORTEST)) / 2)
+            return [(query, 0)]
+        now, scale = max(SHORTEST, 2 * query), float(self.watchers.scale)
+        octaves = [1 << bits for bits in range(query.bit_length() - 1)]
+        return [
+            (many, math.ceil(scale * math.log(now / max(SHORTEST, 2 * many))) + 1)
+            for many in octaves
+        ]
 
     @cached_property
     def _column_bands(self) -> dict[tuple[int, int, float], int]:
