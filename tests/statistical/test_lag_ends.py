@@ -28,7 +28,7 @@ from stream_dp.mechanisms.noise_law import geometric_tail, index_probability, la
 from stream_dp.mechanisms.papers.paper_hss import PaperHSS
 from stream_dp.mechanisms.serving import Lags
 from stream_dp.statistics.parts.choice import Setting
-from stream_dp.statistics.parts.choose_hss import Demand, bins_hss, joint_hss
+from stream_dp.statistics.parts.choose_hss import Demand, Split, bins_hss, hss_for
 
 Floats = NDArray[np.float64]
 Sides = Callable[[int], tuple[int, int]]
@@ -272,14 +272,16 @@ def test_without_the_counters_noise_they_do_not_cover() -> None:
     assert (-off <= 0).sum() < FEWEST
 
 
-def lists(quantity: Quantity | None) -> Lags:
-    return joint_hss(Demand(Setting(5, ADD, 100, CONFIDENCE, ones=3), quantity, Fraction(1)))
+def lists(quantity: Quantity | None, split: Split = "error") -> Lags:
+    setting = Setting(5, ADD, 100, CONFIDENCE, ones=3)
+    return hss_for(Demand(setting, quantity, Fraction(1), split=split))
 
 
 SHAPE = Shape(5, 100, 1_500, 150, ones=3)
 JOINT: dict[str, Callable[[], Lags]] = {
     "lists": lambda: lists(None),
     "maximum": lambda: lists(MAXIMUM),
+    "maximum split by the band": lambda: lists(MAXIMUM, "band"),
     "paper": lambda: PaperHSS(5, MAXIMUM, Fraction(2), 100),
 }
 

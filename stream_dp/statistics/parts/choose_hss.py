@@ -18,6 +18,7 @@ from math import isqrt
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
+from pydantic_core import InitErrorDetails
 
 from stream_dp.accounting.amounts import cost_units, exact
 from stream_dp.accounting.conversions import pure_to_zcdp
@@ -30,6 +31,7 @@ from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import Quantity
 from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS, PaperHSS
 from stream_dp.mechanisms.serving import Lags
+from stream_dp.records.scalars import problem
 from stream_dp.statistics.parts.choice import (
     ENDLESS,
     SUPPOSED,
@@ -60,6 +62,7 @@ from stream_dp.statistics.parts.predicted_errors import (
 COUNTER_SHARE = Fraction(17, 20)  # of epsilon, for the joint form's counter
 QUANTITY_SHARE = Fraction(4, 5)  # the same where one quantity of all columns is released
 BIN_SHARE = Fraction(7, 10)  # the same for the counters bin by bin
+SHARES = tuple(Fraction(tenths, 10) for tenths in range(8, 2, -1))  # weighed where the band decides
 GAUSSIAN_SHARE = Fraction(2, 3)  # of rho, for a Gaussian counter
 GAUSSIAN_QUANTITY_SHARE = Fraction(1, 2)  # the same where one quantity is released
 FINE = 10**6  # a pure epsilon beside it is rounded down to a multiple of 1 / FINE
@@ -73,6 +76,8 @@ NEAR = 1.1  # what a declared shape may cost where the events have another one
 
 ExpectedEvents: TypeAlias = Annotated[int, Field(ge=1, le=10**15)] | None
 CounterKind: TypeAlias = Literal["tree", "gaussian"]
+Split: TypeAlias = Literal["error", "band"]
+"""By what epsilon is split between watching and counting: the typical error, or the band at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,7 @@ class Demand:
     expected_events: int | None = None
     shape: ExpectedShape | None = None
     counter: CounterKind = "tree"
+    split: Split = "error"
 
     @property
     def events(self) -> int:
@@ -111,7 +117,8 @@ class Demand:
 
     def why(self, method: str) -> str:
         counter = "" if self.counter == "tree" else f", counter: {self.counter}"
-        return f"method: {method}{counter}; error predicted for {self.words}"
+        split = "" if self.split == "error" else ", split: band"
+        return f"method: {method}{counter}{split}; error predicted for {self.words}"
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
@@ -244,6 +251,12 @@ def all_forms(demand: Demand) -> tuple[str, ...]:
     return (*forms, GAUSSIAN) if demand.setting.gdp else (*forms, GAUSSIAN, GAUSSIAN_HSS)
 
 
+def split_problems(split: Split, method: str, counter: CounterKind) -> list[InitErrorDetails]:
+    if split == "error" or (method == "hss" and counter == "tree"):
+        return []
+    return [problem(("split",), "band is for method hss with counter tree")]
+
+
 def _choice(hss: HSS | PerBinHSS, demand: Demand, why: str) -> Choice:
     last = demand.setting.last
     bounds = _bounds(hss, last, partial(predicted_intervals, hss, demand, last), RELATIVE)
@@ -272,7 +285,26 @@ def _lag(hss: HSS | PerBinHSS, demand: Demand, tick: int) -> int:
 
 def hss_for(demand: Demand) -> HSS | PerBinHSS:
     """The HSS of `method: hss`, by the relation alone: bin by bin for a histogram whose events reach few entries."""
+    if demand.split == "band":
+        return _least_banded(demand)
     return hss_of(GAUSSIAN_HSS if demand.counter == "gaussian" else hss_forms(demand)[0], demand)
+
+
+@lru_cache(maxsize=64)
+def _least_banded(demand: Demand) -> HSS | PerBinHSS:
+    """Return the form and share of the counter whose band at the end is the narrowest, in the worst supposed shape."""
+    shapes = SUPPOSED if demand.quantity is None and demand.shape is None else (demand.shape,)
+    weighed = [
+        bins_hss(demand, share) if form == BINS else joint_hss(demand, share)
+        for form in hss_forms(demand)
+        for share in SHARES
+    ]
+
+    def band(hss: HSS | PerBinHSS) -> int:
+        last = demand.setting.last
+        return max(_lag(hss, replace(demand, shape=shape), last) for shape in shapes)
+
+    return min(weighed, key=band)
 
 
 def hss_forms(demand: Demand) -> tuple[str, ...]:
@@ -318,15 +350,16 @@ def break_even(demand: Demand) -> int:
     return 1 << low if low >= 0 else 0
 
 
-def bins_hss(demand: Demand) -> PerBinHSS:
-    setting, counter = demand.setting, demand.epsilon * BIN_SHARE
+def bins_hss(demand: Demand, share: Fraction = BIN_SHARE) -> PerBinHSS:
+    setting, counter = demand.setting, demand.epsilon * share
     shares = demand.epsilon - counter, counter
     return PerBinHSS(setting.width, *shares, setting.neighbors, setting.horizon, setting.ones)
 
 
-def joint_hss(demand: Demand) -> HSS:
+def joint_hss(demand: Demand, share: Fraction | None = None) -> HSS:
     """The joint form; the rest is split 1 : s^(2/3) between threshold and queries (Lyu, Su, Li 2017, section 4)."""
-    share = COUNTER_SHARE if demand.quantity is None else QUANTITY_SHARE
+    if share is None:
+        share = COUNTER_SHARE if demand.quantity is None else QUANTITY_SHARE
     setting, counter = demand.setting, demand.epsilon * share
     shares = (*_watching(setting, demand.epsilon - counter), counter)
     bounds = setting.neighbors, setting.horizon
