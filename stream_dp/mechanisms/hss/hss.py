@@ -80,9 +80,8 @@ def error_bound(counter: InnerCounter, epoch: int, law: ErrorLaw, failure: float
 
 COUNTER = 0
 FAILURE = 0.05
-TOO_HIGH = (
-    0.25  # share of the failure probability of two sides that is for values that are too high
-)
+TOO_HIGH = 0.25  # share of two sides' failure probability that is for values that are too high
+KEPT = 1024  # cached bounds
 FINE = 1000  # a node's deviation is rounded up to a multiple of 1 / FINE
 SUITE = "tests/conformance"  # tests of taint, and of two copies on neighbouring inputs
 
@@ -126,13 +125,22 @@ class Lagging(CountRows, Lags):
 
     def _sides(self, behind: int, scale: Fraction, intervals: int, confidence: float) -> Sides:
         """Return the two sides of what `_lagging` bounds; before the first interval closes, no value is too high."""
-        law, terms = self._law, self._law.terms(self.counter.noise_terms(intervals))
-        failure = 1 - confidence
-        high = failure * TOO_HIGH if intervals else 0.0
-        below = law.rest + laplace_quantile(terms, 2 * high / law.high) if intervals else 0
-        late = law.low * (1 + SURVIVAL)
-        above = law.rest + lagging_quantile(behind, terms, scale, 0, failure - high, late)
-        return np.array([below]), np.array([above])
+        key, known = (behind, intervals, confidence), self._known_sides
+        if key not in known:
+            if len(known) >= KEPT:
+                known.clear()
+            law, terms = self._law, self._law.terms(self.counter.noise_terms(intervals))
+            failure = 1 - confidence
+            high = failure * TOO_HIGH if intervals else 0.0
+            below = law.rest + laplace_quantile(terms, 2 * high / law.high) if intervals else 0
+            late = law.low * (1 + SURVIVAL)
+            above = law.rest + lagging_quantile(behind, terms, scale, 0, failure - high, late)
+            known[key] = np.array([below]), np.array([above])
+        return known[key]
+
+    @cached_property
+    def _known_sides(self) -> dict[tuple[int, int, float], Sides]:
+        return {}
 
 
 @wire("hss-state", 1)
@@ -312,7 +320,7 @@ class HSS(Lagging):
         query noise is not negative. So no independence is needed, and data may be chosen by who sees the releases.
         """
         law = self._law if self._watched is not None else self._each
-        level = max(self.gamma(query, 0), self.gamma(query, intervals) + 1)
+        level = max(self.gamma(query, 0), self.gamma(query, intervals)) + 1  # up to two roundings
         lift = index_probability(FAILURE / 2, intervals + 1, None)
         noise = error_bound(self.counter, intervals.bit_length(), law, FAILURE / 2)
         return level + geometric_tail(self.instance().lift_scale, lift) + noise

@@ -25,7 +25,7 @@ from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.checks import of_the_exact_class
-from stream_dp.mechanisms.hss.hss import FAILURE, TOO_HIGH, Closing, error_bound
+from stream_dp.mechanisms.hss.hss import FAILURE, KEPT, TOO_HIGH, Closing, error_bound
 from stream_dp.mechanisms.hss.quantities import ErrorLaw
 from stream_dp.mechanisms.hss.sparse_vector import (
     SHORTEST,
@@ -44,8 +44,6 @@ from stream_dp.mechanisms.watches.monitor_state import LevelsQuery
 
 WATCHERS, COUNTERS = 0, 1
 SUITE = "tests/conformance"  # tests of taint, and of two copies on neighbouring inputs
-
-KEPT = 1024  # cached bounds of columns
 
 
 @wire("per-bin-hss-state", 1)

@@ -227,7 +227,7 @@ class BoundsEntry(Answer):
     ends: Literal["proven", "calibrated"] | None
     """The same of `low` and `high`."""
     at_once: HalfWidth
-    """Proven for all data: no error up to `tick` is larger, while at most `intervals` intervals close."""
+    """Proven by `theorem`: no error up to `tick` is larger, while at most `intervals` intervals close."""
     tick: Tick
     intervals: Annotated[int, Field(ge=0)]
     """As many as are expected."""

@@ -256,7 +256,7 @@ class Bounds:
     """Why the band of what lags behind holds, and the ends beside it (None: there are none), for one release.
 
     No error of the releases up to `tick` exceeds `at_once` with probability `confidence`, while at most `intervals`
-    intervals close: by `theorem`, for all data.
+    intervals close; `theorem` says for which data and why.
     """
 
     band: Word
@@ -277,8 +277,7 @@ class Bounds:
         closing = how_many(self.intervals, "interval")
         return (
             f"all releases up to tick {self.tick:,} at once: no error above {self.at_once:,} with probability "
-            f"{self.confidence:g}, for all data, also chosen by who sees the releases, while at most {closing} close "
-            f"(the number expected): {self.theorem}"
+            f"{self.confidence:g}, while at most {closing} close (the number expected); {self.theorem}"
         )
 
 

@@ -70,8 +70,11 @@ FEW = 2  # entries an event reaches, up to which the form bin by bin is mostly t
 JOINT, BINS = "hss joint", "hss bin by bin"
 HSS_FORMS = (JOINT, BINS, GAUSSIAN_HSS)
 MOST_EVENTS = 1 << 50
-ALGORITHM_4 = "[HSV] Alg. 4 and its error bound, 4 a_S + 5 alpha + L + 1, rows in {0, 1}^d"
-RELATIVE = "what a sparse vector has not seen is at most gamma + its threshold's noise; union bound"
+ALGORITHM_4 = "for rows in {0, 1}^d, by the bound of [HSV] Alg. 4: 4 a_S + 5 alpha + L + 1"
+RELATIVE = (
+    "for all data, also chosen by who sees the releases: what a sparse vector has not seen is at most gamma + its "
+    "threshold's noise, and the tails of all these noises and of the counter's add up"
+)
 NEAR = 1.1  # what a declared shape may cost where the events have another one
 
 ExpectedEvents: TypeAlias = Annotated[int, Field(ge=1, le=10**15)] | None
