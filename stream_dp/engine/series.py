@@ -41,7 +41,7 @@ from stream_dp.journal.release import (
     write_scalars,
 )
 from stream_dp.mechanisms.linear.counter import CountedTrees
-from stream_dp.mechanisms.serving import Sides, Word, clipped
+from stream_dp.mechanisms.serving import Lags, Sides, Word, clipped
 
 Part: TypeAlias = Mapping[str, Any]
 """The content of a release for one window, or for all if it has no windows: `value` or `values`, exact."""
@@ -250,6 +250,14 @@ class Lag:
     shape: Shape
     word: Word
     sides: Callable[[Any], Sides]
+
+    @classmethod
+    def of(cls, mechanism: Any, shape: Shape, confidence: float) -> "Lag | None":
+        """Return the ends of what lags behind, None where nothing does; lists of ranks have none."""
+        if not isinstance(mechanism, Lags) or shape not in (Shape.SCALAR, Shape.HISTOGRAM):
+            return None
+        word = mechanism.words[1]
+        return word and cls(shape, word, lambda state: mechanism.sides(state, confidence))
 
     def most_bytes(self, entries: int) -> int:
         return _ENTRY_BYTES * (entries if self.shape is Shape.HISTOGRAM else 1)

@@ -19,8 +19,7 @@ from stream_dp.engine.admission import charge_of
 from stream_dp.engine.run_config import RunConfig
 from stream_dp.engine.series import Lag, Series, SeriesView, Tell
 from stream_dp.errors import NotDerivable, UsageError
-from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.serving import Answer, Bands, Lags, ServingMechanism, derived
+from stream_dp.mechanisms.serving import Answer, Bands, ServingMechanism, derived
 from stream_dp.mechanisms.states import mechanism_fingerprint
 from stream_dp.pipeline.budget import Seen, charged, charged_parts, opened, target
 from stream_dp.pipeline.derivations import (
@@ -115,18 +114,8 @@ class Chosen:
             told_bytes=None if views else size,
             array=spec.in_order,
             start=start,
-            lag=None if views else self._lag(sure),
+            lag=Lag.of(mechanism, self.spec.form, sure),
         )  # fmt: skip
-
-    def _lag(self, confidence: float) -> Lag | None:
-        """Return the ends beside the band of values that lag behind; a list of ranks has none."""
-        mechanism, shape = self.mechanism, self.spec.form
-        if not isinstance(mechanism, Lags) or shape not in (Shape.SCALAR, Shape.HISTOGRAM):
-            return None
-        word = mechanism.words[1]
-        if word is None:
-            return None
-        return Lag(shape, word, lambda state: mechanism.sides(state, confidence))
 
 
 @dataclass(frozen=True)
