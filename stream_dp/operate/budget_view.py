@@ -313,4 +313,5 @@ def _series(built: Built, chosen: Chosen) -> dict[str, Any]:
             for name, expected in chosen.choice.windows.items()
         },
         "alarms": [each.words for each in chosen.choice.alarms],
+        "bounds": None if chosen.choice.bounds is None else chosen.choice.bounds(),
     }

@@ -4,7 +4,7 @@ Touches no data.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -94,6 +94,7 @@ def series_json(
         "predicted_error": _errors_json(errors, confidence),
         **({"windows": windows} if windows else {}),
         **({"false_alarms": alarms} if alarms else {}),
+        **({} if chosen.choice.bounds is None else {"bounds": asdict(chosen.choice.bounds())}),
     }
 
 

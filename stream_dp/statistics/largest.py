@@ -26,9 +26,11 @@ from stream_dp.statistics.parts.choose_hss import (
     Demand,
     ExpectedEvents,
     RankMethod,
+    Split,
     counts_columns,
     rank_choice,
     rank_confidence,
+    split_problems,
 )
 from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
 
@@ -38,10 +40,11 @@ _VALUE_BYTES = 40
 class RankSeries(GroupedSeries):
     """How many events so far in the category of one rank."""
 
-    later = ("counter",)
+    later = ("counter", "split")
     method: RankMethod = "auto"
     expected_events: ExpectedEvents = None
     counter: CounterKind = "tree"
+    split: Split = "error"
 
     @property
     def former_keys(self) -> Mapping[str, str]:
@@ -52,10 +55,11 @@ class RankSeries(GroupedSeries):
         if self.counter == "gaussian" and self.method not in ("hss", "paper_hss"):
             why = f"gaussian is the counter inside an HSS, and this method is {self.method}: name method hss"
             problems.append(problem(("counter",), why))
-        return problems
+        return [*problems, *split_problems(self.split, self.method, self.counter)]
 
     def chosen(self, setting: Setting, quantity: Quantity) -> Choice:
-        demand = Demand(setting, quantity, self.epsilon, self.expected_events, counter=self.counter)
+        guesses = self.expected_events, None
+        demand = Demand(setting, quantity, self.epsilon, *guesses, self.counter, self.split)
         return rank_choice(demand, self.method)
 
     def entry_confidence(self, confidence: float, mechanism: Any) -> float:

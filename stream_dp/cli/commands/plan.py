@@ -37,6 +37,8 @@ def plan(pipeline: PipelineFile, *, as_json: AsJson = False, proof: Proof = Fals
     console.print(_errors(shown, console.width))
     for series in shown["series"]:
         console.print(f"{series['name']}: {series['why']}", highlight=False)
+        if bounds := series["bounds"]:
+            console.print(f"  {bounds.words}; {bounds.proof}" if proof else f"  {bounds.words}")
         for alarm in series["alarms"]:
             console.print(f"  {alarm}", highlight=False)
     if shown["caps"]:

@@ -46,7 +46,7 @@ from stream_dp.mechanisms.quantiles.rank_window import RankLevels, RankWindow
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree
-from stream_dp.mechanisms.serving import Bands
+from stream_dp.mechanisms.serving import Bands, Lags
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
 from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 from stream_dp.testing.noise import SeededNoise
@@ -162,6 +162,18 @@ def check(mechanism: Any, band: Band) -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
 def test_a_band_depends_on_public_parts_only(mechanism: Any) -> None:
     check(mechanism, published(mechanism))
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [each for each in MECHANISMS if isinstance(each, Lags)],
+    ids=lambda m: type(m).__name__,
+)
+def test_the_ends_beside_a_band_depend_on_public_parts_only(mechanism: Any) -> None:
+    def ends(tick: int, state: Any) -> int:
+        return hash(tuple(side.tobytes() for side in mechanism.sides(state, 0.95)))
+
+    check(mechanism, ends)
 
 
 def test_every_mechanism_has_private_parts() -> None:
