@@ -198,7 +198,7 @@ class Capped:
 def caps_json(built: Built) -> dict[str, Any]:
     """Return under `caps` what each series would have with other caps, by the file's guesses; nothing without them."""
     spec = built.spec
-    if (guesses := spec.privacy.expect) is None:
+    if (guesses := spec.privacy.expect) is None or guesses.users is None:
         return {}
     last = (spec.clock.horizon or ENDLESS) - 1
     ticks = spec.privacy.window_ticks(spec.clock) or last + 1
@@ -315,13 +315,13 @@ class _Asked:
         spec, series, guesses = built.spec, chosen.spec, files.guesses
         last = (spec.clock.horizon or ENDLESS) - 1
         spans = {
-            name: _span(name, spec.clock.step, last) for name in chosen.choice.windows or ("",)
+            name: span_of(name, spec.clock.step, last) for name in chosen.choice.windows or ("",)
         }
         over = min(spans, key=lambda name: (abs(spans[name] - files.ticks), -spans[name]))
         rows = built.layout.slice(series.name)
         return cls(
             over, last, guesses,
-            users=guesses.users * (spec.privacy.share or Fraction(1)),
+            users=(guesses.users or 0) * (spec.privacy.share or Fraction(1)),
             passing=guesses.passing.get(series.name, Fraction(1)),
             amount=series.typical(guesses.amounts.get(series.name)),
             windows=Fraction(spans[over], files.ticks),
@@ -353,7 +353,7 @@ class _Asked:
         return {"caps": capped.words, "bands": bands, "cut_off": float(lost), "error": error}
 
 
-def _span(window: str, step: int, last: int) -> int:
+def span_of(window: str, step: int, last: int) -> int:
     """Return how many ticks a number over a window covers, at the last tick of a prediction."""
     if window in ("", EVER):
         return last + 1
@@ -365,9 +365,9 @@ def caps_words(series: Mapping[str, Any]) -> str:
     over, (files, *others) = series["over"], series["ways"]
     about = f"{series['name']}{f' over {over}' if over else ''}"
     if all(row["bands"] == files["bands"] for row in others) and series["least"] is None:
-        return f"{about}: ± {_shown(files['bands'][over])} with any of these caps"
+        return f"{about}: ± {shown_number(files['bands'][over])} with any of these caps"
     if series["value"] is not None:
-        about += f", about {_shown(series['value'])}"
+        about += f", about {shown_number(series['value'])}"
     if "passing" in series:
         passing, many = series["passing"], series["counting"]
         taken = "all, where nothing is guessed," if passing is None else f"{passing * many:,.3g}"
@@ -389,16 +389,16 @@ def _other(row: Mapping[str, Any], files: Mapping[str, Any]) -> bool:
 
 def _way(row: Mapping[str, Any], over: str) -> str:
     what = "of all events cut off" if row["error"] is None else "cut off"
-    band = _shown(row["bands"][over])
+    band = shown_number(row["bands"][over])
     return f"{row['caps'] or 'as it is'} ± {band}, {row['cut_off']:.1%} {what}"
 
 
 def _both(row: Mapping[str, Any], over: str) -> str:
     band, error = row["bands"][over], row["error"]
-    return f"{_shown(band)} + {_shown(error - band)} = {_shown(error)}"
+    return f"{shown_number(band)} + {shown_number(error - band)} = {shown_number(error)}"
 
 
-def _shown(number: float) -> str:
+def shown_number(number: float) -> str:
     return f"{number:,.0f}" if abs(number) >= 10 else f"{number:,.3g}"
 
 

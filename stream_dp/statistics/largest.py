@@ -20,7 +20,7 @@ from stream_dp.mechanisms.hss.quantities import MAXIMUM, Largest, Quantity
 from stream_dp.mechanisms.serving import clipped
 from stream_dp.records.groupings import rank_problems
 from stream_dp.records.scalars import problem
-from stream_dp.statistics.parts.choice import Choice, Setting
+from stream_dp.statistics.parts.choice import Choice, Floats, Setting
 from stream_dp.statistics.parts.choose_hss import (
     CounterKind,
     Demand,
@@ -31,6 +31,7 @@ from stream_dp.statistics.parts.choose_hss import (
     rank_confidence,
 )
 from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen, leading
 
 _VALUE_BYTES = 40
 
@@ -57,6 +58,12 @@ class RankSeries(GroupedSeries):
     def chosen(self, setting: Setting, quantity: Quantity) -> Choice:
         demand = Demand(setting, quantity, self.epsilon, self.expected_events, counter=self.counter)
         return rank_choice(demand, self.method)
+
+    def guessed_totals(self, guess: Guess) -> Floats | str:
+        return leading(guess)
+
+    def judged(self, seen: Seen) -> Judged:
+        return Judged(float(self.exact(seen.whole, seen.names)), seen.band)
 
     def entry_confidence(self, confidence: float, mechanism: Any) -> float:
         """Return the confidence of one column's band, where the count is read off all columns."""

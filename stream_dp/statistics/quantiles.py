@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
@@ -35,9 +36,10 @@ from stream_dp.records.scalars import (
     problem,
 )
 from stream_dp.records.schema import Fields, FieldSpec
-from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_counter
+from stream_dp.statistics.parts.choice import Choice, Floats, Setting, steady, tree_counter
 from stream_dp.statistics.parts.choose_hss import ExpectedEvents
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen
 from stream_dp.statistics.parts.windows import (
     EVER,
     WHEN_ENDED,
@@ -455,6 +457,21 @@ class QuantilesSeries(SeriesSpec):
         return choice.saying(
             f"{self.buckets} buckets, the number nearest to {BUCKETS} that divides the clamp into integers"
         )
+
+    def guessed_totals(self, guess: Guess) -> Floats | str:
+        """Return how many records a window has, the typical value of a release whose errors are in ranks."""
+        records = guess.records if guess.typical is None else guess.typical
+        if records is None:
+            return guess.lacking
+        totals = np.zeros(guess.width)
+        totals[0] = float(records)
+        return totals
+
+    def judged(self, seen: Seen) -> Judged:
+        """Return how many records lie beyond the quantile that is nearest to an end, and the error in ranks."""
+        share = min(min(at, 1 - at) for at in self.at)
+        beyond = float(seen.totals[:-UNRANKED].sum()) * float(share)
+        return Judged(beyond, seen.band, f"records in {decimal_text(share)} of a window")
 
     def _of_expected(self, choice: Choice, setting: Setting, events: int) -> str:
         """Return what part of the records expected in each window the error is; the parts of other keys' too.

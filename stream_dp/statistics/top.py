@@ -10,6 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 from pydantic_core import InitErrorDetails
 
@@ -19,9 +20,10 @@ from stream_dp.journal.release import Rank, Shape, name_bytes
 from stream_dp.mechanisms.serving import Bands, Differences, all_at_once, clipped
 from stream_dp.records.groupings import rank_problems
 from stream_dp.statistics.histogram import HistogramSeries
-from stream_dp.statistics.parts.choice import Choice, ExpectedShape, Setting
+from stream_dp.statistics.parts.choice import Choice, ExpectedShape, Floats, Setting
 from stream_dp.statistics.parts.choose_hss import ExpectedEvents
 from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen, leading
 from stream_dp.statistics.parts.windowed import WindowedSeries
 from stream_dp.statistics.parts.windows import method_problems
 
@@ -92,6 +94,15 @@ class TopSeries(WindowedSeries, GroupedSeries):
             return {"ranks": ranks(names, clipped(answer), self.k, differences(tick, state))}
 
         return tell
+
+    def guessed_totals(self, guess: Guess) -> Floats | str:
+        return leading(guess, self.expected_shape)
+
+    def judged(self, seen: Seen) -> Judged:
+        """Return by how much the first exceeds the first that is not listed, and the least difference that shows it."""
+        counts = np.sort(seen.totals)[::-1]
+        gap = float(counts[0] - counts[min(self.k, len(counts) - 1)])
+        return Judged(gap, seen.apart, f"from the first to rank {min(self.k + 1, len(counts))}")
 
     def told_bytes(self, names: Sequence[str]) -> int:
         longest = sorted(map(name_bytes, names), reverse=True)[: 1 + MOST_TIED]

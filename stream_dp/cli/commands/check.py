@@ -11,16 +11,19 @@ from rich.table import Table
 from typer import Option
 
 from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
-from stream_dp.cli.printing import folding_table, wide_console
+from stream_dp.cli.printing import folding_table, verdict_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
 from stream_dp.operate.check_pipeline import (
     check_pipeline,
+    checked_json,
     false_alarms,
-    fitting_json,
     within_limit,
 )
 from stream_dp.operate.fitting import Fitting
+from stream_dp.operate.judging import Judgement
+from stream_dp.pipeline.verdicts import summary
+from stream_dp.statistics.parts.verdicts import USEFUL
 
 UNFIT = 2
 
@@ -47,12 +50,14 @@ def check(
     than `warn_dead` declares cannot be used, or the file is broken. No journal is opened, nothing is charged.
     """
     with progress("Looking at a sample of the records") as line:
-        checking = check_pipeline(pipeline, data, topic, sample, key_file, line.say)
-        built, fitting = asyncio.run(checking)
+        checking = check_pipeline(pipeline, data, topic, sample, key_file, line.say, line)
+        checked = asyncio.run(checking)
+    built, fitting, judgement = checked
     if as_json:
-        typer.echo(json.dumps(fitting_json(built, fitting)))
+        typer.echo(json.dumps(checked_json(checked)))
     else:
         _print(built.spec.name, fitting, [alarm.words for alarm in false_alarms(built)])
+        _print_verdicts(judgement)
     if not within_limit(fitting, built.spec.source.warn_dead):
         raise typer.Exit(UNFIT)
 
@@ -78,6 +83,28 @@ def _print(name: str, fitting: Fitting, alarms: list[str]) -> None:
     shares += f", of which {fitting.null:,} null" if fitting.null else ""
     lines.print(
         f"NOT PRIVATE: {how_many(fitting.records, 'record')} of {fitting.origin}: {shares}.",
+        markup=False,
+    )
+
+
+def _print_verdicts(judgement: Judgement) -> None:
+    rows = [(row.series, row.window, *row.words) for row in judgement.rows]
+    wide_console().print(verdict_table(rows, "What the series are worth by this sample, NOT PRIVATE"))
+    lines = Console(soft_wrap=True, highlight=False)
+    lines.print(summary(judgement.rows), markup=False, style="bold")
+    for name, ways in judgement.ways.items():
+        useful = any(way.judged.verdict == USEFUL for way in ways)
+        would = (
+            "would be useful with the keys of one of these lines"
+            if useful
+            else "is useful with none of the changes that were tried; the nearest"
+        )
+        lines.print(f"{name} {would}:", markup=False)
+        for way in ways:
+            lines.print(f"    {way.words}", markup=False)
+    lines.print(
+        "NOT PRIVATE: these verdicts are made of exact figures of the sample: for your own eyes, never to be "
+        "published. A file that is changed by them tells about the sample.",
         markup=False,
     )
 

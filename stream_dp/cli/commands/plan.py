@@ -12,6 +12,7 @@ from stream_dp.cli.printing import (
     derivation_tree,
     folding_table,
     on_records,
+    verdict_table,
     wide_console,
 )
 from stream_dp.cli.progress_line import progress
@@ -35,6 +36,8 @@ def plan(pipeline: PipelineFile, *, as_json: AsJson = False, proof: Proof = Fals
     if proof:
         console.print(derivation_tree(shown["derivation"]))
     console.print(_errors(shown, console.width))
+    console.print(verdict_table(shown["verdicts"], "What these are worth, by the file's guesses"))
+    console.print(shown["summary"], highlight=False, markup=False, soft_wrap=True, style="bold")
     for series in shown["series"]:
         console.print(f"{series['name']}: {series['why']}", highlight=False)
         for alarm in series["alarms"]:

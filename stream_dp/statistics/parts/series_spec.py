@@ -37,7 +37,8 @@ from stream_dp.records.record_columns import CapUse, Identified
 from stream_dp.records.scalars import Delta, Epsilon, Frozen, Line, Name, Prose, UnitName, refuse
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.parts.alarms import Looking
-from stream_dp.statistics.parts.choice import Choice, FalseAlarm, Setting
+from stream_dp.statistics.parts.choice import Choice, FalseAlarm, Floats, Setting
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen, of_cells
 
 
 class Input(NamedTuple):
@@ -371,6 +372,25 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
     @abstractmethod
     def choose(self, setting: Setting) -> Choice:
         """Choose the mechanism, from the specification alone; raise UsageError or NotDerivable where none fits."""
+
+    def guessed_totals(self, guess: Guess) -> Floats | str:
+        """Return what public guesses say of the totals of its rows in a window, in units; or which guess is missing."""
+        if guess.typical is not None:
+            return guess.evenly(guess.typical / self.grain)
+        added = self.adds if guess.amount is None else self.typical(guess.amount)
+        if added is None:
+            return guess.needs("typical" if self.typical(None) is None else "amounts")
+        if guess.records is None:
+            return guess.lacking
+        return guess.evenly(guess.records * added / self.grain / guess.width)
+
+    def judged(self, seen: Seen) -> Judged:
+        """Return what its readers compare: by default the number in the middle of a window, and the band of each."""
+        return of_cells(seen.totals * float(self.grain), seen.band)
+
+    def variants(self) -> Iterator[tuple[str, Self]]:
+        """Yield series that tell about the same with another band, each with the key that asks for it."""
+        yield from ()
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
         """Return what an exact release of public data shows, of totals of shape (width,); None where nothing would."""

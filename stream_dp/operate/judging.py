@@ -1,0 +1,308 @@
+"""Verdicts by a sample, and what would make numbers useful: for the operator's own terminal, NOT PRIVATE.
+
+Rules: rows are those of the pipeline's own guard, router and memories, so what is judged is what would count. Typical
+values are averages over the whole windows that the sample covers; where it covers none, what adds up is taken at its
+rate, and of the rest nothing is known. No journal is opened or made; nothing is charged or published. A change of the
+file by what a sample shows tells about the sample: the lines are for whoever may look at the data.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_dp.core.mechanism import IntArray
+from stream_dp.core.wording import how_many
+from stream_dp.engine.memories import Memories
+from stream_dp.engine.ports import Batch
+from stream_dp.engine.tick_assembler import Cut, Routed, TickAssembler
+from stream_dp.errors import NotDerivable, UsageError
+from stream_dp.journal.release import Shape
+from stream_dp.operate.fitting import Sample
+from stream_dp.pipeline.builder import Built, Chosen, chosen_for
+from stream_dp.pipeline.layout import RowLayout
+from stream_dp.pipeline.report import shown_number, span_of
+from stream_dp.pipeline.router import Router, memories_of
+from stream_dp.pipeline.spec import PipelineSpec, series_problems
+from stream_dp.pipeline.user_guard import NO_KEY, guard_of
+from stream_dp.pipeline.verdicts import Row, judged, judged_alone
+from stream_dp.records.endpoints import FileSourceSpec, ReplayClock
+from stream_dp.records.scalars import duration_text
+from stream_dp.statistics import Series
+from stream_dp.statistics.parts.choice import ENDLESS, Floats, two_digits
+from stream_dp.statistics.parts.verdicts import USEFUL, USEFUL_SHARE, Judged
+
+MOST_CELLS = 1 << 26  # numbers of all rows of a sample: half a gigabyte
+STEPS = tuple(1000 * s for s in (60, 600, 3600, 21600, 86400, 604800))
+DELTA = Fraction(1, 10**6)  # that is tried beside noise that needs one
+MOST_EPSILON = 10  # beyond which there is little privacy
+TRIES = 6
+TOGETHER = 3  # changes
+WINDOWS = "every", "windows", "window", "running"
+WAYS = 4  # told of each series
+
+
+@dataclass(frozen=True, repr=False)
+class Rows:
+    """The rows of a sample's ticks, shape (ticks, width), from tick `first` on. Exact and NOT PRIVATE."""
+
+    first: int
+    rows: IntArray
+
+    def totals(self, columns: slice, span: int, *, adds_up: bool) -> Floats | None:
+        """Return the average totals of windows of so many ticks; None where the sample covers none, unless they add up
+        at the sample's rate.
+        """
+        own, ticks = self.rows[:, columns], len(self.rows)
+        begins = range(-self.first % span, ticks - span + 1, span)
+        if begins:
+            sums = [own[begin : begin + span].sum(axis=0) for begin in begins]
+            averages: Floats = np.mean(sums, axis=0)
+            return averages
+        return own.sum(axis=0) * (span / ticks) if adds_up and ticks else None
+
+
+def rows_of(spec: PipelineSpec, sample: Sample) -> Rows:
+    """Return the rows of a sample; none where nothing says when its records came, or where all are dead.
+
+    Ticks that the sample may hold only in part are left out, where there are others.
+    """
+    layout = RowLayout.of(spec)
+    nothing = Rows(0, np.zeros((0, layout.width), np.int64))
+    replayed, step = isinstance(spec.clock, ReplayClock), spec.clock.step
+    stamps = [piece.stamp for piece in sample.pieces if piece.stamp is not None and piece.payloads]
+    if not replayed and not stamps:
+        return nothing
+    origin = (spec.clock.start or 0) if replayed else min(stamps) - min(stamps) % step
+    router, guard = Router(spec, origin, layout), guard_of(spec, origin, NO_KEY)
+    guard.begin(sample.partitions)
+    routed: list[tuple[Batch, Routed]] = []
+    for piece in sample.pieces:
+        tick = None if replayed else ((piece.stamp or origin) - origin) // step
+        places = range(len(piece.payloads))
+        batch = guard.admit(Batch(piece.partition, piece.payloads, places, 0, tick), -1)
+        routed.append((batch, router.route(batch)))
+    first, last = _covered(spec, routed)
+    if last < first:
+        return nothing
+    if (last - first + 1) * max(1, layout.width) > MOST_CELLS:
+        raise UsageError("--sample: these records lie in too many ticks for rows so wide: take fewer")
+    ticks = TickAssembler(sample.partitions, layout.width, Cut(next_tick=first))
+    for batch, rows in routed:
+        ticks.add(batch, rows)
+    for partition in sample.partitions:
+        ticks.add(Batch(partition, (), (), 1, mark=last), Routed({}, (), {}))
+    closed, _ = Memories(*memories_of(layout, spec)).record(ticks.closed(last - first + 1))
+    return Rows(first, np.stack([tick.row for tick in closed]))
+
+
+def _covered(spec: PipelineSpec, routed: Sequence[tuple[Batch, Routed]]) -> tuple[int, int]:
+    """Return the first and the last tick that the sample holds in full, as far as it shows.
+
+    A file is read from its beginning, so its last tick may be cut; the newest records of each partition begin somewhere
+    in a tick, and end in one that is still open.
+    """
+    ticks: dict[int, list[int]] = {}
+    for batch, rows in routed:
+        ticks.setdefault(batch.partition, []).extend(rows.records)
+    held = [found for found in ticks.values() if found]
+    if not held:
+        return 0, -1
+    first, last = min(map(min, held)), max(map(max, held))
+    whole = max(map(min, held)) + 1, last - 1
+    if isinstance(spec.source, FileSourceSpec) or isinstance(spec.clock, ReplayClock):
+        whole = first, last - (last + 1 != spec.clock.horizon)
+    return whole if whole[0] <= whole[1] else (first, last)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The totals that a sample shows of the series of a pipeline."""
+
+    spec: PipelineSpec
+    rows: Rows
+
+    @cached_property
+    def _layout(self) -> RowLayout:
+        return RowLayout.of(self.spec)
+
+    def __call__(self, chosen: Chosen, window: str, width: int) -> Floats | str:
+        last = (self.spec.clock.horizon or ENDLESS) - 1
+        span = span_of(window, self.spec.clock.step, last)
+        adds_up = chosen.spec.identifier is None and not chosen.spec.totals
+        columns = self._layout.slice(chosen.spec.name)
+        totals = self.rows.totals(columns, span, adds_up=adds_up)
+        if totals is None:
+            length = how_many(span, "tick") if len(self.rows.rows) else "records that say their time"
+            return f"a sample of {length}"
+        return totals
+
+
+class Way(NamedTuple):
+    """A change of a pipeline file, as `lines` to paste, with which a series is useful from `epsilon` on, or at best
+    what its verdict says.
+    """
+
+    lines: str
+    epsilon: Fraction
+    window: str
+    judged: Judged
+
+    @property
+    def needs(self) -> float:
+        """About how much epsilon would make it useful."""
+        if self.judged.verdict == USEFUL:
+            return float(self.epsilon)
+        return float(self.epsilon) * self.judged.share / USEFUL_SHARE
+
+    @property
+    def words(self) -> str:
+        over = f" over {self.window}" if self.window else ""
+        band, typical = map(shown_number, (self.judged.band, self.judged.typical))
+        shown = f"{self.judged.verdict}: ± {band} of {typical}{over}"
+        needs = f"epsilon: {_decimal(self.epsilon)}"
+        return f"{', '.join(filter(None, (self.lines, needs)))}  ({shown})"
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "change": self.lines, "epsilon": float(self.epsilon), "verdict": self.judged.verdict, "typical": self.judged.typical,
+            "band": self.judged.band, **({"window": self.window} if self.window else {}),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Verdicts by a sample, and by series of which no window is useful the ways to one. NOT PRIVATE."""
+
+    rows: Sequence[Row]
+    ways: dict[str, list[Way]]
+
+
+def judgement_of(built: Built, sample: Sample) -> Judgement:
+    """Return verdicts of a pipeline by a sample, and for each series that is not useful in any window what would be."""
+    rows = judged(built, Sampled(built.spec, rows_of(built.spec, sample)))
+    ways: dict[str, list[Way]] = {}
+    for chosen in built.chosen:
+        own = [row for row in rows if row.series == chosen.spec.name and row.judged is not None]
+        if own and all(row.verdict != USEFUL for row in own):
+            ways[chosen.spec.name] = _Search(_Change("", built.spec, chosen.spec), sample).ways()
+    return Judgement(rows, ways)
+
+
+class _Change(NamedTuple):
+    """A series and its file as they would be changed."""
+
+    lines: str
+    spec: PipelineSpec
+    series: Series
+
+    def more(self, lines: str, spec: PipelineSpec, series: Series) -> "_Change":
+        return _Change(", ".join(filter(None, (self.lines, lines))), spec, series)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Tries changes of one series, or of the file around it.
+
+    What a changed series loses of what the file's own would show of the same windows is an error, as its band is.
+    """
+
+    now: _Change
+    sample: Sample
+    _rows: dict[Any, Rows] = field(default_factory=dict)
+
+    def ways(self) -> list[Way]:
+        """Return more epsilon alone, if that does, and the changes that need least; where none does, the nearest.
+
+        Several changes are tried together by adding to the best so far, until no more epsilon is needed.
+        """
+        alone, at, found = self._way(self.now), self.now, list[Way]()
+        for _ in range(TOGETHER):
+            tried = [(way, change) for change in self._changes(at) if (way := self._way(change))]
+            found += [way for way, _ in tried]
+            best, at = min(tried, key=lambda pair: pair[0].needs, default=(alone, at))
+            if best is None or best.needs <= self.now.series.epsilon or not tried:
+                break
+        less = [way for way in found if alone is None or way.needs < alone.needs]
+        every = [*([alone] if alone else []), *sorted(less, key=lambda way: way.needs)]
+        useful = [way for way in every if way.judged.verdict == USEFUL][: WAYS + 1]
+        return useful or sorted(every, key=lambda way: way.needs)[:1]
+
+    def _changes(self, at: _Change) -> Iterator[_Change]:
+        """Yield other forms of the series, and other steps and caps of the file."""
+        spec, privacy, clock = at.spec, at.spec.privacy, at.spec.clock
+        granting = privacy.granting(DELTA)
+        for keys, changed in at.series.variants():
+            if granting is None or not series_problems(changed, spec):
+                yield at.more(keys, spec, changed)
+            else:
+                needs = f"{keys}, privacy.filter: {granting.filter}, privacy.delta: {float(DELTA):g}"
+                yield at.more(needs, spec.model_copy(update={"privacy": granting}), changed)
+        caps = {privacy.cap // 2, privacy.cap // 4, 1} - {0, privacy.cap}
+        for cap in sorted(caps, reverse=True) if at.series.form is not Shape.FLAGS else ():
+            if privacy.unit == "user" and (less := privacy.capped({privacy.cap_name: cap})):
+                capped = spec.model_copy(update={"privacy": less})
+                yield at.more(f"privacy.{privacy.cap_name}: {cap}", capped, at.series)
+        for step in [step for step in STEPS if step > clock.step and not step % clock.step][:3]:
+            horizon = clock.horizon and clock.horizon * clock.step // step
+            if horizon != 0:
+                slower = clock.model_copy(update={"step": step, "horizon": horizon})
+                ends = f", clock.horizon: {horizon}" if horizon else ""
+                lines = f"clock.step: {duration_text(step)}{ends}"
+                yield at.more(lines, spec.model_copy(update={"clock": slower}), at.series)
+
+    def _way(self, change: _Change) -> Way | None:
+        """Return from which epsilon on the changed series is useful in one of its windows; None: it never is."""
+        epsilon, whole = change.series.epsilon, self._whole(change)
+        for _ in range(TRIES):
+            series = change.series.at_share(epsilon / change.series.epsilon)
+            best = min(
+                (_less(row, whole) for row in self._judged(change.spec, series)),
+                key=lambda row: row.judged.share if row.judged else math.inf,
+                default=None,
+            )
+            if best is None or best.judged is None:
+                return None
+            needed = float(epsilon) * max(1.05, best.judged.share / USEFUL_SHARE)
+            if best.verdict == USEFUL or needed > MOST_EPSILON:
+                return Way(change.lines, epsilon, best.window, best.judged)
+            epsilon = Fraction(f"{two_digits(needed):.12g}")
+        return None
+
+    def _whole(self, change: _Change) -> dict[str, float]:
+        """Return what the file's own series would typically show of the windows of the changed one."""
+        windows = {key: of for key, of in change.series if key in WINDOWS}
+        spec = self.now.spec.model_copy(update={"clock": change.spec.clock})
+        rows = self._judged(spec, self.now.series.model_copy(update=windows))
+        return {row.window: row.judged.typical for row in rows if row.judged is not None}
+
+    def _judged(self, spec: PipelineSpec, series: Series) -> Sequence[Row]:
+        """Return the verdicts on a series in a file where it is alone; none where it cannot be."""
+        alone = spec.model_copy(update={"series": (series,)})
+        if series.own_problems() or series_problems(series, alone):
+            return ()
+        layout = RowLayout.of(alone)
+        seen = layout.series[series.name], spec.clock.step, spec.privacy.cap
+        try:
+            chosen = chosen_for(alone, series, layout.slice(series.name))
+            if seen not in self._rows:
+                self._rows[seen] = rows_of(alone, self.sample)
+        except (NotDerivable, UsageError):
+            return ()
+        sampled = Sampled(alone, self._rows[seen])
+        return judged_alone(alone, chosen, layout.keys(series.name), sampled)
+
+
+def _less(row: Row, whole: Mapping[str, float]) -> Row:
+    if row.judged is None or row.window not in whole:
+        return row
+    typical, loss = whole[row.window], abs(whole[row.window] - row.judged.typical)
+    return row._replace(judged=row.judged._replace(typical=typical, band=row.judged.band + loss))
+
+
+def _decimal(number: Fraction) -> str:
+    return f"{float(number):.12g}"
