@@ -20,6 +20,7 @@ from stream_dp.core.wording import how_many
 from stream_dp.engine.memories import Memories
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import Cut, Routed, TickAssembler
+from stream_dp.engine.tick_reader import EveryRecord
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.journal.release import Shape
 from stream_dp.operate.fitting import Sample
@@ -66,10 +67,11 @@ class Rows:
         return own.sum(axis=0) * (span / ticks) if adds_up and ticks else None
 
 
-def rows_of(spec: PipelineSpec, sample: Sample) -> Rows:
+def rows_of(spec: PipelineSpec, sample: Sample, *, guarded: bool = True) -> Rows:
     """Return the rows of a sample; none where nothing says when its records came, or where all are dead.
 
-    Ticks that the sample may hold only in part are left out, where there are others.
+    Ticks that the sample may hold only in part are left out, where there are others. Not `guarded`, records count that
+    caps of users would cut off.
     """
     layout = RowLayout.of(spec)
     nothing = Rows(0, np.zeros((0, layout.width), np.int64))
@@ -78,7 +80,8 @@ def rows_of(spec: PipelineSpec, sample: Sample) -> Rows:
     if not replayed and not stamps:
         return nothing
     origin = (spec.clock.start or 0) if replayed else min(stamps) - min(stamps) % step
-    router, guard = Router(spec, origin, layout), guard_of(spec, origin, NO_KEY)
+    router = Router(spec, origin, layout)
+    guard = guard_of(spec, origin, NO_KEY) if guarded else EveryRecord()
     guard.begin(sample.partitions)
     routed: list[tuple[Batch, Routed]] = []
     for piece in sample.pieces:
@@ -147,7 +150,7 @@ class Way(NamedTuple):
     what its verdict says.
     """
 
-    lines: str
+    lines: tuple[str, ...]
     epsilon: Fraction
     window: str
     judged: Judged
@@ -165,11 +168,11 @@ class Way(NamedTuple):
         band, typical = map(shown_number, (self.judged.band, self.judged.typical))
         shown = f"{self.judged.verdict}: ± {band} of {typical}{over}"
         needs = f"epsilon: {_decimal(self.epsilon)}"
-        return f"{', '.join(filter(None, (self.lines, needs)))}  ({shown})"
+        return f"{', '.join((*self.lines, needs))}  ({shown})"
 
     def json(self) -> dict[str, Any]:
         return {
-            "change": self.lines, "epsilon": float(self.epsilon), "verdict": self.judged.verdict, "typical": self.judged.typical,
+            "change": [*self.lines], "epsilon": float(self.epsilon), "verdict": self.judged.verdict, "typical": self.judged.typical,
             "band": self.judged.band, **({"window": self.window} if self.window else {}),
         }  # fmt: skip
 
@@ -189,19 +192,24 @@ def judgement_of(built: Built, sample: Sample) -> Judgement:
     for chosen in built.chosen:
         own = [row for row in rows if row.series == chosen.spec.name and row.judged is not None]
         if own and all(row.verdict != USEFUL for row in own):
-            ways[chosen.spec.name] = _Search(_Change("", built.spec, chosen.spec), sample).ways()
+            ways[chosen.spec.name] = _Search(_Change((), built.spec, chosen.spec), sample).ways()
     return Judgement(rows, ways)
 
 
 class _Change(NamedTuple):
-    """A series and its file as they would be changed."""
+    """A series and its file as they would be changed by these `lines`, each of which changes another key."""
 
-    lines: str
+    lines: tuple[str, ...]
     spec: PipelineSpec
     series: Series
 
-    def more(self, lines: str, spec: PipelineSpec, series: Series) -> "_Change":
-        return _Change(", ".join(filter(None, (self.lines, lines))), spec, series)
+    def more(
+        self, line: str, spec: PipelineSpec | None = None, series: Series | None = None
+    ) -> "_Change | None":
+        key = line.partition(":")[0]
+        if any(other.partition(":")[0] == key for other in self.lines):
+            return None
+        return _Change((*self.lines, line), spec or self.spec, series or self.series)
 
 
 @dataclass(frozen=True)
@@ -218,42 +226,49 @@ class _Search:
     def ways(self) -> list[Way]:
         """Return more epsilon alone, if that does, and the changes that need least; where none does, the nearest.
 
-        Several changes are tried together by adding to the best so far, until no more epsilon is needed.
+        Several changes are tried together by adding to the best two so far, until no more epsilon is needed.
         """
-        alone, at, found = self._way(self.now), self.now, list[Way]()
+        alone, at, found = self._way(self.now), [self.now], list[Way]()
         for _ in range(TOGETHER):
-            tried = [(way, change) for change in self._changes(at) if (way := self._way(change))]
+            changes = [change for one in at for change in self._changes(one) if change is not None]
+            tried = [(way, change) for change in changes if (way := self._way(change))]
+            tried.sort(key=lambda pair: pair[0].needs)
             found += [way for way, _ in tried]
-            best, at = min(tried, key=lambda pair: pair[0].needs, default=(alone, at))
-            if best is None or best.needs <= self.now.series.epsilon or not tried:
+            at = [change for _, change in tried[:2]]
+            if not tried or tried[0][0].needs <= self.now.series.epsilon:
                 break
-        less = [way for way in found if alone is None or way.needs < alone.needs]
-        every = [*([alone] if alone else []), *sorted(less, key=lambda way: way.needs)]
-        useful = [way for way in every if way.judged.verdict == USEFUL][: WAYS + 1]
-        return useful or sorted(every, key=lambda way: way.needs)[:1]
+        kept = list[Way]([alone] if alone else [])
+        for way in sorted(found, key=lambda way: (len(way.lines), way.needs)):
+            if all(way.needs < other.needs or not {*other.lines} <= {*way.lines} for other in kept):
+                kept.append(way)
+        kept.sort(key=lambda way: way.needs)
+        useful = [way for way in kept if way.judged.verdict == USEFUL and way is not alone][:WAYS]
+        if alone is not None and alone.judged.verdict == USEFUL:
+            return [alone, *useful]
+        return useful or kept[:1]
 
-    def _changes(self, at: _Change) -> Iterator[_Change]:
-        """Yield other forms of the series, and other steps and caps of the file."""
+    def _changes(self, at: _Change) -> Iterator[_Change | None]:
+        """Yield other forms of the series, and other caps and steps of the file."""
         spec, privacy, clock = at.spec, at.spec.privacy, at.spec.clock
         granting = privacy.granting(DELTA)
-        for keys, changed in at.series.variants():
+        for line, changed in at.series.variants():
             if granting is None or not series_problems(changed, spec):
-                yield at.more(keys, spec, changed)
+                yield at.more(line, series=changed)
             else:
-                needs = f"{keys}, privacy.filter: {granting.filter}, privacy.delta: {float(DELTA):g}"
-                yield at.more(needs, spec.model_copy(update={"privacy": granting}), changed)
+                line = f"{line}, privacy.filter: {granting.filter}, privacy.delta: {float(DELTA):g}"
+                yield at.more(line, spec.model_copy(update={"privacy": granting}), changed)
         caps = {privacy.cap // 2, privacy.cap // 4, 1} - {0, privacy.cap}
         for cap in sorted(caps, reverse=True) if at.series.form is not Shape.FLAGS else ():
             if privacy.unit == "user" and (less := privacy.capped({privacy.cap_name: cap})):
                 capped = spec.model_copy(update={"privacy": less})
-                yield at.more(f"privacy.{privacy.cap_name}: {cap}", capped, at.series)
+                yield at.more(f"privacy.{privacy.cap_name}: {cap}", capped)
         for step in [step for step in STEPS if step > clock.step and not step % clock.step][:3]:
             horizon = clock.horizon and clock.horizon * clock.step // step
             if horizon != 0:
                 slower = clock.model_copy(update={"step": step, "horizon": horizon})
                 ends = f", clock.horizon: {horizon}" if horizon else ""
-                lines = f"clock.step: {duration_text(step)}{ends}"
-                yield at.more(lines, spec.model_copy(update={"clock": slower}), at.series)
+                line = f"clock.step: {duration_text(step)}{ends}"
+                yield at.more(line, spec.model_copy(update={"clock": slower}))
 
     def _way(self, change: _Change) -> Way | None:
         """Return from which epsilon on the changed series is useful in one of its windows; None: it never is."""

@@ -24,6 +24,7 @@ from stream_dp.statistics.parts.verdicts import (
     Guess,
     Judged,
     Seen,
+    finite,
     of_quotients,
 )
 
@@ -48,10 +49,9 @@ class Row(NamedTuple):
         if self.judged is None:
             return {**named, "verdict": None, "missing": self.missing}
         typical, band, what, chance = self.judged
-        finite = band if band < float("inf") else None
         about = {"of": what} if what else {}
         false = {"false_alarm": chance} if chance else {}
-        return {**named, "verdict": self.verdict, "typical": typical, "band": finite, **about, **false}
+        return {**named, "verdict": self.verdict, "typical": typical, "band": finite(band), **about, **false}
 
     @property
     def words(self) -> tuple[str, str, str]:

@@ -53,6 +53,9 @@ class ColumnsAboveSeries(GroupedSeries):
 
         return replace(columns, expected=expected)
 
+    def true_numbers(self, totals: IntArray) -> Sequence[int]:
+        return [self.exact(totals, ())]
+
     def guessed_totals(self, guess: Guess) -> Floats | str:
         """Return totals by category of which as many are as large as its level as are typical."""
         if guess.typical is None:

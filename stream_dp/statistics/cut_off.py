@@ -23,7 +23,7 @@ from stream_dp.records.scalars import duration_text, milliseconds, problem
 from stream_dp.statistics.parts.choice import Choice, Floats, Setting
 from stream_dp.statistics.parts.series_spec import WITHIN, Rest, SeriesSpec, quotient_values
 from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen
-from stream_dp.statistics.parts.windows import EVER, Window, windowed
+from stream_dp.statistics.parts.windows import EVER, Window, following, windowed
 
 CapName: TypeAlias = Literal["max_events", "overall", "per_tick", "per_key", "keys"]
 DIGITS = 4
@@ -80,6 +80,18 @@ class CutOffSeries(SeriesSpec):
             return quotient_values([share], None)
 
         return tell
+
+    def covered(self, window: str, tick: int, step: int) -> range:
+        """Return the ticks of the window that is open, or of the whole one before it."""
+        if self.window is None or self.window == EVER:
+            return super().covered("", tick, step)
+        now = following(self.window, tick, step, running=True)
+        before = following(self.window, now.start - 1, step, running=False)
+        return now if window == self.window else before
+
+    def true_numbers(self, totals: IntArray) -> Sequence[Any]:
+        active, cut = totals.tolist()
+        return [Fraction(cut, active) if active else None]
 
     def guessed_totals(self, guess: Guess) -> Floats | str:
         users = guess.typical if guess.users is None else guess.users

@@ -30,6 +30,7 @@ from stream_dp.statistics.parts.windows import (
     Over,
     every_problems,
     first_end,
+    following,
     length_of,
     window_lengths,
     windowed,
@@ -166,6 +167,11 @@ class DistinctSeries(SeriesSpec):
         mechanism = ArrivalCounter(*own, setting.width)
         chosen = steady(mechanism, f"a tree counter of first ticks; {moved}", setting)
         return replace(chosen, windows=dict.fromkeys(self.views, chosen.expected))
+
+    def covered(self, window: str, tick: int, step: int) -> range:
+        if window in self.every:
+            return following(window, tick, step, running=self.running)
+        return super().covered(window, tick, step)
 
     def guessed_totals(self, guess: Guess) -> Floats | str:
         """Return the users of the cap, where it counts them over its window; a number by key is as large as any."""

@@ -59,6 +59,9 @@ class RankSeries(GroupedSeries):
         demand = Demand(setting, quantity, self.epsilon, self.expected_events, counter=self.counter)
         return rank_choice(demand, self.method)
 
+    def true_numbers(self, totals: IntArray) -> Sequence[Any]:
+        return [self.exact(totals, ())]
+
     def guessed_totals(self, guess: Guess) -> Floats | str:
         return leading(guess)
 

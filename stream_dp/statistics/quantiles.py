@@ -6,7 +6,7 @@ begins with the series' first tick: what is told at an end stays until the next 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property
@@ -39,7 +39,7 @@ from stream_dp.records.schema import Fields, FieldSpec
 from stream_dp.statistics.parts.choice import Choice, Floats, Setting, steady, tree_counter
 from stream_dp.statistics.parts.choose_hss import ExpectedEvents
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
-from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Outcome, Seen
 from stream_dp.statistics.parts.windows import (
     EVER,
     WHEN_ENDED,
@@ -47,9 +47,11 @@ from stream_dp.statistics.parts.windows import (
     Windows,
     every_problems,
     first_end,
+    following,
     length_of,
     length_problems,
     over_windows,
+    sliding,
     window_lengths,
     window_problems,
     windowed,
@@ -457,6 +459,28 @@ class QuantilesSeries(SeriesSpec):
         return choice.saying(
             f"{self.buckets} buckets, the number nearest to {BUCKETS} that divides the clamp into integers"
         )
+
+    def covered(self, window: str, tick: int, step: int) -> range:
+        if self.every:
+            return following(window, tick, step, running=False)
+        hop = milliseconds(self.hop) // step if self.hop else 1
+        end = (tick + 1) // hop * hop
+        return sliding(window, end - 1, step)
+
+    def outcomes(
+        self, shown: Mapping[str, Any], totals: IntArray, names: Sequence[str]
+    ) -> Iterator[Outcome]:
+        """Yield for each quantile the records below it, and how many ranks the released bucket is away from there."""
+        below = np.concatenate([[0], totals[:-UNRANKED].cumsum()])
+        buckets = self.grid.buckets
+        for name, quantile in (shown.get("quantiles") or {}).items():
+            wanted = float(Fraction(name) * int(below[-1]))
+            held = [
+                place for place, (low, high) in enumerate(buckets) if low <= quantile["value"] <= high
+            ]
+            first, last = float(below[held[0]]), float(below[held[-1] + 1])
+            error = min(max(wanted, first), last) - wanted
+            yield Outcome(wanted, error, abs(error) <= shown["band"])
 
     def guessed_totals(self, guess: Guess) -> Floats | str:
         """Return how many records a window has, the typical value of a release whose errors are in ranks."""

@@ -5,7 +5,7 @@ selects is better for an endless stream. Of equal values the first of the domain
 entry, as it counts in `maximum`: where it leads, the domain misses something.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
@@ -23,7 +23,7 @@ from stream_dp.statistics.histogram import HistogramSeries
 from stream_dp.statistics.parts.choice import Choice, ExpectedShape, Floats, Setting
 from stream_dp.statistics.parts.choose_hss import ExpectedEvents
 from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
-from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen, leading
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Outcome, Seen, leading
 from stream_dp.statistics.parts.windowed import WindowedSeries
 from stream_dp.statistics.parts.windows import method_problems
 
@@ -94,6 +94,15 @@ class TopSeries(WindowedSeries, GroupedSeries):
             return {"ranks": ranks(names, clipped(answer), self.k, differences(tick, state))}
 
         return tell
+
+    def outcomes(
+        self, shown: Mapping[str, Any], totals: IntArray, names: Sequence[str]
+    ) -> Iterator[Outcome]:
+        """Yield the true count of each name that is listed, and how far off its released one is."""
+        true = dict(zip(names, totals.tolist(), strict=True))
+        for rank in shown["ranks"]:
+            error = rank["value"] - true[rank["name"]]
+            yield Outcome(true[rank["name"]], error, abs(error) <= shown["band"])
 
     def guessed_totals(self, guess: Guess) -> Floats | str:
         return leading(guess, self.expected_shape)

@@ -1,7 +1,12 @@
-"""`stream-dp check`: does a sample of records fit? For the operator's own terminal: NOT PRIVATE."""
+"""`stream-dp check`: does a sample of records fit, and what are the series worth by it? `simulate`: how large errors are.
+
+For the operator's own terminal: NOT PRIVATE.
+"""
 
 import asyncio
 import json
+from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +19,7 @@ from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
 from stream_dp.cli.printing import folding_table, verdict_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
+from stream_dp.errors import UsageError
 from stream_dp.operate.check_pipeline import (
     check_pipeline,
     checked_json,
@@ -22,7 +28,11 @@ from stream_dp.operate.check_pipeline import (
 )
 from stream_dp.operate.fitting import Fitting
 from stream_dp.operate.judging import Judgement
+from stream_dp.operate.simulate import Point
+from stream_dp.operate.simulate import simulate as simulated
+from stream_dp.pipeline.report import shown_number
 from stream_dp.pipeline.verdicts import summary
+from stream_dp.records.scalars import exact
 from stream_dp.statistics.parts.verdicts import USEFUL
 
 UNFIT = 2
@@ -60,6 +70,77 @@ def check(
         _print_verdicts(judgement)
     if not within_limit(fitting, built.spec.source.warn_dead):
         raise typer.Exit(UNFIT)
+
+
+def simulate(
+    pipeline: PipelineFile,
+    *,
+    data: Annotated[
+        Path, Option(help="Data that may be looked at: CSV, JSON lines or Parquet, .gz or not.")
+    ],
+    epsilon: Annotated[
+        str,
+        Option(metavar="E,E", help="Budgets to try; by default half the file's, its own, and twice that."),
+    ] = "",
+    runs: Annotated[int, Option(min=1, max=1000, help="How often each is run.")] = 10,
+    sample: Annotated[
+        int, Option(min=1, max=10_000_000, help="How many records: a file's first.")
+    ] = 1_000_000,
+    as_json: AsJson = False,
+) -> None:
+    """Say how large PIPELINE.yaml's errors are at several budgets, on data that may be looked at. NOT PRIVATE.
+
+    Its router and mechanisms run on the records of --data, each time with fresh noise, and what they would release is
+    compared with the truth. Each series has the same share of every budget. No journal is opened, nothing is charged or
+    published. Use public, synthetic or old data: to tune a pipeline by data that it is to protect is a release of them.
+    """
+    budgets = _budgets(epsilon)
+    with progress("Simulating") as line:
+        points = simulated(pipeline, data, budgets, runs, sample, line)
+    if as_json:
+        shown = {"private": False, "runs": runs, "points": [point.json() for point in points]}
+        typer.echo(json.dumps(shown))
+        return
+    _print_points(points)
+
+
+def _budgets(epsilon: str) -> list[Fraction]:
+    try:
+        budgets = [exact(part) for part in epsilon.split(",")] if epsilon else []
+    except ValueError as wrong:
+        raise UsageError(f"--epsilon: {wrong}") from None
+    if any(budget <= 0 for budget in budgets):
+        raise UsageError("--epsilon: must be greater than 0")
+    return budgets
+
+
+def _print_points(points: Sequence[Point]) -> None:
+    heads = ("series", "over", "cut off", "typically", "budget", "epsilon", "band", "RMSE", "95 % error")
+    table = folding_table(*heads, "coverage", "verdict", title="What would be released, NOT PRIVATE")
+    last: tuple[str, str] | None = None
+    for point in points:
+        row, seen = point.row, point.observed
+        about = row.series, row.window
+        cut = "" if point.cut_off is None else f"{point.cut_off:.1%}"
+        typically, band, _ = row.words
+        observed = ("", "", "")
+        if seen is not None:
+            typically, band = shown_number(seen.typical), shown_number(seen.band)
+            errors = shown_number(seen.rmse), shown_number(seen.error)
+            observed = (*errors, f"{seen.coverage:.3f}")
+        epsilon = f"{float(point.epsilon):.6g}" if point.epsilon else "free"
+        prices = f"{float(point.budget):.6g}", epsilon
+        head = ("", "", "") if about == last else (*about, cut)
+        table.add_row(*head, typically, *prices, band, *observed, row.verdict or "?")
+        last = about
+    wide_console().print(table)
+    Console(soft_wrap=True, highlight=False).print(
+        "NOT PRIVATE: these figures are made of exact ones. Nothing was charged and nothing was published. To tune a "
+        "pipeline by data that it is to protect is a release of its own, which no budget covers: use public, synthetic "
+        "or old data. Errors are those of what counts; what caps cut off is beside them. Alerts are not simulated: "
+        "`stream-dp plan` says how likely false alarms are.",
+        markup=False,
+    )
 
 
 def _print(name: str, fitting: Fitting, alarms: list[str]) -> None:

@@ -6,7 +6,7 @@ of an entry are part of its model (`own_problems`); `problems` compares the entr
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
@@ -38,7 +38,15 @@ from stream_dp.records.scalars import Delta, Epsilon, Frozen, Line, Name, Prose,
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.parts.alarms import Looking
 from stream_dp.statistics.parts.choice import Choice, FalseAlarm, Floats, Setting
-from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen, of_cells
+from stream_dp.statistics.parts.verdicts import (
+    Guess,
+    Judged,
+    Outcome,
+    Seen,
+    of_cells,
+    of_release,
+)
+from stream_dp.statistics.parts.windows import sliding
 
 
 class Input(NamedTuple):
@@ -387,6 +395,20 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
     def judged(self, seen: Seen) -> Judged:
         """Return what its readers compare: by default the number in the middle of a window, and the band of each."""
         return of_cells(seen.totals * float(self.grain), seen.band)
+
+    def covered(self, window: str, tick: int, step: int) -> range:
+        """Return the ticks of `step` ms that a release of this window counts at a tick; empty where it has no end yet."""
+        return sliding(window, tick, step)
+
+    def true_numbers(self, totals: IntArray) -> Sequence[Any]:
+        """Return what its releases would show of these totals without noise, in their order; None: nothing is there."""
+        return [units * self.grain for units in totals.tolist()]
+
+    def outcomes(
+        self, shown: Mapping[str, Any], totals: IntArray, names: Sequence[str]
+    ) -> Iterable[Outcome]:
+        """Yield the true numbers of a release, or of its part for one window, with their errors."""
+        return of_release(shown, self.true_numbers(totals))
 
     def variants(self) -> Iterator[tuple[str, Self]]:
         """Yield series that tell about the same with another band, each with the key that asks for it."""

@@ -5,7 +5,7 @@ simulation. A statistic says by `judged` what its readers compare, and by `guess
 This file knows no statistic. A verdict is as public as what it is made of.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -142,6 +142,31 @@ def _quotient(value: Any, low: Any, high: Any) -> Judged:
     if None in (value, low, high):
         return Judged(0.0 if value is None else float(value), float("inf"))
     return Judged(float(value), float(max(high - value, value - low)))
+
+
+def finite(number: float) -> float | None:
+    return number if number < float("inf") else None
+
+
+class Outcome(NamedTuple):
+    """A true number, by how much what was released is off, and whether its band holds the truth."""
+
+    truth: float
+    error: float
+    held: bool
+
+
+def of_release(shown: Mapping[str, Any], truth: Sequence[Any]) -> Iterator[Outcome]:
+    """Yield the outcomes of released numbers, which have one band or ends of their own; those that are null are none."""
+    values = list(shown["values"].values()) if "values" in shown else [shown["value"]]
+    band = shown.get("band")
+    lows = shown.get("lows", [shown.get("low")] * len(values))
+    highs = shown.get("highs", [shown.get("high")] * len(values))
+    for value, true, low, high in zip(values, truth, lows, highs, strict=True):
+        if value is not None and true is not None:
+            number, error = float(true), float(value) - float(true)
+            inside = (low is None or low <= number) and (high is None or number <= high)
+            yield Outcome(number, error, inside if band is None else abs(error) <= band)
 
 
 def of_cells(cells: Floats, band: float) -> Judged:

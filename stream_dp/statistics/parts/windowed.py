@@ -46,6 +46,7 @@ from stream_dp.statistics.parts.windows import (
     Windows,
     every_problems,
     first_end,
+    following,
     forest_words,
     length_of,
     spans_of,
@@ -221,6 +222,14 @@ class WindowedSeries(SeriesSpec):
 
     def first_told(self, place: int, step: int) -> int:
         return 0 if self.running else first_end(self.every, place, step)
+
+    def covered(self, window: str, tick: int, step: int) -> range:
+        if window in self.every:
+            return following(window, tick, step, running=self.running)
+        return super().covered(window, tick, step)
+
+    def true_numbers(self, totals: IntArray) -> Sequence[Any]:
+        return self.shown_totals(totals)
 
     def variants(self) -> Iterator[tuple[str, Self]]:
         """Yield it in windows that end, and with noise that goes by squares."""
