@@ -29,6 +29,7 @@ from stream_dp.pipeline.problems import with_expected
 from stream_dp.pipeline.report import last_error, listed
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.verdicts import Guessed, Row, judged_alone, only_noise
 from stream_dp.pipeline.yaml import load_live, load_series
 from stream_dp.records.conditions import tests_of
 from stream_dp.statistics import Series as SeriesSpec
@@ -270,8 +271,21 @@ class PlannedSeries:
         return [alarm.json() for alarm in self.chosen.choice.alarms]
 
     @property
+    def verdicts(self) -> Sequence[Mapping[str, Any]]:
+        return [row.json() for row in self._judged]
+
+    @property
+    def _judged(self) -> Sequence[Row]:
+        """The verdicts by the guesses of the file, where it has some."""
+        if self.spec.privacy.expect is None:
+            return ()
+        keys = names_of(self.spec, self.feature)
+        return judged_alone(self.spec, self.chosen, keys, Guessed(self.spec))
+
+    @property
     def noise(self) -> str:
-        return noise_of(self.chosen.choice.alarms, self.series.price)
+        fires = noise_of(self.chosen.choice.alarms, self.series.price)
+        return fires or only_noise(self._judged)
 
     def at(self, start: int) -> "PlannedSeries | None":
         """Return the same series for ticks from `start` on; None if a horizon makes it another one."""

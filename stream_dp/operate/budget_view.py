@@ -242,6 +242,7 @@ class PlanView:
             ],
             "filters": filters_json(built),
             "caps": [caps_words(each) for each in caps_json(built).get("caps", ())],
+            "guessed": built.spec.privacy.expect is not None,
             "verdicts": [(row.series, row.window, *row.words) for row in rows],
             "summary": summary(rows),
             "notes": caveats(built),

@@ -31,7 +31,7 @@ from stream_dp.pipeline.router import Router, memories_of
 from stream_dp.pipeline.spec import PipelineSpec, series_problems
 from stream_dp.pipeline.user_guard import NO_KEY, guard_of
 from stream_dp.pipeline.verdicts import Row, judged, judged_alone
-from stream_dp.records.endpoints import FileSourceSpec, ReplayClock
+from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.scalars import duration_text
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.choice import ENDLESS, Floats, two_digits
@@ -84,16 +84,23 @@ def rows_of(spec: PipelineSpec, sample: Sample, *, guarded: bool = True) -> Rows
     guard = guard_of(spec, origin, NO_KEY) if guarded else EveryRecord()
     guard.begin(sample.partitions)
     routed: list[tuple[Batch, Routed]] = []
+    ticks_of: dict[int, set[int]] = {}
     for piece in sample.pieces:
         tick = None if replayed else ((piece.stamp or origin) - origin) // step
         places = range(len(piece.payloads))
-        batch = guard.admit(Batch(piece.partition, piece.payloads, places, 0, tick), -1)
-        routed.append((batch, router.route(batch)))
-    first, last = _covered(spec, routed)
+        every = router.decode(Batch(piece.partition, piece.payloads, places, 0, tick))
+        batch = guard.admit(every, -1)
+        rows = router.route(batch)
+        routed.append((batch, rows))
+        there = rows if batch is every else router.route(every)
+        ticks_of.setdefault(piece.partition, set()).update(there.records)
+    first, last = _covered(spec, [ticks for ticks in ticks_of.values() if ticks])
     if last < first:
         return nothing
     if (last - first + 1) * max(1, layout.width) > MOST_CELLS:
-        raise UsageError("--sample: these records lie in too many ticks for rows so wide: take fewer")
+        raise UsageError(
+            "--sample: these records lie in too many ticks for rows so wide: take fewer"
+        )
     ticks = TickAssembler(sample.partitions, layout.width, Cut(next_tick=first))
     for batch, rows in routed:
         ticks.add(batch, rows)
@@ -103,21 +110,18 @@ def rows_of(spec: PipelineSpec, sample: Sample, *, guarded: bool = True) -> Rows
     return Rows(first, np.stack([tick.row for tick in closed]))
 
 
-def _covered(spec: PipelineSpec, routed: Sequence[tuple[Batch, Routed]]) -> tuple[int, int]:
-    """Return the first and the last tick that the sample holds in full, as far as it shows.
+def _covered(spec: PipelineSpec, ticks: Sequence[set[int]]) -> tuple[int, int]:
+    """Return the first and the last tick that a sample holds in full, as far as it shows: by partition the `ticks` that
+    have records, whether or not they count.
 
     A file is read from its beginning, so its last tick may be cut; the newest records of each partition begin somewhere
     in a tick, and end in one that is still open.
     """
-    ticks: dict[int, list[int]] = {}
-    for batch, rows in routed:
-        ticks.setdefault(batch.partition, []).extend(rows.records)
-    held = [found for found in ticks.values() if found]
-    if not held:
+    if not ticks:
         return 0, -1
-    first, last = min(map(min, held)), max(map(max, held))
-    whole = max(map(min, held)) + 1, last - 1
-    if isinstance(spec.source, FileSourceSpec) or isinstance(spec.clock, ReplayClock):
+    first, last = min(map(min, ticks)), max(map(max, ticks))
+    whole = max(map(min, ticks)) + 1, last - 1
+    if isinstance(spec.clock, ReplayClock):
         whole = first, last - (last + 1 != spec.clock.horizon)
     return whole if whole[0] <= whole[1] else (first, last)
 
@@ -140,7 +144,9 @@ class Sampled:
         columns = self._layout.slice(chosen.spec.name)
         totals = self.rows.totals(columns, span, adds_up=adds_up)
         if totals is None:
-            length = how_many(span, "tick") if len(self.rows.rows) else "records that say their time"
+            length = (
+                how_many(span, "tick") if len(self.rows.rows) else "records that say their time"
+            )
             return f"a sample of {length}"
         return totals
 
@@ -172,7 +178,8 @@ class Way(NamedTuple):
 
     def json(self) -> dict[str, Any]:
         return {
-            "change": [*self.lines], "epsilon": float(self.epsilon), "verdict": self.judged.verdict, "typical": self.judged.typical,
+            "change": [*self.lines], "epsilon": float(self.epsilon),
+            "verdict": self.judged.verdict, "typical": self.judged.typical,
             "band": self.judged.band, **({"window": self.window} if self.window else {}),
         }  # fmt: skip
 

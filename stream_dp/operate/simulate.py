@@ -33,8 +33,8 @@ LOOKS = 60  # ticks at which releases are compared with the truth
 
 @dataclass(frozen=True)
 class Observed:
-    """What was seen of a window of a series in all runs: how many `numbers`, the median size of the true ones (of ranks,
-    those below the quantile), the median half-width, errors, and how many of the bands hold the truth.
+    """What was seen of a window of a series in all runs: how many `numbers`, the median size of the true ones (for a
+    quantile: of the ranks below it), the median half-width, errors, and how many of the bands hold the truth.
     """
 
     numbers: int
@@ -47,7 +47,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Point:
-    """A window of a series at one budget, with its verdict; `epsilon` is the series' own. Of exact figures: NOT PRIVATE.
+    """A window of a series at one budget, with its verdict; `epsilon` is the series' own. NOT PRIVATE.
 
     `observed` is None of flags. `cut_off`: the share of what it counts that caps of users cut off (None: not known).
     """
@@ -199,7 +199,9 @@ class _Trial:
         if not ticks:
             return None
         first = self.rows.first
-        inside = self.rows.rows[max(0, ticks.start - first) : max(0, ticks.stop - first), series.rows]
+        inside = self.rows.rows[
+            max(0, ticks.start - first) : max(0, ticks.stop - first), series.rows
+        ]
         return inside.sum(axis=0)
 
     def _note(
@@ -228,4 +230,3 @@ def _told(numbers: Sequence[Any], keys: Sequence[str]) -> dict[str, Any]:
     if not any(keys):
         return {"value": numbers[0]}
     return {"values": dict(zip(keys, numbers, strict=False))}
-

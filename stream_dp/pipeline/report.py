@@ -399,6 +399,11 @@ def _both(row: Mapping[str, Any], over: str) -> str:
 
 
 def shown_number(number: float) -> str:
+    """Return a number as people read it.
+
+    >>> shown_number(1234.5), shown_number(0.12345)
+    ('1,234', '0.123')
+    """
     return f"{number:,.0f}" if abs(number) >= 10 else f"{number:,.3g}"
 
 

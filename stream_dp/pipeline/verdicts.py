@@ -51,7 +51,14 @@ class Row(NamedTuple):
         typical, band, what, chance = self.judged
         about = {"of": what} if what else {}
         false = {"false_alarm": chance} if chance else {}
-        return {**named, "verdict": self.verdict, "typical": typical, "band": finite(band), **about, **false}
+        return {
+            **named,
+            "verdict": self.verdict,
+            "typical": typical,
+            "band": finite(band),
+            **about,
+            **false,
+        }
 
     @property
     def words(self) -> tuple[str, str, str]:
@@ -123,9 +130,7 @@ def _rows(chosen: Chosen, windows: Mapping[str, Seen | str]) -> Iterator[Row]:
             yield Row(chosen.spec.name, window, chosen.spec.judged(seen))
 
 
-def _made(
-    built: Built, made: MadeOf, seen: Mapping[tuple[str, str], Seen | str]
-) -> Iterator[Row]:
+def _made(built: Built, made: MadeOf, seen: Mapping[tuple[str, str], Seen | str]) -> Iterator[Row]:
     """Yield the rows of a series that is made of the releases of others, by what makes it."""
     series, units = made.series, {c.spec.name: c.spec.grain for c in built.chosen}
     for window in series.windows or ("",):
@@ -160,8 +165,11 @@ class Guessed:
         lacking, counting = self._records(guesses, cap)
         passing = guesses.passing.get(series.name)
         if series.where and passing is None:
-            lacking, counting = lacking or f"{GUESSES}.passing.{series.name}", None
-        records = None if counting is None else counting * span * (1 if passing is None else passing)
+            lacking = lacking if counting is None else f"{GUESSES}.passing.{series.name}"
+            counting = None
+        records = (
+            None if counting is None else counting * span * (1 if passing is None else passing)
+        )
         told = guesses.typical.get(series.name, {})
         identifier = series.identifier
         whole = identifier is not None and identifier.counts(spec.privacy.user) and span == cap
@@ -216,15 +224,30 @@ def summary(rows: Sequence[Row]) -> str:
     return f"Verdicts: {'; '.join(filter(None, (known, lacking)))}"
 
 
-def mostly_noise(rows: Sequence[Row]) -> str:
-    """Return a warning where most of the rows with a verdict are noise; else an empty text."""
-    known = [row for row in rows if row.judged is not None]
+def only_noise(rows: Sequence[Row]) -> str:
+    """Return that by the file's guesses a series shows nothing but noise; empty where some window may be worth it."""
+    known = [(row, row.judged) for row in rows if row.judged is not None]
+    if not known or any(row.verdict != NOISE for row, _ in known):
+        return ""
+    row, (typical, band, *_) = min(known, key=lambda pair: pair[1].share)
+    over = f" over {row.window}" if row.window else ""
+    width = f"± {shown_number(band)}" if band < float("inf") else "a band without an end"
+    return (
+        f"mostly noise by the guesses of {GUESSES}: {width} of about {shown_number(typical)}{over}"
+    )
+
+
+def noise_by_guesses(built: Built) -> str:
+    """Return a warning where the file has guesses, and by these most numbers would be noise; else an empty text."""
+    if built.spec.privacy.expect is None:
+        return ""
+    known = [row for row in judged(built, Guessed(built.spec)) if row.judged is not None]
     noisy = [row for row in known if row.verdict == NOISE]
     if 2 * len(noisy) <= len(known):
         return ""
     names = [*dict.fromkeys(row.series for row in noisy)]
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
     return (
-        f"by the guesses of {GUESSES} {len(noisy):,} of {how_many(len(known), 'number')} would be mostly noise "
-        f"({listed}): their bands are wider than what they show"
+        f"by the guesses of {GUESSES} {len(noisy):,} of {how_many(len(known), 'number')} would be noise ({listed}): "
+        "their bands are wider than what they show"
     )

@@ -476,7 +476,9 @@ class QuantilesSeries(SeriesSpec):
         for name, quantile in (shown.get("quantiles") or {}).items():
             wanted = float(Fraction(name) * int(below[-1]))
             held = [
-                place for place, (low, high) in enumerate(buckets) if low <= quantile["value"] <= high
+                place
+                for place, (low, high) in enumerate(buckets)
+                if low <= quantile["value"] <= high
             ]
             first, last = float(below[held[0]]), float(below[held[-1] + 1])
             error = min(max(wanted, first), last) - wanted

@@ -1,4 +1,4 @@
-"""`stream-dp check`: does a sample of records fit, and what are the series worth by it? `simulate`: how large errors are.
+"""`stream-dp check`: does a sample fit, and what are the series worth by it? `simulate`: how large are errors?
 
 For the operator's own terminal: NOT PRIVATE.
 """
@@ -80,7 +80,10 @@ def simulate(
     ],
     epsilon: Annotated[
         str,
-        Option(metavar="E,E", help="Budgets to try; by default half the file's, its own, and twice that."),
+        Option(
+            metavar="E,E",
+            help="Budgets to try; by default half the file's, its own, and twice that.",
+        ),
     ] = "",
     runs: Annotated[int, Option(min=1, max=1000, help="How often each is run.")] = 10,
     sample: Annotated[
@@ -115,8 +118,20 @@ def _budgets(epsilon: str) -> list[Fraction]:
 
 
 def _print_points(points: Sequence[Point]) -> None:
-    heads = ("series", "over", "cut off", "typically", "budget", "epsilon", "band", "RMSE", "95 % error")
-    table = folding_table(*heads, "coverage", "verdict", title="What would be released, NOT PRIVATE")
+    heads = (
+        "series",
+        "over",
+        "cut off",
+        "typically",
+        "budget",
+        "epsilon",
+        "band",
+        "RMSE",
+        "95 % error",
+    )
+    table = folding_table(
+        *heads, "coverage", "verdict", title="What would be released, NOT PRIVATE"
+    )
     last: tuple[str, str] | None = None
     for point in points:
         row, seen = point.row, point.observed
@@ -125,7 +140,7 @@ def _print_points(points: Sequence[Point]) -> None:
         typically, band, _ = row.words
         observed = ("", "", "")
         if seen is not None:
-            typically, band = shown_number(seen.typical), shown_number(seen.band)
+            typically, band = shown_number(seen.typical), f"± {shown_number(seen.band)}"
             errors = shown_number(seen.rmse), shown_number(seen.error)
             observed = (*errors, f"{seen.coverage:.3f}")
         epsilon = f"{float(point.epsilon):.6g}" if point.epsilon else "free"
@@ -170,7 +185,9 @@ def _print(name: str, fitting: Fitting, alarms: list[str]) -> None:
 
 def _print_verdicts(judgement: Judgement) -> None:
     rows = [(row.series, row.window, *row.words) for row in judgement.rows]
-    wide_console().print(verdict_table(rows, "What the series are worth by this sample, NOT PRIVATE"))
+    wide_console().print(
+        verdict_table(rows, "What the series are worth by this sample, NOT PRIVATE")
+    )
     lines = Console(soft_wrap=True, highlight=False)
     lines.print(summary(judgement.rows), markup=False, style="bold")
     for name, ways in judgement.ways.items():

@@ -36,7 +36,11 @@ def plan(pipeline: PipelineFile, *, as_json: AsJson = False, proof: Proof = Fals
     if proof:
         console.print(derivation_tree(shown["derivation"]))
     console.print(_errors(shown, console.width))
-    console.print(verdict_table(shown["verdicts"], "What these are worth, by the file's guesses"))
+    if shown["guessed"]:
+        table = verdict_table(
+            shown["verdicts"], "What these are worth, by the guesses of privacy.expect"
+        )
+        console.print(table)
     console.print(shown["summary"], highlight=False, markup=False, soft_wrap=True, style="bold")
     for series in shown["series"]:
         console.print(f"{series['name']}: {series['why']}", highlight=False)

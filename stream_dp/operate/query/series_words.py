@@ -186,6 +186,7 @@ class SeriesWords:
             **self._expected(proposal),
             "error_unit": proposal.error_unit,
             **({"windows": dict(windows)} if windows else {}),
+            **({"verdicts": [*verdicts]} if (verdicts := proposal.verdicts) else {}),
             **({"false_alarms": [*alarms]} if alarms else {}),
             **({"noise": noise} if (noise := proposal.noise) else {}),
             "derivation": derivation_json(proposal.derivation),

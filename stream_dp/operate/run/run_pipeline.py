@@ -24,6 +24,7 @@ from stream_dp.operate.run.running import Run, alongside, signals
 from stream_dp.operate.run.settings import source_there
 from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.verdicts import noise_by_guesses
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
 from stream_dp.server.server import PageServer
@@ -188,7 +189,8 @@ class Operator:
     The figures are exact; they are also served on `port`, if there is one. `patient`: wait for brokers that do not
     answer yet, and say so through `starts`. `traces` receives the collector's address (None: no traces). `progress`
     receives how far a start has come. `waits` is called when a standby is ready to take over. `opened` receives the
-    page's address. `over` is called when no tick is left but the run stays for its page.
+    page's address. `over` is called when no tick is left but the run stays for its page. `noisy` receives why a new
+    ledger would mostly pay for noise, and returns whether to begin all the same.
     """
 
     figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))
@@ -201,6 +203,7 @@ class Operator:
     over: Callable[[], None] = lambda: None
     waits: Callable[[], None] = lambda: None
     opened: Callable[[str], None] = lambda url: None
+    noisy: Callable[[str], bool] = lambda warning: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +213,8 @@ class RunOptions:
     Without `until_end`, the run stays after the horizon for its page, until it is stopped. The page is served on
     `port` (None: not at all) of `host`; clients may also use the names in `hosts`. `accepted` names a new guarantee
     for a source that was used before. `check`: refuse a new ledger if no record fits. A `standby` begins once no
-    other engine of the pipeline runs, and stands by again if another engine takes over.
+    other engine of the pipeline runs, and stands by again if another engine takes over. `yes`: begin a new ledger
+    without a question where the file's guesses say that most numbers would be noise.
     """
 
     until_end: bool = False
@@ -221,6 +225,7 @@ class RunOptions:
     accepted: str = ""
     check: bool = True
     standby: bool = False
+    yes: bool = False
 
 
 async def run_pipeline(
@@ -248,6 +253,8 @@ async def run_pipeline(
         await source_there(spec, callbacks.starts)
     callbacks.progress("Looking for a journal")
     new = await require_own(built, sealer, private=setup.private)
+    if new and not options.yes and (warning := noise_by_guesses(built)):
+        _require_wanted(warning, str(pipeline), callbacks)
     if new and options.check:
         callbacks.progress("Looking at a sample of the records")
         await require_fitting(spec, sealer, str(pipeline))
@@ -287,6 +294,16 @@ async def run_pipeline(
         traced(callbacks.traces, spec.name) as spans,
     ):
         return await lived(begun, live, standby=options.standby, tell=callbacks.tell)
+
+
+def _require_wanted(warning: str, file: str, callbacks: Operator) -> None:
+    """Raise UsageError where the operator does not want a new ledger that mostly pays for noise."""
+    callbacks.progress("")
+    why = f"{warning}. `stream-dp plan {file}` shows each, `stream-dp check {file}` what would be useful"
+    if not callbacks.noisy(why):
+        raise UsageError(
+            "not begun: nothing was charged, made or published. --yes begins without being asked"
+        )
 
 
 async def lived(

@@ -397,7 +397,7 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
         return of_cells(seen.totals * float(self.grain), seen.band)
 
     def covered(self, window: str, tick: int, step: int) -> range:
-        """Return the ticks of `step` ms that a release of this window counts at a tick; empty where it has no end yet."""
+        """Return the ticks of `step` ms that a release of this window counts at a tick; none before its first end."""
         return sliding(window, tick, step)
 
     def true_numbers(self, totals: IntArray) -> Sequence[Any]:

@@ -46,8 +46,10 @@ class Judged(NamedTuple):
     def verdict(self) -> str:
         """Return `useful`, `rough` or `noise`.
 
-        >>> [Judged(100, band).verdict for band in (20, 21, 99, 100)], Judged(0, 1).verdict, Judged(9, 0, "", 0.3).verdict
-        (['useful', 'rough', 'rough', 'noise'], 'noise', 'noise')
+        >>> [Judged(100, band).verdict for band in (20, 21, 99, 100)], Judged(0, 1).verdict
+        (['useful', 'rough', 'rough', 'noise'], 'noise')
+        >>> [Judged(9, 0, "", chance).verdict for chance in (0.05, 0.06, 0.25)]
+        ['useful', 'rough', 'noise']
         """
         if self.share <= USEFUL_SHARE:
             return USEFUL
@@ -56,7 +58,7 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """What a window of a series holds at a tick: the `totals` of its rows, shape (width,), in units, by the choice made.
+    """What a window of a series holds at a tick: the `totals` of its rows, shape (width,), in units.
 
     `names` are those of its entries, `place` is that of the window among its views (None: it has none).
     """
@@ -118,9 +120,7 @@ def spread(width: int, total: Fraction, shape: ExpectedShape | None) -> Floats:
     return spread_out
 
 
-def leading(
-    guess: Guess, shape: ExpectedShape | None = None
-) -> Floats | str:
+def leading(guess: Guess, shape: ExpectedShape | None = None) -> Floats | str:
     """Return totals by category of which the largest is the typical value, or that add up to the records."""
     if guess.typical is None:
         return guess.lacking if guess.records is None else spread(guess.width, guess.records, shape)
@@ -132,7 +132,11 @@ def of_quotients(fields: Mapping[str, Any], what: str = "") -> Judged:
     """Judge released quotients with their ends: of several, the one in the middle by its band's share."""
     many = "lows" in fields
     values = list(fields["values"].values()) if many else [fields["value"]]
-    ends = zip(fields["lows"], fields["highs"], strict=True) if many else [(fields["low"], fields["high"])]
+    ends = (
+        zip(fields["lows"], fields["highs"], strict=True)
+        if many
+        else [(fields["low"], fields["high"])]
+    )
     cells = [_quotient(value, *end) for value, end in zip(values, ends, strict=True)]
     ordered = sorted(cells, key=lambda cell: cell.share)
     return ordered[len(ordered) // 2]._replace(what=_cell(len(cells)) or what)
@@ -157,7 +161,7 @@ class Outcome(NamedTuple):
 
 
 def of_release(shown: Mapping[str, Any], truth: Sequence[Any]) -> Iterator[Outcome]:
-    """Yield the outcomes of released numbers, which have one band or ends of their own; those that are null are none."""
+    """Yield the outcomes of released numbers, which have one band or ends of their own; a null has none."""
     values = list(shown["values"].values()) if "values" in shown else [shown["value"]]
     band = shown.get("band")
     lows = shown.get("lows", [shown.get("low")] * len(values))
@@ -176,4 +180,3 @@ def of_cells(cells: Floats, band: float) -> Judged:
 
 def _cell(many: int) -> str:
     return f"the middle one of {many:,}" if many > 1 else ""
-

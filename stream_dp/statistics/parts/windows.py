@@ -125,8 +125,10 @@ def sliding(window: str, tick: int, step: int) -> range:
 def following(window: str, tick: int, step: int, *, running: bool) -> range:
     """Return the ticks that a window counts where one follows the other: of the last that ended, or that is `running`.
 
-    >>> [following("3h", tick, 3_600_000, running=False) for tick in (1, 2, 4)], following("3h", 4, 3_600_000, running=True)
-    ([range(0, 0), range(0, 3), range(0, 3)], range(3, 5))
+    >>> [following("3h", tick, 3_600_000, running=False) for tick in (1, 2, 4)]
+    [range(0, 0), range(0, 3), range(0, 3)]
+    >>> following("3h", 4, 3_600_000, running=True)
+    range(3, 5)
     """
     length = milliseconds(window) // step
     if running:
