@@ -26,7 +26,6 @@ from stream_dp.mechanisms.watches.monitor_state import ArmQuery, DisarmQuery
 from stream_dp.pipeline.builder import Chosen, chosen_for
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, feature_of, names_of, part_names
 from stream_dp.pipeline.problems import with_expected
-from stream_dp.pipeline.report import last_error, listed
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.verdicts import Guessed, Row, judged_alone, only_noise
@@ -213,7 +212,7 @@ class LiveSeriesPlanner:
     def close(self, number: int) -> Mapping[str, Any]:
         self.router.close(number)
         del self.entries[number]
-        return listed(self.running.pop(number).series)
+        return self.running.pop(number).series.listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +258,11 @@ class PlannedSeries:
         return self.chosen.choice.supposing
 
     def predicted(self) -> tuple[int, float]:
-        last, error = last_error(self.spec, self.chosen)
+        last, error = _last_error(self.spec, self.chosen)
         return self.start + last, error
 
     def windows(self) -> Mapping[str, float]:
-        last, _ = last_error(self.spec, self.chosen)
+        last, _ = _last_error(self.spec, self.chosen)
         return {name: expected(last) for name, expected in self.chosen.choice.windows.items()}
 
     @property
@@ -296,7 +295,7 @@ class PlannedSeries:
     def packed(self) -> bytes:
         """Return the series as bytes for `LiveSeriesPlanner.received`, with its predicted errors as numbers."""
         choice = self.chosen.choice
-        last, error = last_error(self.spec, self.chosen)
+        last, error = _last_error(self.spec, self.chosen)
         windows = {name: Foretold(last, width) for name, width in self.windows().items()}
         known = replace(choice, expected=Foretold(last, error), windows=windows)
         return pickle.dumps((self.feature, replace(self.chosen, choice=known)))
@@ -357,6 +356,13 @@ def _kept(watch: Placed) -> Watch:
     return Watch(
         watch.definition, watch.place, watch.places, watch.start, watch.analyst, watch.end, dict(watch.asked)
     )  # fmt: skip
+
+
+def _last_error(spec: PipelineSpec, chosen: Chosen) -> tuple[int, float]:
+    """Return (tick, half-width) at the last or farthest predicted tick; for windows the largest half-width."""
+    last = (spec.clock.horizon or ENDLESS) - 1
+    errors = chosen.choice.windows.values() or (chosen.choice.expected,)
+    return last, max(expected(last) for expected in errors)
 
 
 def _later(spec: PipelineSpec, start: int) -> PipelineSpec:

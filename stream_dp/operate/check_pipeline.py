@@ -31,6 +31,7 @@ from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.settings import settled, source_there
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.verdicts import noise_by_guesses
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec
 from stream_dp.statistics.parts.choice import FalseAlarm
@@ -137,6 +138,17 @@ async def require_fitting(spec: PipelineSpec, sealer: Sealer, file: str = "FILE"
         return
     if refused:
         raise UsageError(_why(spec, refused[0], file))
+
+
+def require_wanted(built: Built, file: str, wanted: Callable[[str], bool]) -> None:
+    """Raise UsageError if by the file's guesses a ledger would mostly pay for noise, and that is not `wanted`."""
+    if not (warning := noise_by_guesses(built)):
+        return
+    why = f"{warning}. `stream-dp plan {file}` shows each, `stream-dp check {file}` what would be useful"
+    if not wanted(why):
+        raise UsageError(
+            "not begun: nothing was charged, made or published. --yes begins without being asked"
+        )
 
 
 async def _samples(spec: PipelineSpec, sealer: Sealer) -> AsyncIterator[Sample]:

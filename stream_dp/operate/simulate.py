@@ -17,15 +17,17 @@ import numpy as np
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.core.time import TickGrid
+from stream_dp.core.wording import shown_number
 from stream_dp.engine.series import Series
 from stream_dp.errors import UsageError
 from stream_dp.journal.release import read_by_key
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.operate.fitting import file_sample
-from stream_dp.operate.judging import Rows, Sampled, rows_of
+from stream_dp.operate.sampled_rows import Rows, Sampled, rows_of
 from stream_dp.pipeline.builder import Built, Chosen, build, chosen_for, made_of_releases
 from stream_dp.pipeline.verdicts import Row, judged
 from stream_dp.pipeline.yaml import load
+from stream_dp.records.scalars import exact
 from stream_dp.statistics.parts.verdicts import Outcome, finite, of_quotients, of_release
 
 LOOKS = 60  # ticks at which releases are compared with the truth
@@ -57,6 +59,28 @@ class Point:
     epsilon: Fraction
     observed: Observed | None
     cut_off: float | None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return window, cut-off share, typical number, budget, epsilon, half-width, errors, coverage, verdict."""
+        row, seen = self.row, self.observed
+        typically, band, _ = row.words
+        errors = ("", "", "")
+        if seen is not None:
+            typically, band = shown_number(seen.typical), f"± {shown_number(seen.band)}"
+            errors = shown_number(seen.rmse), shown_number(seen.error), f"{seen.coverage:.3f}"
+        cut = "" if self.cut_off is None else f"{self.cut_off:.1%}"
+        epsilon = f"{float(self.epsilon):.6g}" if self.epsilon else "free"
+        return (
+            row.window,
+            cut,
+            typically,
+            f"{float(self.budget):.6g}",
+            epsilon,
+            band,
+            *errors,
+            row.verdict or "?",
+        )
 
     def json(self) -> dict[str, Any]:
         seen = self.observed
@@ -92,15 +116,17 @@ class _Seen:
 def simulate(
     pipeline: Path,
     data: Path,
-    budgets: Sequence[Fraction],
+    epsilon: str,
     runs: int,
     most: int,
     progress: Progress = unseen,
 ) -> list[Point]:
-    """Return what a pipeline would show of a data file at each budget (none: half of its own, its own, twice that).
+    """Return what a pipeline would show of a data file at each budget, such as "0.5,1" ("": half of its own, its own,
+    twice that).
 
     Each series has the same share of every budget. Raises UsageError where no record of the file says a tick.
     """
+    budgets = _budgets(epsilon)
     built = build(load(pipeline))
     spec = built.spec
     progress(f"Reading {data.name}")
@@ -122,6 +148,16 @@ def simulate(
         points += trial.points(budget, cut_off)
     rows_in_order = [(point.row.series, point.row.window) for point in points]
     return sorted(points, key=lambda p: rows_in_order.index((p.row.series, p.row.window)))
+
+
+def _budgets(epsilon: str) -> list[Fraction]:
+    try:
+        budgets = [exact(part) for part in epsilon.split(",")] if epsilon else []
+    except ValueError as wrong:
+        raise UsageError(f"--epsilon: {wrong}") from None
+    if any(budget <= 0 for budget in budgets):
+        raise UsageError("--epsilon: must be greater than 0")
+    return budgets
 
 
 def _cut_off(built: Built, counted: Rows, every: Rows) -> dict[str, float]:

@@ -9,9 +9,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from stream_dp.accounting.amounts import number, text
+from stream_dp.accounting.amounts import number
 from stream_dp.core.derivation import Alternative, Derivation
 from stream_dp.core.guarantee import NAMES, Guarantee, parameters
+from stream_dp.core.wording import shown_number
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.pipeline.builder import Built, Chosen, chosen_for
 from stream_dp.pipeline.derivations import dp_at
@@ -19,7 +20,6 @@ from stream_dp.pipeline.promise import lists_json, unit_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import with_room
 from stream_dp.records.amount_units import UserTotal
-from stream_dp.records.groupings import grouping_text
 from stream_dp.records.privacy import CAPS, Guesses, Privacy
 from stream_dp.records.scalars import milliseconds
 from stream_dp.statistics import Series
@@ -116,13 +116,6 @@ def _errors_json(errors: Sequence[tuple[int, float]], confidence: float) -> list
 def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, float]]:
     """Return (tick, half-width) of the series' releases at a dozen ticks over the horizon."""
     return [(tick, chosen.choice.expected(tick)) for tick in _ticks(spec.clock.horizon or ENDLESS)]
-
-
-def last_error(spec: PipelineSpec, chosen: Chosen) -> tuple[int, float]:
-    """Return (tick, half-width) at the last or farthest predicted tick; for windows the largest half-width."""
-    last = (spec.clock.horizon or ENDLESS) - 1
-    errors = chosen.choice.windows.values() or (chosen.choice.expected,)
-    return last, max(expected(last) for expected in errors)
 
 
 def _ticks(horizon: int) -> list[int]:
@@ -396,17 +389,3 @@ def _way(row: Mapping[str, Any], over: str) -> str:
 def _both(row: Mapping[str, Any], over: str) -> str:
     band, error = row["bands"][over], row["error"]
     return f"{shown_number(band)} + {shown_number(error - band)} = {shown_number(error)}"
-
-
-def shown_number(number: float) -> str:
-    """Return a number as people read it.
-
-    >>> shown_number(1234.5), shown_number(0.12345)
-    ('1,234', '0.123')
-    """
-    return f"{number:,.0f}" if abs(number) >= 10 else f"{number:,.3g}"
-
-
-def listed(series: Series) -> Mapping[str, Any]:
-    by = grouping_text(series.grouped_by)
-    return {"statistic": series.statistic, "by": by, "epsilon": text(series.price)}

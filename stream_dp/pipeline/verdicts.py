@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
-from stream_dp.core.wording import how_many
+from stream_dp.core.wording import how_many, shown_number
 from stream_dp.pipeline.builder import Built, Chosen
-from stream_dp.pipeline.report import Capped, shown_number, span_of
+from stream_dp.pipeline.report import Capped, span_of
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.amount_units import UserTotal
 from stream_dp.records.privacy import GUESSES, Guesses

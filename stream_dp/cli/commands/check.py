@@ -6,7 +6,6 @@ For the operator's own terminal: NOT PRIVATE.
 import asyncio
 import json
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +18,6 @@ from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
 from stream_dp.cli.printing import folding_table, verdict_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
-from stream_dp.errors import UsageError
 from stream_dp.operate.check_pipeline import (
     check_pipeline,
     checked_json,
@@ -30,10 +28,6 @@ from stream_dp.operate.fitting import Fitting
 from stream_dp.operate.judging import Judgement
 from stream_dp.operate.simulate import Point
 from stream_dp.operate.simulate import simulate as simulated
-from stream_dp.pipeline.report import shown_number
-from stream_dp.pipeline.verdicts import summary
-from stream_dp.records.scalars import exact
-from stream_dp.statistics.parts.verdicts import USEFUL
 
 UNFIT = 2
 
@@ -97,9 +91,8 @@ def simulate(
     compared with the truth. Each series has the same share of every budget. No journal is opened, nothing is charged or
     published. Use public, synthetic or old data: to tune a pipeline by data that it is to protect is a release of them.
     """
-    budgets = _budgets(epsilon)
     with progress("Simulating") as line:
-        points = simulated(pipeline, data, budgets, runs, sample, line)
+        points = simulated(pipeline, data, epsilon, runs, sample, line)
     if as_json:
         shown = {"private": False, "runs": runs, "points": [point.json() for point in points]}
         typer.echo(json.dumps(shown))
@@ -107,47 +100,15 @@ def simulate(
     _print_points(points)
 
 
-def _budgets(epsilon: str) -> list[Fraction]:
-    try:
-        budgets = [exact(part) for part in epsilon.split(",")] if epsilon else []
-    except ValueError as wrong:
-        raise UsageError(f"--epsilon: {wrong}") from None
-    if any(budget <= 0 for budget in budgets):
-        raise UsageError("--epsilon: must be greater than 0")
-    return budgets
-
-
 def _print_points(points: Sequence[Point]) -> None:
-    heads = (
-        "series",
-        "over",
-        "cut off",
-        "typically",
-        "budget",
-        "epsilon",
-        "band",
-        "RMSE",
-        "95 % error",
-    )
-    table = folding_table(
-        *heads, "coverage", "verdict", title="What would be released, NOT PRIVATE"
-    )
-    last: tuple[str, str] | None = None
+    heads = ("over", "cut off", "typically", "budget", "epsilon", "band", "RMSE", "95 % error")
+    title = "What would be released, NOT PRIVATE"
+    table = folding_table("series", *heads, "coverage", "verdict", title=title)
+    last = ""
     for point in points:
-        row, seen = point.row, point.observed
-        about = row.series, row.window
-        cut = "" if point.cut_off is None else f"{point.cut_off:.1%}"
-        typically, band, _ = row.words
-        observed = ("", "", "")
-        if seen is not None:
-            typically, band = shown_number(seen.typical), f"± {shown_number(seen.band)}"
-            errors = shown_number(seen.rmse), shown_number(seen.error)
-            observed = (*errors, f"{seen.coverage:.3f}")
-        epsilon = f"{float(point.epsilon):.6g}" if point.epsilon else "free"
-        prices = f"{float(point.budget):.6g}", epsilon
-        head = ("", "", "") if about == last else (*about, cut)
-        table.add_row(*head, typically, *prices, band, *observed, row.verdict or "?")
-        last = about
+        name = point.row.series
+        table.add_row("" if name == last else name, *point.words)
+        last = name
     wide_console().print(table)
     Console(soft_wrap=True, highlight=False).print(
         "NOT PRIVATE: these figures are made of exact ones. Nothing was charged and nothing was published. To tune a "
@@ -184,22 +145,11 @@ def _print(name: str, fitting: Fitting, alarms: list[str]) -> None:
 
 
 def _print_verdicts(judgement: Judgement) -> None:
-    rows = [(row.series, row.window, *row.words) for row in judgement.rows]
-    wide_console().print(
-        verdict_table(rows, "What the series are worth by this sample, NOT PRIVATE")
-    )
+    title = "What the series are worth by this sample, NOT PRIVATE"
+    wide_console().print(verdict_table(judgement.table, title))
     lines = Console(soft_wrap=True, highlight=False)
-    lines.print(summary(judgement.rows), markup=False, style="bold")
-    for name, ways in judgement.ways.items():
-        useful = any(way.judged.verdict == USEFUL for way in ways)
-        would = (
-            "would be useful with the keys of one of these lines"
-            if useful
-            else "is useful with none of the changes that were tried; the nearest"
-        )
-        lines.print(f"{name} {would}:", markup=False)
-        for way in ways:
-            lines.print(f"    {way.words}", markup=False)
+    for line in judgement.lines:
+        lines.print(line, markup=False)
     lines.print(
         "NOT PRIVATE: these verdicts are made of exact figures of the sample: for your own eyes, never to be "
         "published. A file that is changed by them tells about the sample.",

@@ -193,7 +193,7 @@ def run_on_terminal(
         def noisy(warning: str) -> bool:
             line("")
             tell(f"Warning: {warning}")
-            if silent or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            if silent or not on_terminal():
                 return True
             line.hide()
             return typer.confirm("Begin, and spend the budget on it?", err=True)
@@ -220,6 +220,10 @@ def run_on_terminal(
         if done.ticks == spec.clock.horizon:
             tell(f"{spec.name}: {OVER}")
         tell(_totals(pipeline, totals, shown=telling.verbose or spec.public_data))
+
+
+def on_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _over(pipeline: Path, *, page: bool) -> str:

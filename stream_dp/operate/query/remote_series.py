@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from stream_dp.client.live_series import LiveSeriesClient, nobody_listens
+from stream_dp.core.wording import shown_number
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.report import shown_number
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load, load_live, load_series
 from stream_dp.server.live_series import LARGEST_DEFINITION

@@ -15,7 +15,7 @@ from stream_dp.errors import StreamDPError, TakenOver, UsageError
 from stream_dp.kafka.client.clients import backing_off
 from stream_dp.kafka.log.lease import Holder, Presence
 from stream_dp.operate.audit.journal_access import require_own
-from stream_dp.operate.check_pipeline import require_fitting
+from stream_dp.operate.check_pipeline import require_fitting, require_wanted
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.operator_figures import FiguresPort, OperatorFigures, figures_told
@@ -24,7 +24,6 @@ from stream_dp.operate.run.running import Run, alongside, signals
 from stream_dp.operate.run.settings import source_there
 from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.verdicts import noise_by_guesses
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
 from stream_dp.server.server import PageServer
@@ -253,8 +252,8 @@ async def run_pipeline(
         await source_there(spec, callbacks.starts)
     callbacks.progress("Looking for a journal")
     new = await require_own(built, sealer, private=setup.private)
-    if new and not options.yes and (warning := noise_by_guesses(built)):
-        _require_wanted(warning, str(pipeline), callbacks)
+    if new and not options.yes:
+        require_wanted(built, str(pipeline), callbacks.noisy)
     if new and options.check:
         callbacks.progress("Looking at a sample of the records")
         await require_fitting(spec, sealer, str(pipeline))
@@ -294,16 +293,6 @@ async def run_pipeline(
         traced(callbacks.traces, spec.name) as spans,
     ):
         return await lived(begun, live, standby=options.standby, tell=callbacks.tell)
-
-
-def _require_wanted(warning: str, file: str, callbacks: Operator) -> None:
-    """Raise UsageError where the operator does not want a new ledger that mostly pays for noise."""
-    callbacks.progress("")
-    why = f"{warning}. `stream-dp plan {file}` shows each, `stream-dp check {file}` what would be useful"
-    if not callbacks.noisy(why):
-        raise UsageError(
-            "not begun: nothing was charged, made or published. --yes begins without being asked"
-        )
 
 
 async def lived(

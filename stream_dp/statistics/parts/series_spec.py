@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 from pydantic import model_validator
 from pydantic_core import InitErrorDetails
 
+from stream_dp.accounting.amounts import text
 from stream_dp.core.mechanism import IntArray, Query
 from stream_dp.core.wording import how_many
 from stream_dp.engine.series import Asking, MadeSeries, Tell
@@ -435,6 +436,12 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
     def parameters_by(self, fields: Mapping[str, Any]) -> dict[str, int | str]:
         """Return `parameters`, with what follows from the schema only."""
         return self.parameters
+
+    @property
+    def listed(self) -> Mapping[str, Any]:
+        """What lists of series show of it: public values."""
+        by = grouping_text(self.grouped_by)
+        return {"statistic": self.statistic, "by": by, "epsilon": text(self.price)}
 
     def described(self) -> dict[str, Any]:
         """Return what the API says of the series: public, plain values. A statistic adds `parameters`, and no key."""

@@ -10,7 +10,8 @@ import pytest
 
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.fitting import file_sample
-from stream_dp.operate.judging import Sampled, judgement_of, rows_of
+from stream_dp.operate.judging import judgement_of
+from stream_dp.operate.sampled_rows import Sampled, rows_of
 from stream_dp.operate.simulate import simulate
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import fingerprint
@@ -361,7 +362,7 @@ def simulated(
 ) -> Mapping[Any, Any]:
     file, data = folder / "shop.yaml", records(folder)
     file.write_text(json.dumps(data_of(series, None, privacy)))
-    points = simulate(file, data, more.get("budgets", (exact("20"),)), more.get("runs", 1), 10**6)
+    points = simulate(file, data, more.get("budgets", "20"), more.get("runs", 1), 10**6)
     return {(point.row.series, point.row.window, point.budget): point for point in points}
 
 
@@ -418,11 +419,10 @@ def test_a_window_that_is_off_by_a_tick_is_caught(
 
 
 def test_errors_fall_with_the_budget_and_bands_hold(tmp_path: Path) -> None:
-    budgets = exact("5"), exact("20")
     found = simulated(
-        tmp_path, [COUNT | {"name": "it", "epsilon": "0.05"}], budgets=budgets, runs=10
+        tmp_path, [COUNT | {"name": "it", "epsilon": "0.05"}], budgets="5,20", runs=10
     )
-    few, many = (found["it", "1d", budget] for budget in budgets)
+    few, many = (found["it", "1d", budget] for budget in (exact("5"), exact("20")))
     assert few.observed is not None
     assert many.observed is not None
     assert few.observed.rmse > 2 * many.observed.rmse
