@@ -164,7 +164,9 @@ class Guessed:
         cap = spec.privacy.window_ticks(spec.clock) or last + 1
         lacking, counting = self._records(guesses, cap)
         passing = guesses.passing.get(series.name)
-        if series.where and passing is None:
+        of = spec.fields.get(getattr(series, "of", ""))
+        some = series.where or getattr(of, "nullable", False)
+        if some and passing is None:
             lacking = lacking if counting is None else f"{GUESSES}.passing.{series.name}"
             counting = None
         records = (

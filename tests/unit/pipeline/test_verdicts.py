@@ -41,7 +41,7 @@ def data_of(series: Any, expect: Data | None, privacy: Data | None = None) -> Da
     return {
         "version": 1, "name": "shop", "source": {"kind": "file", "path": "unused.jsonl"},
         "schema": {
-            "time": {"type": "time"}, "who": {"type": "text"}, "amount": {"type": "number", "nullable": "true"},
+            "time": {"type": "time"}, "who": {"type": "text"}, "amount": {"type": "number", "nullable": "false" if expect else "true"},
             "country": {"type": "category", "domain": ["DE", "FR", "IT"]},
             "kind": {"type": "category", "domain": ["click", "buy", "back"]},
         },
@@ -187,6 +187,14 @@ def test_a_missing_guess_is_named_and_no_verdict_is_made_up() -> None:
     assert summary([*found.values()]).endswith(
         "5 not known without privacy.expect.passing.b, privacy.expect.amounts.c, privacy.expect.typical.d, ..."
     )
+
+
+def test_records_without_a_value_are_no_guess_of_those_with_one() -> None:
+    """Of a field that may be null, only the share of records that have it says how many count."""
+    whole = data_of([SUM | {"name": "it"}], RECORDS | {"amounts": {"it": "30"}})
+    whole["schema"]["amount"]["nullable"] = "true"
+    built = build(PipelineSpec.model_validate(whole))
+    assert rows(built)["it", "1d"].missing == "privacy.expect.passing.it"
 
 
 def test_a_number_around_zero_is_noise_and_many_records_are_useful() -> None:
