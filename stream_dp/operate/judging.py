@@ -136,17 +136,17 @@ class _Search:
 
         Several changes are tried together by adding to the best two so far, until no more epsilon is needed.
         """
-        alone, at, found = self._way(self.now), [self.now], list[Way]()
+        alone, best, ways = self._way(self.now), [self.now], list[Way]()
         for _ in range(TOGETHER):
-            changes = [change for one in at for change in self._changes(one) if change is not None]
+            changes = [more for change in best for more in self._changes(change) if more]
             tried = [(way, change) for change in changes if (way := self._way(change))]
             tried.sort(key=lambda pair: pair[0].needs)
-            found += [way for way, _ in tried]
-            at = [change for _, change in tried[:2]]
+            ways += [way for way, _ in tried]
+            best = [change for _, change in tried[:2]]
             if not tried or tried[0][0].needs <= self.now.series.epsilon:
                 break
         kept = list[Way]([alone] if alone else [])
-        for way in sorted(found, key=lambda way: (len(way.lines), way.needs)):
+        for way in sorted(ways, key=lambda way: (len(way.lines), way.needs)):
             if all(way.needs < other.needs or not {*other.lines} <= {*way.lines} for other in kept):
                 kept.append(way)
         kept.sort(key=lambda way: way.needs)
@@ -179,7 +179,10 @@ class _Search:
                 yield at.more(line, spec.model_copy(update={"clock": slower}))
 
     def _way(self, change: _Change) -> Way | None:
-        """Return from which epsilon on the changed series is useful in one of its windows; None: it never is."""
+        """Return from which epsilon on the changed series is useful in a window, or else how near it comes.
+
+        None where nothing is known of it, or where it cannot be.
+        """
         epsilon, whole = change.series.epsilon, self._whole(change)
         for _ in range(TRIES):
             series = change.series.at_share(epsilon / change.series.epsilon)

@@ -186,11 +186,11 @@ class _Trial:
         chosen = []
         for series in spec.counted:
             columns = layout.slice(series.name)
-            one = chosen_for(spec, series.at_share(share), columns)
-            chosen.append((one, one.series(spec, columns, layout.keys(series.name))))
-        ones = tuple(one for one, _ in chosen)
-        made = made_of_releases(spec, layout, ones)
-        return cls(replace(built, chosen=ones, made=made), rows, chosen)
+            choice = chosen_for(spec, series.at_share(share), columns)
+            chosen.append((choice, choice.series(spec, columns, layout.keys(series.name))))
+        choices = tuple(choice for choice, _ in chosen)
+        made = made_of_releases(spec, layout, choices)
+        return cls(replace(built, chosen=choices, made=made), rows, chosen)
 
     def run(self) -> None:
         """Run every tick once with fresh noise, and compare releases with the truth at some of them."""
@@ -220,7 +220,7 @@ class _Trial:
                 if totals is None:
                     continue
                 self._note(name, window, shown, spec.outcomes(shown, totals, series.keys))
-                truths[name, window] = _told(spec.true_numbers(totals), series.keys)
+                truths[name, window] = _exactly(spec.true_numbers(totals), series.keys)
         for made in (made.series for made in self.built.made):
             for window, shown in _parts(made.body(grid, 0, tick, bodies), made.keys):
                 if all((name, window) in truths for name in made.inputs):
@@ -262,7 +262,8 @@ def _parts(body: bytes, keys: Sequence[str]) -> list[tuple[str, dict[str, Any]]]
     return [*windows.items()]
 
 
-def _told(numbers: Sequence[Any], keys: Sequence[str]) -> dict[str, Any]:
+def _exactly(numbers: Sequence[Any], keys: Sequence[str]) -> dict[str, Any]:
+    """Return true numbers in the form of a release, of which others are made."""
     if not any(keys):
         return {"value": numbers[0]}
     return {"values": dict(zip(keys, numbers, strict=False))}

@@ -68,7 +68,7 @@ class Row(NamedTuple):
         typical, band, what, chance = self.judged
         about = shown_number(typical) + (f", {what}" if what else "")
         width = f"± {shown_number(band)}" if band < float("inf") else "no end"
-        alarms = f", false alarms {chance:.1%} a day" if chance else ""
+        alarms = f", false alarms {chance:.1%} a day" if chance >= 0.001 else ""
         return about, width, f"{self.verdict}{_share(band, typical)}{alarms}"
 
 
@@ -92,7 +92,7 @@ def judged(built: Built, totals: Totals) -> tuple[Row, ...]:
     for chosen in built.chosen:
         name = chosen.spec.name
         windows = seen_windows(spec, chosen, layout.keys(name), totals)
-        seen |= {(name, window): found for window, found in windows.items()}
+        seen |= {(name, window): held for window, held in windows.items()}
         rows[name] = list(_rows(chosen, windows))
     for made in built.made:
         rows[made.series.name] = list(_made(built, made, seen))
@@ -113,11 +113,11 @@ def seen_windows(
     names, last = chosen.spec.entries(keys), (spec.clock.horizon or ENDLESS) - 1
     windows: dict[str, Seen | str] = {}
     for place, window in enumerate(chosen.spec.views or ("",)):
-        found, at = totals(chosen, window, len(keys)), place if chosen.spec.views else None
+        held, at = totals(chosen, window, len(keys)), place if chosen.spec.views else None
         windows[window] = (
-            found
-            if isinstance(found, str)
-            else Seen(found, names, chosen.choice, window, at, last, float(spec.confidence))
+            held
+            if isinstance(held, str)
+            else Seen(held, names, chosen.choice, window, at, last, float(spec.confidence))
         )
     return windows
 
@@ -135,11 +135,11 @@ def _made(built: Built, made: MadeOf, seen: Mapping[tuple[str, str], Seen | str]
     series, units = made.series, {c.spec.name: c.spec.grain for c in built.chosen}
     for window in series.windows or ("",):
         inputs = [(name, seen[name, window]) for name in series.inputs]
-        missing = [found for _, found in inputs if isinstance(found, str)]
+        missing = [held for _, held in inputs if isinstance(held, str)]
         if missing:
             yield Row(series.name, window, None, missing[0])
             continue
-        parts = [_part(found, units[name]) for name, found in inputs if not isinstance(found, str)]
+        parts = [_part(held, units[name]) for name, held in inputs if not isinstance(held, str)]
         last = (built.spec.clock.horizon or ENDLESS) - 1
         yield Row(series.name, window, of_quotients(series.makes[0](last, window, parts)))
 
@@ -172,7 +172,7 @@ class Guessed:
         records = (
             None if counting is None else counting * span * (1 if passing is None else passing)
         )
-        told = guesses.typical.get(series.name, {})
+        typical = guesses.typical.get(series.name, {})
         identifier = series.identifier
         whole = identifier is not None and identifier.counts(spec.privacy.user) and span == cap
         users = guesses.users if whole and not series.where else None
@@ -181,7 +181,7 @@ class Guessed:
             series.name,
             lacking,
             records,
-            told.get(window, told.get("")),
+            typical.get(window, typical.get("")),
             self._amount(chosen, guesses, cap),
             None if users is None else users * (spec.privacy.share or Fraction(1)),
         )

@@ -296,7 +296,7 @@ def test_a_first_start_asks_once_where_most_numbers_would_be_noise(
         return answer
 
     monkeypatch.setattr(run_module, "on_terminal", lambda: terminal)
-    monkeypatch.setattr(run_module.typer, "confirm", confirm)
+    monkeypatch.setattr("typer.confirm", confirm)
     site.write("epsilon: 1}", GUESSED)
     said = site.command("run", "--until-end", *flags)
     assert (said.code, site.journal.exists()) == ((0, True) if begins else (2, False))

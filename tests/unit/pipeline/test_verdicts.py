@@ -41,7 +41,8 @@ def data_of(series: Any, expect: Data | None, privacy: Data | None = None) -> Da
     return {
         "version": 1, "name": "shop", "source": {"kind": "file", "path": "unused.jsonl"},
         "schema": {
-            "time": {"type": "time"}, "who": {"type": "text"}, "amount": {"type": "number", "nullable": "false" if expect else "true"},
+            "time": {"type": "time"}, "who": {"type": "text"},
+            "amount": {"type": "number", "nullable": "false" if expect else "true"},
             "country": {"type": "category", "domain": ["DE", "FR", "IT"]},
             "kind": {"type": "category", "domain": ["click", "buy", "back"]},
         },
