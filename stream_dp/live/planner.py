@@ -109,12 +109,12 @@ class LiveSeriesPlanner:
         feature = feature_of(self.spec, series)
         width = RowLayout.alone(self.spec, feature).width
         chosen = chosen_for(spec, series, slice(0, width))
-        return PlannedSeries(self, spec, start, feature, chosen)
+        return PlannedSeries(self, spec, start, feature, chosen, _judged(spec, feature, chosen))
 
     def received(self, packed: bytes, start: int) -> "PlannedSeries":
         """Return the series that `PlannedSeries.packed` wrote in another process, for ticks from `start` on."""
-        feature, chosen = pickle.loads(packed)  # noqa: S301 - from a process that this one started
-        return PlannedSeries(self, _later(self.spec, start), start, feature, chosen)
+        parts = pickle.loads(packed)  # noqa: S301 - from a process that this one started
+        return PlannedSeries(self, _later(self.spec, start), start, *parts)
 
     def watch(
         self, live: LiveSeries, definition: bytes, start: int, analyst: str, place: int | None = None
@@ -217,13 +217,17 @@ class LiveSeriesPlanner:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSeries:
-    """A derived definition: the series that would see ticks from `start` on; `spec` is the pipeline from there."""
+    """A derived definition: the series that would see ticks from `start` on; `spec` is the pipeline from there.
+
+    `judged`: what its windows are worth by the guesses of the file; nothing where it has none.
+    """
 
     planner: LiveSeriesPlanner
     spec: PipelineSpec
     start: int
     feature: Feature | Block
     chosen: Chosen
+    judged: Sequence[Row]
 
     @property
     def series(self) -> SeriesSpec:
@@ -271,20 +275,12 @@ class PlannedSeries:
 
     @property
     def verdicts(self) -> Sequence[Mapping[str, Any]]:
-        return [row.json() for row in self._judged]
-
-    @property
-    def _judged(self) -> Sequence[Row]:
-        """The verdicts by the guesses of the file, where it has some."""
-        if self.spec.privacy.expect is None:
-            return ()
-        keys = names_of(self.spec, self.feature)
-        return judged_alone(self.spec, self.chosen, keys, Guessed(self.spec))
+        return [row.json() for row in self.judged]
 
     @property
     def noise(self) -> str:
         fires = noise_of(self.chosen.choice.alarms, self.series.price)
-        return fires or only_noise(self._judged)
+        return fires or only_noise(self.judged)
 
     def at(self, start: int) -> "PlannedSeries | None":
         """Return the same series for ticks from `start` on; None if a horizon makes it another one."""
@@ -298,7 +294,7 @@ class PlannedSeries:
         last, error = _last_error(self.spec, self.chosen)
         windows = {name: Foretold(last, width) for name, width in self.windows().items()}
         known = replace(choice, expected=Foretold(last, error), windows=windows)
-        return pickle.dumps((self.feature, replace(self.chosen, choice=known)))
+        return pickle.dumps((self.feature, replace(self.chosen, choice=known), self.judged))
 
     def place(self, payer: str, running: Sequence[int]) -> int:
         planner = self.planner
@@ -322,6 +318,13 @@ class PlannedSeries:
         names = names_of(self.spec, self.feature)
         shown = entries_of(len(names), names, len(self.series.views), runs.content_bytes)
         return shown + self.series.work
+
+
+def _judged(spec: PipelineSpec, feature: Feature | Block, chosen: Chosen) -> Sequence[Row]:
+    """Return the verdicts by the guesses of the file; this may take a while, so no cut does it."""
+    if spec.privacy.expect is None:
+        return ()
+    return judged_alone(spec, chosen, names_of(spec, feature), Guessed(spec))
 
 
 @dataclass(frozen=True, slots=True)
