@@ -20,7 +20,7 @@ from stream_dp.mechanisms.hss.quantities import MAXIMUM, Largest, Quantity
 from stream_dp.mechanisms.serving import clipped
 from stream_dp.records.groupings import rank_problems
 from stream_dp.records.scalars import problem
-from stream_dp.statistics.parts.choice import Choice, Setting
+from stream_dp.statistics.parts.choice import Choice, Floats, Setting
 from stream_dp.statistics.parts.choose_hss import (
     CounterKind,
     Demand,
@@ -33,6 +33,7 @@ from stream_dp.statistics.parts.choose_hss import (
     split_problems,
 )
 from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen, leading
 
 _VALUE_BYTES = 40
 
@@ -61,6 +62,15 @@ class RankSeries(GroupedSeries):
         guesses = self.expected_events, None
         demand = Demand(setting, quantity, self.epsilon, *guesses, self.counter, self.split)
         return rank_choice(demand, self.method)
+
+    def true_numbers(self, totals: IntArray) -> Sequence[Any]:
+        return [self.exact(totals, ())]
+
+    def guessed_totals(self, guess: Guess) -> Floats | str:
+        return leading(guess)
+
+    def judged(self, seen: Seen) -> Judged:
+        return Judged(float(self.exact(seen.whole, seen.names)), seen.band)
 
     def entry_confidence(self, confidence: float, mechanism: Any) -> float:
         """Return the confidence of one column's band, where the count is read off all columns."""

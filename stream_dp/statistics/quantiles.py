@@ -6,13 +6,14 @@ begins with the series' first tick: what is told at an end stays until the next 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
@@ -37,9 +38,17 @@ from stream_dp.records.scalars import (
     problem,
 )
 from stream_dp.records.schema import Fields, FieldSpec
-from stream_dp.statistics.parts.choice import Choice, Setting, largest_rho, steady, tree_counter
+from stream_dp.statistics.parts.choice import (
+    Choice,
+    Floats,
+    Setting,
+    largest_rho,
+    steady,
+    tree_counter,
+)
 from stream_dp.statistics.parts.choose_hss import ExpectedEvents
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Outcome, Seen
 from stream_dp.statistics.parts.windowed import CORRELATED
 from stream_dp.statistics.parts.windows import (
     EVER,
@@ -48,9 +57,11 @@ from stream_dp.statistics.parts.windows import (
     Windows,
     every_problems,
     first_end,
+    following,
     length_of,
     length_problems,
     over_windows,
+    sliding,
     window_lengths,
     window_problems,
     windowed,
@@ -516,6 +527,45 @@ class QuantilesSeries(SeriesSpec):
         return choice.saying(
             f"{self.buckets} buckets, the number nearest to {BUCKETS} that divides the clamp into integers"
         )
+
+    def covered(self, window: str, tick: int, step: int) -> range:
+        if self.every:
+            return following(window, tick, step, running=False)
+        hop = milliseconds(self.hop) // step if self.hop else 1
+        end = (tick + 1) // hop * hop
+        return sliding(window, end - 1, step)
+
+    def outcomes(
+        self, shown: Mapping[str, Any], totals: IntArray, names: Sequence[str]
+    ) -> Iterator[Outcome]:
+        """Yield for each quantile the records below it, and how many ranks the released bucket is away from there."""
+        below = np.concatenate([[0], totals[:-UNRANKED].cumsum()])
+        buckets = self.grid.buckets
+        for name, quantile in (shown.get("quantiles") or {}).items():
+            wanted = float(Fraction(name) * int(below[-1]))
+            held = [
+                place
+                for place, (low, high) in enumerate(buckets)
+                if low <= quantile["value"] <= high
+            ]
+            first, last = float(below[held[0]]), float(below[held[-1] + 1])
+            error = min(max(wanted, first), last) - wanted
+            yield Outcome(wanted, error, abs(error) <= shown["band"])
+
+    def guessed_totals(self, guess: Guess) -> Floats | str:
+        """Return how many records a window has, the typical value of a release whose errors are in ranks."""
+        records = guess.records if guess.typical is None else guess.typical
+        if records is None:
+            return guess.lacking
+        totals = np.zeros(guess.width)
+        totals[0] = float(records)
+        return totals
+
+    def judged(self, seen: Seen) -> Judged:
+        """Return how many records lie beyond the quantile that is nearest to an end, and the error in ranks."""
+        share = min(min(at, 1 - at) for at in self.at)
+        beyond = float(seen.totals[:-UNRANKED].sum()) * float(share)
+        return Judged(beyond, seen.band, f"records in {decimal_text(share)} of a window")
 
     def _of_expected(self, choice: Choice, setting: Setting, events: int) -> str:
         """Return what part of the records expected in each window the error is; the parts of other keys' too.

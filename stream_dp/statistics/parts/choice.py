@@ -183,7 +183,7 @@ class FalseAlarm:
             enough.append(f"a threshold of {threshold:,}")
         if epsilon is not None:
             dearer = float(epsilon) * compared.dearer(self.usual)
-            enough.append(f"epsilon {_two_digits(dearer):.12g}")
+            enough.append(f"epsilon {two_digits(dearer):.12g}")
         return f"{reason}. {' or '.join(enough).capitalize()} would do" if enough else reason
 
 
@@ -199,10 +199,10 @@ def noise_of(alarms: Sequence[FalseAlarm], epsilon: Fraction | None = None) -> s
 
 def _stepped(number: int, step: int) -> int:
     """Return the least multiple of a step that is not less, in two digits unless the step has more."""
-    return -(-math.ceil(_two_digits(number)) // step) * step
+    return -(-math.ceil(two_digits(number)) // step) * step
 
 
-def _two_digits(number: float) -> float:
+def two_digits(number: float) -> float:
     unit = 10.0 ** (math.floor(math.log10(number)) - 1)
     return float(f"{math.ceil(number / unit - 1e-9) * unit:.12g}")
 
