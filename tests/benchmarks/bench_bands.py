@@ -1,4 +1,4 @@
-"""Bands that `stream-dp plan` predicts: before windows that end and caps that fit, now, the aim, and of other libraries.
+"""Bands that `stream-dp plan` predicts: before windows that end and caps that fit, now, the aim; other libraries'.
 
 `before` are figures of commit 08f44029, of the keys that a file had there (`was`); in a checkout of it, with this file
 and the argument `was`, they are printed anew. A year of hours; users have at most 20 events a day. Bands follow from

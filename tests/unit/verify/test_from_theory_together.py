@@ -7,7 +7,8 @@ A series that is created while the engine runs sees records that are read from t
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -18,25 +19,32 @@ from live_acts import create_series
 from unit.verify.exact.raw_streams import (
     SEALER,
     Item,
+    Law,
     Logs,
+    Rows,
     Told,
     World,
     batches_of,
     event,
     inserted,
+    one_more,
     pipeline,
+    replaced,
+    worst,
 )
 
 from stream_dp.core.mechanism import IntArray, Update
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Batch, Ports
-from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource
+from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
+from stream_dp.journal.commit import decode
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.testing.manual_clock import ManualClock
 from stream_dp.testing.noise import ScriptedNoise, ZeroNoise
+from stream_dp.verify.exact.enumeration import Enumerated
 
 KEYS = {"name": "keys", "statistic": "histogram", "by": "key", "windows": ["1s"], "epsilon": "1"}
 COUNT = {"name": "count", "statistic": "count", "windows": ["1s"], "epsilon": "1"}
@@ -107,31 +115,64 @@ class Halting(MemorySource):
         return await super().read()
 
 
+BASE_SERIES = COUNT | {"epsilon": "2"}
+
+
+@dataclass(eq=False)
+class LiveWorld(World):
+    """A pipeline of a count, and beside it the series `asked`, created behind tick 0."""
+
+    asked: dict[str, Any] = field(default_factory=dict)
+    price: Fraction = Fraction(0)
+
+    @property
+    def stated(self) -> Fraction:
+        return super().stated + self.price
+
+    def run(self, logs: Logs, make_noise: Any = None) -> tuple[Rows, list[bytes]]:
+        """The rows by tick, those from tick 1 on with the columns of the new series, and what was published."""
+        plan, key = self.built.run_config(0), SEALER.user_key()
+        store, bodies, source = MemoryStore(), list[bytes](), Halting(logs)
+        router = OpenRouter(self.spec, plan.origin)
+        planner = LiveSeriesPlanner(self.spec, router)
+        engine = Engine(
+            plan, router, Ports(source, MemoryJournal(store), MemorySink(bodies), ManualClock(10**12), SEALER),
+            lambda seed, number: ZeroNoise(), requests=Requests(planner, self.built.subledgers()),
+            guard=guard_of(self.spec, plan.origin, key),
+        )  # fmt: skip
+
+        async def run() -> None:
+            running = asyncio.create_task(engine.run())
+            for _ in range(10_000):
+                if bodies:
+                    break
+                await asyncio.sleep(0)
+            created = await create_series(engine, json.dumps(self.asked).encode())
+            source.free.set()
+            await running
+            planned = planner.running[created.number]
+            measure: Any = planned.derivation.guarantee.measure
+            width = planned.chosen.mechanism.width
+            series = planned._runs(slice(created.column, created.column + width))
+            self.price, self.series = measure.epsilon, (*self.series[:1], series)
+
+        asyncio.run(run())
+        while len(self.machines) < len(self.series):
+            self.machines += (Enumerated(Told(self.series[-1]), self.base, self.radius),)
+        commits = [decode(SEALER.open(n, each)) for n, each in enumerate(store.commits)]
+        rows = tuple(tuple(map(int, row)) for commit in commits for row in commit.rows)
+        return rows, bodies
+
+    def law(self, place: int, rows: Rows) -> Law:
+        """Of the rows that have the series' columns."""
+        return super().law(
+            place, tuple(row for row in rows if len(row) >= self.series[place].rows.stop)
+        )
+
+
 def born_later(logs: Logs, asked: dict[str, Any], privacy: dict[str, str]) -> list[dict[str, Any]]:
     """What a series says, without noise, that is created behind tick 0."""
-    spec = pipeline([COUNT | {"epsilon": "2"}], privacy, 4)
-    world = World(spec)
-    plan = world.built.run_config(0)
-    router, bodies = OpenRouter(spec, plan.origin), list[bytes]()
-    source = Halting(logs)
-    engine = Engine(
-        plan, router, Ports(source, MemoryJournal(), MemorySink(bodies), ManualClock(10**12), SEALER),
-        lambda seed, number: ZeroNoise(),
-        requests=Requests(LiveSeriesPlanner(spec, router), world.built.subledgers()),
-        guard=guard_of(spec, plan.origin, SEALER.user_key()),
-    )  # fmt: skip
-
-    async def run() -> None:
-        running = asyncio.create_task(engine.run())
-        for _ in range(10_000):
-            if bodies:
-                break
-            await asyncio.sleep(0)
-        await create_series(engine, json.dumps(asked).encode())
-        source.free.set()
-        await running
-
-    asyncio.run(run())
+    _, bodies = LiveWorld(pipeline([BASE_SERIES], privacy, 4), asked=asked).run(logs)
     return [without_number(one) for one in bodies if json.loads(one)["series"] == asked["name"]]
 
 
@@ -172,3 +213,48 @@ def test_a_users_cap_goes_on_where_a_series_begins() -> None:
     none = born_later(inserted(inserted(logs, 0, 0, event(0)), 0, 0, event(0)), asked, USERS)
     values = [each[0]["windows"]["tick"]["value"] for each in (full, half, none)]
     assert values == [3, 2, 1]
+
+
+# --- what both lose together ----------------------------------------------------------------------
+
+NEW = COUNT | {"name": "new"}
+EACH = {"windows": (), "every": "2s"}
+LIVE: dict[str, dict[str, Any]] = {
+    "count": NEW | {"windows": ["2s"]},
+    "each window": NEW | EACH,
+    "running": NEW | EACH | {"running": "true"},
+    "nested": NEW | {"windows": ["2s"], "method": "nested"},
+    "histogram": KEYS | {"name": "new"} | EACH,
+    "sum": SUM | {"name": "new"} | EACH,
+    "top": TOP | {"name": "new"},
+}
+WITHIN, ANY = {"neighbors": "replace", "moves": "within_tick"}, {"neighbors": "replace"}
+FEW: Logs = ((event(0, who="you"), 0, event(1, who="you"), 1, 2),)
+
+
+def of_a_user(records: Sequence[Item], runs: int) -> Iterator[tuple[Logs, Logs]]:
+    """Up to four of these records of one user, anywhere, or none."""
+    random = Random(1)
+    for _ in range(runs):
+        logs = FEW
+        for _ in range(random.randint(1, 4)):
+            logs = inserted(logs, 0, random.randrange(len(logs[0])), random.choice(records))
+        yield logs, FEW
+
+
+@pytest.mark.parametrize(
+    "privacy", [{}, WITHIN, ANY, USERS, USERS | {"max_events": "4", "per_tick": "1"}], ids=str
+)
+@pytest.mark.parametrize("name", LIVE)
+def test_a_series_beside_a_later_one_loses_what_both_state(
+    name: str, privacy: dict[str, str]
+) -> None:
+    """Raw neighbours through guard, router and both mechanisms, to the last third of a unit."""
+    users = "unit" in privacy
+    asked = LIVE[name] | {"epsilon": "12" if name == "sum" else "4"}
+    base = BASE_SERIES | {"epsilon": "4"}
+    world = LiveWorld(pipeline([base], privacy, 3), 3, asked=asked)
+    records = [event(t, key=k, amount=a) for t in (0, 1, 2) for k in ("a", None) for a in (2, -1)]
+    pairs = of_a_user(records, 60) if users else (replaced if privacy else one_more)(FEW, records)
+    result, where = worst(world, pairs)
+    assert result == world.stated, where
