@@ -187,7 +187,8 @@ class Target:
         filled = {"series": series, "privacy": self.privacy, "horizon": self.horizon}
         file.write_text(FILE.format(**filled, kinds=kinds))
         (chosen,) = build(load(file)).chosen
-        made, ticks = chosen.mechanism, [_tick(self.horizon, at) for at in range(POINTS)]
+        made: Any = chosen.mechanism
+        ticks = [_tick(self.horizon, at) for at in range(POINTS)]
         if not self.square:
             bands = list(chosen.choice.windows.values()) or [chosen.choice.expected]
             return mean(map(bands[self.place], ticks)), made
@@ -237,7 +238,7 @@ HSS = [
     Seen(Shape(1, 300, 3_000, 60), 3.8, 1.15),
     Seen(Shape(20, 200, 6_000, 60, ones=3), 176, 79, joint=True),
 ]
-TARGETS: dict[str, list[Target] | list[Seen]] = {
+TARGETS: dict[str, Sequence[Target | Seen]] = {
     "daily count": [
         Target(f"{COUNT}, {DAY}", f"{COUNT}, {EACH_DAY}", 13, 3, peer=(OPENDP, opendp_noise(1, 1)))
     ],

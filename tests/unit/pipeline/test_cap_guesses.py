@@ -247,6 +247,10 @@ def test_a_number_over_another_window_and_one_of_several_entries() -> None:
     assert found_of(PER_DAY, EXPECT, "sliding")[0]["over"] == "24h"
     assert found_of(PER_DAY, EXPECT, "by")[0]["value"] == 6_000  # DE, FR, other
     assert found_of(PER_DAY | {"share": "1/4"}, EXPECT, "germany")[0]["value"] == 4_500
+    _, same = found_of(
+        PER_DAY, EXPECT | {"per_tick": "25"}, "so_far"
+    )  # what caps nothing is no other cap
+    assert not any("per_tick" in words for words in same)
     values = {each["name"]: each["value"] for each in caps_json(built_of(FILES["ever"]))["caps"]}
     assert (values["so_far"], values["germany"]) == (18_000, 1_800)  # of all 240 ticks, and of 24
     for name in ("mean", "shops", "who", "capped", "some"):

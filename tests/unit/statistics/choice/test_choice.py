@@ -29,6 +29,7 @@ from stream_dp.statistics.parts.choice import (
     ExpectedShape,
     Profile,
     Setting,
+    by_gaussian,
     by_tree,
     largest_rho,
     tree_counter,
@@ -55,6 +56,7 @@ from stream_dp.statistics.parts.choose_hss import (
     typical_choice,
 )
 from stream_dp.statistics.parts.predicted_errors import (
+    GAUSSIAN,
     GAUSSIAN_HSS,
     TREE,
     counter_error,
@@ -97,6 +99,16 @@ def test_where_a_delta_is_granted_a_rank_may_be_read_off_a_gaussian_counter() ->
     demand = replace(DEMAND, setting=replace(SUMMED, horizon=1 << 16, width=100), quantity=MAXIMUM)
     assert isinstance(rank_choice(demand, "auto").mechanism, GaussianCounter)
     assert isinstance(rank_choice(demand, "tree").mechanism, Counter)
+    tree, gaussian = by_tree(SUMMED, Fraction(1), "it"), by_gaussian(SUMMED, Fraction(1))
+    for band, kind in (
+        (104, GaussianCounter),
+        (106, Counter),
+    ):  # what is cheaper may be a 20th wider
+        bands = {
+            TREE: replace(tree, expected=lambda _: 100),
+            GAUSSIAN: replace(gaussian, expected=lambda _, band=band: band),
+        }
+        assert isinstance(narrowest(replace(DEMAND, setting=SUMMED), bands, {}).mechanism, kind)
     assert GAUSSIAN_HSS in all_forms(replace(DEMAND, setting=SUMMED))
     assert GAUSSIAN_HSS not in all_forms(replace(DEMAND, setting=replace(SUMMED, gdp=True)))
 
