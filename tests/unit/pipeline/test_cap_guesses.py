@@ -251,6 +251,10 @@ def test_a_number_over_another_window_and_one_of_several_entries() -> None:
         PER_DAY, EXPECT | {"per_tick": "25"}, "so_far"
     )  # what caps nothing is no other cap
     assert not any("per_tick" in words for words in same)
+    _, idle = found_of(PER_DAY | {"per_tick": "10"}, EXPECT, "so_far")
+    assert {"max_events: 10", "max_events: 5"} <= idle.keys()  # which per_tick then never reaches
+    _, keyed = found_of(PER_DAY | {"key": "shop", "keys": "4"}, EXPECT | {"keys": "7"}, "so_far")
+    assert "per_key: 3" in keyed  # 72 / 4 / 7, rounded up
     values = {each["name"]: each["value"] for each in caps_json(built_of(FILES["ever"]))["caps"]}
     assert (values["so_far"], values["germany"]) == (18_000, 1_800)  # of all 240 ticks, and of 24
     for name in ("mean", "shops", "who", "capped", "some"):
