@@ -105,8 +105,8 @@ def test_where_a_delta_is_granted_a_rank_may_be_read_off_a_gaussian_counter() ->
         (106, Counter),
     ):  # what is cheaper may be a 20th wider
         bands = {
-            TREE: replace(tree, expected=lambda _: 100),
-            GAUSSIAN: replace(gaussian, expected=lambda _, band=band: band),
+            TREE: replace(tree, expected={SUMMED.last: 100}.__getitem__),
+            GAUSSIAN: replace(gaussian, expected={SUMMED.last: band}.__getitem__),
         }
         assert isinstance(narrowest(replace(DEMAND, setting=SUMMED), bands, {}).mechanism, kind)
     assert GAUSSIAN_HSS in all_forms(replace(DEMAND, setting=SUMMED))
