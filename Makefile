@@ -12,7 +12,7 @@ RUN_EXTRAS := --extra kafka --extra serve --extra broker
 DEV_EXTRAS := $(RUN_EXTRAS) --extra faust --extra parquet --extra export --extra otel --extra dev
 PEERS := .venv-peers
 PURCHASES := $(VENV)/purchases
-BENCHES := bands engine export flat gaussian_counter kafka_source ledger live_series monitor noise router user_guard wide  # those that compare, not judge
+BENCHES := engine export flat gaussian_counter kafka_source ledger live_series monitor noise router user_guard wide  # those that compare, not judge
 COMPILE := $(BIN)/uv pip compile --quiet pyproject.toml --group build --universal \
 	--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -79,7 +79,8 @@ bench: $(DEV_STAMP) $(PEERS)/.installed  ## The benchmarks, HSS beside other for
 	done
 	@$(MAKE) --no-print-directory bench-peers ARGS=
 
-bench-peers: $(PEERS)/.installed  ## Counters beside dpcrpy, jax-privacy and OpenDP alone
+bench-peers: $(PEERS)/.installed  ## Bands and counters beside dpcrpy, jax-privacy and OpenDP alone
+	PYTHONPATH=tests $(PEERS)/bin/python tests/benchmarks/bench_bands.py
 	PYTHONPATH=tests $(PEERS)/bin/python tests/benchmarks/bench_peers.py $(ARGS)
 
 $(PEERS)/.installed: requirements-peers.lock $(DEV_STAMP)

@@ -6,26 +6,30 @@ has; all are under add_remove. Regret is the RMSE of what `typical` chose over t
 the tree and both forms of HSS; the others are shown beside them. It is asked three times: with the number of events and
 their shape declared, with their number alone, and with neither.
 
+With `bands` in place of RESULTS.json it is what `auto` chose, by its band: that of the last tick, on average over the
+categories of two runs, over the smallest. The last cells are of sizes that nothing was made for.
+
 Run: PYTHONPATH=.:tests python tests/benchmarks/auto_cells.py RESULTS.json [part of a cell's name ...]. What has been
 measured is kept in RESULTS.json and not measured again. Minutes long, so not one of the benchmarks that run together.
 """
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
+from statistics import mean
 
-from benchmarks.hss_blocks import Truth
-from benchmarks.hss_forms import FORMS, Summary, errors, setting
+from benchmarks.hss_blocks import Truth, bins_run, joint_run
+from benchmarks.hss_forms import FORMS, BlockNoise, Summary, errors, mechanism, setting
 from benchmarks.hss_streams import KINDS, Stream, flights
 
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.statistics.parts.choice import ExpectedShape
-from stream_dp.statistics.parts.choose_hss import Demand, typical_choice
+from stream_dp.statistics.parts.choice import Choice, ExpectedShape
+from stream_dp.statistics.parts.choose_hss import Demand, narrowest_choice, typical_choice
 
 EVENTS = {
     "even": 40_000,
@@ -44,7 +48,8 @@ SHAPES: dict[str, ExpectedShape] = {
 WIDTHS, TICKS = (10, 100), (1 << 12, 1 << 16)
 EPSILONS = (Fraction(1, 4), Fraction(1), Fraction(4))
 MAY_CHOOSE = ("tree", "joint", "bins")
-GOAL = 1.1
+GOAL, CONFIDENCE = 1.1, 0.95
+Chooser = Callable[[Demand], Choice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +78,27 @@ class Cell:
         truth = _truth(self.kind, self.width, self.ticks)
         return {form: errors(form, self.stream, truth, self.epsilon, self.runs) for form in FORMS}
 
-    def chosen(self, events: int | None, shape: ExpectedShape | None = None) -> str:
-        """Which form `typical` chooses where so many events, and this shape, are expected."""
+    def bands(self) -> dict[str, Summary]:
+        """The mean band of each form at the last tick; of HSS it goes by the intervals that have closed."""
+        truth, ticks = _truth(self.kind, self.width, self.ticks), self.ticks
+        made = {form: mechanism(form, self.stream, self.epsilon) for form in MAY_CHOOSE}
+        closed = {"joint": list[int](), "bins": list[int]()}
+        for _ in range(2):
+            closed["joint"].append(len(joint_run(made["joint"], truth, BlockNoise())) - 1)
+            columns = bins_run(made["bins"], truth, BlockNoise())
+            closed["bins"] += [len(column) - 1 for column in columns]
+        bands = {"tree": float(made["tree"].band(ticks, CONFIDENCE))}
+        for form, number in closed.items():
+            bands[form] = mean(made[form].lag(ticks, each, CONFIDENCE) for each in number)
+        return {form: Summary(2, band, 0.0, band, 0.0) for form, band in bands.items()}
+
+    def chosen(
+        self, choose: Chooser, events: int | None, shape: ExpectedShape | None = None
+    ) -> str:
+        """Which form is chosen where so many events, and this shape, are expected."""
         public = setting(self.stream)
         demand = Demand(public, None, self.epsilon, events, shape)
-        found = typical_choice(demand).mechanism
+        found = choose(demand).mechanism
         return (
             "joint"
             if isinstance(found, HSS)
@@ -99,6 +120,12 @@ def cells() -> Iterator[Cell]:
     yield Cell("zipf", 1_000, 1 << 12, Fraction(1))
 
 
+def unseen() -> Iterator[Cell]:
+    for epsilon in (Fraction(1, 2), Fraction(2)):
+        for kind in EVENTS:
+            yield Cell(kind, 30, 6_000, epsilon)
+
+
 @lru_cache(maxsize=len(EVENTS))
 def _stream(kind: str, width: int, ticks: int) -> Stream:
     return flights() if kind == "flights" else KINDS[kind](ticks, width, EVENTS[kind])
@@ -114,10 +141,15 @@ def regret(found: dict[str, Summary], chosen: str) -> float:
     return found[chosen].rmse / min(found[form].rmse for form in MAY_CHOOSE)
 
 
-def line(cell: Cell, found: dict[str, Summary]) -> tuple[str, list[float]]:
-    shown = "".join(f"{found[form].rmse:8.1f}/{found[form].largest:<6.0f}" for form in FORMS)
+def line(
+    cell: Cell, found: dict[str, Summary], choose: Chooser = typical_choice
+) -> tuple[str, list[float]]:
+    forms = [form for form in FORMS if form in found]
+    shown = "".join(f"{found[form].rmse:8.1f}/{found[form].largest:<6.0f}" for form in forms)
     events, shape = cell.stream.events, SHAPES.get(cell.kind, "zipf")
-    chosen = [cell.chosen(*told) for told in ((events, shape), (events, None), (None, None))]
+    chosen = [
+        cell.chosen(choose, *told) for told in ((events, shape), (events, None), (None, None))
+    ]
     all_regrets = [regret(found, form) for form in chosen]
     asked = "".join(
         f"  {form:5}{of:5.2f}{'!' if of > GOAL else ' '}"
@@ -141,6 +173,20 @@ def main(path: Path, parts: list[str]) -> None:
         text, regrets = line(cell, {form: Summary(**one) for form, one in kept[cell.name].items()})
         found.append(regrets)
         print(text, flush=True)
+    summed(found)
+
+
+def by_band(parts: list[str]) -> None:
+    found: list[list[float]] = []
+    for cell in (*cells(), *unseen()):
+        if not parts or any(part in cell.name for part in parts):
+            text, regrets = line(cell, cell.bands(), narrowest_choice)
+            found.append(regrets)
+            print(text, flush=True)
+    summed(found)
+
+
+def summed(found: list[list[float]]) -> None:
     told = ("events and shape", "events", "nothing")
     for what, asked in zip(told, zip(*found, strict=True), strict=True):
         worse = sum(one > GOAL for one in asked)
@@ -150,4 +196,7 @@ def main(path: Path, parts: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    if sys.argv[1] == "bands":
+        by_band(sys.argv[2:])
+    else:
+        main(Path(sys.argv[1]), sys.argv[2:])

@@ -24,6 +24,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BrokenCondition, NotDerivable
 from stream_dp.mechanisms.linear.correlated_windows import (
     MOST_BUFFERS,
+    PARTS,
     CorrelatedWindows,
     CorrelatedWindowsState,
     best_decays,
@@ -35,7 +36,7 @@ from stream_dp.mechanisms.linear.gaussian_counter import (
     LatticeNoise,
     covered,
 )
-from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.noise_law import NOTHING, NoiseLaw
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
@@ -506,3 +507,24 @@ def test_without_a_horizon_it_is_made_for_as_many_ticks_as_any_counter() -> None
     made = windows_of(horizon=None)
     assert made.counter.steps == MOST_STEPS
     assert made.noise(MOST_STEPS, 1).variance < 2 * made.noise(1_000, 1).variance
+
+
+def test_what_rounding_adds_is_in_the_law() -> None:
+    """Of a window: half a unit, half a part of each of two held sums, and what rounded products drift."""
+    made = CorrelatedWindows(GaussianCounter(1, Fraction(1, 2), ADD, 40), (1, 5))
+    assert made.below == PARTS < made.counter.lattice.bits
+    assert made.noise(0, 1) == NOTHING
+    law = made.noise(20, 1)
+    inner = law.rest - 0.5 - 1 / (1 << PARTS)
+    assert 0 < inner < 0.001
+    assert law.between == pytest.approx(2 * (law.rest - 0.5))
+    less = made.counter.lattice.bits - PARTS
+    held = made.counter.init(ZeroNoise())
+    for noise, parts in (
+        (0, 0),
+        ((1 << less) - 1, 1),
+        (1 << (less - 1), 1),
+        ((1 << (less - 1)) - 1, 0),
+    ):
+        state = replace(held, noise=replace(held.noise, noise=np.array([noise])))
+        assert made.fine(state).tolist() == [parts]

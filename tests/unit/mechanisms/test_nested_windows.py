@@ -27,7 +27,7 @@ from stream_dp.mechanisms.linear.nested_windows import (
     view_variances,
 )
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
-from stream_dp.mechanisms.linear.tree import FRACTION_BITS
+from stream_dp.mechanisms.linear.tree import FRACTION_BITS, LIKELY
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.serving import derived
@@ -208,8 +208,10 @@ def test_less_noise_and_subclasses_are_not_derived() -> None:
     vars(made)["scales"] = (made.scales[0] * Fraction(999, 1000), *made.scales[1:])
     with pytest.raises(BrokenCondition):
         derived(made, "it")
-    with pytest.raises(NotDerivable):
-        derived(TopFree(1, ONE, ADD, PAIRS), "it")
+    twin = TopFree(1, ONE, ADD, PAIRS)
+    for holder in (twin, NestedWindows(twin, (1,))):
+        with pytest.raises(NotDerivable):
+            derived(holder, "it")
     greedy = ForestShape((2,), (HALF, HALF + Fraction(1, 1000)))
     with pytest.raises(BrokenCondition):
         derived(windows(greedy), "it")
@@ -290,6 +292,18 @@ def test_the_law_of_a_window_repeats_with_the_highest_nodes() -> None:
     assert made.band(20, 0.95) == max(
         made.view_band(place, made.view_public(place, 20, None), 0.95) for place in range(4)
     )
+
+
+def test_noise_may_be_as_wide_as_62_bits() -> None:
+    """Of a whole highest node, whose estimate is then multiplied by the number of a node's children."""
+    widest = Fraction(1 << 62, round(LIKELY) * TREE.spans[-1] * max(TREE.arities) << FRACTION_BITS)
+    for part, fits in ((Fraction(9, 10), True), (Fraction(11, 10), False)):
+        least = 1 / (min(TREE.shares) * part * widest)
+        if fits:
+            assert max(counter(epsilon=least).scales) == part * widest
+        else:
+            with pytest.raises(NotDerivable, match="too wide for 64 bits"):
+                assert counter(epsilon=least).scales
 
 
 @pytest.mark.parametrize(

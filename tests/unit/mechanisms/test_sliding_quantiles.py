@@ -205,6 +205,11 @@ def test_counts_for_other_rows_or_other_events_are_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(NotDerivable, match="an event is counted in 2 of 36 nodes"):
             ValueTree(WIDE, wrong)
+    narrow: Any = ValueTree(ValueLevels(4, 4), WindowForest(4, ONE, ADD, (1, 3), FLAT), 1, 2)
+    for row in ([1, 0, 0, 0], [0, 0, -1, 0, 0]):
+        with pytest.raises(RejectedMessage):
+            narrow.step(narrow.init(ZeroNoise()), Update(np.array(row)), ZeroNoise())
+    assert narrow.after_hops(1, 10**9) == narrow.after_hops(1, 10**6) < 10
     tree = ValueTree(OtherLevels(11, 4), forest((1,)))
     for made in (tree, SlidingQuantiles(tree, (HALF,), SURE)):
         with pytest.raises(NotDerivable, match="another class"):

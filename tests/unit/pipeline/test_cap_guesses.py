@@ -50,6 +50,15 @@ FILES: dict[str, Data] = {
 }
 
 
+BY_KEY = ["without per_key", "per_key: 1", "without keys", "keys: 2"]
+BESIDE = {
+    "day": ["per_tick: 2"], "tick": ["without per_tick", "per_tick: 1"], "keys": ["per_tick: 2", *BY_KEY],
+    "all": ["without per_tick", *BY_KEY], "key alone": ["per_tick: 2", "without per_key", "per_key: 1", "keys: 6"],
+    "ever": ["without per_tick", "per_tick: 1"],
+}  # fmt: skip
+"""Caps beside that of the window: left out, halved, as guessed."""
+
+
 def data_of(privacy: Data, expect: Data | None = EXPECT, series: Any = None) -> Data:
     for_ever = "overall" in privacy  # no window of the cap, so none of these
     asked = [{"epsilon": "0.25", **each} for each in (SERIES if series is None else series)]
@@ -115,6 +124,8 @@ def test_bands_are_those_of_a_file_that_has_these_caps(name: str) -> None:
     ways = {
         f["name"]: [w["caps"] for w in f["ways"]] for f in caps_json(built_of(FILES[name]))["caps"]
     }
+    beside = [each for each in ways["so_far"] if "max_events" not in each and "overall" not in each]
+    assert beside == ["", *BESIDE[name]]
     cap = "overall" if name == "ever" else "max_events"
     assert ways["so_far"][0] == ""
     assert {f"{cap}: 60", f"{cap}: {100 if name == 'ever' else 10}"} <= {*ways["so_far"]}
@@ -223,6 +234,12 @@ def test_a_total_is_weighed_beside_a_roomy_cap() -> None:
     band = totals["user_total: 300"]["bands"]["1d"]
     lost = 250 * (1 * 30 + 4 * 30 + 7 * 30 + 60 * 30) - 250 * (30 + 120 + 210 + 300)
     assert totals["user_total: 300"]["error"] == band + lost
+    assert totals["user_total: 300"]["cut_off"] == pytest.approx(lost / 540_000)
+    below: Data = SUM | {"name": "net", "clamp": ["-240", "240"], "epsilon": "1"}
+    owed = built_of(PER_DAY, EXPECT | {"amounts": {"net": "-30"}}, [below])
+    (net,) = caps_json(owed)["caps"]
+    assert net["value"] == -540_000
+    assert net["ways"][0]["error"] == net["ways"][0]["bands"]["1d"] + 300_000
 
 
 def test_a_number_over_another_window_and_one_of_several_entries() -> None:
@@ -230,10 +247,26 @@ def test_a_number_over_another_window_and_one_of_several_entries() -> None:
     assert found_of(PER_DAY, EXPECT, "sliding")[0]["over"] == "24h"
     assert found_of(PER_DAY, EXPECT, "by")[0]["value"] == 6_000  # DE, FR, other
     assert found_of(PER_DAY | {"share": "1/4"}, EXPECT, "germany")[0]["value"] == 4_500
+    _, same = found_of(
+        PER_DAY, EXPECT | {"per_tick": "25"}, "so_far"
+    )  # what caps nothing is no other cap
+    assert not any("per_tick" in words for words in same)
+    _, idle = found_of(PER_DAY | {"per_tick": "10"}, EXPECT, "so_far")
+    assert {"max_events: 10", "max_events: 5"} <= idle.keys()  # which per_tick then never reaches
+    _, keyed = found_of(PER_DAY | {"key": "shop", "keys": "4"}, EXPECT | {"keys": "7"}, "so_far")
+    assert "per_key: 3" in keyed  # 72 / 4 / 7, rounded up
+    values = {each["name"]: each["value"] for each in caps_json(built_of(FILES["ever"]))["caps"]}
+    assert (values["so_far"], values["germany"]) == (18_000, 1_800)  # of all 240 ticks, and of 24
     for name in ("mean", "shops", "who", "capped", "some"):
         found, ways = found_of(PER_DAY, EXPECT, name)
         assert found["value"] is found["least"] is None
         assert all(way["error"] is None for way in ways.values())
+    assert caps_words(found_of(PER_DAY, EXPECT, "mean")[0]).endswith("does to it no guess says")
+    alike: Data = {"name": "s", "statistic": "count", "windows": ["12h", "36h"]}
+    (longer,) = caps_json(built_of(PER_DAY, EXPECT, [alike]))["caps"]
+    assert (longer["over"], longer["value"]) == ("36h", 27_000)
+    (tick,) = caps_json(built_of(PER_DAY | {"per": "1h"}, EXPECT, [alike]))["caps"]
+    assert (tick["over"], tick["value"]) == ("tick", 18_000)
     found, ways = found_of(PER_DAY, EXPECT, "who")
     band = ways["max_events: 1"]["bands"]["1d"]
     assert caps_words(found) == f"who over 1d: ± {band} with any of these caps"

@@ -179,6 +179,9 @@ def test_a_cap_of_values_is_that_of_its_own_field() -> None:
     assert arrivals("shop") == Arrivals(None, Users(20, 24), values=3)
     assert arrivals("size") == arrivals("country") == Arrivals()
     assert arrivals("who") == Arrivals(None, Users(20, 24))
+    # all texts outside a domain are one value for the cap, and many for whoever counts them
+    assert arrivals("country", key="country") == Arrivals()
+    assert arrivals("shop", filter="optimal") == Arrivals()
 
 
 @pytest.mark.parametrize(("by", "caps", "entries"), [

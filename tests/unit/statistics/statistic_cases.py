@@ -26,6 +26,7 @@ from stream_dp.mechanisms.linear.ended_windows import (
     EndedSums,
     RunningWindows,
 )
+from stream_dp.mechanisms.linear.nested_windows import NestedWindows
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
@@ -239,6 +240,19 @@ CASES: dict[str, StatisticCase] = {
             for n, two, g, o in ((0, 1, 0, 10), (1, 2, 1, 30), (2, 2, 3, 50))
         ],
         "histogram by tags per tick and over 2h", "windows",
+    ),
+    "histogram of nested windows": StatisticCase(
+        "statistic: histogram, by: tags, windows: [2h, ever], method: nested", NestedWindows,
+        {EVENT: (2,), WITHIN: (3,), MOVES: (2,), f"{USER}, max_events: 3, per: 2h": (2,)},
+        [[1, 0, 10], [1, 1, 20], [1, 2, 30]],
+        [
+            {w: {"new": new, "gift": gift, "other": other} for w, (new, gift, other) in told.items()}
+            for told in (
+                {"tick": (1, 0, 10), "2h": (1, 0, 10), "ever": (1, 0, 10)},
+                {"tick": (1, 1, 20), "2h": (2, 1, 30), "ever": (2, 1, 30)},
+                {"tick": (1, 2, 30), "2h": (2, 3, 50), "ever": (3, 3, 60)})
+        ],
+        "histogram by tags per tick and over 2h, and so far", "method: nested, one noise for tick / 2h / ever",
     ),
     "sum": StatisticCase(
         f"statistic: sum, {AMOUNTS}", SumCounter,

@@ -19,7 +19,7 @@ from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.nested_windows import NestedWindows, best_nested
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
 from stream_dp.mechanisms.linear.window_forest import GaussianForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver
+from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver, WindowsAndEver
 from stream_dp.mechanisms.quantiles.rank_window import RankWindow, best_rank_levels
 from stream_dp.mechanisms.states import mechanism_fingerprint
 from stream_dp.pipeline.fingerprints import fingerprint
@@ -227,8 +227,8 @@ def test_files_of_before_keep_their_mechanism_and_hear_what_correlated_noise_has
     correlated = [band(8_759) for band in alone(data, **windows).choice.windows.values()]
     assert correlated == [12, 26, 35, 45]
     auto = alone(data, ZCDP_FILTER | {"epsilon": "9"}, method="auto", **windows)
-    assert isinstance(auto.mechanism, GaussianForest | WindowForest | GaussianAndEver) or (
-        type(auto.mechanism).__name__ == "WindowsAndEver"
+    assert isinstance(
+        auto.mechanism, GaussianForest | WindowForest | GaussianAndEver | WindowsAndEver
     )
     assert fingerprint(made(data, ZCDP_FILTER, CORRELATED).spec) != fingerprint(
         made(data, ZCDP_FILTER, CORRELATED | {"method": "gaussian"}).spec
@@ -240,6 +240,17 @@ def test_where_it_is_no_better_or_no_delta_is_granted_nothing_is_said(data: Data
     assert "correlated" not in alone(data, {"epsilon": "2"}, method="tree").choice.why
     tick = alone(data, method="gaussian", windows=["1h"])
     assert "correlated" not in tick.choice.why
+
+
+def test_a_pure_forest_names_a_nested_one_where_that_is_narrower(data: Data) -> None:
+    """Also where the filter adds up Gaussian DP, of which a forest has none."""
+    data["clock"]["horizon"] = "8760"
+    windows: Data = {"windows": ["24h", "7d", "ever"]}
+    tree = alone(data, {"epsilon": "2"}, method="tree", **windows)
+    assert "; method: nested has bands of " in tree.choice.why
+    auto = alone(data, ZCDP_FILTER | {"filter": "gdp", "epsilon": "20"}, method="auto", **windows)
+    assert isinstance(auto.mechanism, WindowsAndEver)
+    assert "; method: correlated has bands of " in auto.choice.why
 
 
 def test_counters_of_before_have_the_fingerprints_they_had() -> None:

@@ -47,6 +47,16 @@ def other(tick: int) -> Item:
     return event(tick, who="you")
 
 
+EACH = {"name": "each", "statistic": "count", "every": "2s", "epsilon": "2"}
+RUNNING = EACH | {"running": "true"}
+NESTED = COUNT | {"windows": ["2s"], "method": "nested"}
+TOP = KEYS | {"name": "top", "statistic": "top", "k": "1"}
+HOP = {
+    "name": "hop", "statistic": "quantiles", "of": "amount", "clamp": ["0", "2"], "buckets": "2", "at": ["0.5"],
+    "windows": ["2s"], "hop": "2s", "epsilon": "2",
+}  # fmt: skip
+
+
 SHORT: Log = (other(0), 0, other(1), 1)
 LONG: Log = (other(0), other(1), 0, other(1), 1, other(2), 2)
 
@@ -100,8 +110,33 @@ def world_of(
         (BY_TICK, (SHORT,), 2, 3, (COUNT,), 200),
         (BY_KEY, (SHORT,), 2, 3, (COUNT,), 200),
         (BY_KEY, (SHORT,), 2, 3, (KEYS,), 200),
+        (PER, (SHORT,), 2, 3, (EACH,), 40),
+        (BY_TICK, (SHORT,), 2, 3, (EACH,), 40),
+        (BY_KEY, (SHORT,), 2, 3, (EACH,), 40),
+        (EVER, (LONG,), 3, 3, (EACH | {"every": "3s"},), 40),
+        (PER, (SHORT, SHORT), 2, 3, (EACH,), 60),
+        (PER, (SHORT,), 2, 3, (KEYS | {"every": "2s", "windows": ()},), 40),
+        (PER, (SHORT,), 2, 3, (TOP | {"every": "2s", "windows": ()},), 40),
+        (PER, (SHORT,), 2, 3, (TAGGED | {"every": "2s", "windows": ()}, EACH), 200),
     ],
-    ids=["count", "histogram", "sum", "for ever", "three together", "by tick", "by key", "keys"],
+    ids=[
+        "count",
+        "histogram",
+        "sum",
+        "for ever",
+        "three together",
+        "by tick",
+        "by key",
+        "keys",
+        "each window",
+        "each window, by tick",
+        "each window, by key",
+        "each window, for ever",
+        "each window, two partitions",
+        "keys, each window",
+        "top, each window",
+        "two in each window",
+    ],
 )
 def test_a_user_loses_what_plan_states_and_no_less_would_do(
     privacy: dict[str, str], logs: Logs, ticks: int, radius: int, series: tuple[dict[str, Any], ...], runs: int,
@@ -113,6 +148,40 @@ def test_a_user_loses_what_plan_states_and_no_less_would_do(
     assert result == world.stated, where
     whole = Fraction(series[0]["epsilon"])
     assert worst(world.twin(epsilon=whole), [where])[0] > world.stated
+
+
+@pytest.mark.parametrize("privacy", [PER, BY_TICK], ids=["per", "by tick"])
+@pytest.mark.parametrize(
+    ("series", "radius", "part"),
+    [
+        (RUNNING, 3, "counters"), (NESTED, 3, "counter"), (HOP, 3, ""),
+        (RUNNING | {"every": ["1s", "2s"], "epsilon": "4"}, 3, ""),
+    ],
+    ids=["running", "nested", "hop", "running in two"],
+)  # fmt: skip
+def test_a_user_in_windows_of_one_noise_loses_what_plan_states(
+    privacy: dict[str, str], series: dict[str, Any], radius: int, part: str
+) -> None:
+    """And more where what counts inside is made for a user of one event."""
+    world, plain = (
+        world_of(privacy, (SHORT,), 2, radius, series),
+        [event(0), event(1), event(1, amount=None)],
+    )
+    result, where = worst(world, list(with_and_without((SHORT,), plain, 4, 40)))
+    assert result == world.stated == Fraction(series["epsilon"]), where
+    if part:
+        wrong = twice(getattr(world.series[0].mechanism, part))
+        assert worst(world.twin(**{part: wrong}), [where])[0] > world.stated
+
+
+def twice(part: Any) -> Any:
+    """The same with twice the epsilon."""
+    if isinstance(part, tuple):
+        return tuple(map(twice, part))
+    inner = getattr(part, "counts", None)
+    return replace(
+        part, **({"epsilon": 2 * part.epsilon} if inner is None else {"counts": twice(inner)})
+    )
 
 
 def test_a_user_in_two_partitions_counts_in_one() -> None:

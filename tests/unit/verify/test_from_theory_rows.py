@@ -29,6 +29,11 @@ from unit.verify.exact.raw_streams import (
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.ended_windows import EndedCounts
+from stream_dp.mechanisms.linear.nested_windows import NestedCounter
+from stream_dp.mechanisms.linear.noisy_forest import FLAT
+from stream_dp.mechanisms.linear.sum_counter import SumCounter
+from stream_dp.mechanisms.linear.window_forest import WindowForest
+from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree
 
 WITHIN = {"neighbors": "replace", "moves": "within_tick"}
 ANY = {"neighbors": "replace"}
@@ -37,6 +42,10 @@ KEYS = {"name": "s", "statistic": "histogram", "by": "key", "windows": ["2s"]}
 TAGS = {"name": "s", "statistic": "histogram", "by": "tags", "windows": ["1s"]}
 SUM = {"name": "s", "statistic": "sum", "of": "amount", "clamp": ["-1", "2"], "windows": ["2s"]}
 MEAN = {"statistic": "mean", "of": "amount", "clamp": ["0", "2"]}
+NESTED = {"method": "nested"}
+MEDIAN = {
+    "name": "s", "statistic": "quantiles", "of": "amount", "clamp": ["0", "2"], "buckets": "2", "at": ["0.5"],
+}  # fmt: skip
 TOP = {"name": "s", "statistic": "top", "by": "key", "k": "2", "windows": ["2s"]}
 LOGS: Logs = ((event(0, key=None), 0, event(1), 1),)
 ONE: Logs = ((event(0), 0),)
@@ -157,6 +166,45 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], int, Logs, list[Item], di
         EACH | {"statistic": "top", "by": "key", "k": "2", "epsilon": "1"}, {}, 2, LOGS, records(keys=NAMES),
         {"epsilon": Fraction(2)},
     ),
+    "count, nested": (
+        COUNT | NESTED | {"epsilon": "1"}, {}, 2, LOGS, records() + ODD,
+        {"counter": NestedCounter(1, Fraction(2), Neighbors.ADD_REMOVE, FLAT)},
+    ),
+    "histogram, nested, replaced": (
+        KEYS | NESTED | {"epsilon": "2"}, WITHIN, 2, LOGS, records((0,), NAMES),
+        {"counter": NestedCounter(2, Fraction(2), Neighbors.ADD_REMOVE, FLAT)},
+    ),
+    "list, nested": (
+        TAGS | NESTED | {"epsilon": "2"}, {}, 1, ONE, records((0,), tags=HOLD) + ODD,
+        {"counter": NestedCounter(4, Fraction(2), Neighbors.ADD_REMOVE, FLAT)},
+    ),
+    "count, nested, any tick": (
+        COUNT | NESTED | {"epsilon": "2"}, ANY, 2, LOGS, [*records(), event(9)],
+        {"counter": NestedCounter(1, Fraction(2), Neighbors.ADD_REMOVE, FLAT)},
+    ),
+    "sum, running in each window": (
+        EACH | {"statistic": "sum", "of": "amount", "clamp": ["-1", "2"], "running": "true", "epsilon": "2"},
+        {}, 2, LOGS, records(amounts=AMOUNTS),
+        {"counters": (SumCounter(1, Fraction(2), Neighbors.ADD_REMOVE, 2, -1, 1),)},
+    ),
+    "top, running in each window": (
+        EACH | {"statistic": "top", "by": "key", "k": "2", "running": "true", "epsilon": "1"}, {}, 2, LOGS,
+        records(keys=NAMES), {"counters": (Counter(2, Fraction(2), Neighbors.ADD_REMOVE, 2),)},
+    ),
+    "maximum": (
+        {"name": "s", "statistic": "maximum", "by": "key", "epsilon": "2"}, {}, 1, ONE, records((0,), NAMES),
+        {"epsilon": Fraction(4)},
+    ),
+    "quantiles, hop": (
+        MEDIAN | {"windows": ["2s"], "hop": "2s", "epsilon": "1"}, {}, 2, LOGS,
+        records(amounts=(-1, 0.5, 1.5, 9, None)),
+        {"tree": ValueTree(ValueLevels(4, 4), WindowForest(4, Fraction(2), Neighbors.ADD_REMOVE, (1,), FLAT), 1, 2)},
+    ),
+    "quantiles, hop, replaced": (
+        MEDIAN | {"windows": ["2s"], "hop": "2s", "epsilon": "2"}, WITHIN, 2, LOGS,
+        records((0,), amounts=(0.5, 1.5, None)),
+        {"tree": ValueTree(ValueLevels(4, 4), WindowForest(4, Fraction(2), Neighbors.ADD_REMOVE, (1,), FLAT), 1, 2)},
+    ),
     "top": (TOP | {"epsilon": "1"}, {}, 2, LOGS, records(keys=NAMES), {"epsilon": Fraction(2)}),
     "top, any tick": (TOP | {"epsilon": "2"}, ANY, 2, LOGS, records(keys=NAMES), {"epsilon": Fraction(2)}),
 }  # fmt: skip
@@ -183,6 +231,16 @@ def test_raw_neighbours_lose_what_plan_states_and_a_twin_loses_more(case: str) -
     assert result == world.stated == Fraction(series["epsilon"]), where
     twin = world.twin(**broken)
     assert any(worst(twin, those)[0] > world.stated for those in ([where], pairs))
+
+
+@pytest.mark.parametrize("privacy", [{}, WITHIN], ids=["added", "replaced"])
+def test_a_choice_of_a_quantile_loses_no_more_than_plan_states(privacy: dict[str, str]) -> None:
+    """Of few buckets half of it; many lose nearly all (`statistical.test_privacy_quantiles`, with its twins)."""
+    world = World(pipeline([MEDIAN | {"every": "2s", "epsilon": "4"}], privacy, 2), 9)
+    some = records((0,), amounts=(-1, 0.5, 1.5, None))
+    full: Logs = ((*[event(0, amount=n) for n in (0.5, 0.5, 1.5, 1.5)], 0, 1),)
+    pairs = NEIGHBORS[privacy.get("neighbors", "add_remove")]
+    assert 2 * worst(world, pairs(full, some))[0] == world.stated == 4
 
 
 def going(series: dict[str, Any]) -> Counted:

@@ -7,8 +7,10 @@ A series that is created while the engine runs sees records that are read from t
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import combinations_with_replacement
 from random import Random
 from typing import Any
 
@@ -18,25 +20,32 @@ from live_acts import create_series
 from unit.verify.exact.raw_streams import (
     SEALER,
     Item,
+    Law,
     Logs,
+    Rows,
     Told,
     World,
     batches_of,
     event,
     inserted,
+    one_more,
     pipeline,
+    replaced,
+    worst,
 )
 
-from stream_dp.core.mechanism import IntArray, Update
+from stream_dp.core.mechanism import IntArray, Noise, Update
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.messages.answering import Requests
 from stream_dp.engine.ports import Batch, Ports
-from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource
+from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
+from stream_dp.journal.commit import decode
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.testing.manual_clock import ManualClock
 from stream_dp.testing.noise import ScriptedNoise, ZeroNoise
+from stream_dp.verify.exact.enumeration import Enumerated
 
 KEYS = {"name": "keys", "statistic": "histogram", "by": "key", "windows": ["1s"], "epsilon": "1"}
 COUNT = {"name": "count", "statistic": "count", "windows": ["1s"], "epsilon": "1"}
@@ -107,31 +116,66 @@ class Halting(MemorySource):
         return await super().read()
 
 
+BASE_SERIES = COUNT | {"epsilon": "2"}
+
+
+class FromTickOne(Told):
+    def init(self, noise: Noise) -> Any:
+        return self.series.mechanism.init(noise), 1
+
+
+@dataclass(eq=False)
+class LiveWorld(World):
+    """A pipeline of a count, and beside it the series `asked`, created behind tick 0."""
+
+    asked: dict[str, Any] = field(default_factory=dict)
+    price: Fraction = Fraction(0)
+
+    @property
+    def stated(self) -> Fraction:
+        return super().stated + self.price
+
+    def run(self, logs: Logs, make_noise: Any = None) -> tuple[Rows, list[bytes]]:
+        """The rows by tick, those from tick 1 on with the columns of the new series, and what was published."""
+        plan, key = self.built.run_config(0), SEALER.user_key()
+        store, bodies, source = MemoryStore(), list[bytes](), Halting(logs)
+        router = OpenRouter(self.spec, plan.origin)
+        planner = LiveSeriesPlanner(self.spec, router)
+        engine = Engine(
+            plan, router, Ports(source, MemoryJournal(store), MemorySink(bodies), ManualClock(10**12), SEALER),
+            lambda seed, number: ZeroNoise(), requests=Requests(planner, self.built.subledgers()),
+            guard=guard_of(self.spec, plan.origin, key),
+        )  # fmt: skip
+
+        async def run() -> None:
+            running = asyncio.create_task(engine.run())
+            for _ in range(10_000):
+                if bodies:
+                    break
+                await asyncio.sleep(0)
+            created = await create_series(engine, json.dumps(self.asked).encode())
+            source.free.set()
+            await running
+            planned = planner.running[created.number]
+            measure: Any = planned.derivation.guarantee.measure
+            width = planned.chosen.mechanism.width
+            series = planned._runs(slice(created.column, created.column + width))
+            self.price, self.series = measure.epsilon, (*self.series[:1], series)
+
+        asyncio.run(run())
+        while len(self.machines) < len(self.series):
+            self.machines += (Enumerated(FromTickOne(self.series[-1]), self.base, self.radius),)
+        commits = [decode(SEALER.open(n, each)) for n, each in enumerate(store.commits)]
+        rows = tuple(tuple(map(int, row)) for commit in commits for row in commit.rows)
+        return rows, bodies
+
+    def law(self, place: int, rows: Rows) -> Law:
+        return super().law(place, rows[1:] if place else rows)
+
+
 def born_later(logs: Logs, asked: dict[str, Any], privacy: dict[str, str]) -> list[dict[str, Any]]:
     """What a series says, without noise, that is created behind tick 0."""
-    spec = pipeline([COUNT | {"epsilon": "2"}], privacy, 4)
-    world = World(spec)
-    plan = world.built.run_config(0)
-    router, bodies = OpenRouter(spec, plan.origin), list[bytes]()
-    source = Halting(logs)
-    engine = Engine(
-        plan, router, Ports(source, MemoryJournal(), MemorySink(bodies), ManualClock(10**12), SEALER),
-        lambda seed, number: ZeroNoise(),
-        requests=Requests(LiveSeriesPlanner(spec, router), world.built.subledgers()),
-        guard=guard_of(spec, plan.origin, SEALER.user_key()),
-    )  # fmt: skip
-
-    async def run() -> None:
-        running = asyncio.create_task(engine.run())
-        for _ in range(10_000):
-            if bodies:
-                break
-            await asyncio.sleep(0)
-        await create_series(engine, json.dumps(asked).encode())
-        source.free.set()
-        await running
-
-    asyncio.run(run())
+    _, bodies = LiveWorld(pipeline([BASE_SERIES], privacy, 4), asked=asked).run(logs)
     return [without_number(one) for one in bodies if json.loads(one)["series"] == asked["name"]]
 
 
@@ -172,3 +216,64 @@ def test_a_users_cap_goes_on_where_a_series_begins() -> None:
     none = born_later(inserted(inserted(logs, 0, 0, event(0)), 0, 0, event(0)), asked, USERS)
     values = [each[0]["windows"]["tick"]["value"] for each in (full, half, none)]
     assert values == [3, 2, 1]
+
+
+# --- what both lose together ----------------------------------------------------------------------
+
+
+def ended(series: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in series.items() if key != "windows"} | {"every": "2s"}
+
+
+LIVE: dict[str, dict[str, Any]] = {
+    "count": COUNT | {"windows": ["2s"]},
+    "nested": COUNT | {"windows": ["2s"], "method": "nested"},
+    "each window": ended(COUNT),
+    "running": ended(COUNT) | {"running": "true"},
+    "histogram": ended(KEYS),
+    "sum": ended(SUM),
+}
+WITHIN, ANY = {"neighbors": "replace", "moves": "within_tick"}, {"neighbors": "replace"}
+UNITS = {
+    "added": {},
+    "within": WITHIN,
+    "any": ANY,
+    "users": USERS,
+    "by tick": USERS | {"max_events": "4", "per_tick": "1"},
+}
+FEW: Logs = ((event(0, who="you"), 0, event(1, who="you"), 1, 2),)
+ONLY = {"any": ("count", "nested"), "within": ("histogram", "sum")}
+"""Where one window ends, an event in any tick shows itself by half its price; a count shows no other content."""
+CELLS = [(name, unit) for name in LIVE for unit in UNITS if name in ONLY.get(unit, LIVE)]
+MET = {"within": (Fraction(0), Fraction(1)), "by tick": (Fraction(1), Fraction(1, 2))}
+"""The parts of both prices that are met, where not all are: other content, and one event of a user in tick 0."""
+
+
+def neighbours(unit: str) -> Iterator[tuple[Logs, Logs]]:
+    """Records of one event, or two and three of a user in one window of the cap."""
+    contents = [{"key": key, "amount": amount} for key in ("a", None) for amount in (2, -1)]
+    some: list[Item] = [event(tick, **content) for tick in (1, 0) for content in contents]
+    if unit == "any":
+        yield from replaced(FEW, [event(tick) for tick in range(3)])
+    elif unit == "within":
+        yield from replaced(FEW, some[:4])
+    elif unit == "added":
+        yield from one_more(FEW, some)
+    else:
+        for own in combinations_with_replacement(range(len(some)), 2):
+            logs = FEW
+            for at in own:  # behind tick 0, or in it
+                logs = inserted(logs, 0, 2 if at < len(contents) else 0, some[at])
+            yield logs, FEW
+            yield inserted(logs, 0, logs[0].index(1), event(1)), FEW
+
+
+@pytest.mark.parametrize(("name", "unit"), CELLS)
+def test_a_series_beside_a_later_one_loses_what_both_state(name: str, unit: str) -> None:
+    """Raw neighbours through guard, router and both mechanisms, to a third of a unit."""
+    asked = LIVE[name] | {"name": "new", "epsilon": "12" if name == "sum" else "4"}
+    base = pipeline([COUNT | {"name": "base", "epsilon": "4"}], UNITS[unit], 3)
+    world = LiveWorld(base, 5 if name == "sum" else 3, asked=asked)
+    result, where = worst(world, neighbours(unit))
+    of_base, of_new = MET.get(unit, (Fraction(1), Fraction(1)))
+    assert result == of_base * 4 + of_new * world.price <= world.stated == 4 + world.price, where

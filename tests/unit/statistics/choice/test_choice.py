@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import UsageError
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, Quantity
 from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.statistics.parts import choose_hss
@@ -27,7 +29,9 @@ from stream_dp.statistics.parts.choice import (
     ExpectedShape,
     Profile,
     Setting,
+    by_gaussian,
     by_tree,
+    largest_rho,
     tree_counter,
 )
 from stream_dp.statistics.parts.choose_hss import (
@@ -35,22 +39,78 @@ from stream_dp.statistics.parts.choose_hss import (
     JOINT,
     MOST_EVENTS,
     Demand,
+    all_forms,
     bins_hss,
     break_even,
     form_errors,
     hss_choice,
     hss_for,
     hss_forms,
+    hss_of,
     joint_hss,
     narrowest,
     narrowest_choice,
+    paper_hss_choice,
     predicted_intervals,
+    rank_choice,
     typical_choice,
 )
-from stream_dp.statistics.parts.predicted_errors import TREE, counter_error, hss_error, least_regret
+from stream_dp.statistics.parts.predicted_errors import (
+    GAUSSIAN,
+    GAUSSIAN_HSS,
+    TREE,
+    counter_error,
+    hss_error,
+    least_regret,
+)
 
 Data = dict[str, Any]
 DEMAND = Demand(Setting(20, Neighbors.ADD_REMOVE, 1000, 0.95), None, Fraction(1), 5000)
+
+
+SUMMED = replace(DEMAND.setting, delta=Fraction(1, 10**6), by_rho=True)
+
+
+@pytest.mark.parametrize("form", [BINS, JOINT, GAUSSIAN_HSS])
+def test_an_hss_is_made_for_all_entries_of_an_event_and_costs_no_more_than_it_has(
+    form: str,
+) -> None:
+    found: Any = hss_of(form, replace(DEMAND, setting=replace(SUMMED, ones=2)))
+    assert found.rows.ones == 2
+    measure = found.guarantee.measure
+    if form == GAUSSIAN_HSS:
+        whole = largest_rho(replace(SUMMED, ones=2), DEMAND.epsilon, "it")
+        assert Fraction(999, 1000) * whole < measure.rho <= whole
+    else:
+        assert measure.epsilon == DEMAND.epsilon
+
+
+def test_the_algorithm_of_the_paper_is_for_a_row_in_place_of_another_at_its_price() -> None:
+    demand = replace(DEMAND, setting=SUMMED, quantity=MAXIMUM, counter="gaussian")
+    with pytest.raises(UsageError, match="is made for ~_H"):
+        paper_hss_choice(demand)
+    rows = replace(SUMMED, neighbors=Neighbors.REPLACE)
+    found: Any = paper_hss_choice(replace(demand, setting=rows)).mechanism
+    whole = largest_rho(rows, DEMAND.epsilon, "it")
+    assert Fraction(99, 100) * whole < found.guarantee.measure.rho <= whole
+
+
+def test_where_a_delta_is_granted_a_rank_may_be_read_off_a_gaussian_counter() -> None:
+    demand = replace(DEMAND, setting=replace(SUMMED, horizon=1 << 16, width=100), quantity=MAXIMUM)
+    assert isinstance(rank_choice(demand, "auto").mechanism, GaussianCounter)
+    assert isinstance(rank_choice(demand, "tree").mechanism, Counter)
+    tree, gaussian = by_tree(SUMMED, Fraction(1), "it"), by_gaussian(SUMMED, Fraction(1))
+    for band, kind in (
+        (104, GaussianCounter),
+        (106, Counter),
+    ):  # what is cheaper may be a 20th wider
+        bands = {
+            TREE: replace(tree, expected={SUMMED.last: 100}.__getitem__),
+            GAUSSIAN: replace(gaussian, expected={SUMMED.last: band}.__getitem__),
+        }
+        assert isinstance(narrowest(replace(DEMAND, setting=SUMMED), bands, {}).mechanism, kind)
+    assert GAUSSIAN_HSS in all_forms(replace(DEMAND, setting=SUMMED))
+    assert GAUSSIAN_HSS not in all_forms(replace(DEMAND, setting=replace(SUMMED, gdp=True)))
 
 
 def chosen(data: Data, method: str, **changes: Any) -> Any:
