@@ -189,6 +189,18 @@ class UserTotals:
 
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
+class SharedTotals:
+    """The premise receives rows of amounts of which all records of a user add at most `total` units, by a guard in front
+    of every part: what one part sees of them the others see, too, or do not.
+    """
+
+    subject: str
+    users: Users
+    total: int
+
+
+@takes_no_subclass
+@dataclass(frozen=True, slots=True)
 class Alive:
     """The ticks that a part sees: `first` to `last`, both included (None: for ever); past ticks that it reads count."""
 
@@ -216,5 +228,6 @@ Situation = (
     | OfUsers
     | FirstArrivals
     | UserTotals
+    | SharedTotals
     | Ticks
 )
