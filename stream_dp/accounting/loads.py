@@ -5,9 +5,9 @@ Rules: an event costs what the mechanisms that it meets cost, and what can be to
 box while it is alive. The rest counts for every event, for ever. Loads are upper bounds: where a search for the
 heaviest point gives up, they are larger than need be.
 
-Where users are protected, a user's events may meet some mechanisms, and units of a shared total others (`Entry.currency`),
-at other ticks and with other contents. So the heaviest points of all currencies add up, over a whole public window of
-the cap: what a halt has freed for one currency counts for the others until the window ends.
+Where users are protected, a user's events may meet some mechanisms, and units of a shared total others, at other ticks
+and with other contents (`Entry.currency`). So the heaviest points of all currencies add up, over a whole public window
+of the cap: what a halt has freed for one currency counts for the others until the window ends.
 """
 
 from collections.abc import Iterable, Mapping
@@ -71,9 +71,9 @@ def several_ticks(protected: Protected | None) -> bool:
 class Loads:
     """What the mechanisms that are alive now cost, by their boxes: `local`, and `everywhere` for every event.
 
-    A value; `local` is never changed. What a search has shown is kept, so that it is not searched again. `shares`: users
-    have a total that several mechanisms share. Then `held` has by currency what was met of it in the window that ends
-    before a tick (None: it never ends), and is no more.
+    A value; `local` is never changed. What a search has shown is kept, so that it is not searched again. `shares`:
+    users have a total that several mechanisms share. Then `held` has by currency what was met of it, and is no more, in
+    the window that ends before a tick (None: it never ends).
     """
 
     filter: Filter

@@ -190,8 +190,8 @@ class UserTotals:
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class SharedTotals:
-    """The premise receives rows of amounts of which all records of a user add at most `total` units, by a guard in front
-    of every part: what one part sees of them the others see, too, or do not.
+    """The premise receives rows of amounts of which all records of a user add at most `total` units to all parts: a
+    guard in front of them decides how many units a record has, whichever parts see it.
     """
 
     subject: str

@@ -54,8 +54,8 @@ class Batch:
     `decoded` is what a router has decoded of the payloads (None: nothing yet). A guard removes the records that do not
     count: `capped` is the number of those beyond their user's cap, and records whose user cannot be read are added to
     `refused`. `used` is what the remaining records use of their users' caps. `users` has, by tick and column, the users
-    with an event and those with a capped event, where columns count them. `units` is what each payload adds of the total
-    that series share, where there is one.
+    with an event and those with a capped event, where columns count them. `units` is what each payload adds within the
+    total that series share, where there is one.
     """
 
     partition: int

@@ -167,7 +167,8 @@ class Spent(_Public, frozen=True):
 
 class Account(_Public, frozen=True):
     """What a ledger holds of all charges and halts, beside the entries of what runs; `sums` are its loads everywhere,
-    `used` and `peak` (see `accounting.ledger.Ledger`), `held` what counts until a window ends (`accounting.loads.Loads`).
+    `used` and `peak` (see `accounting.ledger.Ledger`), `held` what counts until a window ends (see
+    `accounting.loads.Loads`).
     """
 
     analyst: str

@@ -30,6 +30,7 @@ from stream_dp.pipeline.report import last_error, listed
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load_live, load_series
+from stream_dp.records.amount_units import UserTotal
 from stream_dp.records.conditions import tests_of
 from stream_dp.statistics import Series as SeriesSpec
 from stream_dp.statistics.parts.alarms import Looking
@@ -101,10 +102,10 @@ class LiveSeriesPlanner:
                 f"statistic: '{series.statistic}' remembers who was there from the first tick on; put it into the "
                 "pipeline file"
             )
-        if series.totals:
+        if isinstance(series.amount, UserTotal):
             raise UsageError(
                 "user_total: what each user has added is remembered from the first tick on; put the series into the "
-                "pipeline file, or leave user_total out"
+                "pipeline file, or leave user_total out; shared_total is of what privacy.total remembers anyway"
             )
         feature = feature_of(self.spec, series)
         width = RowLayout.alone(self.spec, feature).width

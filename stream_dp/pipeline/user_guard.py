@@ -6,9 +6,10 @@ own records, on public windows and ticks, and on the key of the hashes; it does 
 records come in batches, or on room. A user outside the declared share counts nowhere, by the user's keyed hash. A
 record is a dead letter if its user cannot be read, if the user's name is too long, or if it lies in another
 partition than its user's. A record that is late, or of a time outside the grid, uses nothing of a cap, and neither
-does one that another cap excludes. Where caps go by the values of a field, or a total is of one, it is a dead letter if
-that field cannot be read. Of a total each record that counts has what those before it have left. The other content of a record plays no part, so later series change nothing here: a record that the router could
-not decode for them is decoded again for the guard alone. Nothing raises.
+does one that another cap excludes. Where caps go by the values of a field, or a total is of one, it is a dead letter
+if that field cannot be read. Of a total each record that counts has what those before it have left. The other content
+of a record plays no part, so later series change nothing here: a record that the router could not decode for them is
+decoded again for the guard alone. Nothing raises.
 """
 
 import logging
@@ -276,6 +277,14 @@ def with_room(
     return np.array(kept, np.int64), np.array(opening, np.int64)
 
 
+class Added(NamedTuple):
+    """What records add within a total, which would add more, and what they use of it."""
+
+    units: IntArray
+    cut: BoolArray
+    used: list[Used]
+
+
 class TotalCap:
     """The total of an amount that series share, and what is remembered of it."""
 
@@ -284,17 +293,15 @@ class TotalCap:
         self._amount, self.memory = total.amount, SharedTotalMemory(total.units, window)
         self._read = numbers_of(field, attribute)
 
-    def added(
-        self, users: Hashes, ticks: IntArray, records: Iterable[Any]
-    ) -> tuple[IntArray, BoolArray, list[Used]]:
-        """Return what each record adds, in this order, which ones would add more, and what they use of the total."""
+    def added(self, users: Hashes, ticks: IntArray, records: Iterable[Any]) -> Added:
+        """Return what each record adds, in this order."""
         asked = self._amount.of(self._read(list(records)))
         windows = self.memory.windows(ticks)
         rooms = Rooms(*self.memory.room(users, windows))
         left = np.maximum(rooms.room[rooms.cells] - rooms.before(asked), 0)
         units = np.minimum(asked, left)
         used = self.memory.add(users, windows, units)
-        return units, units < asked, [] if used is None else [used]
+        return Added(units, units < asked, [] if used is None else [used])
 
 
 class UserGuard:
@@ -443,8 +450,9 @@ class UserGuard:
         if self._total is not None:
             cut[TOTAL] = np.zeros_like(kept)
             mine = compress(records, kept.tolist())
-            units[kept], cut[TOTAL][kept], uses = self._total.added(hashes[kept], ticks[kept], mine)
-            used += uses
+            added = self._total.added(hashes[kept], ticks[kept], mine)
+            units[kept], cut[TOTAL][kept] = added.units, added.cut
+            used += added.used
         active = cap_uses(self._uses, hashes, ticks, counting, cut)
         return kept, used, active, units
 

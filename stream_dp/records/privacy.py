@@ -88,8 +88,8 @@ class Analyst(Frozen):
 
 
 class SharedTotal(Frozen):
-    """How much a user may add of the field `of`, each value within `clamp` and on a grid of `step`: at most `at_most` in
-    each window of the cap, or for ever, to all series with `shared_total` together, before any series' `where`.
+    """How much a user may add of the field `of`, each value within `clamp` and on a grid of `step`: `at_most` in each
+    window of the cap, or for ever, to all series with `shared_total` together, decided before any series' `where`.
     """
 
     of: FieldName

@@ -118,10 +118,10 @@ class SumSeries(AmountSeries):
         return self.clamp[0] < 0
 
     @property
-    def counted(self) -> Amount | None:
+    def counted(self) -> Amount | SharedAmount | None:
         # fewer records of a user may add more of what is left of a total than others took
         if self.shared_total:
-            return self.amount  # what is left was decided before any series' conditions
+            return SharedAmount(self.whole)  # decided before any series' conditions
         return None if self.signed or self.user_total is not None else self.whole
 
     def typical(self, guess: Fraction | None) -> Fraction:

@@ -318,7 +318,7 @@ class UserSums(Additive):
 class SharedSums(UserSums):
     """Sums of what records add within a total that a guard keeps for all series together; else as `UserSums`.
 
-    Privacy claim: as `UserSums`. Of a user's units each lies in one record, so all mechanisms that share a total cost no
+    Privacy claim: as `UserSums`. Each unit of a user lies in one record, so all mechanisms that share a total cost no
     more than those that see one record, at one tick (`accounting.rules.groups.shared_totals`).
     """
 

@@ -203,7 +203,8 @@ def totals_choice(
 def shared_choice(setting: Setting, epsilon: Fraction, over: Over, step: Fraction) -> Choice:
     """Choose what `totals_choice` does, for amounts within the total that a user has for several series."""
     chosen = _of_units(setting, epsilon / setting.total, over, (0, 1), "a sum")
-    changed = f"a user changes it, and all others with shared_total, by up to {decimal_text(setting.total * step)} together"
+    most = decimal_text(setting.total * step)
+    changed = f"a user changes it, and all others with shared_total, by up to {most} together"
     return _of_totals(chosen, SharedSums, setting, setting.total, step).saying(changed)
 
 

@@ -1,4 +1,4 @@
-"""A ledger where series share a total of users' amounts, against every stream of a user; broken ledgers charge too little."""
+"""A ledger where series share a total of users' amounts, against every stream of a user; broken ones charge less."""
 
 from collections.abc import Sequence
 from dataclasses import replace
