@@ -2,9 +2,9 @@
 
 The rules: of a user's records those count that the cap of events lets through (`user_caps`), at their own ticks. Tick
 by tick, and in it key by key, a user who has added S of a total of C in the open window adds min(C, S + v) - S, where v
-is the sum of that user's amounts there. Of a total that series share, record by record, in their partition's order, one
-that counts has what is left, whichever series see it. Of amounts of both signs nothing is told before a window's last tick; there,
-key by key, of a user's sum v of the window counts what is left of C: v between -left and left.
+is the sum of that user's amounts there. Of amounts of both signs nothing is told before a window's last tick; there,
+key by key, of a user's sum v of the window counts what is left of C: v between -left and left. Of a total that series
+share a record has, in the order of its partition, what those before it have left, whichever series see it.
 """
 
 from collections import Counter
