@@ -156,7 +156,7 @@ class UserMemory:
         self, cap: int, window: int | None, entries: int = 1, table: UserTable | None = None
     ) -> None:
         self._cap, self._window, self._entries = cap, window, entries
-        self._table = table or UserTable()
+        self._table = UserTable() if table is None else table
         self._pending: dict[int, Used] = {}
         self._number = self._open = 0
 
