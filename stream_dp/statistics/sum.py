@@ -27,6 +27,7 @@ from stream_dp.statistics.parts.series_spec import Rest
 from stream_dp.statistics.parts.windowed import SingleOrKeyed
 from stream_dp.statistics.parts.windows import amounts_choice, shared_choice, totals_choice
 
+_OF_USERS = "is what one user may add, and privacy.unit is event: say unit: user"
 _BOTH = "of amounts of both signs is of a user's sum in a whole window of the cap"
 
 
@@ -170,8 +171,7 @@ class SumSeries(AmountSeries):
         if total is None:
             return problems
         if rest.privacy.unit == "event":
-            why = "is what one user may add, and privacy.unit is event: say unit: user"
-            return [*problems, problem(("user_total",), why)]
+            return [*problems, problem(("user_total",), _OF_USERS)]
         per = rest.privacy.per
         if self.signed and not problems and (per is None or milliseconds(self.every[0]) != per):
             cap = (
@@ -193,7 +193,9 @@ class SumSeries(AmountSeries):
     def _shared_problems(self, rest: Rest) -> Iterator[InitErrorDetails]:
         total, mine = rest.privacy.total, (self.of, self.clamp, self.step)
         why = ""
-        if total is None:
+        if rest.privacy.unit == "event":
+            why = _OF_USERS
+        elif total is None:
             why = "privacy has no total: declare one, such as total: {of: amount, clamp: [0, 240], at_most: 600}"
         elif mine != (total.of, total.clamp, total.step):
             low, high = map(decimal_text, total.clamp)
