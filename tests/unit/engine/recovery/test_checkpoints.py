@@ -454,6 +454,7 @@ TWINS = [
     (identifiers, without("arrived")),
     (identifiers, without("arriving")),
     (totals_of_users, without("totals")),
+    (totals_that_series_share, without("shared total")),
     (totals_of_both_signs, without("net totals")),
     (keys_of_users, without("users by key")),
     (analysts, without("messages")),
