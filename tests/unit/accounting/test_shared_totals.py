@@ -138,7 +138,7 @@ def test_no_user_loses_more_than_the_ledger_charges(seed: int) -> None:
     assert most <= price
     if len({series.what for series in every}) == 1:
         assert most == price
-    parts = [derived(series.what, series.price) for series in every]
+    parts = tuple(derived(series.what, series.price) for series in every)
     alive = [Alive(series.start, series.end - 1) for series in every]
     loads = reached(parts, alive, [BOXES[series.kinds] for series in every], LARGE)
     assert Fraction(max(load.amount for load in loads), UNITS) == price

@@ -83,7 +83,7 @@ def with_and_without(
 
 
 def world_of(
-    privacy: dict[str, str], logs: Logs, ticks: int, radius: int, *series: dict[str, Any]
+    privacy: Mapping[str, Any], logs: Logs, ticks: int, radius: int, *series: dict[str, Any]
 ) -> World:
     """A pipeline for users; of several partitions, with keyed records."""
     return World(pipeline(series, privacy, ticks, KEYED if len(logs) > 1 else None), radius)
