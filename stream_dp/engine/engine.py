@@ -40,7 +40,8 @@ from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
 from stream_dp.journal.commit import Commit, Header, Release
 from stream_dp.journal.release import release_of
 
-SNAPSHOT_TICKS = 1000
+SNAPSHOT_TICKS, SNAPSHOT_STEPS = 1_000, 200_000
+"""After so many ticks, or steps of series, states are saved: a start repeats no more than these."""
 ENDED_KEPT = 100
 """About so many last releases of series that have ended stay in memory."""
 LOOK_S = 1.0
@@ -430,7 +431,8 @@ class Engine:
         await self._changes.begin()
         self._since_snapshot += len(ticks)
         snapshot = None
-        if self._since_snapshot >= SNAPSHOT_TICKS:
+        steps = self._since_snapshot * len(self.admission.registry.live)
+        if self._since_snapshot >= SNAPSHOT_TICKS or steps >= SNAPSHOT_STEPS:
             self._since_snapshot, snapshot = 0, await self._ensemble.states()
         commit = commit_of(ticks, seeds, releases, snapshot, parts)
         return self._chain.with_checkpoint(commit, self.admission.save, self._memories.save)

@@ -106,14 +106,15 @@ class FileSink:
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
         """Return the lines after `beyond` that were complete when `open` or the last `publish` returned."""
-        position, stop = 0, self._size
+        position, stop, begun = 0, self._size, False
         if beyond >= 0:
             position = await self._run(self._start_of, beyond, stop)
         while position < stop:
             lines = await self._run(self._lines, position, stop)
             position += sum(len(line) + 1 for line in lines)
             for line in lines:
-                if RELEASES.after(line, beyond, str(self._path)):
+                begun = begun or RELEASES.after(line, beyond, str(self._path))
+                if begun:
                     yield line
 
     async def publish(self, releases: Sequence[Release]) -> None:

@@ -22,6 +22,7 @@ from decimal import Decimal
 from functools import partial
 from importlib import import_module
 from itertools import accumulate
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, TypeVar, overload
 
@@ -30,7 +31,8 @@ import msgspec
 from stream_dp.core.time import ISO, TickGrid, TimeForm, moment_text, own_time, written
 from stream_dp.core.wording import meant
 from stream_dp.errors import UsageError, WorldError
-from stream_dp.records.schema import Fields, FieldSpec, ListField, TimeField
+from stream_dp.records.decoder import node, record_type
+from stream_dp.records.schema import Fields, FieldSpec, ListField, TimeField, key_path
 
 Row: TypeAlias = Sequence[object] | None
 _BAD: Final = object()
@@ -233,7 +235,16 @@ class _BadFileError(Exception):
     """The file as a whole is invalid; the text needs only the path."""
 
 
+def _placed(fields: Fields) -> str:
+    """Return what is wrong with fields for columns; "" if nothing is."""
+    placed = next((name for name, field in fields.items() if field.path is not None), None)
+    why = f"field {placed!r} has a `path`, which only JSON has: use JSON lines, or leave `path` out"
+    return "" if placed is None else why
+
+
 def _columns(header: Sequence[str], fields: Fields, time_field: str) -> None:
+    if wrong := _placed(fields):
+        raise _BadFileError(wrong)
     if time_field not in header:
         near = meant(time_field, header)
         raise _BadFileError(
@@ -327,15 +338,16 @@ def _csv(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Itera
             yield Record(line, times[row[at]], f"{{{body}}}".encode("utf-8", bad))
 
 
-def _jsonl(file: _Bytes, _: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
-    timed = msgspec.defstruct("Timed", [("time", Any, None)], rename={"time": time_field})
-    decoder = msgspec.json.Decoder(timed)
+def _jsonl(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
+    path = key_path(time_field, fields[time_field]) if time_field in fields else (time_field,)
+    decoder = msgspec.json.Decoder(record_type([(path, ("time", Any, None))]))
+    time_of = attrgetter(".".join([*map(node, path[:-1]), "time"]))
     for line, raw in enumerate(file, 1):
         payload = raw.removeprefix(_BOM).rstrip(b"\r\n") if line == 1 else raw.rstrip(b"\r\n")
         if not payload.strip():
             continue
         try:
-            time = decoder.decode(payload).time  # type: ignore[attr-defined]
+            time = time_of(decoder.decode(payload))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             time = None
         yield Record(line, own_time(time, form), payload)
@@ -449,6 +461,8 @@ def plain_reader(fields: Fields | None, *, cells: bool) -> Callable[[Mapping[str
         return msgspec.json.encode
     if fields is None:
         return lambda row: _encoded({name: as_it_looks(cell) for name, cell in row.items()})
+    if wrong := _placed(fields):
+        raise UsageError(wrong)
     readers = {name: cell_reader(kind) for name, kind in fields.items()}
     return lambda row: _encoded(
         {name: read(row[name] or "") for name, read in readers.items() if name in row}

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -197,6 +198,16 @@ def all_at_once(confidence: float, number: int) -> float:
 
 class Bands:
     """Error bands of a mechanism, cached up to `MOST_BYTES` by the public values that determine them."""
+
+    _alive: ClassVar["WeakValueDictionary[tuple[Banded, float], Bands]"] = WeakValueDictionary()
+
+    @classmethod
+    def of(cls, mechanism: Banded, confidence: float) -> "Bands":
+        """Return the bands of a mechanism; series with equal mechanisms share them."""
+        bands = cls._alive.get((mechanism, confidence))
+        if bands is None:
+            bands = cls._alive[mechanism, confidence] = cls(mechanism, confidence)
+        return bands
 
     def __init__(self, mechanism: Banded, confidence: float) -> None:
         self._mechanism = mechanism

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ from stream_dp.pipeline.user_homes import PARTITIONERS, placement_of
 from stream_dp.records.decoder import RecordDecoder
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields
-from stream_dp.records.schema import CategoryField, ListField, TimeField
+from stream_dp.records.schema import CategoryField, ListField, TimeField, key_path
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -187,7 +188,7 @@ def used_fields(spec: PipelineSpec) -> set[str]:
 def _fit(name: str, field: Any, used: bool, payloads: Sequence[bytes]) -> FieldFit:
     """Return how one declared field fits, by the product's own decoder."""
     decoder = RecordDecoder({name: field})
-    decoded, attribute = decoder.decode(payloads), decoder.attribute(name)
+    decoded, value_of = decoder.decode(payloads), attrgetter(decoder.attribute(name))
     known = _known(field)
 
     def refused(*reasons: str) -> list[int]:
@@ -198,7 +199,7 @@ def _fit(name: str, field: Any, used: bool, payloads: Sequence[bytes]) -> FieldF
     other: list[int] = []
     wrong = refused(WRONG_TYPE, TOO_MANY_ENTRIES)
     for record, at in zip(decoded.records, decoded.positions, strict=True):
-        value = getattr(record, attribute)
+        value = value_of(record)
         if value is None:
             null.append(at)
         elif isinstance(field, TimeField) and own_time(value, field.form) is None:
@@ -306,8 +307,10 @@ def _binary(payload: bytes) -> bool:
         return True
 
 
-def _value(record: Any, name: str) -> Any:
-    return record.get(name, _ABSENT) if isinstance(record, dict) else _ABSENT
+def _value(record: Any, path: Iterable[str]) -> Any:
+    for key in path:
+        record = record.get(key, _ABSENT) if isinstance(record, dict) else _ABSENT
+    return record
 
 
 def _of_field(
@@ -315,17 +318,17 @@ def _of_field(
 ) -> Iterator[str]:
     """Yield a hint about one field for each record that shows a mistake in it."""
     field = spec.fields[fit.name]
+    *above, key = path = key_path(fit.name, field)
     advice = _NOBODY if fit.name == spec.privacy.user else _MAY_LACK
     for at in fit.missing:
-        alike = alike_names(
-            fit.name, columns or (values[at] if isinstance(values[at], dict) else ())
-        )
+        beside = _value(values[at], above)
+        alike = alike_names(key, columns or (beside if isinstance(beside, dict) else ()))
         if alike:
             yield f"{fit.name}: there is a {alike[0]!r}; did you mean that?"
         else:
             yield f"{fit.name}: absent" + ("" if isinstance(field, TimeField) else f"; {advice}")
     for at in fit.wrong:
-        value = _value(values[at], fit.name)
+        value = _value(values[at], path)
         if isinstance(field, TimeField):
             says = _of_time(field, value)
         elif value is None:
@@ -343,7 +346,7 @@ def _of_domain(
 ) -> Iterator[str]:
     exact, domain = set(field.domain), {key.strip().casefold() for key in field.domain}
     for at in fit.other:
-        value = _value(values[at], fit.name)
+        value = _value(values[at], key_path(fit.name, field))
         texts = value if isinstance(value, list) else [value]
         spelled = [text for text in texts if isinstance(text, str) and text not in exact]
         if any(text.strip().casefold() in domain for text in spelled if text):
@@ -406,7 +409,7 @@ def _of_range(spec: PipelineSpec, values: Sequence[Any], outside: Sequence[int])
     if not isinstance(clock, ReplayClock):
         return
     for at in outside:
-        value = _value(values[at], clock.field)
+        value = _value(values[at], key_path(clock.field, spec.fields[clock.field]))
         moment = own_time(value, spec.own_times)
         yield f"{clock.field}: {_where(value, moment, clock.grid)}"
 

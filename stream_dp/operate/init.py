@@ -102,11 +102,15 @@ class ProposedType:
 
 @dataclass(slots=True, repr=False)
 class Column:
-    """The values under one name in the records of a sample; `records` counts all of them. NOT PRIVATE."""
+    """The values under one name in the records of a sample; `records` counts all of them. NOT PRIVATE.
+
+    `placed`: the name is a path through objects.
+    """
 
     name: str
     records: int
     values: list[object] = field(default_factory=list)
+    placed: bool = False
 
     @property
     def there(self) -> list[object]:
@@ -125,6 +129,12 @@ class Column:
 
     def proposal(self, *, cells: bool) -> ProposedType:
         """Return the type that fits nearly all values; `cells`: the values are a CSV's cells, all texts."""
+        proposed = self._type(cells=cells)
+        if not self.placed or not proposed.type:
+            return proposed
+        return replace(proposed, keys={**proposed.keys, "path": yaml_key(self.name)})
+
+    def _type(self, *, cells: bool) -> ProposedType:
         there = self.there
         if not there:
             return ProposedType("text", nullable=True, note="no value was there: look at the type")
@@ -534,10 +544,16 @@ def _columns(rows: Iterable[Mapping[str, Any] | None], names: Sequence[str]) -> 
     records = [row for row in everything if row is not None]
     if not records:
         raise UsageError(_NOTHING)
-    columns = {name: Column(name, len(records)) for name in names}
+    columns = {(name, False): Column(name, len(records)) for name in names}
     for row in records:
-        for name, value in row.items():
-            columns.setdefault(name, Column(name, len(records))).values.append(value)
+        for name, placed, value in _within(row):
+            column = columns.setdefault((name, placed), Column(name, len(records), [], placed))
+            column.values.append(value)
+    columns = {
+        (name, placed): column
+        for (name, placed), column in columns.items()
+        if not (placed and (name, False) in columns) and not _is_object(column, columns)
+    }
     frequent = [
         column
         for column in columns.values()
@@ -545,3 +561,19 @@ def _columns(rows: Iterable[Mapping[str, Any] | None], names: Sequence[str]) -> 
     ]
     rare = len(columns) - len(frequent)
     return SampleColumns(frequent, len(records), len(everything) - len(records), rare)
+
+
+def _within(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, bool, Any]]:
+    """Yield the values of an object and of those in it, each with its name, or its path and True."""
+    for key, value in row.items():
+        name = f"{above}.{key}" if above else key
+        if isinstance(value, dict) and value and "." not in key and key:
+            yield from _within(value, name)
+        elif not above or ("." not in key and key):
+            yield name, bool(above), value
+
+
+def _is_object(column: Column, columns: Iterable[tuple[str, bool]]) -> bool:
+    """Return whether there are values within this one, which itself is null where it is no object."""
+    within = any(placed and name.startswith(f"{column.name}.") for name, placed in columns)
+    return within and not any(value != {} for value in column.there)

@@ -77,7 +77,7 @@ class Chosen:
         size = self.spec.told_bytes(named)
 
         def bands(answer: ServingMechanism[Any] | Answer) -> Callable[[int, Any], int]:
-            band = Bands(answer, sure)
+            band = Bands.of(answer, sure)
             return lambda tick, state: band(tick - start, state)
 
         def teller(place: int | None) -> Tell | None:

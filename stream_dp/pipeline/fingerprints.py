@@ -92,7 +92,7 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
     parts["privacy"].pop("expect", None)  # guesses mean nothing
     if spec.relation is not Neighbors.REPLACE_ANY_TICK:
         del parts["privacy"]["moves"]  # without the key, an event is always in one tick
-    _zones_only(spec, parts["schema"])
+    _declared_only(spec, parts["schema"])
     parts["series"] = [
         _of_series(series, dumped) | meant
         for series, dumped, meant in zip(spec.series, parts["series"], conditions, strict=True)
@@ -111,8 +111,11 @@ def _of_series(series: SeriesSpec, dumped: dict[str, Any]) -> dict[str, Any]:
     return series.as_fingerprinted({key: of for key, of in dumped.items() if key not in left_out})
 
 
-def _zones_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
+def _declared_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
+    """Leave paths and zones out that are not declared; the zone of the clock's field counts with its offsets."""
     for name, field in spec.fields.items():
+        if field.path is None:
+            del schema[name]["path"]
         if not isinstance(field, TimeField):
             continue
         if field.zone is None:

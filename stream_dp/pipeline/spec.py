@@ -44,7 +44,14 @@ from stream_dp.records.endpoints import (
 from stream_dp.records.groupings import decimal_text, zones_of
 from stream_dp.records.privacy import WITH_OWN_DELTA, Privacy
 from stream_dp.records.scalars import Confidence, FieldName, Frozen, Name, problem, refuse
-from stream_dp.records.schema import FieldSpec, ListField, TimeField, field_problems, offsets
+from stream_dp.records.schema import (
+    FieldSpec,
+    ListField,
+    TimeField,
+    field_problems,
+    offsets,
+    path_problems,
+)
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.series_spec import MOST_SERIES, SHARED_SERIES, LiveRoom, Rest
 
@@ -141,6 +148,7 @@ class PipelineSpec(Frozen):
     @model_validator(mode="after")
     def _together(self) -> "PipelineSpec":
         problems = [
+            *path_problems(self.fields),
             *self._source_problems(),
             *self._clock_problems(),
             *self._user_problems(),

@@ -2,9 +2,10 @@
 
 Rules: one record is decoded at a time, so none can influence another; a bad one never drops its batch. Types are
 strict: 60.0 is no integer, "60" is no number, integers have 64 bits, a list has texts and no more of them than
-declared. A nullable field may be null or absent. Other fields are skipped. Plain lists are read together, which decides
-nothing: what is not plain is decoded strictly. A refusal keeps a reason code and a field name of the schema, never the
-decoder's message, which may carry content. Nothing a payload holds raises out of here.
+declared. A nullable field may be null or absent, and so may an object of which only such fields are read. Other fields
+are skipped. Plain lists are read together, which decides nothing: what is not plain is decoded strictly. A refusal
+keeps a reason code and a field name of the schema, never the decoder's message, which may carry content. Nothing a
+payload holds raises out of here.
 """
 
 import re
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, compress, islice
 from operator import attrgetter
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -21,7 +22,7 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import EPOCH_UNITS, TickGrid, TimeForm, parse_moments
 from stream_dp.journal.dead_letters import MISSING_FIELD, NOT_JSON, TOO_MANY_ENTRIES, WRONG_TYPE
 from stream_dp.records.list_columns import Entries, ListReader
-from stream_dp.records.schema import ListField, TimeField
+from stream_dp.records.schema import ListField, TimeField, key_path
 
 OUTSIDE: Final = -1  # the time lies outside the grid
 NO_TIME: Final = -2  # it is no time
@@ -193,27 +194,35 @@ class Decoded:
 
 
 class RecordDecoder:
-    """Decodes records of the given fields; each field becomes the attribute `attribute(name)`."""
+    """Decodes records of the given fields; each field becomes the attribute `attribute(name)`, for `attrgetter`."""
 
     def __init__(self, fields: Mapping[str, Any], schema: Iterable[str] | None = None) -> None:
         """`fields` are the used fields of the `schema`: decoders of one schema call a field the same."""
         numbers = {name: i for i, name in enumerate(fields if schema is None else schema)}
-        self._attributes = {name: f"f{numbers[name]}" for name in fields}
+        self._paths = {name: key_path(name, field) for name, field in fields.items()}
+        self._leaves = {name: f"f{numbers[name]}" for name in fields}
+        self._attributes = {
+            name: ".".join([*map(node, path[:-1]), self._leaves[name]])
+            for name, path in self._paths.items()
+        }
         self._decode = self._decoder_of(fields, _kind)
-        self._missing = {f"Object missing required field `{name}`": name for name in fields}
-        self._wrong = {f"`$.{name}`": name for name in fields}
+        self._missing, self._wrong = dict[str, str](), dict[str, str]()
+        for name, path in self._paths.items():
+            for depth, key in enumerate(path):
+                above, at = ".".join(("$", *path[:depth])), ".".join(("$", *path[: depth + 1]))
+                place = f" - at `{above}`" if depth else ""
+                if not _optional(fields[name]):  # what is below it may be absent, and so may it
+                    self._missing.setdefault(f"Object missing required field `{key}`{place}", name)
+                self._wrong.setdefault(f"`{at}`", name)
 
     def _decoder_of(
         self, fields: Mapping[str, Any], kind_of: Callable[[Any], Any]
     ) -> Callable[[bytes], Any]:
-        struct = msgspec.defstruct(
-            "Record",
-            [_member(self._attributes[name], field, kind_of) for name, field in fields.items()],
-            rename={attribute: name for name, attribute in self._attributes.items()},
-            kw_only=True,
-            gc=False,
-        )
-        return msgspec.json.Decoder(struct).decode
+        leaves = [
+            (self._paths[name], _member(self._leaves[name], field, kind_of))
+            for name, field in fields.items()
+        ]
+        return msgspec.json.Decoder(record_type(leaves)).decode
 
     def attribute(self, field: str) -> str:
         return self._attributes[field]
@@ -300,11 +309,56 @@ class ListDecoder(RecordDecoder):
         )
 
 
-def _member(
-    attribute: str, field: Any, kind_of: Callable[[Any], Any]
-) -> tuple[str, Any] | tuple[str, Any, None]:
+Leaf: TypeAlias = tuple[str, Any] | tuple[str, Any, None]
+"""The attribute and the type of a value, and None behind them where it may be null or absent."""
+
+
+def record_type(leaves: Sequence[tuple[Sequence[str], Leaf]]) -> Any:
+    """Return the type of JSON objects with these values, each at a path of keys; an object above them is an attribute
+    `node(key)`. It may be null or absent if all below it may, which then is null.
+    """
+    members: list[Leaf] = []
+    rename: dict[str, str] = {}
+    below: dict[str, list[tuple[Sequence[str], Leaf]]] = {}
+    for (key, *rest), leaf in leaves:
+        if rest:
+            below.setdefault(key, []).append((rest, leaf))
+        else:
+            members.append(leaf)
+            rename[leaf[0]] = key
+    absent: dict[str, Any] = {}
+    for key, inner in below.items():
+        inside, kind = node(key), record_type(inner)
+        rename[inside] = key
+        if all(len(leaf) > 2 for _, leaf in inner):
+            absent[inside] = kind()
+            members.append((inside, kind | None, None))
+        else:
+            members.append((inside, kind))
+
+    def fill(record: Any) -> None:
+        for inside, nothing in absent.items():
+            if getattr(record, inside) is None:
+                setattr(record, inside, nothing)
+
+    filled = {"__post_init__": fill} if absent else {}
+    return msgspec.defstruct(
+        "Record", members, rename=rename, kw_only=True, gc=False, namespace=filled
+    )
+
+
+def node(key: str) -> str:
+    """Return the attribute of the object at this key."""
+    return f"o{key.encode().hex()}"
+
+
+def _optional(field: Any) -> bool:
+    return not isinstance(field, TimeField) and field.nullable
+
+
+def _member(attribute: str, field: Any, kind_of: Callable[[Any], Any]) -> Leaf:
     kind = kind_of(field)
-    if isinstance(field, TimeField) or not field.nullable:
+    if not _optional(field):
         return attribute, kind
     # A raw null is raw as well.
     return attribute, kind if kind is msgspec.Raw else kind | None, None

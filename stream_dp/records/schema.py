@@ -83,11 +83,22 @@ def _seconds(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(seconds=1)
 
 
-class _Field(Frozen):
+def _of_keys(path: str) -> str:
+    if not all(path.split(".")):
+        raise ValueError("must be keys with one point between them, such as payment.amount")
+    return path
+
+
+class _Placed(Frozen):
+    path: Annotated[str, Field(max_length=1_000), AfterValidator(_of_keys)] | None = None
+    """The keys to the value in the record, with a point between them; without it, the field's name is its key."""
+
+
+class _Field(_Placed):
     nullable: bool = False
 
 
-class TimeField(Frozen):
+class TimeField(_Placed):
     """The record's own time: text with an offset (or in `zone`), or whole seconds, ms or µs since 1970."""
 
     type: Literal["time"] = "time"
@@ -170,6 +181,33 @@ FieldSpec: TypeAlias = Annotated[
     Field(discriminator="type"),
 ]
 Fields: TypeAlias = Mapping[str, FieldSpec]
+
+
+def key_path(name: str, field: FieldSpec) -> tuple[str, ...]:
+    """Return the keys to a field's value in a record, from the outside.
+
+    >>> key_path("amount", IntegerField(path="payment.total.cents"))
+    ('payment', 'total', 'cents')
+    """
+    return (name,) if field.path is None else tuple(field.path.split("."))
+
+
+def path_problems(fields: Fields) -> list[InitErrorDetails]:
+    """Return which fields cannot lie where they are declared: beside another at one place, or within its value."""
+    paths = {name: key_path(name, field) for name, field in fields.items()}
+    first: dict[tuple[str, ...], str] = {}
+    for name, path in paths.items():
+        first.setdefault(path, name)
+    problems = []
+    for name, path in paths.items():
+        above = (first.get(path[:depth], name) for depth in range(1, len(path) + 1))
+        other = next((other for other in above if other != name), None)
+        if other is not None:
+            at = ("schema", name) if fields[name].path is None else ("schema", name, "path")
+            problems.append(
+                problem(at, f"is the place of field '{other}', or lies within its value")
+            )
+    return problems
 
 
 def field_problems(

@@ -10,7 +10,6 @@ import asyncio
 import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -79,7 +78,7 @@ class ReleaseLog:
         self._keep, self._bytes = keep, 0
         self._series: dict[str, _Kept] = {}
         self._last = self._tick = self._forgotten = NOTHING
-        self._changed = asyncio.Event()
+        self._changed, self._waiting = asyncio.Event(), 0
 
     def begins_with(self, sequence: int) -> None:
         """Note, before the first release, that releases before this sequence number are not in the log."""
@@ -102,23 +101,25 @@ class ReleaseLog:
             return
         if self._keep is not None and self._last == NOTHING and release.sequence > 1:
             self._forgotten = release.sequence - 1  # earlier releases were not read again
-        kept = self._series.setdefault(release.series, _Kept())
-        releases = kept.releases
+        kept = self._series.get(release.series)
+        if kept is None:
+            self._forget_ended()
+            kept = self._series[release.series] = _Kept()
+        releases, size = kept.releases, _bytes_of(release)
         if releases and release.tick < releases[-1].tick:
             raise FailClosed(f"series {release.series!r} went back in time: tick {release.tick}")
         releases.append(release)
-        kept.bytes += _bytes_of(release)
-        self._bytes += _bytes_of(release)
+        kept.bytes += size
+        self._bytes += size
         self._last = release.sequence
         if self._keep is not None:
             if len(releases) > self._keep:
                 self._drop_first(kept)
             if self._bytes > ROOM_BYTES:
                 self._make_room()
-        if release.tick > self._tick:
-            self._tick = release.tick
-            self._forget_ended()
-        self.wake()
+        self._tick = max(self._tick, release.tick)
+        if self._waiting:
+            self.wake()
 
     @property
     def ticks(self) -> int:
@@ -172,9 +173,14 @@ class ReleaseLog:
     async def wait_beyond(self, sequence: int, seconds: float) -> None:
         """Wait for a release after `sequence`, for `wake`, or until `seconds` are over."""
         if self._last <= sequence:
-            with suppress(TimeoutError):
+            self._waiting += 1
+            try:
                 async with asyncio.timeout(seconds):
                     await self._changed.wait()
+            except TimeoutError:
+                return
+            finally:
+                self._waiting -= 1
 
     def wake(self) -> None:
         """Let every waiting reader look again."""
@@ -195,9 +201,10 @@ class ReleaseLog:
 
     def _drop_first(self, kept: _Kept) -> None:
         first = kept.releases.pop(0)
+        size = _bytes_of(first)
         kept.dropped += 1
-        kept.bytes -= _bytes_of(first)
-        self._bytes -= _bytes_of(first)
+        kept.bytes -= size
+        self._bytes -= size
         self._forgotten = max(self._forgotten, first.sequence)
 
     def _forget_ended(self) -> None:

@@ -60,12 +60,13 @@ class PublicTopic(ABC, Generic[P]):
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
         """Yield all visible bodies after the number `beyond`, oldest first; reads few of the bodies before."""
         async with reading(self._lease.settings, self._topic) as log:
-            begin, end = await log.bounds()
+            (begin, end), begun = await log.bounds(), False
             if beyond >= 0:
                 begin = await log.start_of(begin, end, lambda body: self._after(body, beyond))
             async for records in log.records(begin, end):
                 for record in records:
-                    if self._after(record.value, beyond):
+                    begun = begun or self._after(record.value, beyond)
+                    if begun:
                         yield record.value
 
     async def publish(self, durable: Sequence[P]) -> None:

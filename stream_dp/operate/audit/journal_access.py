@@ -76,15 +76,15 @@ async def sealed_commits(
         here = await _in_kafka(spec, progress)
     if archive is None:
         return here
-    archived, end = await asyncio.to_thread(bounds_of, archive)
+    first, end = await asyncio.to_thread(bounds_of, archive)
     if here.begin > end:
         raise _gap(archive, end, here.begin)
-    return Sealed(archived, _after((await sealed_commits_of(archive, progress)).commits, here, end))
+    return Sealed(first, _after((await sealed_commits_of(archive, progress)).commits, here, end))
 
 
-async def _after(archived: AsyncIterator[bytes], here: Sealed, end: int) -> AsyncIterator[bytes]:
+async def _after(before: AsyncIterator[bytes], here: Sealed, end: int) -> AsyncIterator[bytes]:
     """Yield what is archived, up to commit `end`, then the journal from there on."""
-    async with closing(archived) as commits:
+    async with closing(before) as commits:
         async for sealed in commits:
             yield sealed
     async for sealed in _from(here, end):
@@ -127,13 +127,20 @@ def _gap(archive: Path, end: int, begin: int) -> UsageError:
 async def archive_journal(
     pipeline: Path, to: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
 ) -> tuple[int, int, int]:  # fmt: skip
+    """Archive the journal of a pipeline file, as `archived` does."""
+    spec, sealer = await opened(pipeline, key_file, tell)
+    return await archived(spec, sealer, to, progress)
+
+
+async def archived(
+    spec: PipelineSpec, sealer: Sealer, to: Path, progress: Progress = unseen
+) -> tuple[int, int, int]:
     """Add to the SQLite file `to` what the journal holds beyond it; the engine may run meanwhile. Makes the file with
     mode 0600 if there is none; it then begins where the journal begins. Return the numbers of the first commit there,
     of the first new one, and of the next one.
 
     Raises FailClosed if a commit does not follow from the one before, UsageError if commits are missing in between.
     """
-    spec, sealer = await opened(pipeline, key_file, tell)
     here, some, read = await sealed_commits(spec, progress), list[bytes](), list[bytes]()
     first, begin, last, held = here.begin, here.begin, GENESIS, b""
     if await asyncio.to_thread(to.exists):

@@ -16,9 +16,7 @@ from stream_dp.core.neighbors import Users
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.history import require_same, unsealed
-from stream_dp.engine.ports import closing
 from stream_dp.errors import FailClosed, RejectedMessage, UsageError
-from stream_dp.files.sqlite import add_sealed
 from stream_dp.journal.commit import (
     Commit,
     Header,
@@ -27,40 +25,12 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.journal.release import is_recorded
 from stream_dp.mechanisms.states import STATES
 from stream_dp.noise import NoiseStream
-from stream_dp.operate.audit.journal_access import sealed_commits, sealed_commits_of
+from stream_dp.operate.audit.journal_access import archived, sealed_commits, sealed_commits_of
 from stream_dp.operate.audit.journal_trace import JournalTrace, MadeStep, Neighbourhood, TraceStep
 from stream_dp.operate.keys import sealer_for
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.verify.game import TraceCounts, TracePlayer
-
-_AT_ONCE = 64
-
-
-async def copy_journal(spec: PipelineSpec, to: Path, progress: Progress = unseen) -> None:
-    """Write the present journal into the new SQLite file `to` with mode 0600; the engine may run meanwhile.
-
-    The copied commits stay sealed. The copy is for inquiries and for checks on another machine: no engine may ever
-    run on it (docs/operations.md). After an error no file is left.
-    """
-    if await asyncio.to_thread(to.exists):
-        raise UsageError(f"--copy: {to} is there already; name a new file")
-    some, begin = list[bytes](), 0
-    try:
-        here = await sealed_commits(spec, progress)
-        begin = here.begin
-        async with closing(here.commits) as commits:
-            async for sealed in commits:
-                some.append(sealed)
-                if len(some) == _AT_ONCE:
-                    await asyncio.to_thread(add_sealed, to, begin, some)
-                    some, begin = [], begin + _AT_ONCE
-        await asyncio.to_thread(add_sealed, to, begin, some)
-    except BaseException:
-        await asyncio.to_thread(to.unlink, missing_ok=True)
-        raise
-
 
 _SQLITE = b"SQLite format 3\0"
 _ADVICE = (
@@ -117,7 +87,8 @@ async def check_trace(
     """Play the journal `trace` of `pipeline`, or the journal of the pipeline file `trace`, and compare it.
 
     The engine may run meanwhile. With `copy`, the journal of a pipeline file is first copied to that file, which is
-    then read; the copy is deleted if the check fails. Raises FailClosed if the journal is damaged or belongs to
+    then read: for inquiries and checks elsewhere, no engine may ever run on it (docs/operations.md); it is deleted if
+    the check fails. Raises FailClosed if the journal is damaged or belongs to
     another pipeline, or its trace differs from the composition's.
     """
     if pipeline is None and _is_sqlite(trace):
@@ -134,15 +105,17 @@ async def check_trace(
             f"--trace {pipeline.name}, and no other file"
         )
     sealer, built = sealer_for(spec, key_file), build(spec)
-    if copy is not None:
-        await copy_journal(spec, copy, progress)
-    file = copy if pipeline is None else trace
-    here = (
-        await sealed_commits(spec, progress)
-        if file is None
-        else await sealed_commits_of(file, progress)
-    )
+    if copy is not None and await asyncio.to_thread(copy.exists):
+        raise UsageError(f"--copy: {copy} is there already; name a new file")
     try:
+        if copy is not None:
+            await archived(spec, sealer, copy, progress)
+        file = copy if pipeline is None else trace
+        here = (
+            await sealed_commits(spec, progress)
+            if file is None
+            else await sealed_commits_of(file, progress)
+        )
         _require_all(here.begin, spec.name)
         return await compared(built, sealer, here.commits)
     except BaseException:

@@ -128,11 +128,15 @@ def start_line(run: Run, origin: int | None) -> str:
     elif isinstance(source, FileSourceSpec):
         where = source.path.name
     if origin is None:
-        return f"{spec.name}: {_goes_on(run, where)}"
-    if isinstance(spec.clock, ReplayClock):
+        told = _goes_on(run, where)
+    elif isinstance(spec.clock, ReplayClock):
         end = spec.clock.grid.end_text(spec.clock.horizon - 1)
-        return f"{spec.name}: a new ledger; counts what {where} holds from {moment_text(origin)} to {end}"
-    return f"{spec.name}: a new ledger; counts what comes into {where} from {moment_text(origin)} on, and nothing older"
+        told = f"a new ledger; counts what {where} holds from {moment_text(origin)} to {end}"
+    else:
+        told = f"a new ledger; counts what comes into {where} from {moment_text(origin)} on, and nothing older"
+    if (keep := spec.journal.keep) is not None:
+        told += f"; its journal keeps about {-(-keep // spec.clock.step):,} ticks, older ones are deleted"
+    return f"{spec.name}: {told}"
 
 
 def _goes_on(run: Run, where: str) -> str:

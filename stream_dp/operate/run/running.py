@@ -6,6 +6,7 @@ engine runs.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -199,6 +200,7 @@ class Run:
                 self._runs()
             for task in (noting, retaining, stop, work):
                 task.cancel()
+            gc.unfreeze()
 
     async def _retain(self) -> None:
         """Delete from the journal what its file says it need not keep. Where that fails, say so and go on: the next try
@@ -234,6 +236,7 @@ class Run:
         if self._catching_up or not self.ready.is_set():
             self._tell("running")
         self._shown, self._catching_up = self._attempt, False
+        gc.freeze()  # else a full collection, of all that an engine holds, makes a tick slow now and then
         self.ready.set()
 
     async def _pause(self, seconds: float, error: Outage) -> None:

@@ -283,7 +283,7 @@ class Choice:
 
 def steady(mechanism: ServingMechanism[Any], why: str, setting: Setting) -> Choice:
     """Choose a mechanism whose band depends on the tick alone: that band is the error to expect."""
-    bands = Bands(mechanism, setting.confidence)
+    bands = Bands.of(mechanism, setting.confidence)
     return Choice(mechanism, why, lambda tick: bands(tick, None))
 
 

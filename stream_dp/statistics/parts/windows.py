@@ -241,7 +241,7 @@ def windowed(mechanism: Any, setting: Setting, names: Sequence[str], why: str) -
     """Choose a mechanism that answers windows of these names: the band of each is the error to expect."""
 
     def band_at(place: int) -> Callable[[int], float]:
-        band = Bands(Answer(mechanism, place), setting.confidence)
+        band = Bands.of(Answer(mechanism, place), setting.confidence)
         return lambda tick: band(tick, None)
 
     expected = {name: band_at(place) for place, name in enumerate(names)}

@@ -22,7 +22,7 @@ from stream_dp.files.sqlite import read_sealed
 from stream_dp.mechanisms.linear.counter import HybridCounter
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.operate.audit import attack as audit_module
-from stream_dp.operate.audit import trace_check
+from stream_dp.operate.audit import journal_access
 from stream_dp.operate.audit.attack import game_filter
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
@@ -298,7 +298,7 @@ def test_a_run_is_the_composition_and_nothing_changes(ran: Any) -> None:
 
 
 def test_a_copy_is_made_and_checked(ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_check, "_AT_ONCE", 1)
+    monkeypatch.setattr(journal_access, "_AT_ONCE", 1)
     copy = ran.folder / "copy.journal"
     said = ran.say("audit", "--trace", str(ran.pipeline), "--copy", str(copy), "--json")
     assert (said.code, said.err) == (0, "")

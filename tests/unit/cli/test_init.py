@@ -165,7 +165,8 @@ def test_a_sample_of_what_comes_into_a_topic_has_a_wall_clock(say: Say) -> None:
 
 def test_json_lines_have_types_of_their_own(say: Say) -> None:
     rows = [
-        {"at": 1714521600000 + n, "tags": ["a", "b"], "n": n, "x": n / 2, "ok": n > 3, "deep": {"a": 1},
+        {"at": 1714521600000 + n, "tags": ["a", "b"], "n": n, "x": n / 2, "ok": n > 3,
+         "deep": [{"a": 1}], "pay": {"total": {"cents": n}, "coupon": "a"} if n % 5 else None,
          "mixed": n if n % 2 else "n", "code": f"{n % 2}"} | ({f"key {n}": 1} if n == 7 else {})
         for n in range(30)
     ]  # fmt: skip
@@ -175,7 +176,13 @@ def test_json_lines_have_types_of_their_own(say: Say) -> None:
     fields = yaml.safe_load(text)["schema"]
     assert {name: field["type"] for name, field in fields.items()} == {
         "at": "time", "tags": "list", "n": "integer", "x": "number", "ok": "boolean", "code": "category",
+        "pay.total.cents": "integer", "pay.coupon": "category",
     }  # fmt: skip
+    assert fields["pay.total.cents"] == {
+        "type": "integer",
+        "path": "pay.total.cents",
+        "nullable": True,
+    }
     assert fields["at"]["format"] == "epoch_ms"
     assert "key 7" not in text + said.out
     assert '# "deep" holds objects or lists: left out' in text

@@ -140,6 +140,20 @@ def test_a_file_that_does_not_fit(tmp_path: Path, name: str, content: str, messa
     assert "secret" not in str(caught.value)
 
 
+def test_the_time_at_a_path(tmp_path: Path) -> None:
+    placed = {**FIELDS, "time": FIELDS["time"].model_copy(update={"path": "at.time"})}
+    lines = tmp_path / "data.jsonl"
+    lines.write_bytes(
+        b'{"at":{"time":"2013-01-01T12:00:00Z"}}\n{"at":null}\n{"time":"2013-01-01T12:00:00Z"}\n'
+    )
+    found = [record.time_ms for record in load_records(lines, placed, "time")]
+    assert found == [NOON, None, None]
+    table = tmp_path / "data.csv"
+    table.write_text("time\n")
+    with pytest.raises(UsageError, match="field 'time' has a `path`, which only JSON has"):
+        load_records(table, placed, "time")
+
+
 def test_missing_and_damaged_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no\.csv: no such file"):
         load_records(tmp_path / "no.csv", FIELDS, "time")

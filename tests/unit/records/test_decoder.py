@@ -1,6 +1,8 @@
 """One payload at a time: what is read, which reason a refusal gives, and that no content is kept."""
 
+import json
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from random import Random
 from typing import Any, TypeAlias
 
@@ -12,7 +14,7 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records import list_columns
 from stream_dp.records.decoder import Decoded, ListDecoder, RecordDecoder, Refusal
 from stream_dp.records.list_columns import Entries, ListReader, TextCodes
-from stream_dp.records.schema import IntegerField, ListField
+from stream_dp.records.schema import FieldSpec, IntegerField, ListField, TextField, key_path
 
 Data = dict[str, Any]
 GOOD = b'{"time":"2013-01-01T10:00:00Z","airline":"AA","delay":5,"fare":1,"late":true,"x":[{}]}'
@@ -69,6 +71,77 @@ def test_a_tombstone_and_the_ends_of_int64(decoder: RecordDecoder) -> None:
 def test_the_last_of_duplicate_keys_counts(decoder: RecordDecoder) -> None:
     (record,) = decoder.decode([GOOD.replace(b'"AA"', b'"AA","airline":"UA"')]).records
     assert getattr(record, decoder.attribute("airline")) == "UA"
+
+
+PLACED: dict[str, FieldSpec] = {
+    "flat": IntegerField(),
+    "renamed": TextField(path="Customer ID"),
+    "amount": IntegerField(path="payment.amount"),
+    "note": TextField(path="payment.note", nullable=True),
+    "street": TextField(path="to.home.street", nullable=True),
+    "zip": IntegerField(path="to.home.zip", nullable=True),
+    "floor": IntegerField(path="to.floor", nullable=True),
+    "tags": ListField(domain=("x", "y"), most=2, path="to.tags", nullable=True),
+}
+WHOLE: Data = {
+    "flat": 1, "Customer ID": "c", "payment": {"amount": 2, "note": "n"},
+    "to": {"home": {"street": "s", "zip": 3}, "floor": 4, "tags": ["x"]},
+}  # fmt: skip
+
+
+def read_slowly(record: Any, field: FieldSpec, path: Sequence[str]) -> Any:
+    """The value at a path, or why there is none: a walk through the whole object."""
+    for key in path:
+        if not isinstance(record, dict):
+            missing = record is None and getattr(field, "nullable", False)
+            return None if missing else ("wrong_type",)
+        if key not in record:
+            return None if getattr(field, "nullable", False) else ("missing_field",)
+        record = record[key]
+    kinds = {"integer": int, "text": str, "list": list}
+    if record is None and getattr(field, "nullable", False):
+        return None
+    return record if type(record) is kinds[field.type] else ("wrong_type",)
+
+
+def spoilt(value: Any, chance: Random) -> Any:
+    """The object with some keys left out, null, or of another type, at any depth."""
+    if chance.random() < 0.08:
+        return chance.choice([None, 7.5, "text", [], {}])
+    if not isinstance(value, dict):
+        return value
+    return {key: spoilt(of, chance) for key, of in value.items() if chance.random() > 0.05}
+
+
+@pytest.mark.parametrize(
+    "used", [list(PLACED), ["note", "amount", "street"], ["note", "tags", "floor"]]
+)
+def test_values_at_paths_are_those_of_a_walk(used: list[str]) -> None:
+    chance = Random(7)
+    fields = {name: PLACED[name] for name in used}
+    decoder = RecordDecoder(fields, PLACED)
+    objects = [spoilt(WHOLE, chance) for _ in range(2_000)]
+    decoded = decoder.decode([json.dumps(each).encode() for each in objects])
+    refused = {dead.position: dead for dead in decoded.refused}
+    read = dict(zip(decoded.positions, decoded.records, strict=True))
+    assert 200 < len(refused) < 1_800
+    for at, each in enumerate(objects):
+        walked = {name: read_slowly(each, of, key_path(name, of)) for name, of in fields.items()}
+        wrong = {(name, *of) for name, of in walked.items() if isinstance(of, tuple)}
+        if not isinstance(each, dict):
+            assert refused[at][1:] == ("wrong_type", None)
+        elif wrong:
+            found = (refused[at].field, refused[at].reason)
+            assert found in wrong or (found[1] == "wrong_type" and sharing(found[0], wrong))
+        else:
+            values = {name: attrgetter(decoder.attribute(name))(read[at]) for name in fields}
+            assert values == walked
+
+
+def sharing(name: str | None, wrong: set[tuple[str, str]]) -> bool:
+    """Whether an object above this field is above one that is wrong: the refusal may name either."""
+    above = () if name is None else key_path(name, PLACED[name])[:1]
+    return any(key_path(other, PLACED[other])[:1] == above for other, _ in wrong)
 
 
 def test_field_names_are_only_those_of_the_schema(data: Data) -> None:

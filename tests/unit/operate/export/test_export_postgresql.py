@@ -19,8 +19,16 @@ from free_ports import free_port
 from unit.operate.export.export_worlds import FORMS, ROWS, bodies, published
 
 from stream_dp.errors import WorldError
-from stream_dp.operate.export.exporting import TABLE, Newest, export_releases, target_named
-from stream_dp.operate.export.rows import COLUMNS, UNIQUE, Row, rows_of
+from stream_dp.operate.export.exporting import (
+    COLUMNS,
+    TABLE,
+    UNIQUE,
+    Newest,
+    Row,
+    export_releases,
+    rows_of,
+    target_named,
+)
 from stream_dp.testing.kafka import missing
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "export.md"

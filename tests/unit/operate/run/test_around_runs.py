@@ -223,8 +223,9 @@ FILE = FileSourceSpec(path=Path("folder/clicks.csv"))
 REPLAY = ReplayClock(field="time", start=0, step=3_600_000, horizon=6)
 
 
-def begun(clock: Any, ticks: int = 0, source: Any = TOPIC) -> Run:
-    spec = SimpleNamespace(name="clicks", source=source, clock=clock)
+def begun(clock: Any, ticks: int = 0, source: Any = TOPIC, keep: int | None = None) -> Run:
+    journal = SimpleNamespace(keep=keep)
+    spec = SimpleNamespace(name="clicks", source=source, clock=clock, journal=journal)
     built = SimpleNamespace(spec=spec)
     times = TickTimes(cast("Any", spec), ReleaseLog())
     return cast("Run", SimpleNamespace(built=built, ticks=ticks, times=times))
@@ -240,6 +241,8 @@ def begun(clock: Any, ticks: int = 0, source: Any = TOPIC) -> Run:
         (begun(WallClock(step=1000, start=5000), 3), None,
          "goes on with the tick that begins at 1970-01-01T00:00:08Z, and catches up on topic events from there"),
         (begun(REPLAY, 6), None, "all its ticks are public already"),
+        (begun(REPLAY, 6, keep=7_200_000), None,
+         "all its ticks are public already; its journal keeps about 2 ticks, older ones are deleted"),
     ],
 )  # fmt: skip
 def test_the_line(started: Run, origin: int | None, says: str) -> None:

@@ -91,6 +91,7 @@ OTHER = [
     _set("privacy", "neighbors", value="replace"),
     _set("schema", "airline", "domain", value=["NO", "AA", "UA"]),
     _set("schema", "delay", "nullable", value="false"),
+    _set("schema", "delay", "path", value="delays.minutes"),
     _set("clock", "start", value="2013-01-01T09:00:00Z"),
     _set("clock", "block", value="2"),
     _set("series", 0, "name", value="all"),

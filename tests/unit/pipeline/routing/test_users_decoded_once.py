@@ -63,11 +63,48 @@ VALUES: dict[str, tuple[bytes, ...]] = {
 JUNK: tuple[Any, ...] = (b"", b"{", b"[]", b"7", b"\xff", None, b"[" * 3000)
 
 
+PATHS = {
+    "time": "at.time", "customer": "who.is.id", "amount": "sold.amount", "words": "sold.words", "note": "Note of it",
+}  # fmt: skip
+PLACED = specification(
+    schema={name: of | ({"path": PATHS[name]} if name in PATHS else {}) for name, of in SCHEMA.items()},
+    series=COUNTED, **PORTS,
+)  # fmt: skip
+
+
+def written(pairs: Sequence[tuple[str, bytes]], *, cut: bool = False) -> bytes:
+    """The object with these members."""
+    text = b"{" + b",".join(b'"%s":%s' % (name.encode(), value) for name, value in pairs) + b"}"
+    return text[:-2] if cut else text
+
+
+def placed(pairs: Sequence[tuple[str, bytes]], *, cut: bool = False) -> bytes:
+    """The same with each member at its path."""
+    whole, inner = list[tuple[str, bytes]](), dict[str, list[tuple[str, bytes]]]()
+    for name, value in pairs:
+        key, _, rest = PATHS.get(name, name).partition(".")
+        inner.setdefault(key, []).append((rest, value))
+    for key, members in inner.items():
+        while members[0][0].partition(".")[2]:
+            key_within = members[0][0].partition(".")[0]
+            members = [(key_within, written([(n.partition(".")[2], v) for n, v in members]))]
+        whole += [(key, written(members))] if members[0][0] else [(key, v) for _, v in members]
+    return written(whole, cut=cut)
+
+
 @st.composite
-def payloads(draw: st.DrawFn) -> Any:
-    """A record that is good but for a few fields: other values, twice there, or missing; or no record at all."""
+def payloads(draw: st.DrawFn, forms: Sequence[Any] = (written,)) -> Any:
+    """A record that is good but for a few fields: other values, twice there, or missing; or no record at all. It comes
+    in each of the forms, alone if there is one.
+    """
+    many = draw(_records(forms))
+    return many if len(forms) > 1 else many[0]
+
+
+@st.composite
+def _records(draw: st.DrawFn, forms: Sequence[Any]) -> Any:
     if draw(st.integers(0, 9)) == 9:
-        return draw(st.sampled_from(JUNK))
+        return [draw(st.sampled_from(JUNK))] * len(forms)
     members = dict(GOOD) | {"customer": draw(st.sampled_from((b'"ann"', b'"ann"', b'"bob"')))}
     if draw(st.booleans()):
         some = draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=2, unique=True))
@@ -79,8 +116,7 @@ def payloads(draw: st.DrawFn) -> Any:
     elif change == "twice":
         name = draw(st.sampled_from(sorted(VALUES)))
         pairs = [*pairs, (name, draw(st.sampled_from(VALUES[name])))]
-    text = b"{" + b",".join(b'"%s":%s' % (name.encode(), value) for name, value in pairs) + b"}"
-    return text[:-2] if change == "cut" else text
+    return [form(pairs, cut=change == "cut") for form in forms]
 
 
 def batches(spec: PipelineSpec, values: Sequence[Any], seed: int) -> list[Batch]:
@@ -159,6 +195,24 @@ def test_one_decoding_changes_nothing(
 ) -> None:
     given = batches(spec, values * 3, seed)
     assert decoded_once(spec, given, live) == decoded_twice(spec, given, live)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(payloads((written, placed)), max_size=24),
+    st.integers(0, len(LIVE)),
+    st.integers(0, 99),
+)
+def test_values_at_paths_count_as_flat_ones(values: list[Any], live: int, seed: int) -> None:
+    """All is equal but which of two faults of a record is named."""
+    flat, nested = (
+        decoded_once(spec, batches(spec, [both[form] for both in values] * 3, seed), live)
+        for form, spec in enumerate((REPLAYED, PLACED))
+    )
+    for outcome_of in (flat, nested):
+        for at, (tick, row, dead, *others) in enumerate(outcome_of[0]):
+            outcome_of[0][at] = (tick, row, sum(letter.records for letter in dead), *others)
+    assert flat == nested
 
 
 BAD_FOR_A_SERIES = b'{"time":1000,"customer":"ann","key":4,"amount":3,"words":[],"note":""}'
