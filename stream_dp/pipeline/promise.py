@@ -215,6 +215,11 @@ def _of_total(spec: PipelineSpec, until: str) -> Iterator[str]:
             f"records that the where of {', '.join(some)} drops have used the total before: of a user with more than "
             f"{total} in all it has what was left, and is too small by the rest"
         )
+    when = "never" if spec.privacy.per is None else "only once the window of the cap is over"
+    yield (
+        "series with shared_total cost by units of the total and others by events, which add up: what a halt of the "
+        f"one kind frees is free for its kind at once, and for the other {when}"
+    )
     if not shared:
         yield "no series of this file has shared_total: the total changes nothing until a live one has"
 

@@ -266,6 +266,7 @@ def test_plan_says_what_a_shared_total_costs() -> None:
     notes = " / ".join(caveats(built))
     assert "how much of amount each user has added" in notes
     assert "records that the where of german, french drops have used the total before" in notes
+    assert "and for the other only once the window of the cap is over" in notes
     assert "no series of this file has shared_total" not in notes
     assert "no series of this file has shared_total" in " ".join(
         caveats(built_of(total_of("600"), None, [SERIES[0]]))
