@@ -3,7 +3,7 @@
 Rules: a `StreamDPError` prints its message and exits with its code. Any other exception is a bug: its place is
 printed but not its text, because exception texts can contain data. The command NAME is the attribute NAME (with _ for
 -) of the module `stream_dp.cli.commands.NAME`, a function or a group, which is imported when it is invoked. `--help`
-lists the texts of the table; a test compares these with the docstrings.
+lists the texts of the table; a test compares these with the docstrings. A command of `HOMES` lives in another module.
 """
 
 import sys
@@ -21,6 +21,7 @@ from stream_dp import __version__
 from stream_dp.errors import StreamDPError
 
 BUG, INTERRUPTED = 1, 130
+HOMES = {"simulate": "check"}  # both look at records
 
 
 class WholeHelpGroup(TyperGroup):
@@ -51,7 +52,8 @@ class LazyGroup(WholeHelpGroup):
         if cmd_name not in self.table:
             return None
         attribute = cmd_name.replace("-", "_")
-        command = getattr(import_module(f"stream_dp.cli.commands.{attribute}"), attribute)
+        module = import_module(f"stream_dp.cli.commands.{HOMES.get(cmd_name, attribute)}")
+        command = getattr(module, attribute)
         if not isinstance(command, typer.Typer):
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
             alone.command(cmd_name)(command)
@@ -73,6 +75,8 @@ class Commands(LazyGroup):
         "mistakes.",
         "plan": "Show what PIPELINE.yaml guarantees, why, and how large its errors will be.",
         "check": "Say which records of a sample PIPELINE.yaml could not use, and why, before any budget is spent. NOT "
+        "PRIVATE.",
+        "simulate": "Say how large PIPELINE.yaml's errors are at several budgets, on data that may be looked at. NOT "
         "PRIVATE.",
         "audit": "Attack PIPELINE.yaml's mechanisms, each and all together: can one event be told from its absence "
         "too well?",

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -27,6 +27,16 @@ def folding_table(*columns: str, title: str | None = None, right: Container[str]
     table = Table(title=title)
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
+def verdict_table(rows: Iterable[Sequence[str]], title: str) -> Table:
+    """Return a table of rows (series, window, typical number, half-width, verdict); a series is named once."""
+    table = folding_table("series", "over", "typically", "band", "verdict", title=title)
+    last = ""
+    for series, *cells in rows:
+        table.add_row(*(escape(cell) for cell in ("" if series == last else series, *cells)))
+        last = series
     return table
 
 

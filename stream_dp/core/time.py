@@ -2,8 +2,8 @@
 
 The meaning of a spelling is decided only here, so all readers of a record get the same moment. A text is an RFC 3339
 time with its offset, or a form that databases print (`2013-01-01 10:00:00.5+00`, `... UTC`), with any number of digits
-after the seconds; parts below a millisecond are floored. A text without an offset names a moment only in a declared
-zone. No clock and no file here: the caller gives the zone.
+after the seconds, or has a declared pattern; parts below a millisecond are floored. A text without an offset names a
+moment only in a declared zone. No clock and no file here: the caller gives the zone.
 """
 
 import re
@@ -49,16 +49,125 @@ _AS_ASCII = ord("0")
 class TimeForm:
     """How records write their time, as a pipeline file declares it.
 
-    `format` is iso or one of `EPOCH_UNITS`; `zone` is the zone of texts without an offset (None: these name no
-    moment).
+    `format` is iso, one of `EPOCH_UNITS`, or a pattern such as `%d.%m.%Y %H:%M`; `zone` is the zone of texts without an
+    offset (None: these name no moment).
     """
 
     format: str = "iso"
     zone: tzinfo | None = None
 
+    def parse(self, text: str) -> int | None:
+        """Return the moment of a text under iso or a pattern; None for other texts.
+
+        >>> TimeForm("%d.%m.%Y %I:%M %p", UTC).parse("1.1.1970 12:01 AM")
+        60000
+        """
+        if "%" in self.format:
+            return _by_pattern(compiled(self.format), text, self.zone)
+        return parse_moment(text, self.zone)
+
+    def parse_all(self, texts: Sequence[str]) -> list[int | None]:
+        if "%" in self.format:
+            return list(map(self.parse, texts))
+        return parse_moments(texts, self.zone)
+
 
 ISO: Final = TimeForm()
 """Texts with an offset."""
+
+
+_PARTS: Final[Mapping[str, str]] = {
+    "Y": "[0-9]{4}", "y": "[0-9]{2}", "m": "[0-9]{1,2}", "d": "[0-9]{1,2}", "b": "[A-Za-z]{3}", "B": "[A-Za-z]{3,9}",
+    "H": "[0-9]{1,2}", "I": "[0-9]{1,2}", "p": "[AaPp][Mm]", "M": "[0-9]{1,2}", "S": "[0-9]{1,2}", "f": "[0-9]+",
+    "z": "[Zz]|[+-][0-9]{2}:?[0-9]{2}",
+}  # fmt: skip
+"""The parts of a pattern, named as in C's strftime; names of months are English."""
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_PIVOT = 69
+"""The least year of two digits that is in the 20th century (POSIX)."""
+_NOON = 12
+
+
+@lru_cache(maxsize=16)
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a pattern of times.
+
+    Raises ValueError: it has an unknown part, one twice, no whole date, or half a time of day.
+    """
+    parts: list[str] = []
+
+    def expression(match: re.Match[str]) -> str:
+        letter = match[1]
+        if letter not in _PARTS:
+            known = " ".join(f"%{part}" for part in _PARTS)
+            raise ValueError(f"has %{letter}, which is none of {known}")
+        if letter in parts:
+            raise ValueError(f"has %{letter} twice")
+        parts.append(letter)
+        return f"(?P<{letter}>{_PARTS[letter]})"
+
+    pieces = re.split(r"(%.?)", pattern)
+    text = "".join(
+        expression(re.match("%(.?)", piece)) if at % 2 else re.escape(piece)  # type: ignore[arg-type]
+        for at, piece in enumerate(pieces)
+    )
+    named = set(parts)
+    one_of = (("Y", "y"), ("m", "b", "B"), ("d",))
+    if any(len(named & set(some)) != 1 for some in one_of):
+        raise ValueError(
+            "needs a year (%Y or %y), a month (%m, %b or %B) and a day (%d), each once"
+        )
+    if ("I" in named) != ("p" in named) or named >= {"H", "I"}:
+        raise ValueError("needs hours as %H, or as %I with %p")
+    if ("M" in named and not named & {"H", "I"}) or ("S" in named and "M" not in named):
+        raise ValueError("has a time of day without its hours or minutes")
+    if "f" in named and "S" not in named:
+        raise ValueError("has %f without %S")
+    return re.compile(text, re.ASCII)
+
+
+def _by_pattern(pattern: re.Pattern[str], text: str, zone: tzinfo | None) -> int | None:
+    match = pattern.fullmatch(text)
+    if match is None:
+        return None
+    found = match.groupdict()
+    month = found.get("b") or found.get("B")
+    try:
+        year = int(found.get("Y") or found["y"])
+        if "y" in found:
+            year += 1900 if year >= _PIVOT else 2000
+        hour = int(found.get("H") or 0)
+        if "p" in found:
+            hour = int(found["I"])
+            if not 1 <= hour <= _NOON:
+                return None
+            hour = hour % _NOON + (_NOON if found["p"].lower() == "pm" else 0)
+        local = datetime(  # noqa: DTZ001 - its offset is subtracted by hand
+            year,
+            int(found["m"]) if month is None else _month(month, short="b" in found),
+            int(found["d"]),
+            hour,
+            int(found.get("M") or 0),
+            int(found.get("S") or 0),
+            int((found.get("f") or "0")[:3].ljust(3, "0")) * 1000,
+        )
+    except ValueError:
+        return None
+    offset = found.get("z")
+    if offset is None:
+        return _local(local, zone)
+    shift = 0 if offset in "Zz" else int(offset[1:3]) * 60 + int(offset[-2:])
+    if shift >= _DAY // 60_000:
+        return None
+    return _milliseconds(local - _NAIVE_EPOCH) - (-shift if offset[0] == "-" else shift) * 60_000
+
+
+def _month(name: str, *, short: bool) -> int:
+    names = [month[:3] for month in _MONTHS] if short else list(_MONTHS)
+    return names.index(name.lower()) + 1
 
 
 def parse_moment(text: str, zone: tzinfo | None = None) -> int | None:
@@ -195,10 +304,10 @@ def own_time(value: object, form: TimeForm = ISO) -> int | None:
     >>> own_time(-1, TimeForm("epoch_us"))
     -1
     """
-    if type(value) is int:
+    if type(value) is int and "%" not in form.format:
         times, over = EPOCH_UNITS.get(form.format, (1, 1))
         return value * times // over
-    return parse_moment(value, form.zone) if isinstance(value, str) else None
+    return form.parse(value) if isinstance(value, str) else None
 
 
 @lru_cache(maxsize=16)  # every series releases the end of the same tick
@@ -217,13 +326,13 @@ def moment_text(moment: int) -> str:
 
 
 def written(moment: int, form: TimeForm) -> str | int:
-    """Return the moment in this form: an integer, or under iso a text in UTC.
+    """Return the moment in this form: an integer, or under iso and patterns a text in UTC as iso has it.
 
     >>> written(1500, TimeForm()), written(1500, TimeForm("epoch_s")), written(-1, TimeForm("epoch_us"))
     ('1970-01-01T00:00:01.500Z', 1, -1000)
     """
     text = moment_text(moment)
-    if form.format == "iso":
+    if form.format not in EPOCH_UNITS:
         return text
     times, over = EPOCH_UNITS[form.format]
     return moment * over // times

@@ -87,5 +87,14 @@ def meant(written: object, names: Iterable[str]) -> str:
     return "".join(f"; did you mean {name}?" for name in shown)
 
 
+def shown_number(number: float) -> str:
+    """Return a number as people read it.
+
+    >>> shown_number(1234.5), shown_number(0.12345), shown_number(float("inf"))
+    ('1,234', '0.123', 'inf')
+    """
+    return f"{number:,.0f}" if abs(number) >= 10 else f"{number:,.3g}"
+
+
 def _plain(name: str) -> str:
     return _PUNCTUATION.sub("", name.casefold())

@@ -51,7 +51,7 @@ from stream_dp.journal.release import Released, Shape, WindowPart, read_by_key
 Shown: TypeAlias = Series | MadeSeries
 _RANGE = ("keys", "from", "to")
 _ANSWERED = (
-    "name", "value", "values", "quantiles", "fired", "ranks", "band", "low", "high", "lows", "highs",
+    "name", "value", "values", "quantiles", "fired", "ranks", "band", "low", "high", "lows", "highs", "ends",
 )  # fmt: skip
 NONE = slice(0, 0)
 

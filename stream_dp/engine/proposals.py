@@ -25,8 +25,10 @@ class Proposal(Protocol):
 
     `derivation` gives its guarantee, and so its price; `box` holds every record that it can see; `mechanism` is a
     digest of the mechanism with its parameters. `error_unit` stands behind predicted errors; `supposing` says what
-    they suppose, where that is not plain ("for 1,000 records"). `alarms` says how likely each alarm is a false one;
-    `noise` why it would fire mostly by noise, and what would help (empty if it would not). All of it is public.
+    they suppose, where that is not plain ("for 1,000 records"). `verdicts` says of each window whether it is worth its
+    price by the file's public guesses (none without these). `alarms` says how likely each alarm is a false one;
+    `noise` why it would be mostly noise, or fire by it, and what would help (empty if it would not). All of this is
+    public.
     """
 
     @property
@@ -47,6 +49,8 @@ class Proposal(Protocol):
     def supposing(self) -> str: ...
     @property
     def alarms(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def verdicts(self) -> Sequence[Mapping[str, Any]]: ...
     @property
     def noise(self) -> str: ...
 

@@ -41,7 +41,7 @@ from stream_dp.journal.release import (
     write_scalars,
 )
 from stream_dp.mechanisms.linear.counter import CountedTrees
-from stream_dp.mechanisms.serving import clipped
+from stream_dp.mechanisms.serving import Lags, Sides, Word, clipped
 
 Part: TypeAlias = Mapping[str, Any]
 """The content of a release for one window, or for all if it has no windows: `value` or `values`, exact."""
@@ -244,6 +244,33 @@ class SeriesView:
 
 
 @dataclass(frozen=True)
+class Lag:
+    """Ends that stand beside the band of values that lag behind: `sides(state)`, and the word for why they hold."""
+
+    shape: Shape
+    word: Word
+    sides: Callable[[Any], Sides]
+
+    @classmethod
+    def of(cls, mechanism: Any, shape: Shape, confidence: float) -> "Lag | None":
+        """Return the ends of what lags behind, None where nothing does; lists of ranks have none."""
+        if not isinstance(mechanism, Lags) or shape not in (Shape.SCALAR, Shape.HISTOGRAM):
+            return None
+        word = mechanism.words[1]
+        return word and cls(shape, word, lambda state: mechanism.sides(state, confidence))
+
+    def most_bytes(self, entries: int) -> int:
+        return _ENTRY_BYTES * (entries if self.shape is Shape.HISTOGRAM else 1)
+
+    def ends(self, state: Any, answer: IntArray) -> dict[str, Any]:
+        below, above = self.sides(state)
+        lows, highs = clipped(answer - below).tolist(), (answer + above).tolist()
+        if self.shape is Shape.HISTOGRAM:
+            return {"lows": tuple(lows), "highs": tuple(highs), "ends": self.word}
+        return {"low": lows[0], "high": highs[0], "ends": self.word}
+
+
+@dataclass(frozen=True)
 class Series:
     """A mechanism, the slice `rows` of the tick row that it sees, and how its answers become releases.
 
@@ -256,7 +283,7 @@ class Series:
     `told_bytes` are those of a view. `askers` are the analysts who may ask the mechanism, beside the operator and the
     analyst whose ledger paid for it (None: all). `unit` is the value of 1 in an answer; `signed`: true values may be
     below 0; `amounts`: its rows hold sums of units, not counts. `array`: values stand in the order of `keys`, which the
-    release of its first tick, `start`, names.
+    release of its first tick, `start`, names. `lag`: ends that stand beside the band (None: there are none).
     """
 
     name: str
@@ -279,6 +306,7 @@ class Series:
     told_bytes: int | None = None
     array: bool = False
     start: int = 0
+    lag: "Lag | None" = None
 
     @property
     def windows(self) -> tuple[str, ...]:
@@ -298,9 +326,10 @@ class Series:
         """The part of `most_bytes` that its entries take."""
         if self.views:
             return sum(view.most_bytes for view in self.views)
+        beside = 0 if self.lag is None else self.lag.most_bytes(len(self.keys))
         if self.told_bytes is not None:
-            return self.told_bytes
-        return entry_bytes(self.keys, counted=self.counts_band is not None)
+            return self.told_bytes + beside
+        return entry_bytes(self.keys, counted=self.counts_band is not None) + beside
 
     def step(
         self, grid: TickGrid, state: Any, tick: int, sequence: int, row: IntArray, noise: Noise
@@ -342,11 +371,15 @@ class Series:
                 return told_number(self.band(tick, state), self.unit)
 
             if self.tell is not None:
-                return _with_band(self.tell(self.keys, answer, tick, state), band)
-            counts = answer if self.signed else clipped(answer)
-            if self.shape is Shape.HISTOGRAM:
-                return {"values": self._numbers.text(counts), "band": band()}
-            return {**in_units(content(self.shape, self.keys, counts), self.unit), "band": band()}
+                told = _with_band(self.tell(self.keys, answer, tick, state), band)
+            else:
+                counts = answer if self.signed else clipped(answer)
+                if self.shape is Shape.HISTOGRAM:
+                    shown = {"values": self._numbers.text(counts)}
+                else:
+                    shown = in_units(content(self.shape, self.keys, counts), self.unit)
+                told = {**shown, "band": band()}
+            return told if self.lag is None else told | self.lag.ends(state, clipped(answer))
         ends = list(accumulate(len(view.keys) * view.numbers for view in self.views))
         parts = zip(self.views, [0, *ends], [*ends[:-1], len(answer)], strict=False)
         return {

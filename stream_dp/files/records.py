@@ -298,24 +298,38 @@ def cell_reader(field: FieldSpec) -> Callable[[str], object]:
     """Return a converter of CSV cells to the declared type; other texts stay texts, empty cells are None."""
     if isinstance(field, ListField) and (separator := field.separator) is not None:
         return lambda cell: cell.split(separator) if cell else []
-    convert = _CONVERT.get(field.type, str)
+    pattern = isinstance(field, TimeField) and "%" in field.format
+    convert = str if pattern else _CONVERT.get(field.type, str)
     return lambda cell: convert(cell) if cell else None
+
+
+def delimiter_of(header: str) -> str:
+    """Return what stands between the names of columns: a comma, or, without one, what comes most of `;`, tab and `|`.
+
+    >>> [delimiter_of(header) for header in ("at,shop;x", "at;shop", "at\\tshop", "at")]
+    [',', ';', '\\t', ',']
+    """
+    others = max(";\t|", key=header.count)
+    return "," if "," in header or others not in header else others
 
 
 def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
     """Yield line number and cells of each nonblank line; None for an open quote or text after a quote.
 
-    Each line is parsed separately, so no record can swallow another; cells cannot contain line breaks.
+    Each line is parsed separately, so no record can swallow another; cells cannot contain line breaks. The first line
+    says what stands between cells.
     """
+    between = ""
     for number, line in enumerate(lines, 1):
         text = line.rstrip("\r\n")
         if not text:
             continue
+        between = between or delimiter_of(text)
         if '"' not in text:
-            yield number, text.split(",")
+            yield number, text.split(between)
             continue
         try:
-            yield number, next(csv.reader([text], strict=True))
+            yield number, next(csv.reader([text], delimiter=between, strict=True))
         except csv.Error:
             yield number, None
 
@@ -329,7 +343,7 @@ def _csv(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Itera
         _columns(header, fields, time_field)
         columns = [(header.index(n), _cells(n, kind)) for n, kind in fields.items() if n in header]
         width, at = len(header), header.index(time_field)
-        times = _Memo(lambda cell: own_time(_integer(cell), form))
+        times = _Memo(lambda cell: own_time(cell if "%" in form.format else _integer(cell), form))
         for line, row in rows:
             if row is None or len(row) != width:
                 yield Record(line, None, _BROKEN_ROW)

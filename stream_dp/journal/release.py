@@ -12,7 +12,7 @@ from decimal import Context, Decimal
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -36,6 +36,7 @@ _ONE = Fraction(1)
 _FEW = 256  # entries; fewer are encoded one by one
 _TEN = np.uint64(10)
 _BUCKET = re.compile(rb'"bucket":\[([-+.0-9eE]+),([-+.0-9eE]+)\]')
+_BESIDE = re.compile(rb',"lows?":[^"]+,"highs?":[^"]+,"ends":"[a-z]+"')
 _moment = lru_cache(maxsize=16)(parse_moment)  # all series of a tick have one end
 
 
@@ -130,8 +131,9 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     greatest rank first, the single tick first. `band` is the half-width that holds with `confidence`; of a release with
     windows, each window has its own and there is no other. A quotient has the ends of its interval in place of a band:
     `low` and `high` beside `value`, `lows` and `highs` beside `values` in the order of their keys. Null is an open end,
-    or a value that does not exist. `not_private` marks noise of the test kit, which protects nobody. `values` may be an
-    array, also in windows; `keys` then name its entries, in the first
+    or a value that does not exist. What lags behind has such ends beside its band, which hold with `confidence` too,
+    and `ends` says why: "proven", or "calibrated" by a search for the worst data. `not_private` marks noise of the test
+    kit, which protects nobody. `values` may be an array, also in windows; `keys` then name its entries, in the first
     release of the series alone (`ReleaseReader`).
     """
 
@@ -148,6 +150,7 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     high: _End | UnsetType = UNSET
     lows: tuple[_End, ...] | UnsetType = UNSET
     highs: tuple[_End, ...] | UnsetType = UNSET
+    ends: Literal["proven", "calibrated"] | UnsetType = UNSET
     counts_band: int | float | UnsetType = UNSET
     confidence: float
     not_private: bool = False
@@ -189,13 +192,14 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _require_one_width(part: "WindowPart | Released") -> None:
-    """Raise `ValueError` unless there is a band, or both ends of each quotient, and not both."""
-    if part.band is not UNSET and part.low is part.high is part.lows is part.highs is UNSET:
-        return
+    """Raise `ValueError` unless there is a band, or both ends of each value, or `ends` says why there are all."""
     ends = ((part.low, part.high, part.value), (part.lows, part.highs, part.values))
     there = [pair for pair in ends if pair[:2] != (UNSET, UNSET)]
-    if len(there) != (part.band is UNSET) or any(UNSET in pair for pair in there):
+    beside = isinstance(part, Released) and part.ends is not UNSET
+    if len(there) != (part.band is UNSET) + beside or any(UNSET in pair for pair in there):
         raise ValueError("a value has a band, or a low and a high end")
+    if isinstance(part.values, msgspec.Raw):
+        return
     if part.lows and not len(part.lows) == len(part.highs or ()) == len(part.values or ()):
         raise ValueError("each value has a low and a high end")
 
@@ -402,8 +406,17 @@ def former(body: bytes) -> bytes:
 
 
 def is_recorded(recorded: bytes, written: bytes) -> bool:
-    """Return whether a journal's body is `written`, in the form of this version or of a former one."""
-    return recorded == written or recorded == former(written)
+    """Return whether a journal's body is `written`, in the form of this version or of a former one.
+
+    Ends beside a band are a public function of what is compared, and versions may know better ones.
+
+    >>> written = b'{"value":7,"band":9,"low":5,"high":12,"ends":"proven","confidence":0.95}'
+    >>> is_recorded(b'{"value":7,"band":9,"confidence":0.95}', written)
+    True
+    """
+    if recorded == written or recorded == former(written):
+        return True
+    return _BESIDE.sub(b"", recorded) == _BESIDE.sub(b"", written)
 
 
 def read(body: bytes, what: str = "what should be a release") -> Released:

@@ -26,9 +26,9 @@ from stream_dp.mechanisms.watches.monitor_state import ArmQuery, DisarmQuery
 from stream_dp.pipeline.builder import Chosen, chosen_for
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, feature_of, names_of, part_names
 from stream_dp.pipeline.problems import with_expected
-from stream_dp.pipeline.report import last_error, listed
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.verdicts import Guessed, Row, judged_alone, only_noise
 from stream_dp.pipeline.yaml import load_live, load_series
 from stream_dp.records.conditions import tests_of
 from stream_dp.statistics import Series as SeriesSpec
@@ -109,12 +109,12 @@ class LiveSeriesPlanner:
                 "pipeline file, or leave user_total out; shared_total is of what privacy.total remembers anyway"
             )
         chosen = chosen_for(spec, series, slice(0, alone.width))
-        return PlannedSeries(self, spec, start, feature, chosen)
+        return PlannedSeries(self, spec, start, feature, chosen, _judged(spec, feature, chosen))
 
     def received(self, packed: bytes, start: int) -> "PlannedSeries":
         """Return the series that `PlannedSeries.packed` wrote in another process, for ticks from `start` on."""
-        feature, chosen = pickle.loads(packed)  # noqa: S301 - from a process that this one started
-        return PlannedSeries(self, _later(self.spec, start), start, feature, chosen)
+        parts = pickle.loads(packed)  # noqa: S301 - from a process that this one started
+        return PlannedSeries(self, _later(self.spec, start), start, *parts)
 
     def watch(
         self, live: LiveSeries, definition: bytes, start: int, analyst: str, place: int | None = None
@@ -212,18 +212,22 @@ class LiveSeriesPlanner:
     def close(self, number: int) -> Mapping[str, Any]:
         self.router.close(number)
         del self.entries[number]
-        return listed(self.running.pop(number).series)
+        return self.running.pop(number).series.listed
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSeries:
-    """A derived definition: the series that would see ticks from `start` on; `spec` is the pipeline from there."""
+    """A derived definition: the series that would see ticks from `start` on; `spec` is the pipeline from there.
+
+    `judged`: what its windows are worth by the guesses of the file; nothing where it has none.
+    """
 
     planner: LiveSeriesPlanner
     spec: PipelineSpec
     start: int
     feature: Feature | Block
     chosen: Chosen
+    judged: Sequence[Row]
 
     @property
     def series(self) -> SeriesSpec:
@@ -258,11 +262,11 @@ class PlannedSeries:
         return self.chosen.choice.supposing
 
     def predicted(self) -> tuple[int, float]:
-        last, error = last_error(self.spec, self.chosen)
+        last, error = _last_error(self.spec, self.chosen)
         return self.start + last, error
 
     def windows(self) -> Mapping[str, float]:
-        last, _ = last_error(self.spec, self.chosen)
+        last, _ = _last_error(self.spec, self.chosen)
         return {name: expected(last) for name, expected in self.chosen.choice.windows.items()}
 
     @property
@@ -270,8 +274,13 @@ class PlannedSeries:
         return [alarm.json() for alarm in self.chosen.choice.alarms]
 
     @property
+    def verdicts(self) -> Sequence[Mapping[str, Any]]:
+        return [row.json() for row in self.judged]
+
+    @property
     def noise(self) -> str:
-        return noise_of(self.chosen.choice.alarms, self.series.price)
+        fires = noise_of(self.chosen.choice.alarms, self.series.price)
+        return fires or only_noise(self.judged)
 
     def at(self, start: int) -> "PlannedSeries | None":
         """Return the same series for ticks from `start` on; None if a horizon makes it another one."""
@@ -282,10 +291,10 @@ class PlannedSeries:
     def packed(self) -> bytes:
         """Return the series as bytes for `LiveSeriesPlanner.received`, with its predicted errors as numbers."""
         choice = self.chosen.choice
-        last, error = last_error(self.spec, self.chosen)
+        last, error = _last_error(self.spec, self.chosen)
         windows = {name: Foretold(last, width) for name, width in self.windows().items()}
         known = replace(choice, expected=Foretold(last, error), windows=windows)
-        return pickle.dumps((self.feature, replace(self.chosen, choice=known)))
+        return pickle.dumps((self.feature, replace(self.chosen, choice=known), self.judged))
 
     def place(self, payer: str, running: Sequence[int]) -> int:
         planner = self.planner
@@ -309,6 +318,13 @@ class PlannedSeries:
         names = names_of(self.spec, self.feature)
         shown = entries_of(len(names), names, len(self.series.views), runs.content_bytes)
         return shown + self.series.work
+
+
+def _judged(spec: PipelineSpec, feature: Feature | Block, chosen: Chosen) -> Sequence[Row]:
+    """Return the verdicts by the guesses of the file; this may take a while, so no cut does it."""
+    if spec.privacy.expect is None:
+        return ()
+    return judged_alone(spec, chosen, names_of(spec, feature), Guessed(spec))
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +359,13 @@ def _kept(watch: Placed) -> Watch:
     return Watch(
         watch.definition, watch.place, watch.places, watch.start, watch.analyst, watch.end, dict(watch.asked)
     )  # fmt: skip
+
+
+def _last_error(spec: PipelineSpec, chosen: Chosen) -> tuple[int, float]:
+    """Return (tick, half-width) at the last or farthest predicted tick; for windows the largest half-width."""
+    last = (spec.clock.horizon or ENDLESS) - 1
+    errors = chosen.choice.windows.values() or (chosen.choice.expected,)
+    return last, max(expected(last) for expected in errors)
 
 
 def _later(spec: PipelineSpec, start: int) -> PipelineSpec:

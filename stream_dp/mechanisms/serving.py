@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -31,6 +31,10 @@ _ONES = (Fraction(1), Fraction(1))
 WIDTHS_KEPT = 256  # cached widths of a quotient; each takes about 3 kB
 
 S = TypeVar("S")
+Word: TypeAlias = Literal["proven", "calibrated"]
+"""Why a bound holds: by a proof for all data that does not depend on the noise, or by a search for the worst data."""
+Sides: TypeAlias = tuple[IntArray, IntArray]
+"""How far the true values may lie below the entries of an answer at most, and how far above; of its shape."""
 WidthsAt: TypeAlias = Callable[[int], Widths]
 """Function from a tick to the widths at that tick."""
 
@@ -142,6 +146,26 @@ class Deciding:
 
     def noise(self, public: Any, view: int | None = None) -> None:
         """Return None: the law of the noise depends on these decisions."""
+
+
+class Lags(Deciding):
+    """Mixin for mechanisms that lag behind: true values may lie further above an answer than below it."""
+
+    @property
+    def words(self) -> tuple[Word, Word | None]:
+        """Return why the band holds, and why the two sides do (None: it has none)."""
+        raise NotImplementedError
+
+    def sides(self, state: Any, confidence: float) -> Sides:
+        """Return the sides that hold with `confidence` for one entry, from public values alone."""
+        raise NotImplementedError
+
+    def at_once(self, query: int, intervals: int) -> int:
+        """Return a bound that no error of the first `query` answers, after so many closed intervals, exceeds.
+
+        It holds with probability 1 - FAILURE for all of them together, even for data chosen by somebody who sees them.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ from stream_dp.mechanisms.papers.paper_hss import (
     PaperHSSState,
     PaperSparseVector,
 )
+from stream_dp.mechanisms.quantiles.rank_window import RankWindowState
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantilesState
 from stream_dp.mechanisms.quantiles.value_tree import ValueTreeState
 from stream_dp.mechanisms.watches.kinds import CountWatchers
@@ -146,6 +147,7 @@ STATES = Codec(
         PaperHSSState,
         PaperSparseVector,
         PerBinState,
+        RankWindowState,
         RunningWindowsState,
         SeparateCounters,
         SeparateState,

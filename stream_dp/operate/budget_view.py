@@ -28,6 +28,7 @@ from stream_dp.pipeline.report import (
     predicted_errors,
 )
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.verdicts import Guessed, judged, summary
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.privacy import FilterName, Privacy
 from stream_dp.statistics.parts.series_spec import MadeOf
@@ -195,12 +196,14 @@ def _down(ledger: Ledger, amount: int) -> str:
 
 
 def whole_plan_json(built: Built) -> dict[str, Any]:
-    """Return the plan as `plan --json` prints it: see `plan_json`, `budget_json`, `filters_json` and `caps_json`."""
+    """Return the plan as `plan --json` prints it: see `plan_json`, `budget_json`, `filters_json`, `caps_json` and
+    `verdicts.Row.json`."""
     return {
         **plan_json(built),
         "budget": budget_json(built.spec, built.subledgers()),
         "filters": filters_json(built),
         **caps_json(built),
+        "verdicts": [row.json() for row in judged(built, Guessed(built.spec))],
     }
 
 
@@ -221,6 +224,7 @@ class PlanView:
         """Return the plan for people: exact decimal amounts, budget, derivation, errors by tick, notes."""
         built = self._built
         measure = dp_at(built.derivation, built.spec.privacy.delta)
+        rows = judged(built, Guessed(built.spec))
         return {
             "name": built.spec.name,
             "plainly": plain_promise(built.spec),
@@ -239,6 +243,9 @@ class PlanView:
             ],
             "filters": filters_json(built),
             "caps": [caps_words(each) for each in caps_json(built).get("caps", ())],
+            "guessed": built.spec.privacy.expect is not None,
+            "verdicts": [(row.series, row.window, *row.words) for row in rows],
+            "summary": summary(rows),
             "notes": caveats(built),
         }
 
@@ -315,4 +322,5 @@ def _series(built: Built, chosen: Chosen) -> dict[str, Any]:
             for name, expected in chosen.choice.windows.items()
         },
         "alarms": [each.words for each in chosen.choice.alarms],
+        "bounds": None if chosen.choice.bounds is None else chosen.choice.bounds(),
     }

@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from stream_dp.core.progress import Progress, unseen
 from stream_dp.errors import StreamDPError, UsageError
 from stream_dp.journal.keys import Sealer
 from stream_dp.operate.fitting import (
@@ -25,13 +26,23 @@ from stream_dp.operate.fitting import (
     fitting_of,
     topic_sample,
 )
+from stream_dp.operate.judging import Judgement, judgement_of
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.settings import settled, source_there
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.verdicts import noise_by_guesses
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec
 from stream_dp.statistics.parts.choice import FalseAlarm
+
+
+class Checked(NamedTuple):
+    """How a sample fits a pipeline, and what its series are worth by it. NOT PRIVATE."""
+
+    built: Built
+    fitting: Fitting
+    judgement: Judgement
 
 
 async def check_pipeline(
@@ -41,8 +52,12 @@ async def check_pipeline(
     most: int,
     key_file: Path | None,
     tell: Callable[[str], None],
-) -> tuple[Built, Fitting]:
-    """Check a sample of `data`, of `topic`, or of the pipeline's own source, waiting for its brokers."""
+    progress: Progress = unseen,
+) -> Checked:
+    """Check a sample of `data`, of `topic`, or of the pipeline's own source, waiting for its brokers.
+
+    `progress` receives what is looked at.
+    """
     if data is not None and topic:
         raise UsageError("--data and --topic exclude each other; name one")
     spec = load(pipeline)
@@ -56,7 +71,9 @@ async def check_pipeline(
     else:
         topic = topic or settled(spec.source, KafkaSourceSpec).topic
         sample = await topic_sample(spec, topic, most, lambda: sealer_for(spec, key_file))
-    return built, await asyncio.to_thread(fitting_of, spec, sample)
+    fitting = await asyncio.to_thread(fitting_of, spec, sample)
+    progress("Judging what the series would show")
+    return Checked(built, fitting, await asyncio.to_thread(judgement_of, built, sample))
 
 
 def within_limit(fitting: Fitting, limit: Fraction) -> bool:
@@ -67,8 +84,9 @@ def false_alarms(built: Built) -> list[FalseAlarm]:
     return [alarm for chosen in built.chosen for alarm in chosen.choice.alarms]
 
 
-def fitting_json(built: Built, fitting: Fitting) -> dict[str, Any]:
+def checked_json(checked: Checked) -> dict[str, Any]:
     """Return the check as plain values. NOT PRIVATE."""
+    built, fitting, judgement = checked
     spec, alarms = built.spec, [alarm.json() for alarm in false_alarms(built)]
     counts = {"dead": fitting.dead, "late": fitting.late, "other": fitting.other}
     return {
@@ -84,6 +102,8 @@ def fitting_json(built: Built, fitting: Fitting) -> dict[str, Any]:
         "fields": [_field(fit) for fit in fitting.fields],
         "hints": [asdict(hint) for hint in fitting.hints],
         **({"false_alarms": alarms} if alarms else {}),
+        "verdicts": [row.json() for row in judgement.rows],
+        "ways": {name: [way.json() for way in ways] for name, ways in judgement.ways.items()},
     }
 
 
@@ -118,6 +138,17 @@ async def require_fitting(spec: PipelineSpec, sealer: Sealer, file: str = "FILE"
         return
     if refused:
         raise UsageError(_why(spec, refused[0], file))
+
+
+def require_wanted(built: Built, file: str, wanted: Callable[[str], bool]) -> None:
+    """Raise UsageError if by the file's guesses a ledger would mostly pay for noise, and that is not `wanted`."""
+    if not (warning := noise_by_guesses(built)):
+        return
+    why = f"{warning}. `stream-dp plan {file}` shows each, `stream-dp check {file}` what would be useful"
+    if not wanted(why):
+        raise UsageError(
+            "not begun: nothing was charged, made or published. --yes begins without being asked"
+        )
 
 
 async def _samples(spec: PipelineSpec, sealer: Sealer) -> AsyncIterator[Sample]:

@@ -74,7 +74,7 @@ async def figures_of(done: DemoRun, *, compare_exact: bool) -> DemoFigures:
 
 
 _FINAL = (
-    "name", "value", "values", "fired", "ranks", "windows", "band", "low", "high", "lows", "highs", "tick",
+    "name", "value", "values", "fired", "ranks", "windows", "band", "low", "high", "lows", "highs", "ends", "tick",
 )  # fmt: skip
 
 

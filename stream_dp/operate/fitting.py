@@ -48,13 +48,17 @@ from stream_dp.records.schema import CategoryField, ListField, TimeField, key_pa
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Piece:
-    """Records of one partition, up to a tick mark if there is one; `refused` are unreadable records."""
+    """Records of one partition, up to a tick mark if there is one; `refused` are unreadable records.
+
+    `stamp`: when the records came, in ms; None where nothing says it.
+    """
 
     partition: int
     payloads: Sequence[bytes]
     places: Sequence[int]
     refused: Sequence[Span] = ()
     mark: int | None = None
+    stamp: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,7 +145,7 @@ async def topic_sample(
     def pieces() -> list[Piece]:
         batches = sample.batches
         if not isinstance(clock, ReplayClock) or not any(batch.records.marks for batch in batches):
-            return [Piece(n, r.values, r.offsets, r.refused) for n, r in batches]
+            return [Piece(n, r.values, r.offsets, r.refused, stamp=at) for n, r, at in batches]
         marks = TickMarks(sealer().mark_key(), topic, clock.grid)
         return [piece for batch in batches for piece in _marked(batch, marks)]
 
@@ -357,6 +361,8 @@ def _of_time(field: TimeField, value: object) -> str | None:
     """Return the mistake in a time value, or None."""
     if value is None:
         return "no time (null)"
+    if "%" in field.format:
+        return f"not as the pattern {field.format} says"
     if type(value) is int:
         unit = next((name for name, least, end in _UNITS if least <= value < end), None)
         return f"whole numbers; declare `format: {unit}` if that is what they are" if unit else None

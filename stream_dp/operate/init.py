@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter, ValidationError
 
-from stream_dp.core.time import parse_moment
+from stream_dp.core.time import TimeForm, parse_moment
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.files.records import (
     column_names,
@@ -60,6 +60,11 @@ ODD_ONE_IN = 20
 _ODD = "some values have another form: `check` says how many"
 _LATE = "a record without it cannot be used"
 _NO_OFFSET = "its times have no offset: where were they written?"
+_PATTERNS = (
+    "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M:%S",
+    "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %I:%M %p", "%m/%d/%Y %I:%M:%S %p", "%Y/%m/%d %H:%M:%S", "%Y-%m-%d %H:%M",
+)  # fmt: skip
+"""Patterns of times with a time of day that are sought, the more usual one first."""
 
 OPEN = ("[]", UNDECLARED)
 """Placeholders for values that the operator must declare."""
@@ -165,6 +170,10 @@ def _times(column: Column) -> Sequence[Form]:
             lambda value: _moment(value, _UTC),
         ),
     ]
+    for pattern in _PATTERNS:
+        first = "; does the day or the month come first?" if "/" in pattern else ""
+        keys = {"format": json.dumps(pattern), "zone": UNDECLARED}
+        forms.append((ProposedType("time", keys, note=_NO_OFFSET + first), _of_pattern(pattern)))
     if _TIMELY.search(column.name.lower()) is not None:
         forms += [
             (ProposedType("time", {"format": form}, note=late), _of_this_century(per_second))
@@ -228,6 +237,11 @@ def _is_text(value: object) -> bool:
 
 def _moment(value: object, zone: ZoneInfo | None) -> bool:
     return isinstance(value, str) and parse_moment(value, zone) is not None
+
+
+def _of_pattern(pattern: str) -> Callable[[object], bool]:
+    form = TimeForm(pattern, _UTC)
+    return lambda value: isinstance(value, str) and form.parse(value) is not None
 
 
 def _of_this_century(per_second: int) -> Callable[[object], bool]:

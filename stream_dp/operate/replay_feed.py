@@ -32,6 +32,7 @@ _NO_TIME = {
     "offset": "a time needs an offset, or `zone:` in the schema, or the `format:` of its numbers",
     "zone": "a time is text such as 2013-01-01 10:00:00, and never null",
     "number": "a time is a whole number, as `format:` says, and never null",
+    "pattern": "a time is text as the pattern of `format:` says, and never null",
 }
 
 
@@ -81,6 +82,7 @@ def _hints(spec: PipelineSpec, time: str) -> dict[str, str]:
     """Return advice about the form of a time, by the reason of the refusal."""
     field = settled(spec.fields[time], TimeField)
     written = "zone" if field.zone else "offset" if field.format == "iso" else "number"
+    written = "pattern" if "%" in field.format else written
     return {"time_out_of_range": _OUT_OF_RANGE, "wrong_type": _NO_TIME[written]}
 
 

@@ -17,7 +17,7 @@ from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation
 from stream_dp.engine.admission import charge_of
 from stream_dp.engine.run_config import RunConfig
-from stream_dp.engine.series import Series, SeriesView, Tell
+from stream_dp.engine.series import Lag, Series, SeriesView, Tell
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.serving import Answer, Bands, ServingMechanism, derived
 from stream_dp.mechanisms.states import mechanism_fingerprint
@@ -114,6 +114,7 @@ class Chosen:
             told_bytes=None if views else size,
             array=spec.in_order,
             start=start,
+            lag=Lag.of(mechanism, self.spec.form, sure),
         )  # fmt: skip
 
 

@@ -5,14 +5,15 @@ Touches no data.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from stream_dp.accounting.amounts import number, text
+from stream_dp.accounting.amounts import number
 from stream_dp.core.derivation import Alternative, Derivation
 from stream_dp.core.guarantee import NAMES, Guarantee, parameters
+from stream_dp.core.wording import shown_number
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.pipeline.builder import Built, Chosen, chosen_for
 from stream_dp.pipeline.derivations import dp_at
@@ -20,7 +21,7 @@ from stream_dp.pipeline.promise import lists_json, unit_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import with_room
 from stream_dp.records.amount_units import SharedAmount, UserTotal
-from stream_dp.records.groupings import decimal_text, grouping_text
+from stream_dp.records.groupings import decimal_text
 from stream_dp.records.privacy import CAPS, TOTAL, Guesses, Privacy
 from stream_dp.records.scalars import milliseconds
 from stream_dp.statistics import Series
@@ -95,6 +96,7 @@ def series_json(
         "predicted_error": _errors_json(errors, confidence),
         **({"windows": windows} if windows else {}),
         **({"false_alarms": alarms} if alarms else {}),
+        **({} if chosen.choice.bounds is None else {"bounds": asdict(chosen.choice.bounds())}),
     }
 
 
@@ -117,13 +119,6 @@ def _errors_json(errors: Sequence[tuple[int, float]], confidence: float) -> list
 def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, float]]:
     """Return (tick, half-width) of the series' releases at a dozen ticks over the horizon."""
     return [(tick, chosen.choice.expected(tick)) for tick in _ticks(spec.clock.horizon or ENDLESS)]
-
-
-def last_error(spec: PipelineSpec, chosen: Chosen) -> tuple[int, float]:
-    """Return (tick, half-width) at the last or farthest predicted tick; for windows the largest half-width."""
-    last = (spec.clock.horizon or ENDLESS) - 1
-    errors = chosen.choice.windows.values() or (chosen.choice.expected,)
-    return last, max(expected(last) for expected in errors)
 
 
 def _ticks(horizon: int) -> list[int]:
@@ -199,7 +194,7 @@ class Capped:
 def caps_json(built: Built) -> dict[str, Any]:
     """Return under `caps` what each series would have with other caps, by the file's guesses; nothing without them."""
     spec = built.spec
-    if (guesses := spec.privacy.expect) is None:
+    if (guesses := spec.privacy.expect) is None or guesses.users is None:
         return {}
     last = (spec.clock.horizon or ENDLESS) - 1
     ticks = spec.privacy.window_ticks(spec.clock) or last + 1
@@ -341,13 +336,13 @@ class _Asked:
         spec, series, guesses = built.spec, chosen.spec, files.guesses
         last = (spec.clock.horizon or ENDLESS) - 1
         spans = {
-            name: _span(name, spec.clock.step, last) for name in chosen.choice.windows or ("",)
+            name: span_of(name, spec.clock.step, last) for name in chosen.choice.windows or ("",)
         }
         over = min(spans, key=lambda name: (abs(spans[name] - files.ticks), -spans[name]))
         rows = built.layout.slice(series.name)
         return cls(
             over, last, guesses,
-            users=guesses.users * (spec.privacy.share or Fraction(1)),
+            users=(guesses.users or 0) * (spec.privacy.share or Fraction(1)),
             passing=guesses.passing.get(series.name, Fraction(1)),
             amount=series.typical(guesses.amounts.get(series.name)),
             windows=Fraction(spans[over], files.ticks),
@@ -390,7 +385,7 @@ class _Asked:
         return {"caps": capped.words, "bands": bands, "cut_off": float(lost), "error": error}
 
 
-def _span(window: str, step: int, last: int) -> int:
+def span_of(window: str, step: int, last: int) -> int:
     """Return how many ticks a number over a window covers, at the last tick of a prediction."""
     if window in ("", EVER):
         return last + 1
@@ -402,9 +397,9 @@ def caps_words(series: Mapping[str, Any]) -> str:
     over, (files, *others) = series["over"], series["ways"]
     about = f"{series['name']}{f' over {over}' if over else ''}"
     if all(row["bands"] == files["bands"] for row in others) and series["least"] is None:
-        return f"{about}: ± {_shown(files['bands'][over])} with any of these caps"
+        return f"{about}: ± {shown_number(files['bands'][over])} with any of these caps"
     if series["value"] is not None:
-        about += f", about {_shown(series['value'])}"
+        about += f", about {shown_number(series['value'])}"
     if "passing" in series:
         passing, many = series["passing"], series["counting"]
         taken = "all, where nothing is guessed," if passing is None else f"{passing * many:,.3g}"
@@ -426,19 +421,10 @@ def _other(row: Mapping[str, Any], files: Mapping[str, Any]) -> bool:
 
 def _way(row: Mapping[str, Any], over: str) -> str:
     what = "of all events cut off" if row["error"] is None else "cut off"
-    band = _shown(row["bands"][over])
+    band = shown_number(row["bands"][over])
     return f"{row['caps'] or 'as it is'} ± {band}, {row['cut_off']:.1%} {what}"
 
 
 def _both(row: Mapping[str, Any], over: str) -> str:
     band, error = row["bands"][over], row["error"]
-    return f"{_shown(band)} + {_shown(error - band)} = {_shown(error)}"
-
-
-def _shown(number: float) -> str:
-    return f"{number:,.0f}" if abs(number) >= 10 else f"{number:,.3g}"
-
-
-def listed(series: Series) -> Mapping[str, Any]:
-    by = grouping_text(series.grouped_by)
-    return {"statistic": series.statistic, "by": by, "epsilon": text(series.price)}
+    return f"{shown_number(band)} + {shown_number(error - band)} = {shown_number(error)}"

@@ -232,13 +232,20 @@ class PipelineSpec(Frozen):
             return
         amounts = [item for item in self.counted if item.amount is not None]
         summed = {item.name for item in amounts if item.typical(None) is not None}
-        named = {"passing": {item.name for item in self.counted}, "amounts": summed}
+        counting = {item.name: item.views or ("",) for item in self.counted}
+        named = {"passing": {*counting}, "amounts": summed, "typical": {*counting}}
         for key, known in named.items():
             for name in getattr(guesses, key):
                 if name not in known:
                     what = "sum" if key == "amounts" else "series that counts records"
                     why = f"is no {what} of this file"
                     yield problem(("privacy", "expect", key, name), why, known)
+        for name, windows in guesses.typical.items():
+            shown = counting.get(name, tuple(windows))
+            for window in windows:
+                if window not in shown and (window or len(shown) > 1):
+                    why = f"names no window of {name}: it has {', '.join(shown)}"
+                    yield problem(("privacy", "expect", "typical", name), why)
 
     def _analyst_problems(self) -> Iterator[InitErrorDetails]:
         for at, analyst in enumerate(self.privacy.analysts):

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.core.time import EPOCH_UNITS, TickGrid, TimeForm, parse_moments
+from stream_dp.core.time import EPOCH_UNITS, TickGrid, TimeForm
 from stream_dp.journal.dead_letters import MISSING_FIELD, NOT_JSON, TOO_MANY_ENTRIES, WRONG_TYPE
 from stream_dp.records.list_columns import Entries, ListReader
 from stream_dp.records.schema import ListField, TimeField, key_path
@@ -66,7 +66,7 @@ class _Ticks(dict[str, int]):
 
     def __init__(self, grid: TickGrid, form: TimeForm) -> None:
         super().__init__()
-        self._find, self._zone = grid.find, form.zone
+        self._find, self._form = grid.find, form
         self._new: list[str] = []
 
     def of(self, times: Sequence[str]) -> IntArray:
@@ -90,7 +90,7 @@ class _Ticks(dict[str, int]):
 
     def _read(self, new: list[str]) -> list[int]:
         """Return the ticks of new times, which have numbers here, and remember them as far as there is room."""
-        moments = parse_moments(new, self._zone)
+        moments = self._form.parse_all(new)
         ticks = [NO_TIME if moment is None else self._tick(moment) for moment in moments]
         known = dict(zip(new, ticks, strict=True))
         for time in [time for time in new if len(time) > _LONGEST_TIME]:
@@ -117,7 +117,6 @@ _TYPES: Mapping[str, Any] = {
 _ENTRY = re.compile(r"\[\d+\]`\Z")  # how a list's entry is called, behind the list's name
 _TOO_LONG = "Expected `array` of length <= "
 _REST = 15
-_TIMES: Mapping[str, Any] = {"iso": str} | dict.fromkeys(EPOCH_UNITS, Int64)
 # TypeError: a payload that is None (a Kafka tombstone); RecursionError: nested without end.
 _REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
 
@@ -366,7 +365,7 @@ def _member(attribute: str, field: Any, kind_of: Callable[[Any], Any]) -> Leaf:
 
 def _kind(field: Any) -> Any:
     if isinstance(field, TimeField):
-        return _TIMES[field.format]
+        return Int64 if field.format in EPOCH_UNITS else str
     if isinstance(field, ListField):
         return Annotated[list[str], msgspec.Meta(max_length=field.most)]
     return _TYPES[field.type]

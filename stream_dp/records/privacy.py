@@ -21,7 +21,7 @@ from stream_dp.errors import InvalidCost
 from stream_dp.records.amount_units import Amount, Clamp, Step, clamp_problems, total_problems
 from stream_dp.records.conditions import Where
 from stream_dp.records.endpoints import Clock
-from stream_dp.records.groupings import decimal_text
+from stream_dp.records.groupings import Place, decimal_text
 from stream_dp.records.scalars import (
     Delta,
     Duration,
@@ -33,6 +33,7 @@ from stream_dp.records.scalars import (
     Order,
     PublicShare,
     Share,
+    must,
     problem,
     refuse,
 )
@@ -47,7 +48,9 @@ WITH_OWN_DELTA = (*ALL_DELTA, "tight_approximate")
 MOST_EVENTS_OF_ONE = 10_000  # each of them takes its part of every epsilon
 CAPS = ("per_tick", "per_key", "keys")  # beside the cap of a window
 TOTAL = "total"
-OF_USERS = ("user", "max_events", *CAPS, "key", TOTAL, "per", "overall", "share", "expect")
+OF_USERS = ("user", "max_events", *CAPS, "key", TOTAL, "per", "overall", "share")
+GUESSED_OF_USERS = "users", "events", "per_tick", "keys"
+GUESSES = "privacy.expect"
 MOST_GUESSED = (
     20_000  # events of all typical users together, each of which `plan` counts for every other cap
 )
@@ -121,33 +124,54 @@ class SharedTotal(Frozen):
 
 
 Guessed: TypeAlias = Annotated[int, Field(ge=1, le=10**15)]
+Positive: TypeAlias = Annotated[Exact, must(lambda value: value > 0, "must be greater than 0")]
 
 
 def _typical(value: object) -> object:
     return (value,) if isinstance(value, int | str) else value
 
 
-class Guesses(Frozen):
-    """Public guesses by which `plan` compares caps; they touch neither data nor guarantee, and no fingerprint.
+def _by_window(value: object) -> object:
+    return value if isinstance(value, Mapping) else {"": value}
 
-    `events`: how many each of some typical users has in a window of the cap, or for ever under `overall`; all of them
-    are as many of the `users`. A user's events come `per_tick` in a tick, and have `keys` values of the key. By
-    series: `passing`, the share of the records that use a cap that its `where` takes, and of a sum typical `amounts`.
+
+ByWindow: TypeAlias = Annotated[
+    dict[str, Exact],
+    BeforeValidator(_by_window, json_schema_input_type=Exact | dict[str, Exact]),
+]
+
+
+class Guesses(Frozen):
+    """Public guesses by which `plan` judges series and compares caps; they touch neither data nor guarantee, and no
+    fingerprint.
+
+    `records`: how many records count in a tick, on average. Of users that follows from `events`: how many each of some
+    typical users has in a window of the cap, or for ever under `overall`; all of them are as many of the `users`. A
+    user's events come `per_tick` in a tick, and have `keys` values of the key. By series: `passing`, the share of the
+    records that use a cap that its `where` takes; of a sum typical `amounts`; and `typical`, what it shows itself, by
+    window where it has several.
     """
 
-    users: Guessed
+    records: Positive | None = None
+    users: Guessed | None = None
     events: Annotated[
         tuple[Guessed, ...],
         BeforeValidator(_typical, json_schema_input_type=Guessed | tuple[Guessed, ...]),
-        Field(min_length=1, max_length=1000),
-    ]
+        Field(max_length=1000),
+    ] = ()
     per_tick: Guessed = 1
     keys: Guessed = 1
     passing: dict[Name, Share] = Field(default_factory=dict)
     amounts: dict[Name, Exact] = Field(default_factory=dict)
+    typical: dict[Name, ByWindow] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _countable(self) -> "Guesses":
+        if (self.users is None) != (not self.events):
+            given, other = ("users", "events") if self.users else ("events", "users")
+            refuse([problem((other,), f"is missing: {given} says half of how many records count")])
+        if self.users is not None and self.records is not None:
+            refuse([problem(("records",), "follows from users and events: leave it out")])
         if sum(self.events) > MOST_GUESSED:
             why = f"are more than {MOST_GUESSED:,} events together: give fewer typical users, or smaller ones"
             refuse([problem(("events",), why)])
@@ -247,6 +271,10 @@ class Privacy(Frozen):
         """Return the same with another filter and without the keys that it does not take; None: it does not fit."""
         return self._with({"filter": name}, _not_taken(name))
 
+    def granting(self, delta: Fraction) -> "Privacy | None":
+        """Return the same with a filter and a delta that Gaussian noise takes; None where it has a delta already."""
+        return None if self.delta else self._with({"filter": "zcdp", "delta": delta}, ())
+
     def capped(self, changes: Mapping[str, Any]) -> "Privacy | None":
         """Return the same with other caps (None: without one), and without those that they leave nothing to do."""
         caps = {**{name: getattr(self, name) for name in CAPS}, **changes}
@@ -341,7 +369,10 @@ class Privacy(Frozen):
     def _user_problems(self) -> list[InitErrorDetails]:
         if self.unit == "event":
             why = "belongs to unit user: say unit: user, or leave it out"
-            return [problem((k,), why) for k in OF_USERS if getattr(self, k) is not None]
+            guessed = set() if self.expect is None else self.expect.model_fields_set
+            places: list[Place] = [(k,) for k in OF_USERS if getattr(self, k) is not None]
+            places += [("expect", k) for k in GUESSED_OF_USERS if k in guessed]
+            return [problem(place, why) for place in places]
         problems = []
         if self.user is None:
             wrong = "unit user needs the field that says whose event it is, such as user: customer"

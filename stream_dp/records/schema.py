@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.time import EPOCH, TickGrid, TimeForm
+from stream_dp.core.time import EPOCH, EPOCH_UNITS, TickGrid, TimeForm, compiled
 from stream_dp.core.wording import meant
 from stream_dp.records.scalars import Domain, Frozen, problem, refuse
 
@@ -83,6 +83,16 @@ def _seconds(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(seconds=1)
 
 
+def _of_times(form: str) -> str:
+    forms = ("iso", *EPOCH_UNITS)
+    if "%" in form:
+        compiled(form)
+    elif form not in forms:
+        near = meant(form, forms)
+        raise ValueError(f"must be {', '.join(forms)} or a pattern such as %d.%m.%Y %H:%M{near}")
+    return form
+
+
 def _of_keys(path: str) -> str:
     if not all(path.split(".")):
         raise ValueError("must be keys with one point between them, such as payment.amount")
@@ -99,17 +109,22 @@ class _Field(_Placed):
 
 
 class TimeField(_Placed):
-    """The record's own time: text with an offset (or in `zone`), or whole seconds, ms or µs since 1970."""
+    """The record's own time: text with an offset (or in `zone`), as iso has it or of a pattern such as
+    `%d.%m.%Y %H:%M`; or whole seconds, ms or µs since 1970.
+    """
 
     type: Literal["time"] = "time"
-    format: Literal["iso", "epoch_s", "epoch_ms", "epoch_us"] = "iso"
+    format: Annotated[str, Field(max_length=100), AfterValidator(_of_times)] = "iso"
     zone: ZoneName | None = None
 
     @model_validator(mode="after")
     def _zone_of_texts(self) -> "TimeField":
-        if self.zone is not None and self.format != "iso":
+        if self.zone is not None and self.format in EPOCH_UNITS:
             wrong = f"{self.format} counts from 1970 in UTC and has no zone: leave it out"
             refuse([problem(("zone",), wrong)])
+        if self.zone is None and "%" in self.format and "%z" not in self.format:
+            wrong = "a pattern without %z (the offset) needs `zone:`, such as Europe/Paris or UTC"
+            refuse([problem(("format",), wrong)])
         return self
 
     @property

@@ -106,8 +106,8 @@ _RELEASED = {
     ("series", "key", "window"): {
         "value": "The newest released value, with its noise.",
         "band": "Half the width around the value that holds with the confidence of the series.",
-        "low": "The lower end of a quotient's interval, or of the bucket that a quantile lies in.",
-        "high": "The upper end of a quotient's interval, or of the bucket that a quantile lies in.",
+        "low": "The lower end of a value's interval, or of the bucket that a quantile lies in.",
+        "high": "The upper end of a value's interval, or of the bucket that a quantile lies in.",
         "rank": "The place of a key in a top list by the released values; 1 is the greatest.",
         "tied": "How many other keys are not told apart from this one of a top list.",
     },

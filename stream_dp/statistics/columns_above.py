@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.mechanisms.hss.quantities import ColumnsAbove
-from stream_dp.statistics.parts.choice import ENDLESS, Choice, Setting
+from stream_dp.statistics.parts.choice import ENDLESS, Choice, Floats, Setting
 from stream_dp.statistics.parts.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
 from stream_dp.statistics.parts.series_spec import GroupedSeries
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen, leading
 
 
 class ColumnsAboveSeries(GroupedSeries):
@@ -50,6 +52,18 @@ class ColumnsAboveSeries(GroupedSeries):
             return min(setting.width, events // near)
 
         return replace(columns, expected=expected)
+
+    def true_numbers(self, totals: IntArray) -> Sequence[int]:
+        return [self.exact(totals, ())]
+
+    def guessed_totals(self, guess: Guess) -> Floats | str:
+        """Return totals by category of which as many are as large as its level as are typical."""
+        if guess.typical is None:
+            return leading(guess)
+        return np.where(np.arange(guess.width) < float(guess.typical), float(self.level), 0.0)
+
+    def judged(self, seen: Seen) -> Judged:
+        return Judged(float(self.exact(seen.whole, seen.names)), seen.band)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int:
         return ColumnsAbove(self.level).of(totals)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
+import numpy as np
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
@@ -16,12 +17,13 @@ from stream_dp.engine.series import Tell
 from stream_dp.mechanisms.linear.arrival_counter import ENTRIES, CutOffCounter
 from stream_dp.mechanisms.quotients import quotient
 from stream_dp.mechanisms.serving import Answer, Contrasts
-from stream_dp.records.privacy import TOTAL
+from stream_dp.records.privacy import GUESSES, TOTAL
 from stream_dp.records.record_columns import CapUse
 from stream_dp.records.scalars import duration_text, milliseconds, problem
-from stream_dp.statistics.parts.choice import Choice, Setting
+from stream_dp.statistics.parts.choice import Choice, Floats, Setting
 from stream_dp.statistics.parts.series_spec import WITHIN, Rest, SeriesSpec, quotient_values
-from stream_dp.statistics.parts.windows import EVER, Window, windowed
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen
+from stream_dp.statistics.parts.windows import EVER, Window, following, windowed
 
 CapName: TypeAlias = Literal["max_events", "overall", "per_tick", "per_key", "keys", "total"]
 DIGITS = 4
@@ -83,6 +85,26 @@ class CutOffSeries(SeriesSpec):
             return quotient_values([share], None)
 
         return tell
+
+    def covered(self, window: str, tick: int, step: int) -> range:
+        """Return the ticks of the window that is open, or of the whole one before it."""
+        if self.window is None or self.window == EVER:
+            return super().covered("", tick, step)
+        now = following(self.window, tick, step, running=True)
+        before = following(self.window, now.start - 1, step, running=False)
+        return now if window == self.window else before
+
+    def true_numbers(self, totals: IntArray) -> Sequence[Any]:
+        active, cut = totals.tolist()
+        return [Fraction(cut, active) if active else None]
+
+    def guessed_totals(self, guess: Guess) -> Floats | str:
+        users = guess.typical if guess.users is None else guess.users
+        return f"{GUESSES}.users" if users is None else np.array([float(users), 0.0])
+
+    def judged(self, seen: Seen) -> Judged:
+        """Return how many users are active: what their number is off by, of them, a share is off by in points."""
+        return Judged(float(seen.totals[0]), seen.band, "active users")
 
     def own_problems(self) -> list[InitErrorDetails]:
         if not self.where:

@@ -20,8 +20,9 @@ from stream_dp.records.groupings import By, grouping_fields, grouping_text
 from stream_dp.records.record_columns import Identified
 from stream_dp.records.scalars import FieldName, milliseconds, problem
 from stream_dp.records.schema import ListField, field_problems
-from stream_dp.statistics.parts.choice import Choice, Setting, steady
+from stream_dp.statistics.parts.choice import Choice, Floats, Setting, steady
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
+from stream_dp.statistics.parts.verdicts import Guess
 from stream_dp.statistics.parts.windows import (
     EVER,
     ONCE,
@@ -29,6 +30,7 @@ from stream_dp.statistics.parts.windows import (
     Over,
     every_problems,
     first_end,
+    following,
     length_of,
     window_lengths,
     windowed,
@@ -165,6 +167,17 @@ class DistinctSeries(SeriesSpec):
         mechanism = ArrivalCounter(*own, setting.width)
         chosen = steady(mechanism, f"a tree counter of first ticks; {moved}", setting)
         return replace(chosen, windows=dict.fromkeys(self.views, chosen.expected))
+
+    def covered(self, window: str, tick: int, step: int) -> range:
+        if window in self.every:
+            return following(window, tick, step, running=self.running)
+        return super().covered(window, tick, step)
+
+    def guessed_totals(self, guess: Guess) -> Floats | str:
+        """Return the users of the cap, where it counts them over its window; a number by key is as large as any."""
+        if guess.typical is None and guess.users is not None:
+            return guess.evenly(guess.users / guess.width)
+        return super().guessed_totals(guess)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
         if self.every:

@@ -13,8 +13,10 @@ from stream_dp.statistics.parts.choose_hss import (
     CounterKind,
     Demand,
     ExpectedEvents,
+    Split,
     hss_choice,
     narrowest_choice,
+    split_problems,
     typical_choice,
 )
 from stream_dp.statistics.parts.series_spec import RECORDS, GroupedSeries
@@ -28,7 +30,7 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
     """How many events by category, so far, over sliding windows, or in each of the windows that follow one another."""
 
     shape = Shape.HISTOGRAM
-    later = ("expected_shape", "counter", *WindowedSeries.later)
+    later = ("expected_shape", "counter", "split", *WindowedSeries.later)
     counted: ClassVar[str] = RECORDS
     adds: ClassVar[Fraction | None] = Fraction(1)
 
@@ -37,6 +39,7 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
     expected_events: ExpectedEvents = None
     expected_shape: ExpectedShape | None = None
     counter: CounterKind = "tree"
+    split: Split = "error"
 
     @property
     def about(self) -> str:
@@ -47,7 +50,7 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
         if self.counter == "gaussian" and self.method != "hss":
             why = f"gaussian is the counter inside an HSS, and this method is {self.method}: name method hss"
             problems.append(problem(("counter",), why))
-        return problems
+        return [*problems, *split_problems(self.split, self.method, self.counter)]
 
     @property
     def former_keys(self) -> Mapping[str, str]:
@@ -64,7 +67,7 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
     def choose(self, setting: Setting) -> Choice:
         """Choose what `method` names; `auto` takes the narrowest band, `typical` the smallest typical error."""
         guesses = self.expected_events, self.expected_shape
-        demand = Demand(setting, None, self.epsilon, *guesses, self.counter)
+        demand = Demand(setting, None, self.epsilon, *guesses, self.counter, self.split)
         if self.every:
             choice = every_choice(setting, self.epsilon, self.spans)
         elif self.declared:

@@ -20,17 +20,20 @@ from stream_dp.mechanisms.hss.quantities import MAXIMUM, Largest, Quantity
 from stream_dp.mechanisms.serving import clipped
 from stream_dp.records.groupings import rank_problems
 from stream_dp.records.scalars import problem
-from stream_dp.statistics.parts.choice import Choice, Setting
+from stream_dp.statistics.parts.choice import Choice, Floats, Setting
 from stream_dp.statistics.parts.choose_hss import (
     CounterKind,
     Demand,
     ExpectedEvents,
     RankMethod,
+    Split,
     counts_columns,
     rank_choice,
     rank_confidence,
+    split_problems,
 )
 from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen, leading
 
 _VALUE_BYTES = 40
 
@@ -38,10 +41,11 @@ _VALUE_BYTES = 40
 class RankSeries(GroupedSeries):
     """How many events so far in the category of one rank."""
 
-    later = ("counter",)
+    later = ("counter", "split")
     method: RankMethod = "auto"
     expected_events: ExpectedEvents = None
     counter: CounterKind = "tree"
+    split: Split = "error"
 
     @property
     def former_keys(self) -> Mapping[str, str]:
@@ -52,11 +56,21 @@ class RankSeries(GroupedSeries):
         if self.counter == "gaussian" and self.method not in ("hss", "paper_hss"):
             why = f"gaussian is the counter inside an HSS, and this method is {self.method}: name method hss"
             problems.append(problem(("counter",), why))
-        return problems
+        return [*problems, *split_problems(self.split, self.method, self.counter)]
 
     def chosen(self, setting: Setting, quantity: Quantity) -> Choice:
-        demand = Demand(setting, quantity, self.epsilon, self.expected_events, counter=self.counter)
+        guesses = self.expected_events, None
+        demand = Demand(setting, quantity, self.epsilon, *guesses, self.counter, self.split)
         return rank_choice(demand, self.method)
+
+    def true_numbers(self, totals: IntArray) -> Sequence[Any]:
+        return [self.exact(totals, ())]
+
+    def guessed_totals(self, guess: Guess) -> Floats | str:
+        return leading(guess)
+
+    def judged(self, seen: Seen) -> Judged:
+        return Judged(float(self.exact(seen.whole, seen.names)), seen.band)
 
     def entry_confidence(self, confidence: float, mechanism: Any) -> float:
         """Return the confidence of one column's band, where the count is read off all columns."""

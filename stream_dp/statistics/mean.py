@@ -22,8 +22,9 @@ from stream_dp.mechanisms.serving import Answer, Bands, Contrasts, WidthsAt
 from stream_dp.records.amount_units import Addend, Centred, Known, plain_number
 from stream_dp.records.conditions import Where
 from stream_dp.records.groupings import By, decimal_text
-from stream_dp.statistics.parts.choice import Choice, Setting, tree_counter
+from stream_dp.statistics.parts.choice import Choice, Floats, Setting, tree_counter
 from stream_dp.statistics.parts.series_spec import quotient_values
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen, of_quotients
 from stream_dp.statistics.parts.windows import ANEW, ONCE, every_choice, sum_counter, window_choice
 from stream_dp.statistics.sum import AmountSeries
 
@@ -154,6 +155,21 @@ class MeanSeries(AmountSeries):
         of, over = (added * self.step, Fraction(counted)) if counted > 0 else (_NONE, _NONE)
         within = (low - centre, high - centre)
         return quotient(of, over, widths, self.digits, signed=True, within=within, plus=centre)
+
+    def guessed_totals(self, guess: Guess) -> Floats | str:
+        """Return sums and counts, where both the mean and the number of records were guessed."""
+        if guess.typical is None:
+            return guess.needs("typical")
+        if guess.records is None:
+            return guess.lacking
+        (low, high), counts = self.clamp, np.full(guess.width // 2, float(guess.records))
+        mean = min(max(guess.typical, low), high)
+        counts /= len(counts)
+        return np.concatenate([counts * float((mean - self.amount.centre) / self.step), counts])
+
+    def judged(self, seen: Seen) -> Judged:
+        tell = self.teller(seen.choice.mechanism, seen.place, seen.confidence)
+        return of_quotients(tell(seen.names, seen.whole, seen.tick, None))
 
     def told_bytes(self, names: Sequence[str]) -> int:
         return sum(map(name_bytes, names)) + _TOLD_BYTES * len(names)

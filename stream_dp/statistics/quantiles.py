@@ -6,21 +6,24 @@ begins with the series' first tick: what is told at an end stays until the next 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.series import Tell
+from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Quantile, Shape
 from stream_dp.mechanisms.linear.noisy_forest import FLAT_IS_BEST
 from stream_dp.mechanisms.linear.windows_and_ever import ever_share
+from stream_dp.mechanisms.quantiles.rank_window import RankWindow, best_rank_levels
 from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles, tuples_of
 from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree, best_levels
@@ -35,9 +38,18 @@ from stream_dp.records.scalars import (
     problem,
 )
 from stream_dp.records.schema import Fields, FieldSpec
-from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_counter
+from stream_dp.statistics.parts.choice import (
+    Choice,
+    Floats,
+    Setting,
+    largest_rho,
+    steady,
+    tree_counter,
+)
 from stream_dp.statistics.parts.choose_hss import ExpectedEvents
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Outcome, Seen
+from stream_dp.statistics.parts.windowed import CORRELATED
 from stream_dp.statistics.parts.windows import (
     EVER,
     WHEN_ENDED,
@@ -45,9 +57,11 @@ from stream_dp.statistics.parts.windows import (
     Windows,
     every_problems,
     first_end,
+    following,
     length_of,
     length_problems,
     over_windows,
+    sliding,
     window_lengths,
     window_problems,
     windowed,
@@ -209,11 +223,15 @@ def sliding_choice(
     views: Sequence[str],
     at: tuple[Fraction, ...],
     hop: str | None = None,
+    method: str = "apart",
 ) -> Choice:
     """Choose a tree over the values, counted over the windows among `views` and so far where `ever` is.
 
-    Counts are those of ticks, or of hops: a window is then a sum of fewer noisy counts.
+    Counts are those of ticks, or of hops: a window is then a sum of fewer noisy counts. The reason names the error of
+    `CORRELATED` where that is less.
     """
+    if method == CORRELATED:
+        return correlated_choice(setting, epsilon, views, at, hop)
     levels = best_levels(setting.width - UNRANKED, at)
     ticks = 1 if hop is None else milliseconds(hop) // setting.step
     horizon = setting.horizon and max(1, setting.horizon // ticks)
@@ -232,6 +250,54 @@ def sliding_choice(
     over = f"; what counts so far has {share} of the epsilon" if share else ""
     hops = "" if hop is None else f"; counts are told at the end of each {hop}"
     why = f"{_tree_words(levels)}{over}{hops}; {IN_RANKS}"
+    choice = replace(windowed(mechanism, setting, views, why), supposing="in ranks")
+    if (
+        not setting.advise
+        or not setting.delta
+        or setting.gdp
+        or (*spans,) != (*spans[:1],)
+        or share
+    ):
+        return choice
+    return _beside_correlated(choice, setting, epsilon, views, at, hop)
+
+
+def _beside_correlated(
+    choice: Choice, setting: Setting, epsilon: Fraction, views: Sequence[str], *own: Any
+) -> Choice:
+    try:
+        other = correlated_choice(setting, epsilon, views, *own)
+        bands = [each.windows[views[0]](setting.last) for each in (other, choice)]
+    except NotDerivable:
+        return choice
+    if bands[0] >= bands[1]:
+        return choice
+    return choice.saying(
+        f"method: {CORRELATED} has a band of {bands[0]:,.0f} in place of {bands[1]:,.0f}"
+    )
+
+
+def correlated_choice(
+    setting: Setting,
+    epsilon: Fraction,
+    views: Sequence[str],
+    at: tuple[Fraction, ...],
+    hop: str | None = None,
+) -> Choice:
+    """Choose Gaussian noise for the ranks of one window, correlated over values and ticks, or hops."""
+    if setting.gdp:
+        raise NotDerivable(
+            f"method {CORRELATED} of quantiles is zCDP, which filter gdp does not add up: name filter zcdp"
+        )
+    rho = largest_rho(setting, epsilon, f"method {CORRELATED}")
+    levels = best_rank_levels(setting.width - UNRANKED, at)
+    hop_ticks = 1 if hop is None else milliseconds(hop) // setting.step
+    window = milliseconds(views[0]) // setting.step // hop_ticks
+    counts = RankWindow(levels.leaves, rho, setting.neighbors, window, levels)
+    tree = ValueTree(levels, counts, UNRANKED, hop_ticks)
+    mechanism = SlidingQuantiles(tree, at, Fraction(str(setting.confidence)))
+    hops = "" if hop is None else f"; counts are told at the end of each {hop}"
+    why = f"method: {CORRELATED}, Gaussian noise for ranks, correlated over values and ticks{hops}; {IN_RANKS}"
     return replace(windowed(mechanism, setting, views, why), supposing="in ranks")
 
 
@@ -278,7 +344,7 @@ class QuantilesSeries(SeriesSpec):
     windows: Windows = ()
     every: Every = ()
     hop: Hop | None = None
-    method: Literal["apart", "together"] = "apart"
+    method: Literal["apart", "together", "correlated"] = "apart"
     expected_events: ExpectedEvents = None
     _fitted: bool = PrivateAttr(False)
     _whole: bool = PrivateAttr(False)
@@ -389,6 +455,11 @@ class QuantilesSeries(SeriesSpec):
         if self.method == "together" and not self.every:
             why = "is for windows that end: name every, or leave method out"
             problems.append(problem(("method",), why))
+        if self.method == CORRELATED and (
+            self.every or len(self.windows) != 1 or EVER in self.views
+        ):
+            why = "correlated is the noise of one window that slides: name one in windows, or leave method out"
+            problems.append(problem(("method",), why))
         for place, (before, share) in enumerate(pairwise(self.at)):
             if share <= before:
                 problems.append(problem(("at", place + 1), "must be greater than the one before"))
@@ -424,7 +495,7 @@ class QuantilesSeries(SeriesSpec):
 
     @property
     def work(self) -> int:
-        if self.method == "apart":
+        if self.method != "together":
             return 0
         return (
             len(self.every) * tuples_of(len(self.grid.buckets), len(self.at)) // TUPLES_OF_AN_ENTRY
@@ -433,7 +504,7 @@ class QuantilesSeries(SeriesSpec):
     def _too_many(self) -> list[InitErrorDetails]:
         """Return the problem of a choice among too many tuples of buckets; the values beyond the grid have two."""
         buckets, many = len(self.grid.buckets), len(self.at)
-        if self.method == "apart" or tuples_of(buckets, many) <= MOST_TUPLES:
+        if self.method != "together" or tuples_of(buckets, many) <= MOST_TUPLES:
             return []
         fits = next(b for b in range(buckets, 0, -1) if tuples_of(b, many) <= MOST_TUPLES) - 2
         why = (
@@ -447,7 +518,8 @@ class QuantilesSeries(SeriesSpec):
             together = self.method == "together"
             choice = tumbling_choice(setting, self.epsilon, self.every, self.at, together=together)
         else:
-            choice = sliding_choice(setting, self.epsilon, self.views, self.at, self.hop)
+            own = setting, self.epsilon, self.views, self.at, self.hop
+            choice = sliding_choice(*own, self.method)
         if self.expected_events is not None:
             choice = choice.saying(self._of_expected(choice, setting, self.expected_events))
         if not self._fitted:
@@ -455,6 +527,45 @@ class QuantilesSeries(SeriesSpec):
         return choice.saying(
             f"{self.buckets} buckets, the number nearest to {BUCKETS} that divides the clamp into integers"
         )
+
+    def covered(self, window: str, tick: int, step: int) -> range:
+        if self.every:
+            return following(window, tick, step, running=False)
+        hop = milliseconds(self.hop) // step if self.hop else 1
+        end = (tick + 1) // hop * hop
+        return sliding(window, end - 1, step)
+
+    def outcomes(
+        self, shown: Mapping[str, Any], totals: IntArray, names: Sequence[str]
+    ) -> Iterator[Outcome]:
+        """Yield for each quantile the records below it, and how many ranks the released bucket is away from there."""
+        below = np.concatenate([[0], totals[:-UNRANKED].cumsum()])
+        buckets = self.grid.buckets
+        for name, quantile in (shown.get("quantiles") or {}).items():
+            wanted = float(Fraction(name) * int(below[-1]))
+            held = [
+                place
+                for place, (low, high) in enumerate(buckets)
+                if low <= quantile["value"] <= high
+            ]
+            first, last = float(below[held[0]]), float(below[held[-1] + 1])
+            error = min(max(wanted, first), last) - wanted
+            yield Outcome(wanted, error, abs(error) <= shown["band"])
+
+    def guessed_totals(self, guess: Guess) -> Floats | str:
+        """Return how many records a window has, the typical value of a release whose errors are in ranks."""
+        records = guess.records if guess.typical is None else guess.typical
+        if records is None:
+            return guess.lacking
+        totals = np.zeros(guess.width)
+        totals[0] = float(records)
+        return totals
+
+    def judged(self, seen: Seen) -> Judged:
+        """Return how many records lie beyond the quantile that is nearest to an end, and the error in ranks."""
+        share = min(min(at, 1 - at) for at in self.at)
+        beyond = float(seen.totals[:-UNRANKED].sum()) * float(share)
+        return Judged(beyond, seen.band, f"records in {decimal_text(share)} of a window")
 
     def _of_expected(self, choice: Choice, setting: Setting, events: int) -> str:
         """Return what part of the records expected in each window the error is; the parts of other keys' too.
@@ -543,7 +654,7 @@ class QuantilesSeries(SeriesSpec):
         self, setting: Setting, records: Mapping[str, Fraction], hop: str | None
     ) -> dict[str, float]:
         """Return by window what part of its `records` the error is in this setting, with this hop."""
-        choice = sliding_choice(setting, self.epsilon, self.views, self.at, hop)
+        choice = sliding_choice(setting, self.epsilon, self.views, self.at, hop, self.method)
         return {
             name: choice.windows[name](setting.last) / float(many) for name, many in records.items()
         }

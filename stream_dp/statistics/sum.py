@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic_core import InitErrorDetails
 
@@ -27,6 +27,8 @@ from stream_dp.statistics.parts.series_spec import Rest
 from stream_dp.statistics.parts.windowed import SingleOrKeyed
 from stream_dp.statistics.parts.windows import amounts_choice, shared_choice, totals_choice
 
+CLAMPED = 2, 5, 10, 20, 50  # parts of a clamp, and numbers of largest amounts, which `check` tries
+FEW = 1, 3
 _OF_USERS = "is what one user may add, and privacy.unit is event: say unit: user"
 _BOTH = "of amounts of both signs is of a user's sum in a whole window of the cap"
 
@@ -65,6 +67,16 @@ class AmountSeries(SingleOrKeyed):
         low, high = map(decimal_text, self.clamp)
         own = {"of": self.of, "clamp": f"{low} to {high}", "step": decimal_text(self.step)}
         return {**own, **super().parameters}
+
+    def variants(self) -> Iterator[tuple[str, Self]]:
+        """Yield it in other windows, and with parts of its clamp."""
+        yield from super().variants()
+        low, high = self.clamp
+        for part in CLAMPED if low >= 0 else ():
+            most = high // (part * self.step) * self.step
+            if most > low:
+                clamp = f"clamp: [{decimal_text(low)}, {decimal_text(most)}]"
+                yield clamp, self.model_copy(update={"clamp": (low, most)})
 
     def own_problems(self) -> list[InitErrorDetails]:
         return [*super().own_problems(), *clamp_problems(self.clamp, self.step)]
@@ -128,6 +140,14 @@ class SumSeries(AmountSeries):
     def typical(self, guess: Fraction | None) -> Fraction:
         low, high = self.clamp
         return min(max((low + high) / 2 if guess is None else guess, low), high)
+
+    def variants(self) -> Iterator[tuple[str, "SumSeries"]]:
+        """Yield it with totals of a user's few largest amounts too."""
+        if self.shared_total:
+            return  # another clamp would not be that of the total
+        yield from super().variants()
+        for many in FEW if self.user_total is None else ():
+            yield from self.with_totals(many * self.clamp[1]).items()
 
     def with_totals(self, most: Fraction) -> dict[str, "SumSeries"]:
         if self.shared_total:

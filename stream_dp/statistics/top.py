@@ -5,11 +5,12 @@ selects is better for an endless stream. Of equal values the first of the domain
 entry, as it counts in `maximum`: where it leads, the domain misses something.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 from pydantic_core import InitErrorDetails
 
@@ -19,9 +20,10 @@ from stream_dp.journal.release import Rank, Shape, name_bytes
 from stream_dp.mechanisms.serving import Bands, Differences, all_at_once, clipped
 from stream_dp.records.groupings import rank_problems
 from stream_dp.statistics.histogram import HistogramSeries
-from stream_dp.statistics.parts.choice import Choice, ExpectedShape, Setting
+from stream_dp.statistics.parts.choice import Choice, ExpectedShape, Floats, Setting
 from stream_dp.statistics.parts.choose_hss import ExpectedEvents
 from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Outcome, Seen, leading
 from stream_dp.statistics.parts.windowed import WindowedSeries
 from stream_dp.statistics.parts.windows import method_problems
 
@@ -92,6 +94,24 @@ class TopSeries(WindowedSeries, GroupedSeries):
             return {"ranks": ranks(names, clipped(answer), self.k, differences(tick, state))}
 
         return tell
+
+    def outcomes(
+        self, shown: Mapping[str, Any], totals: IntArray, names: Sequence[str]
+    ) -> Iterator[Outcome]:
+        """Yield the true count of each name that is listed, and how far off its released one is."""
+        true = dict(zip(names, totals.tolist(), strict=True))
+        for rank in shown["ranks"]:
+            error = rank["value"] - true[rank["name"]]
+            yield Outcome(true[rank["name"]], error, abs(error) <= shown["band"])
+
+    def guessed_totals(self, guess: Guess) -> Floats | str:
+        return leading(guess, self.expected_shape)
+
+    def judged(self, seen: Seen) -> Judged:
+        """Return by how much the first exceeds the first that is not listed, and the least difference that shows it."""
+        counts = np.sort(seen.totals)[::-1]
+        gap = float(counts[0] - counts[min(self.k, len(counts) - 1)])
+        return Judged(gap, seen.apart, f"from the first to rank {min(self.k + 1, len(counts))}")
 
     def told_bytes(self, names: Sequence[str]) -> int:
         longest = sorted(map(name_bytes, names), reverse=True)[: 1 + MOST_TIED]

@@ -63,6 +63,11 @@ PAIRS = {
     "quartiles, planned buckets": Pair(
         f"{RANKS}, windows: [24h]", f"{RANKS}, windows: [24h]".replace("buckets: 20", "buckets: 10"), 200
     ),
+    "quartiles of 100 buckets": Pair(
+        f"{RANKS}, windows: [24h]".replace("buckets: 20", "buckets: 100"),
+        f"{RANKS}, windows: [24h], method: correlated, delta: 1e-6".replace("buckets: 20", "buckets: 100"),
+        190, "unit: event, delta: 2e-6, filter: optimal",
+    ),
     "quartiles, a hop of 12 h": Pair(
         f"{RANKS}, windows: [24h]", f"{RANKS}, windows: [24h], hop: 12h", 130
     ),

@@ -43,6 +43,7 @@ from stream_dp.mechanisms.papers.paper_hss import (
     PaperHSS,
     PaperSparseVector,
 )
+from stream_dp.mechanisms.quantiles.rank_window import RankLevels, RankWindow
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import Over, ValueLevels, ValueTree
@@ -247,6 +248,12 @@ def value_trees() -> Iterator[Case]:
     hops = SlidingQuantiles(ValueTree(ValueLevels(5, 3), both, 1, 3), AT, Fraction(19, 20))
     for made in (hops.tree, hops):
         yield Case(name=f"{type(made).__name__} hops", make=partial(_same, made))
+    ranks = RankLevels(5, 300)
+    for relation, hop in ((ADD, 1), (REPLACE, 3)):
+        window = RankWindow(5, TWO, relation, 2, ranks)
+        own = SlidingQuantiles(ValueTree(ranks, window, 1, hop), AT, Fraction(19, 20))
+        for each in (window, own.tree, own):
+            yield Case(name=f"{type(each).__name__} ranks {hop}", make=partial(_same, each))
 
 
 TOLD = (WatchTerms(40, 2, rearm=False), WatchTerms(9, tick=True))

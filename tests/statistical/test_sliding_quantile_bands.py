@@ -23,6 +23,7 @@ from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
+from stream_dp.mechanisms.quantiles.rank_window import RankWindow, best_rank_levels
 from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree
 from stream_dp.mechanisms.serving import Answer, Bands
@@ -34,6 +35,7 @@ AT = (HALF, Fraction(9, 10), Fraction(99, 100))
 SURE = Fraction(19, 20)
 DEEP = ForestShape((4,), (HALF, HALF))
 WIDE, NARROW = ValueLevels(52, 12), ValueLevels(20, 20)
+RANKS = best_rank_levels(52, AT)
 
 
 def forest(
@@ -63,6 +65,8 @@ CASES: dict[str, tuple[SlidingQuantiles, str]] = {
             "skewed",
         ),
         ("little noise", NARROW, forest(NARROW, (6,), Fraction(20)), AT, "even"),
+        ("Gaussian, skewed", RANKS, RankWindow(52, HALF, ADD, 6, RANKS), AT, "skewed"),
+        ("Gaussian, gaps", RANKS, RankWindow(52, HALF / 50, REPLACE, 24, RANKS), AT[:2], "gaps"),
     )
 }
 
@@ -100,7 +104,7 @@ def looked(name: str) -> list[list[Looked]]:
 
 def _windows(mechanism: SlidingQuantiles) -> list[int]:
     counts = mechanism.tree.counts
-    if isinstance(counts, WindowForest):
+    if isinstance(counts, WindowForest | RankWindow):
         return list(counts.windows)
     return [*getattr(getattr(counts, "forest", None), "windows", ()), 10**6]
 

@@ -1,7 +1,11 @@
-"""`stream-dp check`: does a sample of records fit? For the operator's own terminal: NOT PRIVATE."""
+"""`stream-dp check`: does a sample fit, and what are the series worth by it? `simulate`: how large are errors?
+
+For the operator's own terminal: NOT PRIVATE.
+"""
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,16 +15,19 @@ from rich.table import Table
 from typer import Option
 
 from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
-from stream_dp.cli.printing import folding_table, wide_console
+from stream_dp.cli.printing import folding_table, verdict_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
 from stream_dp.operate.check_pipeline import (
     check_pipeline,
+    checked_json,
     false_alarms,
-    fitting_json,
     within_limit,
 )
 from stream_dp.operate.fitting import Fitting
+from stream_dp.operate.judging import Judgement
+from stream_dp.operate.simulate import Point
+from stream_dp.operate.simulate import simulate as simulated
 
 UNFIT = 2
 
@@ -47,14 +54,69 @@ def check(
     than `warn_dead` declares cannot be used, or the file is broken. No journal is opened, nothing is charged.
     """
     with progress("Looking at a sample of the records") as line:
-        checking = check_pipeline(pipeline, data, topic, sample, key_file, line.say)
-        built, fitting = asyncio.run(checking)
+        checking = check_pipeline(pipeline, data, topic, sample, key_file, line.say, line)
+        checked = asyncio.run(checking)
+    built, fitting, judgement = checked
     if as_json:
-        typer.echo(json.dumps(fitting_json(built, fitting)))
+        typer.echo(json.dumps(checked_json(checked)))
     else:
         _print(built.spec.name, fitting, [alarm.words for alarm in false_alarms(built)])
+        _print_verdicts(judgement)
     if not within_limit(fitting, built.spec.source.warn_dead):
         raise typer.Exit(UNFIT)
+
+
+def simulate(
+    pipeline: PipelineFile,
+    *,
+    data: Annotated[
+        Path, Option(help="Data that may be looked at: CSV, JSON lines or Parquet, .gz or not.")
+    ],
+    epsilon: Annotated[
+        str,
+        Option(
+            metavar="E,E",
+            help="Budgets to try; by default half the file's, its own, and twice that.",
+        ),
+    ] = "",
+    runs: Annotated[int, Option(min=1, max=1000, help="How often each is run.")] = 10,
+    sample: Annotated[
+        int, Option(min=1, max=10_000_000, help="How many records: a file's first.")
+    ] = 1_000_000,
+    as_json: AsJson = False,
+) -> None:
+    """Say how large PIPELINE.yaml's errors are at several budgets, on data that may be looked at. NOT PRIVATE.
+
+    Its router and mechanisms run on the records of --data, each time with fresh noise, and what they would release is
+    compared with the truth. Each series has the same share of every budget. No journal is opened, nothing is charged or
+    published. Use public, synthetic or old data: to tune a pipeline by data that it is to protect is a release of them.
+    """
+    with progress("Simulating") as line:
+        points = simulated(pipeline, data, epsilon, runs, sample, line)
+    if as_json:
+        shown = {"private": False, "runs": runs, "points": [point.json() for point in points]}
+        typer.echo(json.dumps(shown))
+        return
+    _print_points(points)
+
+
+def _print_points(points: Sequence[Point]) -> None:
+    heads = ("over", "cut off", "typically", "budget", "epsilon", "band", "RMSE", "95 % error")
+    title = "What would be released, NOT PRIVATE"
+    table = folding_table("series", *heads, "coverage", "verdict", title=title)
+    last = ""
+    for point in points:
+        name = point.row.series
+        table.add_row("" if name == last else name, *point.words)
+        last = name
+    wide_console().print(table)
+    Console(soft_wrap=True, highlight=False).print(
+        "NOT PRIVATE: these figures are made of exact ones. Nothing was charged and nothing was published. To tune a "
+        "pipeline by data that it is to protect is a release of its own, which no budget covers: use public, synthetic "
+        "or old data. Errors are those of what counts; what caps cut off is beside them. Alerts are not simulated: "
+        "`stream-dp plan` says how likely false alarms are.",
+        markup=False,
+    )
 
 
 def _print(name: str, fitting: Fitting, alarms: list[str]) -> None:
@@ -78,6 +140,19 @@ def _print(name: str, fitting: Fitting, alarms: list[str]) -> None:
     shares += f", of which {fitting.null:,} null" if fitting.null else ""
     lines.print(
         f"NOT PRIVATE: {how_many(fitting.records, 'record')} of {fitting.origin}: {shares}.",
+        markup=False,
+    )
+
+
+def _print_verdicts(judgement: Judgement) -> None:
+    title = "What the series are worth by this sample, NOT PRIVATE"
+    wide_console().print(verdict_table(judgement.table, title))
+    lines = Console(soft_wrap=True, highlight=False)
+    for line in judgement.lines:
+        lines.print(line, markup=False)
+    lines.print(
+        "NOT PRIVATE: these verdicts are made of exact figures of the sample: for your own eyes, never to be "
+        "published. A file that is changed by them tells about the sample.",
         markup=False,
     )
 

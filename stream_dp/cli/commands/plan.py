@@ -1,6 +1,7 @@
 """`stream-dp plan`: the promise in one line, prices, the errors to expect; `--proof`: why. Touches no data."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import typer
@@ -12,6 +13,7 @@ from stream_dp.cli.printing import (
     derivation_tree,
     folding_table,
     on_records,
+    verdict_table,
     wide_console,
 )
 from stream_dp.cli.progress_line import progress
@@ -35,10 +37,15 @@ def plan(pipeline: PipelineFile, *, as_json: AsJson = False, proof: Proof = Fals
     if proof:
         console.print(derivation_tree(shown["derivation"]))
     console.print(_errors(shown, console.width))
+    if shown["guessed"]:
+        table = verdict_table(
+            shown["verdicts"], "What these are worth, by the guesses of privacy.expect"
+        )
+        console.print(table)
+    console.print(shown["summary"], highlight=False, markup=False, soft_wrap=True, style="bold")
     for series in shown["series"]:
-        console.print(f"{series['name']}: {series['why']}", highlight=False)
-        for alarm in series["alarms"]:
-            console.print(f"  {alarm}", highlight=False)
+        for line in _series_lines(series, proof=proof):
+            console.print(line, highlight=False)
     if shown["caps"]:
         console.print(
             "Other caps, by the guesses of privacy.expect, which change no guarantee: half-widths, and what is cut off"
@@ -51,6 +58,13 @@ def plan(pipeline: PipelineFile, *, as_json: AsJson = False, proof: Proof = Fals
         console.print(
             "Why this holds: `--proof` shows the derivation, each theorem with its conditions."
         )
+
+
+def _series_lines(series: dict[str, Any], *, proof: bool) -> Iterator[str]:
+    yield f"{series['name']}: {series['why']}"
+    if bounds := series["bounds"]:
+        yield f"  {bounds.words}; {bounds.proof}" if proof else f"  {bounds.words}"
+    yield from (f"  {alarm}" for alarm in series["alarms"])
 
 
 def _guarantee(shown: dict[str, Any]) -> str:

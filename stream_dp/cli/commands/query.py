@@ -32,7 +32,7 @@ from stream_dp.cli.printing import (
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
 from stream_dp.errors import BudgetRefused, MostlyNoise
-from stream_dp.operate.query.remote_series import RemoteSeries, noise_lines, told_in
+from stream_dp.operate.query.remote_series import RemoteSeries, noise_lines, told_in, verdict_lines
 
 if TYPE_CHECKING:
     from stream_dp.operate.query.remote_messages import RemoteMessages
@@ -143,7 +143,7 @@ def preview(
     if not asking.as_json:
         if "start" in answer:
             typer.echo(f"Start: tick {tick_text(answer, 'start')} at the earliest.")
-        for line in noise_lines(answer):
+        for line in (*verdict_lines(answer), *noise_lines(answer)):
             typer.echo(line)
         if "derivation" in answer:
             why = "" if proof else "; `--proof` shows why"

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
+import typer
 from typer import Option
 
 from stream_dp.cli.options import (
@@ -56,6 +58,13 @@ class Flags:
     no_check: Annotated[
         bool, Option("--no-check", help="Begin a new ledger also where no record fits the schema.")
     ] = False
+    yes: Annotated[
+        bool,
+        Option(
+            "--yes",
+            help="Begin a new ledger without being asked, also where most numbers would be noise by privacy.expect.",
+        ),
+    ] = False
     accept_new_guarantee: Annotated[
         str,
         Option(
@@ -76,6 +85,7 @@ class Flags:
             accepted=self.accept_new_guarantee,
             check=not self.no_check,
             standby=self.standby,
+            yes=self.yes,
         )
 
 
@@ -180,6 +190,14 @@ def run_on_terminal(
             line("")
             tell("Standing by until no other engine of it is there")
 
+        def noisy(warning: str) -> bool:
+            line("")
+            tell(f"Warning: {warning}")
+            if silent or not on_terminal():
+                return True
+            line.hide()
+            return typer.confirm("Begin, and spend the budget on it?", err=True)
+
         def at(event: str, what: str) -> Callable[[str], None]:
             def told(url: str) -> None:
                 log(event, url=url)
@@ -193,7 +211,7 @@ def run_on_terminal(
             totals, tell, phase, telling.port(figures, options.hosts), patient=True, progress=line,
             traces=at("traces", "Traces (NOT PRIVATE) go to") if telling.traces else None,
             over=lambda: tell(_over(pipeline, page=options.port is not None)),
-            waits=waits, opened=at("ready", "The page is at"),
+            waits=waits, opened=at("ready", "The page is at"), noisy=noisy,
         )  # fmt: skip
         work = run_pipeline(pipeline, options, setup, operator=operator, beside=ticks_shown(line))
         done = asyncio.run(_or_leave(work, log, tell))
@@ -202,6 +220,10 @@ def run_on_terminal(
         if done.ticks == spec.clock.horizon:
             tell(f"{spec.name}: {OVER}")
         tell(_totals(pipeline, totals, shown=telling.verbose or spec.public_data))
+
+
+def on_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _over(pipeline: Path, *, page: bool) -> str:

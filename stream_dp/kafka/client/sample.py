@@ -20,10 +20,11 @@ _SILENCE_S = 3.0
 
 
 class SampledBatch(NamedTuple):
-    """The records of one record batch of a partition."""
+    """The records of one record batch of a partition; `stamp` is its last one, in ms."""
 
     partition: int
     records: Unpacked
+    stamp: int
 
 
 class SampledTopic(NamedTuple):
@@ -75,7 +76,8 @@ async def _read(reader: Any, spans: dict[Any, range], unpacker: Unpacker) -> lis
             for batch in batches(fetched):
                 heard = time.monotonic() if batch.next > batch.base else heard
                 if size < MOST_BYTES and batch.base < spans[at].stop:
-                    sampled.append(SampledBatch(at.partition, _inside(batch, spans[at], unpacker)))
+                    inside = _inside(batch, spans[at], unpacker)
+                    sampled.append(SampledBatch(at.partition, inside, batch.stamp))
                     size += sum(map(len, sampled[-1].records.values))
         left = [at for at in left if await reader.position(at) < spans[at].stop]
     return sampled

@@ -43,7 +43,7 @@ from stream_dp.mechanisms.linear.counter import HandOverCounter, HybridCounter, 
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.noise_law import geometric_tail, index_probability, laplace_sum_tail
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile, laplace_quantile
-from stream_dp.mechanisms.serving import CountRows, Deciding
+from stream_dp.mechanisms.serving import CountRows, Lags, Sides, Word
 
 Counts: TypeAlias = Trees | GaussianCounter
 """A counter whose noise law is known in advance."""
@@ -80,11 +80,13 @@ def error_bound(counter: InnerCounter, epoch: int, law: ErrorLaw, failure: float
 
 COUNTER = 0
 FAILURE = 0.05
+TOO_HIGH = 0.25  # share of two sides' failure probability that is for values that are too high
+KEPT = 1024  # cached bounds
 FINE = 1000  # a node's deviation is rounded up to a multiple of 1 / FINE
 SUITE = "tests/conformance"  # tests of taint, and of two copies on neighbouring inputs
 
 
-class Lagging(CountRows, Deciding):
+class Lagging(CountRows, Lags):
     """What the forms of HSS with one sparse vector share: a counter, and a release that lags behind the counts."""
 
     horizon: int | None
@@ -120,6 +122,25 @@ class Lagging(CountRows, Deciding):
         return law.rest + lagging_quantile(
             behind, law.terms(terms), scale, law.high, 1 - confidence, law.low * (1 + SURVIVAL)
         )
+
+    def _sides(self, behind: int, scale: Fraction, intervals: int, confidence: float) -> Sides:
+        """Return the two sides of what `_lagging` bounds; before the first interval closes, no value is too high."""
+        key, known = (behind, intervals, confidence), self._known_sides
+        if key not in known:
+            if len(known) >= KEPT:
+                known.clear()
+            law, terms = self._law, self._law.terms(self.counter.noise_terms(intervals))
+            failure = 1 - confidence
+            high = failure * TOO_HIGH if intervals else 0.0
+            below = law.rest + laplace_quantile(terms, 2 * high / law.high) if intervals else 0
+            late = law.low * (1 + SURVIVAL)
+            above = law.rest + lagging_quantile(behind, terms, scale, 0, failure - high, late)
+            known[key] = np.array([below]), np.array([above])
+        return known[key]
+
+    @cached_property
+    def _known_sides(self) -> dict[tuple[int, int, float], Sides]:
+        return {}
 
 
 @wire("hss-state", 1)
@@ -281,6 +302,29 @@ class HSS(Lagging):
         """Return a bound on an entry's released - true (counter noise), exceeded with probability <= `failure`."""
         return laplace_quantile(tuple(self.counter.noise_terms(public[1])), 2 * failure)
 
+    @property
+    def words(self) -> tuple[Word, Word | None]:
+        """Proven where crossings never look at the counter's noise (`lag`)."""
+        if self._watched is not None:
+            return "calibrated", "calibrated"
+        return "proven", "proven" if self.quantity is None else None
+
+    def sides(self, state: HSSState, confidence: float) -> Sides:
+        behind = self._behind(self.horizon or max(1, state.queries), state.intervals)
+        return self._sides(behind, self.instance().lift_scale, state.intervals, confidence)
+
+    def at_once(self, query: int, intervals: int) -> int:
+        """Return gamma + the tail of every threshold's noise + that of every update's noise in all columns.
+
+        An instance that has not crossed has seen q(h + c) + (query noise) <= q(h) + gamma + (threshold noise), and the
+        query noise is not negative. So no independence is needed, and data may be chosen by who sees the releases.
+        """
+        law = self._law if self._watched is not None else self._each
+        level = max(self.gamma(query, 0), self.gamma(query, intervals)) + 1  # up to two roundings
+        lift = index_probability(FAILURE / 2, intervals + 1, None)
+        noise = error_bound(self.counter, intervals.bit_length(), law, FAILURE / 2)
+        return level + geometric_tail(self.instance().lift_scale, lift) + noise
+
     def lag(self, query: int, intervals: int, confidence: float) -> int:
         """Return the half-width at the query-th query after so many closed intervals.
 
@@ -300,11 +344,13 @@ class HSS(Lagging):
         where the largest released column is not the truly largest). There independence is an assumption, paid for by
         adding up the tails of all columns (tests: rotating leaders).
         """
+        behind = self._behind(query, intervals)
+        return self._lagging(behind, self.instance().lift_scale, intervals, confidence)
+
+    def _behind(self, query: int, intervals: int) -> int:
         instance = self.instance()
         scales = (instance.lift_scale, instance.query_scale)
-        moved = moved_up(scales, self._survival(query, intervals))
-        behind = self.gamma(query, intervals) + moved
-        return self._lagging(behind, instance.lift_scale, intervals, confidence)
+        return self.gamma(query, intervals) + moved_up(scales, self._survival(query, intervals))
 
     def opening(self) -> tuple[int, int]:
         """Return gamma other events: then the event decides whether the interval closes; a quantity may return more."""

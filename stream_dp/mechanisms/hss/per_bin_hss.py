@@ -8,6 +8,7 @@ tainted and only passed on; which columns cross, and what is released and how of
 values. This file knows no samplers and no ticks.
 """
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -24,18 +25,25 @@ from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.checks import of_the_exact_class
-from stream_dp.mechanisms.hss.hss import Closing
-from stream_dp.mechanisms.hss.sparse_vector import SURVIVAL, SelfTuned, interval_share, moved_up
+from stream_dp.mechanisms.hss.hss import FAILURE, KEPT, TOO_HIGH, Closing, error_bound
+from stream_dp.mechanisms.hss.quantities import ErrorLaw
+from stream_dp.mechanisms.hss.sparse_vector import (
+    SHORTEST,
+    SURVIVAL,
+    SelfTuned,
+    interval_share,
+    moved_up,
+    unseen,
+)
 from stream_dp.mechanisms.linear.separate_counters import CloseQuery, SeparateCounters
+from stream_dp.mechanisms.noise_law import geometric_tail, index_probability
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile, laplace_quantile
-from stream_dp.mechanisms.serving import CountRows, Deciding
+from stream_dp.mechanisms.serving import CountRows, Lags, Sides, Word
 from stream_dp.mechanisms.watches.kinds import CountWatchers
 from stream_dp.mechanisms.watches.monitor_state import LevelsQuery
 
 WATCHERS, COUNTERS = 0, 1
 SUITE = "tests/conformance"  # tests of taint, and of two copies on neighbouring inputs
-
-KEPT = 1024  # cached bounds of columns
 
 
 @wire("per-bin-hss-state", 1)
@@ -54,7 +62,7 @@ class PerBinState:
 
 @wire("per-bin-hss", 1, rests_on=(CountWatchers, SeparateCounters))
 @dataclass(frozen=True)
-class PerBinHSS(CountRows, Deciding):
+class PerBinHSS(CountRows, Lags):
     """Histogram of `width` columns; a column is released anew when it has grown by about its self-tuned threshold.
 
     Answers of shape (width,), never negative. `horizon` is the number of queries where it is known; `ones` the most
@@ -138,6 +146,29 @@ class PerBinHSS(CountRows, Deciding):
         laws = (self.counters.noise_terms(intervals) for intervals in public[1])
         return max(laplace_quantile(tuple(terms), 2 * failure) for terms in laws)
 
+    @property
+    def words(self) -> tuple[Word, Word | None]:
+        return "proven", "calibrated"
+
+    def sides(self, state: PerBinState, confidence: float) -> Sides:
+        """Return the two sides of each column, by its own number of closed intervals.
+
+        Below, for values that are too high: a quantile of the counter's noise. Above: the law of `unseen` is proven for
+        all numbers of intervals at once. That the noise of the very counter may be added to it, as if it were the same
+        for all numbers, is calibrated (docs/hss.md, "What has grown unseen").
+        """
+        query, columns = self._rounded(max(1, state.queries)), state.intervals.tolist()
+        known = {each: self._column_sides(query, each, confidence) for each in set(columns)}
+        below, above = zip(*map(known.__getitem__, columns), strict=True)
+        return np.array(below, dtype=np.int64), np.array(above, dtype=np.int64)
+
+    def at_once(self, query: int, intervals: int) -> int:
+        """Return gamma + the tails of the noises of all thresholds and updates of all columns (`HSS.at_once`)."""
+        query, law = self._rounded(query), ErrorLaw(added=1, high=self.width, low=self.width)
+        lift = index_probability(FAILURE / 2, intervals + 1, None) / self.width
+        noise = error_bound(self.counters, intervals.bit_length(), law, FAILURE / 2)
+        return self._highest(query, intervals) + geometric_tail(self.watchers.scale, lift) + noise
+
     def lag(self, query: int, intervals: int, confidence: float) -> int:
         return self._column_band(self._rounded(query), intervals, confidence)
 
@@ -152,6 +183,49 @@ class PerBinHSS(CountRows, Deciding):
             failure = 1 - confidence
             known[key] = lagging_quantile(behind, terms, scale, 1, failure, 1 + SURVIVAL)
         return known[key]
+
+    def _column_sides(self, query: int, intervals: int, confidence: float) -> tuple[int, int]:
+        key, known = (query, intervals, confidence), self._known_sides
+        if key not in known:
+            if len(known) >= KEPT:
+                known.clear()
+            scale, terms = self.watchers.scale, tuple(self.counters.noise_terms(intervals))
+            failure = 1 - confidence
+            high = failure * TOO_HIGH if intervals else 0.0
+            grown = unseen(scale, self._highest(query, intervals), self._thresholds(query))
+            above = lagging_quantile(grown, terms, scale, 0, failure - high, 1.0)
+            known[key] = laplace_quantile(terms, 2 * high) if intervals else 0, above
+        return known[key]
+
+    @cached_property
+    def _known_sides(self) -> dict[tuple[int, int, float], tuple[int, int]]:
+        return {}
+
+    def _highest(self, query: int, intervals: int) -> int:
+        """Return the largest gamma up to so many intervals; it never falls, as the proof of `unseen` asks for."""
+        key = query.bit_length() if self.horizon is None else 0
+        known = self._peaks.setdefault(key, [self.gamma(query, 0)])
+        while len(known) <= intervals:
+            known.append(max(known[-1], self.gamma(query, len(known))))
+        return known[intervals]
+
+    @cached_property
+    def _peaks(self) -> dict[int, list[int]]:
+        return {}
+
+    def _thresholds(self, query: int) -> list[tuple[int, int]]:
+        """Return (number of queries, how far gamma was below that of now, at most) for all queries so far.
+
+        Without a horizon gamma has risen by ln 2 scales, and once rounded, with each power of two.
+        """
+        if self.horizon is not None:
+            return [(query, 0)]
+        now, scale = max(SHORTEST, 2 * query), float(self.watchers.scale)
+        octaves = [1 << bits for bits in range(query.bit_length() - 1)]
+        return [
+            (many, math.ceil(scale * math.log(now / max(SHORTEST, 2 * many))) + 1)
+            for many in octaves
+        ]
 
     @cached_property
     def _column_bands(self) -> dict[tuple[int, int, float], int]:

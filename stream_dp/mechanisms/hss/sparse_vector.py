@@ -7,6 +7,7 @@ relation; the noisy threshold is drawn once, the query noise afresh for each que
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -28,6 +29,9 @@ from stream_dp.mechanisms.serving import CountRows
 SURVIVAL = 0.5  # share of a band's failure probability that is added for long-lived thresholds
 
 
+LONGEST = 45  # scales: noise beyond has a chance below 1e-19
+
+
 def interval_share(intervals: int, possible: int) -> float:
     """Return w_j = 1 / ((j + 1) (1 + ln n)); the sum over the n possible numbers j of closed intervals is at most 1."""
     return 1 / ((intervals + 1) * (1 + math.log(possible)))
@@ -37,6 +41,24 @@ def moved_up(scales: tuple[Fraction, Fraction], share: float) -> int:
     """Return the least z0 such that z0 + geometric dominates the law with tail min(1, P(lift - query > z) / share)."""
     a, b = (math.exp(-1 / float(scale)) for scale in scales)
     return max(0, math.ceil(float(scales[0]) * math.log((1 - b) / (1 - a * b) / share)))
+
+
+def unseen(scale: Fraction, gamma: int, queries: Sequence[tuple[int, int]]) -> int:
+    """Return the least z0 such that z0 + geometric dominates what has grown unseen, for all data chosen beforehand.
+
+    `gamma` is the largest threshold that the instance alive now may have, whichever it is; `queries`: (number, how far
+    the threshold was below gamma then) of all queries. P(unseen > z) is at most the chance that a fresh instance sees
+    a count of z + 1 and does not cross, over the chance that it outlives these queries in silence (proof: docs/hss.md,
+    "What has grown unseen"). Both are sums over its threshold's noise k, a = e^(-1 / scale).
+    """
+    s = float(scale)
+    lifts = np.arange(math.ceil(LONGEST * s))
+    survives = np.exp(-lifts / s) * -math.expm1(-1 / s)
+    for number, below in queries:
+        crosses = np.exp(-np.maximum(0, gamma - below + lifts) / s)
+        survives *= (1 - crosses) ** number
+    seen_last = -math.log1p(math.exp(1 / s)) - math.log(float(survives.sum()))
+    return max(0, gamma + math.ceil(s * seen_last))
 
 
 # tuned by simulation: growth of 0.35 deviations of the noise of j + 1 nodes

@@ -30,7 +30,7 @@ from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.counter import HandOverCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.noise_law import index_probability
-from stream_dp.mechanisms.serving import CountRows
+from stream_dp.mechanisms.serving import CountRows, Sides, Word
 
 SOURCE = "[HSV] Lemma 7.4, discrete Laplace noise"
 
@@ -274,9 +274,27 @@ class PaperHSS(Lagging):
         12), divided among the possible numbers of intervals: a geometric of that scale, moved up.
         """
         step, intervals, behind = public
-        scale = 12 / self.epsilon
-        moved = _moved_up(scale, self._survival(step, intervals))
-        return self._lagging(behind + moved, scale, intervals, confidence)
+        moved = self._moved(step, intervals)
+        return self._lagging(behind + moved, 12 / self.epsilon, intervals, confidence)
+
+    @property
+    def words(self) -> tuple[Word, Word | None]:
+        return "calibrated", "calibrated"
+
+    def sides(self, state: PaperHSSState, confidence: float) -> Sides:
+        step, intervals, behind = self.public(0, state) or (1, 0, 0)
+        moved = self._moved(step, intervals)
+        return self._sides(behind + moved, 12 / self.epsilon, intervals, confidence)
+
+    def at_once(self, query: int, intervals: int) -> int:
+        """Return 4 a_S + 5 alpha + L + 1, for rows in {0, 1}^width; beta is FAILURE by default."""
+        open_interval = intervals + 1
+        return (
+            4 * self._slack(query, open_interval) + 5 * self.alpha(open_interval) + self._most + 1
+        )
+
+    def _moved(self, step: int, intervals: int) -> int:
+        return _moved_up(12 / self.epsilon, self._survival(step, intervals))
 
     def opening(self) -> tuple[int, int]:
         """Return event counts at which the event decides a crossing, or a lead where other columns would hide it."""

@@ -35,6 +35,7 @@ from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.linear.tree import FRACTION_BITS
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
+from stream_dp.mechanisms.quantiles.rank_window import RankLevels
 from stream_dp.mechanisms.quantiles.value_tree import ValueTree, ValueTreeState
 from stream_dp.mechanisms.serving import Deciding
 
@@ -46,22 +47,28 @@ ROUNDED = 1 / 12  # variance of the rounding of a count
 
 
 def rank_margins(
-    terms: Iterable[Term | tuple[Fraction, int]], squares: Floats, fourths: Floats, failure: float
+    terms: Iterable[Term | tuple[Fraction, int]],
+    squares: Floats,
+    fourths: Floats,
+    failure: float,
+    normal: float = 0.0,
 ) -> IntArray:
     """Return the margin that each rank's absolute noise exceeds with probability at most `failure`; shape of `squares`.
 
-    `terms` are the noises in one node's count; `squares` and `fourths` are the sums of the second and fourth powers of
-    the nodes' weights in each rank: a weighted sum of independent node counts with noise of one law. The law of such a
-    sum lies between that of one Laplace noise and the normal one, and its quantile in standard deviations is
-    interpolated at the same excess kurtosis from sums of 1, 2, 3, ... equal noises, whose laws are exact. One hundredth
-    and one event are added, because two sums of equal kurtosis may differ, and for rounding (test_sliding_quantiles
-    compares with exact laws).
+    `terms` are the noises in one node's count, beside one of variance `normal` that is normal; `squares` and `fourths`
+    are the sums of the second and fourth powers of the nodes' weights in each rank: a weighted sum of independent node
+    counts with noise of one law. The law of such a sum lies between that of one Laplace noise and the normal one, and
+    its quantile in standard deviations is interpolated at the same excess kurtosis from sums of 1, 2, 3, ... equal
+    noises, whose laws are exact. One hundredth and one event are added, because two sums of equal kurtosis may differ
+    (normal ones do not), and for rounding (test_sliding_quantiles compares with exact laws).
     """
     second, fourth = _cumulants(terms)
+    second += normal
     variances = squares * (second + ROUNDED)
     kurtosis = fourths * fourth / np.maximum(variances, 1e-12) ** 2
     knots, ratios = _ratios(failure)
-    deviations = SLACK * np.interp(kurtosis, knots, ratios)
+    slack = np.where(kurtosis > 0, SLACK, 1.0)
+    deviations = slack * np.interp(kurtosis, knots, ratios)
     return np.asarray(np.ceil(deviations * np.sqrt(variances)), dtype=np.int64) + 1
 
 
@@ -92,7 +99,7 @@ PARTS = 100
 """Places inside a bucket."""
 EACH = 3
 """Numbers told of a quantile: its place, in parts of buckets, and how many buckets below and above are ruled out."""
-RUNNING = 1.13
+RUNNING, RUNNING_NORMAL = 1.13, 1.11
 _KEPT = 64  # number of (view, moment) pairs whose margins are cached
 
 
@@ -150,9 +157,11 @@ class SlidingQuantiles(Deciding):
 
         A reported bucket is too high by L events only if, from a bucket that the data determine, some running average
         of the noise of the ranks is below -L; likewise too low. In simulations of the worst possible data, running
-        averages reach at most `RUNNING` times the largest margin (test_running_ranks).
+        averages reach at most `RUNNING` times the largest margin, `RUNNING_NORMAL` with `RankLevels`
+        (test_running_ranks).
         """
-        return math.ceil(RUNNING * int(self._computed(place, public, confidence).max()))
+        running = RUNNING_NORMAL if isinstance(self.tree.levels, RankLevels) else RUNNING
+        return math.ceil(running * int(self._computed(place, public, confidence).max()))
 
     def opening(self) -> tuple[int, int]:
         p, s = min(self.at, key=lambda quantile: quantile.denominator).as_integer_ratio()
@@ -213,8 +222,8 @@ class SlidingQuantiles(Deciding):
 
         Two ranks may fail, each on one side, so a two-sided margin at that share is enough.
         """
-        terms = self.tree.noise(public, place).terms
-        return rank_margins(terms, *self._spread, (1 - confidence) / len(self.at))
+        law, failure = self.tree.noise(public, place), (1 - confidence) / len(self.at)
+        return rank_margins(law.terms, *self._spread, failure, law.variance)
 
 
 def _inside(before: int, through: int) -> int:

@@ -33,6 +33,7 @@ from stream_dp.mechanisms.linear.tree import FRACTION_BITS, UNIT, part
 from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver, WindowsAndEverState
 from stream_dp.mechanisms.noise_law import NoiseLaw
+from stream_dp.mechanisms.quantiles.rank_window import RankLevels, RankWindow, RankWindowState
 from stream_dp.mechanisms.serving import Additive
 
 ARITIES = (4, 6, 8, 10, 12, 16, 20, 24, 32, 48)
@@ -179,8 +180,10 @@ def _parts(gains: IntArray, surplus: IntArray) -> IntArray:
     return part(gains.reshape(-1, *(1,) * (surplus.ndim - 1)), surplus)
 
 
-Over: TypeAlias = WindowForest | WindowsAndEver | Counter | HybridCounter
-OverState: TypeAlias = WindowForestState | WindowsAndEverState | CounterState | HybridState
+Over: TypeAlias = WindowForest | WindowsAndEver | Counter | HybridCounter | RankWindow
+OverState: TypeAlias = (
+    WindowForestState | WindowsAndEverState | CounterState | HybridState | RankWindowState
+)
 
 
 @wire("value-tree-state", 1)
@@ -201,6 +204,7 @@ class ValueTreeState:
 class ValueTree(Additive):
     """Answers of shape (views * nodes,): the noisy counts of all nodes of `levels`, by view of `counts`.
 
+    `RankLevels` have the buckets as nodes, and a `RankWindow` tells estimates of these in units of 2^-FRACTION_BITS.
     The first entries of a row are the buckets; the last `unranked` ones hold events without a value. `hop` updates of
     the tree are one of `counts`, the first hop from the first update on: answers change when a hop ends.
 
@@ -208,7 +212,7 @@ class ValueTree(Additive):
     differ by one event make hops that differ by that event.
     """
 
-    levels: ValueLevels
+    levels: ValueLevels | RankLevels
     counts: Over
     unranked: int = 0
     hop: int = 1

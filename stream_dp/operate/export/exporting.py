@@ -137,11 +137,13 @@ def _numbers(part: _Part) -> Iterator[_Numbers]:
     elif part.values is not UNSET:
         lows, highs = part.lows or repeat(None), part.highs or repeat(None)
         for (key, value), low, high in zip(by_key(part).items(), lows, highs, strict=False):
-            ends = (low, high) if band is None else _around(value, band)
+            ends = _around(value, band) if low is None and band is not None else (low, high)
             yield _Numbers(key, "value", value, *ends, band)
     else:
         value = _known(part.value)
-        ends = (_known(part.low), _known(part.high)) if band is None else _around(value, band)
+        ends = _known(part.low), _known(part.high)
+        if ends[0] is None and band is not None:
+            ends = _around(value, band)
         name = _known(part.name) if isinstance(part, Released) else None
         yield _Numbers("", "value", value, *ends, band, name)
 

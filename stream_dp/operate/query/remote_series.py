@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_dp.client.live_series import LiveSeriesClient, nobody_listens
+from stream_dp.core.wording import shown_number
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load, load_live, load_series
@@ -130,6 +131,26 @@ class RemoteSeries(RemoteEngine):
 def accepting(accept_noise: bool) -> dict[str, bool]:
     """Return the entry of a message that accepts noise; empty if `accept_noise` is False."""
     return {"accept_noise": True} if accept_noise else {}
+
+
+def verdict_lines(preview: Mapping[str, Any]) -> list[str]:
+    """Return the verdicts of a preview as sentences.
+
+    >>> verdict_lines({"verdicts": [{"verdict": "noise", "typical": 183.4, "band": 682.0, "window": "24h"}]})
+    ['By the guesses of the pipeline file noise: ± 682 of about 183 over 24h.']
+    """
+    lines = []
+    for row in preview.get("verdicts", ()):
+        over = f" over {row['window']}" if row.get("window") else ""
+        if row["verdict"] is None:
+            lines.append(f"Whether it is worth that{over} is not known without {row['missing']}.")
+            continue
+        band = "no end" if row["band"] is None else f"± {shown_number(row['band'])}"
+        about = shown_number(row["typical"])
+        lines.append(
+            f"By the guesses of the pipeline file {row['verdict']}: {band} of about {about}{over}."
+        )
+    return lines
 
 
 def noise_lines(preview: Mapping[str, Any]) -> list[str]:

@@ -27,7 +27,7 @@ from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.budget_view import fits, freed, freed_everywhere, spent, whole_budget
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import dp_at
-from stream_dp.pipeline.report import derivation_json, listed
+from stream_dp.pipeline.report import derivation_json
 from stream_dp.statistics.parts.watch_roster import Placed, WatchRoster
 
 _Life: TypeAlias = tuple[str, int | None]
@@ -186,6 +186,7 @@ class SeriesWords:
             **self._expected(proposal),
             "error_unit": proposal.error_unit,
             **({"windows": dict(windows)} if windows else {}),
+            **({"verdicts": [*verdicts]} if (verdicts := proposal.verdicts) else {}),
             **({"false_alarms": [*alarms]} if alarms else {}),
             **({"noise": noise} if (noise := proposal.noise) else {}),
             "derivation": derivation_json(proposal.derivation),
@@ -205,14 +206,14 @@ class SeriesWords:
             planned = self.planner.running.get(live.number)
             series = specs[live.series.name] if planned is None else planned.series
             analyst, _ = admission.subledgers.running.get(series.name, (MAIN, None))
-            row = self._row(series.name, analyst, listed(series), live.start, None, live.created)
+            row = self._row(series.name, analyst, series.listed, live.start, None, live.created)
             if isinstance(live.series.asking, WatchRoster):
                 filters = payers is None or analyst in payers
                 most = LISTED_BYTES // monitors
                 row |= self._watches(live, live.series.asking, filters, most)
             rows.append(row)
         made = [series for series in self.built.spec.series if series.inputs]
-        rows += [self._row(m.name, MAIN, listed(m), 0, None, False) for m in made]
+        rows += [self._row(m.name, MAIN, m.listed, 0, None, False) for m in made]
         rows += [
             self._row(e.name, e.analyst, e.shown, e.start, e.end, True) for e in admission.ended
         ]

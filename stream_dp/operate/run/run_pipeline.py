@@ -15,7 +15,7 @@ from stream_dp.errors import StreamDPError, TakenOver, UsageError
 from stream_dp.kafka.client.clients import backing_off
 from stream_dp.kafka.log.lease import Holder, Presence
 from stream_dp.operate.audit.journal_access import require_own
-from stream_dp.operate.check_pipeline import require_fitting
+from stream_dp.operate.check_pipeline import require_fitting, require_wanted
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.operator_figures import FiguresPort, OperatorFigures, figures_told
@@ -192,7 +192,8 @@ class Operator:
     The figures are exact; they are also served on `port`, if there is one. `patient`: wait for brokers that do not
     answer yet, and say so through `starts`. `traces` receives the collector's address (None: no traces). `progress`
     receives how far a start has come. `waits` is called when a standby is ready to take over. `opened` receives the
-    page's address. `over` is called when no tick is left but the run stays for its page.
+    page's address. `over` is called when no tick is left but the run stays for its page. `noisy` receives why a new
+    ledger would mostly pay for noise, and returns whether to begin all the same.
     """
 
     figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))
@@ -205,6 +206,7 @@ class Operator:
     over: Callable[[], None] = lambda: None
     waits: Callable[[], None] = lambda: None
     opened: Callable[[str], None] = lambda url: None
+    noisy: Callable[[str], bool] = lambda warning: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +216,8 @@ class RunOptions:
     Without `until_end`, the run stays after the horizon for its page, until it is stopped. The page is served on
     `port` (None: not at all) of `host`; clients may also use the names in `hosts`. `accepted` names a new guarantee
     for a source that was used before. `check`: refuse a new ledger if no record fits. A `standby` begins once no
-    other engine of the pipeline runs, and stands by again if another engine takes over.
+    other engine of the pipeline runs, and stands by again if another engine takes over. `yes`: begin a new ledger
+    without a question where the file's guesses say that most numbers would be noise.
     """
 
     until_end: bool = False
@@ -225,6 +228,7 @@ class RunOptions:
     accepted: str = ""
     check: bool = True
     standby: bool = False
+    yes: bool = False
 
 
 async def run_pipeline(
@@ -252,6 +256,8 @@ async def run_pipeline(
         await source_there(spec, callbacks.starts)
     callbacks.progress("Looking for a journal")
     new = await require_own(built, sealer, private=setup.private)
+    if new and not options.yes:
+        require_wanted(built, str(pipeline), callbacks.noisy)
     if new and options.check:
         callbacks.progress("Looking at a sample of the records")
         await require_fitting(spec, sealer, str(pipeline))

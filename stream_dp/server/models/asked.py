@@ -183,6 +183,25 @@ class HaltPreview(Answer):
     """The whole budget of the ledger that paid."""
 
 
+class VerdictEntry(Documented):
+    """Whether a number is worth its price: its half-width beside what it typically is by public guesses."""
+
+    series: str
+    window: str | Absent = None
+    """The window; missing where the series has none."""
+    verdict: Literal["useful", "rough", "noise"] | None
+    """`useful`: the band is at most a fifth of the number; `noise`: at least as large; null: not known."""
+    missing: Annotated[str | Absent, Field(examples=["privacy.expect.records"])] = None
+    """The guess without which there is no verdict."""
+    typical: float | Absent = None
+    band: float | Absent | None = None
+    """The half-width; null where it has no end."""
+    of: str | Absent = None
+    """Which number `typical` is, where that is not plain."""
+    false_alarm: float | Absent = None
+    """The chance of a false alarm per key and day."""
+
+
 class Preview(Answer):
     """What creating a series would do now; nothing was changed."""
 
@@ -217,6 +236,8 @@ class Preview(Answer):
         None
     )
     """The half-width of each window at that tick, of which `error` is the largest; missing without windows."""
+    verdicts: tuple[VerdictEntry, ...] | Absent = None
+    """What each window is worth by the public guesses of the pipeline file; missing without guesses."""
     false_alarms: tuple[FalseAlarmEntry, ...] | Absent = None
     """For alerts, and for each watch of a monitor (of very many only the first); missing if nothing can fire."""
     noise: Annotated[str | Absent, Field(examples=[NOISE])] = None

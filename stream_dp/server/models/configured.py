@@ -221,6 +221,22 @@ class FalseAlarmEntry(Answer):
     """The field whose sum it looks at; missing if it looks at a count."""
 
 
+class BoundsEntry(Answer):
+    """Why the bounds in the releases of a series that lags behind hold, and a bound for all of them at once."""
+
+    band: Literal["proven", "calibrated"]
+    """By a proof for all data that does not depend on the noise, or by a search for the worst data."""
+    ends: Literal["proven", "calibrated"] | None
+    """The same of `low` and `high`."""
+    at_once: HalfWidth
+    """Proven by `theorem`: no error up to `tick` is larger, while at most `intervals` intervals close."""
+    tick: Tick
+    intervals: Annotated[int, Field(ge=0)]
+    """As many as are expected."""
+    confidence: Confidence
+    theorem: str
+
+
 class PlannedSeries(Answer):
     """A series with its mechanism, its price (the parameters of its measure by name) and its error."""
 
@@ -238,6 +254,8 @@ class PlannedSeries(Answer):
     """The errors of each window; missing without windows."""
     false_alarms: tuple[FalseAlarmEntry, ...] | Absent = None
     """For alerts, and for each watch of a monitor (of very many only the first); missing if nothing can fire."""
+    bounds: BoundsEntry | Absent = None
+    """For what lags behind (an HSS); missing for all others."""
 
 
 class Promise(Answer):

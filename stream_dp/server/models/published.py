@@ -37,13 +37,22 @@ class _Banded(_Confident):
     """The half-width around each value that holds with `confidence`."""
 
 
-class ScalarRelease(_Banded):
+class _Lagging(_Banded):
+    ends: Literal["proven", "calibrated"] | Absent = None
+    """Of values that lag behind: why their ends hold, by a proof for all data or by a search for the worst data."""
+
+
+class ScalarRelease(_Lagging):
     """One number: a count, a maximum."""
 
     name: str | Absent = None
     """For a maximum: the key that has it, the first one of equals; missing while the value is 0, and otherwise."""
     value: _Number
     """The noisy value: a count, or a decimal on the grid of a sum; below 0 only if true values can be."""
+    low: int | Absent = None
+    """With `ends`: the least that the true value may be with `confidence`, nearer than the band."""
+    high: int | Absent = None
+    """With `ends`: the most that it may be."""
 
 
 class _InOrder(Answer):
@@ -51,11 +60,15 @@ class _InOrder(Answer):
     """The keys of values in arrays, in the first release of the series alone: the `domain` in `/api/pipeline`."""
 
 
-class HistogramRelease(_InOrder, _Banded):
+class HistogramRelease(_InOrder, _Lagging):
     """One number for each key of the series' domain."""
 
     values: dict[str, _Number] | tuple[_Number, ...]
     """The noisy value of each key, like the value of a scalar release; in arrays in the order of the keys."""
+    lows: tuple[int, ...] | Absent = None
+    """With `ends`: the least that each true value may be with `confidence`, in the order of `values`."""
+    highs: tuple[int, ...] | Absent = None
+    """With `ends`: the most that each may be."""
 
 
 class _Quotient(Answer):

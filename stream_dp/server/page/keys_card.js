@@ -95,15 +95,21 @@ export class HistogramCard extends Card {
   }
 
   /** The value of a key and its ends: of a long history, so no more than these. */
-  pointOf({ values, band: width }, key) {
+  pointOf({ values, band: width, lows, highs }, key) {
     const value = values[key];
-    return value === null ? {} : { value, low: value - width, high: value + width };
+    if (value === null) return {};
+    const place = lows === undefined ? -1 : Object.keys(values).indexOf(key);
+    return { value, low: lows?.[place] ?? value - width, high: highs?.[place] ?? value + width };
   }
 
   /** Each key with its value, its ends, what is said of them, and whether the value says anything. */
-  entries({ values, band: width }) {
-    const entry = ([key, value]) => ({ key, value, low: value - width, high: value + width, text: count(value), spread: band(width), noise: Math.abs(value) <= width });
-    return Object.entries(values).filter(([, value]) => value !== null).map(entry).sort((one, two) => two.value - one.value);
+  entries({ values, band: width, lows, highs }) {
+    const entry = ([key, value], place) => {
+      const [low, high] = [lows?.[place] ?? value - width, highs?.[place] ?? value + width];
+      const spread = lows === undefined ? band(width) : `${count(low)} to ${count(high)}`;
+      return { key, value, low, high, text: count(value), spread, noise: Math.abs(value) <= width };
+    };
+    return Object.entries(values).map(entry).filter(({ value }) => value !== null).sort((one, two) => two.value - one.value);
   }
 
   /** The sentence under the bars: of all keys, so many say nothing. */

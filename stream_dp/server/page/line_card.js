@@ -8,7 +8,7 @@ import { BandChart } from "./band_chart.js";
 import { chartPlace, thin } from "./charts.js";
 import { PER_CENT, PLAIN, band, count, el, ends, isoOf, lengthOf, near, percent, seconds, setText } from "./format.js";
 
-export const noPoints = () => ({ tick: [], x: [], value: [], low: [], high: [], band: [], name: [] });
+export const noPoints = () => ({ tick: [], x: [], value: [], low: [], high: [], band: [], name: [], ends: [] });
 
 export const ENDED = "when a window ends"; // when a series tells windows that follow one another
 export const NONE_OVER = "No window is over yet: it is told when one is.";
@@ -50,15 +50,16 @@ export class ScalarCard extends Card {
   }
 
   take(release, points = this.points) {
-    const { tick, end, value, band, name } = release;
+    const { tick, end, value, band, name, ends: why } = release;
     const { low = value === null ? null : value - band, high = value === null ? null : value + band } = release;
-    const point = { tick, x: seconds(end), value: value ?? null, low: low ?? -Infinity, high: high ?? Infinity, band, name };
+    const point = { tick, x: seconds(end), value: value ?? null, low: low ?? -Infinity, high: high ?? Infinity, band, name, ends: why };
     for (const [field, said] of Object.entries(point)) points[field].push(said);
   }
 
   /** A value with what is said of its error, and whether it says anything: of a count. */
-  reading({ value, band: width }) {
-    return { value: value === null ? "–" : count(value), spread: band(width), noise: value === null || Math.abs(value) <= width };
+  reading({ value, band: width, low, high, ends: why }) {
+    const spread = why === undefined ? band(width) : `${count(low)} to ${count(high)}`;
+    return { value: value === null ? "–" : count(value), spread, noise: value === null || Math.abs(value) <= width };
   }
 
   /** Whose the value is, with what stands between the two; nothing where values have no names. */
@@ -67,14 +68,14 @@ export class ScalarCard extends Card {
   }
 
   /** The sentence under the picture. */
-  meaning({ value, band: width, name }, sure) {
+  meaning({ value, band: width, name, low = value - width, high = value + width }, sure) {
     if (value === null) return NONE_OVER;
-    const between = `between ${count(Math.max(this.floor, value - width))} and ${count(value + width)} with ${sure} confidence`;
+    const between = `between ${count(Math.max(this.floor, low))} and ${count(high)} with ${sure} confidence`;
     if (Math.abs(value) <= width) return "Within its band: it cannot be told from 0, it may be noise alone.";
     if (name !== undefined) {
       const start = this.series.capped ? "Of the events that count, the" : "The";
       return `${start} largest count, and ${name}'s own, lie ${between}: ` +
-        `whoever truly leads is at most ${count(2 * width)} ahead of ${name}.`;
+        `whoever truly leads is at most ${count(high - low)} ahead of ${name}.`;
     }
     return `The ${this.exactly} lies ${between}.`;
   }

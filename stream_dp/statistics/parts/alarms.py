@@ -18,7 +18,8 @@ from stream_dp.records.amount_units import Amount, Clamp, clamp_problems
 from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import Place, decimal_text
 from stream_dp.records.scalars import problem
-from stream_dp.statistics.parts.choice import TOLERATED, Compared, FalseAlarm
+from stream_dp.statistics.parts.choice import TOLERATED, Compared, FalseAlarm, Floats
+from stream_dp.statistics.parts.verdicts import Guess, Judged, Outcome, Seen
 from stream_dp.statistics.parts.windows import length_of, length_problems
 
 DAY = 86_400_000  # ms
@@ -149,6 +150,22 @@ class OnSums:
     @property
     def error_unit(self) -> str:
         return "events" if self.of is None else f"of {self.of}"
+
+    def outcomes(self, shown: object, totals: object, names: object) -> tuple[Outcome, ...]:
+        """Return none: when it fires by noise is told beforehand."""
+        return ()
+
+    def guessed_totals(self, guess: Guess) -> Floats:
+        """Return zeros: what it may fire by noise follows from the file alone."""
+        return guess.evenly(Fraction(0))
+
+    def judged(self, seen: Seen) -> Judged:
+        """Return the threshold, its band and the chance of a false alarm, of the watch where these weigh most."""
+        watches = [
+            Judged(alarm.compared.threshold, alarm.compared.band, "the threshold", alarm.chance)
+            for alarm in seen.choice.alarms
+        ]
+        return max(watches, key=lambda watch: watch.share)
 
     def sum_problems(self) -> list[InitErrorDetails]:
         if self.of is None:

@@ -18,10 +18,11 @@ from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.neighbors import Neighbors, Users, UserShape
+from stream_dp.core.wording import how_many
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.serving import Bands, ServingMechanism
+from stream_dp.mechanisms.serving import Bands, ServingMechanism, Word
 from stream_dp.records.amount_units import plain_number
 
 # How the events of a histogram may fall, for which typical errors are predicted: by public numbers alone.
@@ -182,7 +183,7 @@ class FalseAlarm:
             enough.append(f"a threshold of {threshold:,}")
         if epsilon is not None:
             dearer = float(epsilon) * compared.dearer(self.usual)
-            enough.append(f"epsilon {_two_digits(dearer):.12g}")
+            enough.append(f"epsilon {two_digits(dearer):.12g}")
         return f"{reason}. {' or '.join(enough).capitalize()} would do" if enough else reason
 
 
@@ -198,10 +199,10 @@ def noise_of(alarms: Sequence[FalseAlarm], epsilon: Fraction | None = None) -> s
 
 def _stepped(number: int, step: int) -> int:
     """Return the least multiple of a step that is not less, in two digits unless the step has more."""
-    return -(-math.ceil(_two_digits(number)) // step) * step
+    return -(-math.ceil(two_digits(number)) // step) * step
 
 
-def _two_digits(number: float) -> float:
+def two_digits(number: float) -> float:
     unit = 10.0 ** (math.floor(math.log10(number)) - 1)
     return float(f"{math.ceil(number / unit - 1e-9) * unit:.12g}")
 
@@ -253,12 +254,42 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """Why the band of what lags behind holds, and the ends beside it (None: there are none), for one release.
+
+    No error of the releases up to `tick` exceeds `at_once` with probability `confidence`, while at most `intervals`
+    intervals close; `theorem` says for which data and why.
+    """
+
+    band: Word
+    ends: Word | None
+    at_once: int
+    tick: int
+    intervals: int
+    confidence: float
+    theorem: str
+
+    @property
+    def words(self) -> str:
+        beside = f", low and high {self.ends}" if self.ends else ""
+        return f"band {self.band}{beside}"
+
+    @property
+    def proof(self) -> str:
+        closing = how_many(self.intervals, "interval")
+        return (
+            f"all releases up to tick {self.tick:,} at once: no error above {self.at_once:,} with probability "
+            f"{self.confidence:g}, while at most {closing} close (the number expected); {self.theorem}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """A mechanism, why this one, and the half-width to expect at a tick; of `windows` each has its own, by name.
 
     Half-widths are numbers that people read. Where there are windows, `expected` is that of the first one, the single
     tick. `alarms`: how likely each alarm is a false one; nothing where there are none. `supposing`: what half-widths
-    are for, or in, where that is not plain, such as "for 1,000 records".
+    are for, or in, where that is not plain, such as "for 1,000 records". `bounds`: of what lags behind.
     """
 
     mechanism: ServingMechanism[Any]
@@ -267,6 +298,7 @@ class Choice:
     windows: Mapping[str, Callable[[int], float]] = field(default_factory=dict)
     alarms: tuple[FalseAlarm, ...] = ()
     supposing: str = ""
+    bounds: Callable[[], Bounds] | None = None
 
     def saying(self, more: str) -> "Choice":
         return replace(self, why=f"{self.why}; {more}")

@@ -13,11 +13,12 @@ journal and no data.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isqrt
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
+from pydantic_core import InitErrorDetails
 
 from stream_dp.accounting.amounts import cost_units, exact
 from stream_dp.accounting.conversions import pure_to_zcdp
@@ -25,13 +26,16 @@ from stream_dp.core.guarantee import PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.hss.hss import HSS, GaussianHSS
+from stream_dp.mechanisms.hss.hss import FAILURE, HSS, GaussianHSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import Quantity
 from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS, PaperHSS
+from stream_dp.mechanisms.serving import Lags
+from stream_dp.records.scalars import problem
 from stream_dp.statistics.parts.choice import (
     ENDLESS,
     SUPPOSED,
+    Bounds,
     Choice,
     ExpectedShape,
     Profile,
@@ -58,6 +62,7 @@ from stream_dp.statistics.parts.predicted_errors import (
 COUNTER_SHARE = Fraction(17, 20)  # of epsilon, for the joint form's counter
 QUANTITY_SHARE = Fraction(4, 5)  # the same where one quantity of all columns is released
 BIN_SHARE = Fraction(7, 10)  # the same for the counters bin by bin
+SHARES = tuple(Fraction(tenths, 10) for tenths in range(8, 2, -1))  # weighed where the band decides
 GAUSSIAN_SHARE = Fraction(2, 3)  # of rho, for a Gaussian counter
 GAUSSIAN_QUANTITY_SHARE = Fraction(1, 2)  # the same where one quantity is released
 FINE = 10**6  # a pure epsilon beside it is rounded down to a multiple of 1 / FINE
@@ -65,10 +70,17 @@ FEW = 2  # entries an event reaches, up to which the form bin by bin is mostly t
 JOINT, BINS = "hss joint", "hss bin by bin"
 HSS_FORMS = (JOINT, BINS, GAUSSIAN_HSS)
 MOST_EVENTS = 1 << 50
+ALGORITHM_4 = "for rows in {0, 1}^d, by the bound of [HSV] Alg. 4: 4 a_S + 5 alpha + L + 1"
+RELATIVE = (
+    "for all data, also chosen by who sees the releases: what a sparse vector has not seen is at most gamma + its "
+    "threshold's noise, and the tails of all these noises and of the counter's add up"
+)
 NEAR = 1.1  # what a declared shape may cost where the events have another one
 
 ExpectedEvents: TypeAlias = Annotated[int, Field(ge=1, le=10**15)] | None
 CounterKind: TypeAlias = Literal["tree", "gaussian"]
+Split: TypeAlias = Literal["error", "band"]
+"""By what epsilon is split between watching and counting: the typical error, or the band at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +96,7 @@ class Demand:
     expected_events: int | None = None
     shape: ExpectedShape | None = None
     counter: CounterKind = "tree"
+    split: Split = "error"
 
     @property
     def events(self) -> int:
@@ -107,7 +120,8 @@ class Demand:
 
     def why(self, method: str) -> str:
         counter = "" if self.counter == "tree" else f", counter: {self.counter}"
-        return f"method: {method}{counter}; error predicted for {self.words}"
+        split = "" if self.split == "error" else ", split: band"
+        return f"method: {method}{counter}{split}; error predicted for {self.words}"
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
@@ -240,8 +254,31 @@ def all_forms(demand: Demand) -> tuple[str, ...]:
     return (*forms, GAUSSIAN) if demand.setting.gdp else (*forms, GAUSSIAN, GAUSSIAN_HSS)
 
 
+def split_problems(split: Split, method: str, counter: CounterKind) -> list[InitErrorDetails]:
+    if split == "error" or (method == "hss" and counter == "tree"):
+        return []
+    return [problem(("split",), "band is for method hss with counter tree")]
+
+
 def _choice(hss: HSS | PerBinHSS, demand: Demand, why: str) -> Choice:
-    return Choice(hss, why, lambda tick: _lag(hss, demand, tick), supposing=demand.supposing)
+    last = demand.setting.last
+    bounds = _bounds(hss, last, partial(predicted_intervals, hss, demand, last), RELATIVE)
+    expected = partial(_lag, hss, demand)
+    return Choice(hss, why, expected, supposing=demand.supposing, bounds=bounds)
+
+
+def _bounds(
+    mechanism: Lags, tick: int, intervals: Callable[[], int], theorem: str
+) -> Callable[[], Bounds] | None:
+    if mechanism.words[1] is None:
+        return None
+
+    def bounds() -> Bounds:
+        closed = intervals()
+        error = mechanism.at_once(tick + 1, closed)
+        return Bounds(*mechanism.words, error, tick, closed, 1 - FAILURE, theorem)
+
+    return bounds
 
 
 def _lag(hss: HSS | PerBinHSS, demand: Demand, tick: int) -> int:
@@ -251,7 +288,26 @@ def _lag(hss: HSS | PerBinHSS, demand: Demand, tick: int) -> int:
 
 def hss_for(demand: Demand) -> HSS | PerBinHSS:
     """The HSS of `method: hss`, by the relation alone: bin by bin for a histogram whose events reach few entries."""
+    if demand.split == "band":
+        return _least_banded(demand)
     return hss_of(GAUSSIAN_HSS if demand.counter == "gaussian" else hss_forms(demand)[0], demand)
+
+
+@lru_cache(maxsize=64)
+def _least_banded(demand: Demand) -> HSS | PerBinHSS:
+    """Return the form and share of the counter whose band at the end is the narrowest, in the worst supposed shape."""
+    shapes = SUPPOSED if demand.quantity is None and demand.shape is None else (demand.shape,)
+    weighed = [
+        bins_hss(demand, share) if form == BINS else joint_hss(demand, share)
+        for form in hss_forms(demand)
+        for share in SHARES
+    ]
+
+    def band(hss: HSS | PerBinHSS) -> int:
+        last = demand.setting.last
+        return max(_lag(hss, replace(demand, shape=shape), last) for shape in shapes)
+
+    return min(weighed, key=band)
 
 
 def hss_forms(demand: Demand) -> tuple[str, ...]:
@@ -297,15 +353,16 @@ def break_even(demand: Demand) -> int:
     return 1 << low if low >= 0 else 0
 
 
-def bins_hss(demand: Demand) -> PerBinHSS:
-    setting, counter = demand.setting, demand.epsilon * BIN_SHARE
+def bins_hss(demand: Demand, share: Fraction = BIN_SHARE) -> PerBinHSS:
+    setting, counter = demand.setting, demand.epsilon * share
     shares = demand.epsilon - counter, counter
     return PerBinHSS(setting.width, *shares, setting.neighbors, setting.horizon, setting.ones)
 
 
-def joint_hss(demand: Demand) -> HSS:
+def joint_hss(demand: Demand, share: Fraction | None = None) -> HSS:
     """The joint form; the rest is split 1 : s^(2/3) between threshold and queries (Lyu, Su, Li 2017, section 4)."""
-    share = COUNTER_SHARE if demand.quantity is None else QUANTITY_SHARE
+    if share is None:
+        share = COUNTER_SHARE if demand.quantity is None else QUANTITY_SHARE
     setting, counter = demand.setting, demand.epsilon * share
     shares = (*_watching(setting, demand.epsilon - counter), counter)
     bounds = setting.neighbors, setting.horizon
@@ -369,8 +426,11 @@ def paper_hss_choice(demand: Demand) -> Choice:
             f"{setting.neighbors}; declare `neighbors: replace` with `moves: within_tick`, or use method hss"
         )
     mechanism = _paper_hss(demand, demand.quantity)
-    predicted = _paper_error(mechanism, setting, demand.events)
-    return Choice(mechanism, demand.why("paper_hss"), predicted, supposing=demand.supposing)
+    predicted, last = _paper_error(mechanism, setting, demand.events), setting.last
+    intervals = partial(_paper_intervals, mechanism, setting, demand.events, last)
+    bounds = _bounds(mechanism, last, intervals, ALGORITHM_4)
+    why = demand.why("paper_hss")
+    return Choice(mechanism, why, predicted, supposing=demand.supposing, bounds=bounds)
 
 
 def _paper_hss(demand: Demand, quantity: Quantity) -> PaperHSS:
@@ -388,13 +448,18 @@ def _paper_error(mechanism: PaperHSS, setting: Setting, events: int) -> Callable
 
     @lru_cache(maxsize=256)
     def expected(tick: int) -> int:
-        so_far = events * (tick + 1) // (setting.horizon or ENDLESS)
-        now, closed = tick + 1, 0
-        reach = mechanism.gamma(now, 1)
-        while so_far > reach and closed < now:
-            closed += 1
-            reach += mechanism.gamma(now, closed + 1)
+        now, closed = tick + 1, _paper_intervals(mechanism, setting, events, tick)
         behind = mechanism.gamma(now, closed + 1) // 2
         return mechanism.band((setting.horizon or now, closed, behind), setting.confidence)
 
     return expected
+
+
+def _paper_intervals(mechanism: PaperHSS, setting: Setting, events: int, tick: int) -> int:
+    so_far = events * (tick + 1) // (setting.horizon or ENDLESS)
+    now, closed = tick + 1, 0
+    reach = mechanism.gamma(now, 1)
+    while so_far > reach and closed < now:
+        closed += 1
+        reach += mechanism.gamma(now, closed + 1)
+    return closed

@@ -6,7 +6,7 @@ of an entry are part of its model (`own_problems`); `problems` compares the entr
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 from pydantic import model_validator
 from pydantic_core import InitErrorDetails
 
+from stream_dp.accounting.amounts import text
 from stream_dp.core.mechanism import IntArray, Query
 from stream_dp.core.wording import how_many
 from stream_dp.engine.series import Asking, MadeSeries, Tell
@@ -37,7 +38,16 @@ from stream_dp.records.record_columns import CapUse, Identified
 from stream_dp.records.scalars import Delta, Epsilon, Frozen, Line, Name, Prose, UnitName, refuse
 from stream_dp.records.schema import Fields
 from stream_dp.statistics.parts.alarms import Looking
-from stream_dp.statistics.parts.choice import Choice, FalseAlarm, Setting
+from stream_dp.statistics.parts.choice import Choice, FalseAlarm, Floats, Setting
+from stream_dp.statistics.parts.verdicts import (
+    Guess,
+    Judged,
+    Outcome,
+    Seen,
+    of_cells,
+    of_release,
+)
+from stream_dp.statistics.parts.windows import sliding
 
 
 class Input(NamedTuple):
@@ -372,6 +382,39 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
     def choose(self, setting: Setting) -> Choice:
         """Choose the mechanism, from the specification alone; raise UsageError or NotDerivable where none fits."""
 
+    def guessed_totals(self, guess: Guess) -> Floats | str:
+        """Return what public guesses say of the totals of its rows in a window, in units; or which guess is missing."""
+        if guess.typical is not None:
+            return guess.evenly(guess.typical / self.grain)
+        added = self.adds if guess.amount is None else self.typical(guess.amount)
+        if added is None:
+            return guess.needs("typical" if self.typical(None) is None else "amounts")
+        if guess.records is None:
+            return guess.lacking
+        return guess.evenly(guess.records * added / self.grain / guess.width)
+
+    def judged(self, seen: Seen) -> Judged:
+        """Return what its readers compare: by default the number in the middle of a window, and the band of each."""
+        return of_cells(seen.totals * float(self.grain), seen.band)
+
+    def covered(self, window: str, tick: int, step: int) -> range:
+        """Return the ticks of `step` ms that a release of this window counts at a tick; none before its first end."""
+        return sliding(window, tick, step)
+
+    def true_numbers(self, totals: IntArray) -> Sequence[Any]:
+        """Return what its releases would show of these totals without noise, in their order; None: nothing is there."""
+        return [units * self.grain for units in totals.tolist()]
+
+    def outcomes(
+        self, shown: Mapping[str, Any], totals: IntArray, names: Sequence[str]
+    ) -> Iterable[Outcome]:
+        """Yield the true numbers of a release, or of its part for one window, with their errors."""
+        return of_release(shown, self.true_numbers(totals))
+
+    def variants(self) -> Iterator[tuple[str, Self]]:
+        """Yield series that tell about the same with another band, each with the key that asks for it."""
+        yield from ()
+
     def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
         """Return what an exact release of public data shows, of totals of shape (width,); None where nothing would."""
         return None
@@ -393,6 +436,12 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
     def parameters_by(self, fields: Mapping[str, Any]) -> dict[str, int | str]:
         """Return `parameters`, with what follows from the schema only."""
         return self.parameters
+
+    @property
+    def listed(self) -> Mapping[str, Any]:
+        """What lists of series show of it: public values."""
+        by = grouping_text(self.grouped_by)
+        return {"statistic": self.statistic, "by": by, "epsilon": text(self.price)}
 
     def described(self) -> dict[str, Any]:
         """Return what the API says of the series: public, plain values. A statistic adds `parameters`, and no key."""

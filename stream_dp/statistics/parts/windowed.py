@@ -1,10 +1,10 @@
 """What statistics that count over windows have alike: the keys `window`, `windows` and `every`, and what is shown."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic_core import InitErrorDetails
 
@@ -46,7 +46,9 @@ from stream_dp.statistics.parts.windows import (
     Windows,
     every_problems,
     first_end,
+    following,
     forest_words,
+    length_of,
     spans_of,
     views,
     window_choice,
@@ -181,6 +183,9 @@ def typical_errors(mechanism: Any, setting: Setting) -> tuple[float, ...]:
     return (*errors, counter_error(ever, setting, Profile.of(setting.width, setting.last + 1)))
 
 
+ENDING = "1d", "7d"  # windows that end, which `check` tries in place of others
+
+
 class WindowedSeries(SeriesSpec):
     """A statistic that may be released over sliding windows, at every tick, or in each of the windows that follow one
     another, when it has ended, instead of so far.
@@ -217,6 +222,25 @@ class WindowedSeries(SeriesSpec):
 
     def first_told(self, place: int, step: int) -> int:
         return 0 if self.running else first_end(self.every, place, step)
+
+    def covered(self, window: str, tick: int, step: int) -> range:
+        if window in self.every:
+            return following(window, tick, step, running=self.running)
+        return super().covered(window, tick, step)
+
+    def true_numbers(self, totals: IntArray) -> Sequence[Any]:
+        return self.shown_totals(totals)
+
+    def variants(self) -> Iterator[tuple[str, Self]]:
+        """Yield it in windows that end, and with noise that goes by squares."""
+        alone = {"windows": (), "window": None, "running": False}
+        method = {"method": "auto"} if "method" in type(self).model_fields else {}
+        for name in ENDING:
+            if not self.every or length_of(name) > length_of(self.every[0]):
+                changed = self.model_copy(update={**alone, **method, "every": (name,)})
+                yield f"every: {name}{' in place of windows' if self.declared else ''}", changed
+        if method and not self.every:
+            yield "method: gaussian", self.model_copy(update={"method": "gaussian"})
 
     def own_problems(self) -> list[InitErrorDetails]:
         every = every_problems(self.every, self.windows, self.window, running=self.running)

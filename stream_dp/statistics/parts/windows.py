@@ -111,6 +111,33 @@ def first_end(every: Sequence[str], place: int, step: int) -> int:
     return milliseconds(every[place]) // step - 1 if every else 0
 
 
+def sliding(window: str, tick: int, step: int) -> range:
+    """Return the ticks of `step` ms that a window counts at a tick where windows slide, or go on for ever.
+
+    >>> sliding("3h", 9, 3_600_000), sliding("3h", 1, 3_600_000), sliding("tick", 9, 1), sliding("", 9, 1)
+    (range(7, 10), range(0, 2), range(9, 10), range(0, 10))
+    """
+    if window in ("", EVER):
+        return range(tick + 1)
+    length = 1 if window == TICK else milliseconds(window) // step
+    return range(max(0, tick + 1 - length), tick + 1)
+
+
+def following(window: str, tick: int, step: int, *, running: bool) -> range:
+    """Return the ticks that a window counts where one follows the other: of the last that ended, or that is `running`.
+
+    >>> [following("3h", tick, 3_600_000, running=False) for tick in (1, 2, 4)]
+    [range(0, 0), range(0, 3), range(0, 3)]
+    >>> following("3h", 4, 3_600_000, running=True)
+    range(3, 5)
+    """
+    length = milliseconds(window) // step
+    if running:
+        return range(tick - tick % length, tick + 1)
+    end = (tick + 1) // length * length
+    return range(max(0, end - length), end)
+
+
 class Over(NamedTuple):
     """The windows of a series: `declared` ones slide, those of `every` follow one another; without any it goes on.
 

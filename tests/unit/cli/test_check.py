@@ -30,6 +30,12 @@ def test_a_sample_that_fits(site: Site, monkeypatch: pytest.MonkeyPatch) -> None
     """The key is not needed, and no journal is made."""
     monkeypatch.delenv("STREAM_DP_KEY_FILE")
     said = checked(site, code=0)
+    verdicts, ways = said.pop("verdicts"), said.pop("ways")
+    assert [(row["series"], row["verdict"]) for row in verdicts] == [
+        ("clicks", "rough"), ("by_page", "noise"), ("busy", "noise"),
+    ]  # fmt: skip
+    assert verdicts[0]["typical"] == 24
+    assert ways.keys() == {"clicks", "by_page", "busy"}
     (busy,) = said.pop("false_alarms")
     assert (busy["name"], busy["usual"], busy["keyed"]) == ("busy", 1, True)
     assert said == {
@@ -106,7 +112,7 @@ def test_what_a_person_reads(site: Site) -> None:
     table(site, [*ROWS, "2024-05-01T00:30:00Z,home,3", "2030-05-01T00:30:00Z,Home"])
     said = site.command("check", "--data", str(site.folder / "clicks.csv"))
     assert (said.code, said.err) == (0, "")
-    assert said.out.count("NOT PRIVATE") == 2
+    assert said.out.count("NOT PRIVATE") == 4
     for text in (
         "time_out_of_range", "line 27", "1 x rows with more or fewer cells than the first line",
         "1 x time: after the range that the clock declares", "26 records of clicks.csv: 2 dead (7.7%), 0 late (0.0%)",
@@ -187,3 +193,50 @@ def test_the_newest_ranges_are_kept_and_all_is_counted(monkeypatch: pytest.Monke
     for ranges in (((1, 2), (4, 4)), ((5, 9),), ((20, 20),)):
         kind.take(DeadLetter(0, "not_json", None, 10, ranges))
     assert kind.shown(30) == {"records": 30, "ranges": [[4, 9], [20, 20]], "elsewhere": 23}
+
+
+def test_what_the_series_are_worth_is_for_the_operators_eyes(site: Site) -> None:
+    """24 clicks, of which 12 are of home and 6 of each other page; nothing of it stands in releases or the journal."""
+    said = site.command("check")
+    assert said.code == 0
+    table, _, ways = said.out.partition("Verdicts: 1 rough, 2 noise\n")
+    assert "What the series are worth by this sample, NOT PRIVATE" in table
+    assert "rough (58%)" in table
+    assert "false alarms 94.2% a day" in table
+    assert ways.splitlines()[:3] == [
+        "clicks would be useful with the keys of one of these lines:",
+        "    epsilon: 1.5  (useful: ± 4 of 24)",
+        "    clock.step: 6h, clock.horizon: 1, epsilon: 0.67  (useful: ± 4 of 24)",
+    ]
+    assert "busy is useful with none of the changes that were tried; the nearest:" in ways
+    assert "NOT PRIVATE: these verdicts are made of exact figures of the sample" in ways
+    assert nothing_was_made(site)
+
+
+def test_a_simulation_spends_nothing_and_says_what_tuning_is(site: Site) -> None:
+    data = str(site.folder / "clicks.csv")
+    said = site.command("simulate", "--data", data, "--epsilon", "1,4", "--runs", "2", "--json")
+    assert (said.code, said.err, nothing_was_made(site)) == (0, "", True)
+    found = json.loads(said.out)
+    assert (found["private"], found["runs"]) == (False, 2)
+    points = [(point["series"], point["budget"], point["epsilon"]) for point in found["points"]]
+    assert points == [
+        ("clicks", 1.0, 0.5), ("clicks", 4.0, 2.0), ("by_page", 1.0, 0.25), ("by_page", 4.0, 1.0),
+        ("busy", 1.0, 0.25), ("busy", 4.0, 1.0),
+    ]  # fmt: skip
+    seen = found["points"][0]["observed"]
+    assert (seen["numbers"], seen["typical"]) == (12, 14.0)  # of 4, 8, ... 24
+    assert found["points"][4]["observed"] is None
+    shown = site.command("simulate", "--data", data, "--runs", "1")
+    assert (shown.code, nothing_was_made(site)) == (0, True)
+    assert shown.out.count("clicks") == 1
+    assert "is a release of its own, which no budget covers" in shown.out
+    assert "Alerts are not simulated" in shown.out
+    wrong = site.command("simulate", "--data", data, "--epsilon", "1,x")
+    assert (wrong.code, wrong.out, "--epsilon: " in wrong.err) == (2, "", True)
+    table(site, ["2030-05-01T00:30:00Z,home"])
+    outside = site.command("simulate", "--data", data)
+    assert (outside.code, "none of its records lies in a tick of clicks" in outside.err) == (
+        2,
+        True,
+    )

@@ -57,7 +57,7 @@ def test_a_year(say: Say, home: Path) -> None:
     assert 0 <= share["low"] <= share["value"] <= share["high"] <= 1
     assert list(final["delays"]["windows"]["7d"]["quantiles"]) == ["0.5", "0.75", "0.9"]
     assert len(final["busiest_airlines"]["windows"]["7d"]["ranks"]) == 10
-    assert final["by_destination"].keys() == {"values", "band", "tick"}
+    assert final["by_destination"].keys() == {"values", "band", "lows", "highs", "ends", "tick"}
     assert final["late_departures"].keys() == {"fired", "band", "tick"}
     assert {release["tick"] for release in final.values()} == {8759}
     assert len(final["by_destination"]["values"]) == 106

@@ -165,7 +165,7 @@ def test_a_sample_of_what_comes_into_a_topic_has_a_wall_clock(say: Say) -> None:
 
 def test_json_lines_have_types_of_their_own(say: Say) -> None:
     rows = [
-        {"at": 1714521600000 + n, "tags": ["a", "b"], "n": n, "x": n / 2, "ok": n > 3,
+        {"at": 1714521600000 + n, "seen": f"{n + 1}/03/2026 10:00", "tags": ["a", "b"], "n": n, "x": n / 2, "ok": n > 3,
          "deep": [{"a": 1}], "pay": {"total": {"cents": n}, "coupon": "a"} if n % 5 else None,
          "mixed": n if n % 2 else "n", "code": f"{n % 2}"} | ({f"key {n}": 1} if n == 7 else {})
         for n in range(30)
@@ -175,8 +175,8 @@ def test_json_lines_have_types_of_their_own(say: Say) -> None:
     text = Path("events.yaml").read_text()
     fields = yaml.safe_load(text)["schema"]
     assert {name: field["type"] for name, field in fields.items()} == {
-        "at": "time", "tags": "list", "n": "integer", "x": "number", "ok": "boolean", "code": "category",
-        "pay.total.cents": "integer", "pay.coupon": "category",
+        "at": "time", "seen": "time", "tags": "list", "n": "integer", "x": "number", "ok": "boolean",
+        "code": "category", "pay.total.cents": "integer", "pay.coupon": "category",
     }  # fmt: skip
     assert fields["pay.total.cents"] == {
         "type": "integer",
@@ -184,6 +184,8 @@ def test_json_lines_have_types_of_their_own(say: Say) -> None:
         "nullable": True,
     }
     assert fields["at"]["format"] == "epoch_ms"
+    assert fields["seen"]["format"] == "%d/%m/%Y %H:%M"
+    assert "does the day or the month come first?" in text
     assert "key 7" not in text + said.out
     assert '# "deep" holds objects or lists: left out' in text
     assert '# "mixed" holds values of several types: left out' in text

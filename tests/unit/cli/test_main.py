@@ -13,7 +13,7 @@ import typer
 
 from stream_dp import __version__, errors
 from stream_dp.cli.commands.plan import _fitting
-from stream_dp.cli.main import Commands, code_of, main
+from stream_dp.cli.main import HOMES, Commands, code_of, main
 from stream_dp.journal.keys import make_key
 from stream_dp.operate import budget_view
 from stream_dp.operate.demo import flights_folder
@@ -22,7 +22,7 @@ from stream_dp.operate.schema_text import pipeline_schema
 Say = Callable[..., Any]
 COMMANDS = (
     "demo", "init", "key", "schema", "plan", "check", "audit", "run", "replay", "ledger", "journal", "dead-letters",
-    "token", "query", "doctor", "broker", "send", "topic", "export", "page",
+    "token", "query", "doctor", "broker", "send", "topic", "export", "page", "simulate",
 )  # fmt: skip
 
 
@@ -49,7 +49,8 @@ def test_version_and_help(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_has_its_help_and_says_it_of_itself(say: Say, name: str) -> None:
     attribute = name.replace("-", "_")
-    found = getattr(import_module(f"stream_dp.cli.commands.{attribute}"), attribute)
+    module = import_module(f"stream_dp.cli.commands.{HOMES.get(name, attribute)}")
+    found = getattr(module, attribute)
     own = str(found.info.help) if isinstance(found, typer.Typer) else str(inspect.getdoc(found))
     assert " ".join(own.partition("\n\n")[0].split()) == Commands.table[name]
     said = say(name, "--help")

@@ -266,3 +266,60 @@ def test_a_run_that_stays_says_that_all_ticks_are_released(
     assert over.startswith(f"All ticks of {site.pipeline} are released: nothing is counted")
     assert f"stream-dp export {site.pipeline} --to ADDRESS" in over
     assert ("the page and what is under /api stay" in over) == bool(options)
+
+
+GUESSED = "epsilon: 1, expect: {records: 4}}"
+
+
+@pytest.mark.parametrize(
+    ("terminal", "answer", "flags", "begins", "warned"),
+    [
+        (False, None, (), True, True),
+        (True, True, (), True, True),
+        (True, False, (), False, True),
+        (True, None, ("--yes",), True, False),
+    ],
+)
+def test_a_first_start_asks_once_where_most_numbers_would_be_noise(
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
+    terminal: bool,
+    answer: bool | None,
+    flags: tuple[str, ...],
+    begins: bool,
+    warned: bool,
+) -> None:
+    asked: list[str] = []
+
+    def confirm(question: str, *, err: bool) -> bool | None:
+        asked.append(question)
+        return answer
+
+    monkeypatch.setattr(run_module, "on_terminal", lambda: terminal)
+    monkeypatch.setattr("typer.confirm", confirm)
+    site.write("epsilon: 1}", GUESSED)
+    said = site.command("run", "--until-end", *flags)
+    assert (said.code, site.journal.exists()) == ((0, True) if begins else (2, False))
+    assert len(asked) == (answer is not None)
+    warning = (
+        "Warning: by the guesses of privacy.expect 2 of 3 numbers would be noise (by_page, busy)"
+    )
+    assert said.err.count(warning) == warned
+    if begins:  # it goes on without a word
+        again = site.command("run", "--until-end")
+        assert (again.code, "Warning" in again.err, len(asked)) == (0, False, answer is not None)
+    else:
+        assert "not begun: nothing was charged, made or published" in said.err
+
+
+def test_plan_has_a_verdict_for_each_number_and_a_line(site: Site) -> None:
+    said = site.command("plan")
+    assert "Verdicts: 1 noise; 2 not known without privacy.expect.records" in said.out
+    site.write("epsilon: 1}", GUESSED)
+    (site.folder / "clicks.csv").unlink()  # no data is read
+    said = site.command("plan")
+    assert "What these are worth, by the guesses of privacy.expect" in said.out
+    assert "Verdicts: 1 rough, 2 noise" in said.out.splitlines()
+    rows = json.loads(site.command("plan", "--json").out)["verdicts"]
+    assert rows[0] == {"series": "clicks", "verdict": "rough", "typical": 24.0, "band": 14}
+    assert [row["verdict"] for row in rows] == ["rough", "noise", "noise"]

@@ -1,6 +1,7 @@
 """What a spelling means, against an oracle that shares nothing with it: own grammar, own calendar, exact fractions."""
 
 import importlib
+import re
 from datetime import datetime, timedelta, timezone, tzinfo
 from fractions import Fraction
 from typing import Any
@@ -200,3 +201,66 @@ def test_a_twin_that_looks_at_midnights_alone_is_caught(monkeypatch: pytest.Monk
     assert parse_moments(some, PARIS) == right
     monkeypatch.setattr(time, "_offset_of_day", careless)
     assert parse_moments(some, PARIS) != right
+
+
+PATTERNS = [
+    "%d.%m.%Y %H:%M", "%m/%d/%y %I:%M:%S %p", "%Y%m%d%H%M%S", "%d-%b-%Y", "%B %d, %Y at %H:%M:%S.%f",
+    "%Y-%m-%dT%H:%M:%S%z", "[%d/%b/%Y:%H:%M:%S %z]", "%d.%m.%Y (%H:%M)",
+]  # fmt: skip
+AWAY = timezone(timedelta(hours=-3))
+MOMENTS = st.integers(-30_000_000, 3_123_000_000).map(
+    lambda second: datetime.fromtimestamp(second, AWAY)
+)
+
+
+@given(
+    st.sampled_from(PATTERNS),
+    MOMENTS,
+    st.integers(0, 40),
+    st.sampled_from(["", "0", "9", " ", "P", ":", "%"]),
+)
+def test_a_pattern_means_what_strptime_says(
+    pattern: str, moment: datetime, at: int, other: str
+) -> None:
+    """A text that is spoilt at one place is no time, or the one that it is for strptime, which takes more texts."""
+    text = moment.strftime(pattern)
+    assert TimeForm(pattern, INDIA).parse(text) == by_strptime(text, pattern)
+    spoilt = text[:at] + other + text[at + 1 :]
+    assert TimeForm(pattern, INDIA).parse(spoilt) in (None, by_strptime(spoilt, pattern))
+
+
+def by_strptime(text: str, pattern: str) -> int | None:
+    text = re.sub(r"(\.[0-9]{6})[0-9]+", r"\1", text)  # of which it takes no more digits
+    try:
+        read = datetime.strptime(text, pattern)  # noqa: DTZ007 - as the zone says, below
+    except ValueError:
+        return None
+    aware = read if read.tzinfo is not None else read.replace(tzinfo=INDIA)
+    return (aware - time.EPOCH) // timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "31.02.2024 10:00", "1.1.2024 24:00", "1.1.2024 10:60", "\u0661.1.2024 10:00", "1.1.2024  10:00",
+        "1.1.2024 10:00 ",
+    ],
+)  # fmt: skip
+def test_what_no_time_of_a_pattern_is(text: str) -> None:
+    form = TimeForm("%d.%m.%Y %H:%M", INDIA)
+    assert form.parse("01.1.2024 9:05") is not None
+    assert form.parse(text) is None
+    assert TimeForm("%d.%m.%Y %H:%M").parse("01.1.2024 9:05") is None  # no zone, no moment
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wrong"),
+    [
+        ("%d.%m.%Y %H:%M %q", "%q, which is none of"), ("%d.%m.%m.%Y", "%m twice"), ("%m.%Y", "needs a year"),
+        ("%d.%m.%Y %I:%M", "needs hours"), ("%d.%m.%Y %M", "without its hours"), ("%d.%m.%Y %H:%M.%f", "without %S"),
+        ("100%", "none of"),
+    ],
+)  # fmt: skip
+def test_a_pattern_that_is_none(pattern: str, wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        time.compiled(pattern)

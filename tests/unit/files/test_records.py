@@ -17,7 +17,7 @@ from oracles.moments import oracle
 
 from stream_dp.core.time import ISO, TickGrid, TimeForm
 from stream_dp.errors import UsageError
-from stream_dp.files.records import Record, load_records, ticked
+from stream_dp.files.records import Record, column_names, load_records, ticked
 from stream_dp.records.schema import (
     BooleanField,
     CategoryField,
@@ -152,6 +152,30 @@ def test_the_time_at_a_path(tmp_path: Path) -> None:
     table.write_text("time\n")
     with pytest.raises(UsageError, match="field 'time' has a `path`, which only JSON has"):
         load_records(table, placed, "time")
+
+
+@pytest.mark.parametrize("between", [";", "\t", "|"])
+def test_what_stands_between_the_columns_names_stands_between_cells(
+    tmp_path: Path, between: str
+) -> None:
+    table = tmp_path / "data.csv"
+    rows = [["time", "shop"], ["2013-01-01T12:00:00Z", '"a,""b"'], ["2013-01-01T12:00:00Z", "a,b"]]
+    table.write_text("\n".join(map(between.join, rows)))
+    fields: Fields = {"time": TimeField(), "shop": TextField()}
+    payloads = [record.payload for record in load_records(table, fields, "time")]
+    assert [json.loads(payload or b"")["shop"] for payload in payloads] == ['a,"b', "a,b"]
+    assert column_names(table) == ["time", "shop"]
+
+
+def test_times_of_a_pattern(tmp_path: Path) -> None:
+    table = tmp_path / "data.csv"
+    table.write_text("time\n20130101\n1.1.2013\n\n")
+    field = TimeField(format="%Y%m%d", zone="UTC")
+    records = load_records(table, {"time": field}, "time", field.form)
+    midnight = NOON - 12 * 3_600_000
+    assert [(r.time_ms, r.payload) for r in records] == [
+        (midnight, b'{"time":"20130101"}'), (None, b'{"time":"1.1.2013"}'),
+    ]  # fmt: skip
 
 
 def test_missing_and_damaged_files(tmp_path: Path) -> None:

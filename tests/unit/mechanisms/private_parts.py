@@ -27,6 +27,7 @@ from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCountsState
 from stream_dp.mechanisms.linear.tree import TreeState
 from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEverState
 from stream_dp.mechanisms.papers.paper_hss import NoisyQuantityState, PaperHSSState
+from stream_dp.mechanisms.quantiles.rank_window import RankWindowState
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantilesState
 from stream_dp.mechanisms.quantiles.value_tree import ValueTreeState
 from stream_dp.mechanisms.watches.monitor_state import (
@@ -60,6 +61,7 @@ PUBLIC: dict[type, set[str]] = {
     NoisyQuantityState: set(),
     PaperHSSState: {"steps", "intervals", "threshold", "released", "watcher"},
     PerBinState: {"queries", "intervals", "released", "levels"},
+    RankWindowState: {"updates"},
     RunningWindowsState: {"updates"},
     SeparateState: {"updates"},
     SparseVectorState: {"halted"},

@@ -42,10 +42,11 @@ from stream_dp.mechanisms.linear.windows_and_ever import (
     WindowsAndEver,
 )
 from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS, PaperHSS
+from stream_dp.mechanisms.quantiles.rank_window import RankLevels, RankWindow
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree
-from stream_dp.mechanisms.serving import Bands
+from stream_dp.mechanisms.serving import Bands, Lags
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
 from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 from stream_dp.testing.noise import SeededNoise
@@ -60,6 +61,7 @@ BINS = PerBinHSS(WIDTH, Fraction(2), Fraction(2), ADD, TICKS)
 ENDLESS_BINS = PerBinHSS(WIDTH, Fraction(2), Fraction(2), REPLACE, None)
 HEARD = Monitor(WIDTH, HALF, ADD, (WatchTerms(20, 2), WatchTerms(9, tick=True)), value_epsilon=HALF)
 VALUES = ValueTree(ValueLevels(3, 3), WindowForest(3, HALF, REPLACE, (1, 4), FLAT))
+RANKS = ValueTree(RankLevels(3, 300), RankWindow(3, HALF, ADD, 2, RankLevels(3, 300)))
 
 MECHANISMS: list[Any] = [
     Counter(WIDTH, HALF, ADD, TICKS),
@@ -118,6 +120,9 @@ MECHANISMS: list[Any] = [
     CutOffCounter(HALF, ADD, None, Users(20)),
     VALUES,
     SlidingQuantiles(VALUES, (HALF,), Fraction(19, 20)),
+    RANKS.counts,
+    RANKS,
+    SlidingQuantiles(RANKS, (HALF,), Fraction(19, 20)),
     replace(VALUES, hop=5),
     SlidingQuantiles(replace(VALUES, hop=5), (HALF,), Fraction(19, 20)),
     ArrivalCounter(HALF, ADD, TICKS, Arrivals(5)),
@@ -157,6 +162,18 @@ def check(mechanism: Any, band: Band) -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
 def test_a_band_depends_on_public_parts_only(mechanism: Any) -> None:
     check(mechanism, published(mechanism))
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [each for each in MECHANISMS if isinstance(each, Lags)],
+    ids=lambda m: type(m).__name__,
+)
+def test_the_ends_beside_a_band_depend_on_public_parts_only(mechanism: Any) -> None:
+    def ends(tick: int, state: Any) -> int:
+        return hash(tuple(side.tobytes() for side in mechanism.sides(state, 0.95)))
+
+    check(mechanism, ends)
 
 
 def test_every_mechanism_has_private_parts() -> None:

@@ -21,6 +21,7 @@ from stream_dp.mechanisms.linear.noisy_forest import ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
+from stream_dp.mechanisms.quantiles.rank_window import RankLevels, RankWindow
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.watches.kinds import Monitor, SumMonitor, WindowAlerts
@@ -51,6 +52,7 @@ def cases() -> Iterator[Any]:
         (WindowForest(*rows, (1, 12), LEVELS, 3), {"scales": 3}),
         (SumForest(*rows, (1, 12), LEVELS, -3, 8, 2), {"scales": 3}),
         (NestedCounter(*rows, LEVELS, 3), {"scales": 3}),
+        (RankWindow(*rows, 12, RankLevels(5, 300)), {"variance": 1}),
         (EndedCounts(*rows, (1, 12), 3), {"scale": 1}),
         (EndedSums(*rows, (1, 12), -3, 8, 2), {"scale": 1}),
         (EndedArrivals(FIFTH, rows[2], Arrivals(12, ended=True)), {"scale": 1}),

@@ -324,7 +324,7 @@ def test_guesses_that_fit_nothing_are_refused(expect: Data, at: Any, why: str) -
 def test_guesses_are_of_users() -> None:
     events = data_of({}) | {"privacy": {"epsilon": "10", "expect": EXPECT}}
     found: Any = diagnose(events)
-    assert ("privacy", "expect") in [each["loc"] for each in found]
+    assert [each["loc"] for each in found] == [("privacy", "expect", key) for key in EXPECT]
 
 
 def test_the_terminal_has_a_line_for_each_series(

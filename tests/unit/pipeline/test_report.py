@@ -11,6 +11,7 @@ from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.promise import caveats
 from stream_dp.pipeline.report import plan_json, predicted_errors
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.server.models.configured import PlannedSeries
 
 Data = dict[str, Any]
 TOP = ["epsilon", "delta", "unit", "neighbors", "horizon", "series", "derivation", "promise"]
@@ -51,6 +52,30 @@ def test_the_schema(spec: PipelineSpec) -> None:
     mechanisms = [series["mechanism"] for series in shown["series"][:3]]
     assert mechanisms == ["Counter", "Counter", "Alerts"]
     assert [series["epsilon"] for series in shown["series"]] == [0.2, 1, 0.3, 0.1, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("series", "words"),
+    [
+        ({"statistic": "histogram", "method": "hss"}, ["proven", "calibrated"]),
+        ({"statistic": "maximum", "method": "hss"}, ["calibrated", "calibrated"]),
+        ({"statistic": "histogram", "method": "tree"}, None),
+        ({"statistic": "columns_above", "level": "50"}, None),
+    ],
+)
+def test_what_lags_behind_says_why_its_bounds_hold(
+    data: Data, series: Data, words: list[str] | None
+) -> None:
+    one = {"name": "one", "by": "airline", "epsilon": "1", **series}
+    (shown,) = plan_json(build(PipelineSpec.model_validate(data | {"series": [one]})))["series"]
+    PlannedSeries.model_validate(json.loads(json.dumps(shown)))
+    if words is None:
+        assert "bounds" not in shown
+        return
+    bounds = shown["bounds"]
+    assert [bounds["band"], bounds["ends"]] == words
+    assert bounds["at_once"] > shown["predicted_error"][-1]["error"]
+    assert (bounds["tick"], bounds["confidence"]) == (99, 0.95)
 
 
 def nodes(node: Data) -> list[Data]:

@@ -20,7 +20,6 @@ from stream_dp.files.records import load_records, ticked
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records import decoder
-from stream_dp.records import decoder as decoding
 from stream_dp.records.decoder import NO_TIME as IS_NO_TIME
 from stream_dp.records.decoder import OUTSIDE as IS_OUTSIDE
 from stream_dp.records.decoder import OwnTicks
@@ -127,7 +126,7 @@ def test_integers_count_milliseconds_for_both(moments: list[int]) -> None:
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [(reader, "own_time"), (decoding, "parse_moments")],
+    [(reader, "own_time"), (TimeForm, "parse_all")],
     ids=["reader", "router"],
 )
 def test_a_twin_that_rounds_up_is_caught(
@@ -135,10 +134,13 @@ def test_a_twin_that_rounds_up_is_caught(
 ) -> None:
     right = getattr(module, name)
 
-    def rounding(text: object, *how: object) -> Any:
-        if isinstance(text, list):
-            return [rounding(each, *how) for each in text]
-        found: int | None = right([text], *how)[0] if name == "parse_moments" else right(text, *how)
+    def rounding(*what: Any) -> Any:
+        if name == "parse_all":
+            form, times = what
+            return [up(text, found) for text, found in zip(times, right(form, times), strict=True)]
+        return up(what[0], right(*what))
+
+    def up(text: object, found: int | None) -> int | None:
         near = isinstance(text, str) and "59.999999" in text
         return found + 1 if near and found is not None else found
 
@@ -243,7 +245,7 @@ def test_many_times_have_the_ticks_of_each_alone(
 def test_a_reading_that_breaks_off_leaves_no_false_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = OwnTicks(SMALL, TimeForm())
     with monkeypatch.context() as patch:
-        patch.setattr(decoder, "parse_moments", lambda *_: 1 // 0)
+        patch.setattr(TimeForm, "parse_all", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             ticks.of(ENDS, 3)
     assert ticks.of(ENDS, 3).tolist() == [0, 0, 1]

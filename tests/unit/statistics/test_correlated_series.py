@@ -1,4 +1,4 @@
-"""`method: correlated` and `nested`: one noise for all windows; its price, its refusals, and what `plan` says of it."""
+"""`method: correlated` and `nested`: their price, their refusals, and what `plan` says of them; of quantiles too."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -8,6 +8,8 @@ import pytest
 from pydantic import ValidationError
 from unit.statistics.test_gaussian_series import DELTA, RHO, ZCDP_FILTER, made
 
+from stream_dp.accounting.amounts import budget_units, exact
+from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP
 from stream_dp.core.neighbors import Neighbors
@@ -18,6 +20,7 @@ from stream_dp.mechanisms.linear.nested_windows import NestedWindows, best_neste
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
 from stream_dp.mechanisms.linear.window_forest import GaussianForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver
+from stream_dp.mechanisms.quantiles.rank_window import RankWindow, best_rank_levels
 from stream_dp.mechanisms.states import mechanism_fingerprint
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
@@ -132,6 +135,81 @@ def test_of_many_keys_a_nested_one_has_shorter_spans(data: Data) -> None:
 def test_a_nested_one_without_windows_is_refused(data: Data) -> None:
     with pytest.raises(ValidationError, match="name windows, or method tree for the count so far"):
         made(data, {"epsilon": "2"}, NESTED | {"windows": ()})
+
+
+# of quantiles
+
+RANKS: Data = {
+    "statistic": "quantiles",
+    "of": "amount",
+    "clamp": ["0", "400"],
+    "buckets": "100",
+    "at": ["0.25", "0.5", "0.75"],
+    "windows": ["24h"],
+    "epsilon": "0.3",
+}
+
+
+def ranks(data: Data, privacy: Any = ZCDP_FILTER, **own: Any) -> Any:
+    data["schema"]["amount"] = {"type": "number"}
+    keys = {key: value for key, value in (RANKS | own).items() if value is not None}
+    (chosen,) = made(data, privacy, keys).chosen
+    return chosen
+
+
+def test_quantiles_of_one_window_have_gaussian_noise_for_ranks(data: Data) -> None:
+    chosen = ranks(data, method="correlated")
+    counts = chosen.mechanism.tree.counts
+    assert isinstance(counts, RankWindow)
+    rho = exact(budget_units(zcdp_budget(ApproxDP(Fraction(3, 10), DELTA))))
+    assert chosen.derivation.guarantee.measure == ZCDP(rho)
+    assert (counts.window, counts.width, chosen.mechanism.width) == (24, 102, 103)
+    assert counts.levels == best_rank_levels(102, chosen.mechanism.at)
+    assert chosen.choice.windows["24h"](90) == 189
+    assert chosen.choice.why == (
+        "method: correlated, Gaussian noise for ranks, correlated over values and ticks; errors are in ranks: events"
+    )
+
+
+def test_a_hop_of_quantiles_is_a_tick_of_their_noise(data: Data) -> None:
+    chosen = ranks(data, method="correlated", hop="6h")
+    assert chosen.mechanism.tree.counts.window == 4
+    assert chosen.choice.windows["24h"](90) < 150
+    assert "; counts are told at the end of each 6h; " in chosen.choice.why
+
+
+def test_quantiles_of_users_and_of_replacements_pay_as_counts_do(data: Data) -> None:
+    rho = ranks(data, method="correlated").mechanism.tree.counts.rho
+    data["schema"]["who"] = {"type": "text"}
+    users = {"unit": "user", "user": "who", "max_events": "3", "per": "100h"}
+    for more, factor in ((users, 9), ({"neighbors": "replace"}, 4)):
+        chosen = ranks(data, ZCDP_FILTER | more, method="correlated")
+        assert chosen.mechanism.tree.counts.rho == pytest.approx(rho / factor, rel=1e-8)
+    within = {"neighbors": "replace", "moves": "within_tick"}
+    moved = ranks(data, ZCDP_FILTER | within, method="correlated").mechanism.tree.counts
+    assert (moved.neighbors, moved.rho) == (Neighbors.REPLACE, rho)
+
+
+@pytest.mark.parametrize(
+    "own", [{"windows": ["24h", "ever"]}, {"windows": None}, {"windows": None, "every": ["24h"]}]
+)
+def test_other_than_one_window_of_quantiles_is_refused(data: Data, own: Data) -> None:
+    with pytest.raises(ValidationError, match="correlated is the noise of one window that slides"):
+        ranks(data, method="correlated", **own)
+
+
+def test_without_a_delta_or_under_gdp_there_is_none_and_plan_says_where_it_is_better(
+    data: Data,
+) -> None:
+    with pytest.raises(ValidationError, match="method correlated needs a delta"):
+        ranks(data, {"epsilon": "2"}, method="correlated")
+    with pytest.raises(NotDerivable, match="which filter gdp does not add up: name filter zcdp"):
+        ranks(data, ZCDP_FILTER | {"filter": "gdp"}, method="correlated")
+    wide = ZCDP_FILTER | {"epsilon": "9"}
+    said = "method: correlated has a band of 189 in place of 341"
+    assert said in ranks(data, wide, method="apart").choice.why
+    for privacy, more in (({"epsilon": "2"}, {}), (wide, {"windows": ["24h", "48h"]})):
+        assert "correlated" not in ranks(data, privacy, method="apart", **more).choice.why
 
 
 # what files meant before

@@ -3,13 +3,16 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from unit.mechanisms.private_parts import check_band, states
 
 from stream_dp.core.sealed import inside_of
+from stream_dp.core.time import TickGrid
 from stream_dp.engine.series import Series
 from stream_dp.errors import TaintError
+from stream_dp.journal.release import is_recorded
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.noise import SeededNoise
@@ -102,3 +105,31 @@ def test_a_builder_that_widens_bands_by_what_is_pending_is_caught(data: dict[str
 
     with pytest.raises((AssertionError, TaintError)):
         check(replace(one, band=wider))
+
+
+@pytest.mark.parametrize(
+    ("more", "word"), [(EVERY[1], None), (EVERY[2], "calibrated"), (EVERY[4], None), (EVERY[6], "calibrated")]
+)  # fmt: skip
+def test_releases_of_what_lags_behind_have_ends_and_a_word_for_why(
+    data: dict[str, Any], more: dict[str, Any], word: str | None
+) -> None:
+    one, noise, grid = series(data, more), SeededNoise(1), TickGrid(0, 1_000)
+    state, row = one.mechanism.init(noise), np.full(one.mechanism.width, 30, dtype=np.int64)
+    for tick in range(6):
+        state, body = one.step(grid, state, tick, tick + 1, row, noise)
+    told = msgspec.json.decode(body)
+    assert told.get("ends") == word
+    assert not is_recorded(body.replace(b'"band":', b'"band":1'), body)
+    former = {key: told[key] for key in told if key not in ("low", "high", "lows", "highs", "ends")}
+    assert is_recorded(msgspec.json.encode(former), body)
+    if word is None:
+        assert not told.keys() & {"low", "high", "lows", "highs"}
+        return
+    ranges = (
+        [(told["value"], told["low"], told["high"])]
+        if "value" in told
+        else zip(told["values"].values(), told["lows"], told["highs"], strict=True)
+    )
+    for value, low, high in ranges:
+        assert max(0, value - told["band"]) <= low <= value <= high
+        assert high - low < 2 * told["band"]

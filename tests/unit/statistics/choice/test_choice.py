@@ -16,7 +16,7 @@ from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.hss.quantities import MAXIMUM
+from stream_dp.mechanisms.hss.quantities import MAXIMUM, Quantity
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
@@ -329,3 +329,40 @@ def test_events_set_half_of_what_they_may(ones: int, entries: int) -> None:
     profile = Profile.of(20, 100, "zipf", ones)
     assert profile.counts @ profile.weights == pytest.approx(entries)
     assert profile.counts.max() <= 100
+
+
+@pytest.mark.parametrize("quantity", [None, MAXIMUM])
+@pytest.mark.parametrize(
+    ("ticks", "epsilon", "width", "ones"),
+    [(240, Fraction(1, 2), 100, 1), (8_760, Fraction(1), 100, 5), (None, Fraction(1), 20, 1)],
+)
+def test_a_split_by_the_band_is_the_narrowest_and_costs_the_same(
+    quantity: Quantity | None, ticks: int | None, epsilon: Fraction, width: int, ones: int
+) -> None:
+    shares = Setting(width, Neighbors.ADD_REMOVE, ticks, 0.95, ones=ones)
+    demand = Demand(shares, quantity, epsilon, 800)
+    shapes = (None,) if quantity else SUPPOSED
+
+    def band(hss: HSS | PerBinHSS) -> float:
+        each = [replace(demand, shape=shape) for shape in shapes]
+        return max(
+            hss.lag(shares.last + 1, predicted_intervals(hss, one, shares.last), 0.95)
+            for one in each
+        )
+
+    usual, narrow = hss_for(demand), hss_for(replace(demand, split="band"))
+    assert band(narrow) <= band(usual)
+    assert narrow.guarantee == usual.guarantee
+    assert all(
+        band(narrow) <= band(joint_hss(demand, Fraction(tenths, 10))) for tenths in range(3, 9)
+    )
+    assert "split: band" in hss_choice(replace(demand, split="band")).why
+
+
+@pytest.mark.parametrize("more", [{}, {"method": "tree"}, {"method": "hss", "counter": "gaussian"}])
+def test_a_split_by_the_band_is_for_an_hss_of_trees(
+    data: dict[str, Any], more: dict[str, Any]
+) -> None:
+    one = {"name": "one", "statistic": "maximum", "by": "airline", "epsilon": "1", "split": "band"}
+    with pytest.raises(ValueError, match="band is for method hss"):
+        PipelineSpec.model_validate(data | {"series": [one | more]})

@@ -1,0 +1,332 @@
+"""Noisy counts of value buckets in one sliding window, with Gaussian noise for ranks, correlated over values and time.
+
+What is released is y = S X C' + z: S weighs the buckets of a tick (`RankLevels`), C is lower triangular, banded and
+Toeplitz and weighs ticks (`window_gains`). Both are near the best of all factorizations, S for ranks less half the
+number of events, C for the window's sums; together they are a Kronecker product, whose columns have the product of the
+columns' norms. Everything told is computed from y. All of S and C is in integers.
+
+Privacy of `RankWindow`: per entry of S x, with D = 2^GAIN_BITS and gains g_0 = D, g_1, ...,
+
+    w_t = z_t - round(sum over k > 0 of g_k w_(t - k) / D),    v_t = D S x_t + w_t,
+
+z discrete Gaussians drawn at t. Fix the released v. Between two neighbouring runs, whose rows differ by d at the
+event's tick, w differs there by -D S d and nowhere else; so the sum in w_(t + k) differs by -g_k D S d, its rounded
+quotient by -g_k S d to the last bit, and z_(t + k) by -g_k S d, for k below the number of gains. So on every path,
+whatever the adversary does, the squares of z's shifts add up to |S d|^2 times the sum of g_k^2. A shift by an integer
+has the Renyi divergence alpha shift^2 / (2 variance) at most (Canonne, Kamath, Steinke 2020, Prop. 5); z is drawn
+afresh at every step, and these bounds on all shifts together hold whatever was released before, so they add up
+adaptively: zCDP. d has one entry of 1, or under `replace` one of 1 and one of -1: `RankLevels.squares` is the largest
+|S d|^2, in integers. This file knows no quantiles and no times.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_dp.accounting.amounts import text
+from stream_dp.accounting.rules.rule import leaf
+from stream_dp.core.derivation import Condition, Derivation
+from stream_dp.core.guarantee import ZCDP, Guarantee
+from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire
+from stream_dp.errors import FailClosed, NotDerivable
+from stream_dp.mechanisms.checks import of_the_exact_class
+from stream_dp.mechanisms.linear.noisy_forest import Ring, pushed, require_held, row_back
+from stream_dp.mechanisms.linear.tree import FRACTION_BITS
+from stream_dp.mechanisms.noise_law import NOTHING, NoiseLaw
+from stream_dp.mechanisms.serving import Additive, CountRows
+
+Floats = NDArray[np.float64]
+ROW_UNIT = 1 << 10  # the norm of a column of S, without the row of all buckets
+TOTALS = tuple(ROW_UNIT * part // 20 for part in range(11))  # what the row of all buckets may weigh
+GAIN_BITS = 12
+BANDS = 3  # windows that the gains reach back
+SETTLED = 24  # windows after which the noise has the law that it keeps
+BELOW = 6  # bits of a released value below a unit of S
+WEIGHT_BITS = 24
+REACH = (
+    1 << 34
+)  # numbers below it are decoded in one pass: products of weights and of 1,000 rows have room
+PASSES = 4
+LARGEST_VARIANCE = 1 << 68
+LIMIT = 1 << 40  # of |w|: products with gains stay inside 64 bits
+
+
+@wire("rank-levels", 1)
+@dataclass(frozen=True)
+class RankLevels:
+    """The weights S of `leaves` buckets in a release, and what is estimated from it by least squares.
+
+    The ranks less half the number of events are the rows of a matrix T of 1/2 and -1/2, which is skew-circulant. Its
+    factorization by the symmetric square root of T T' has the least product of the largest norms of a row and of a
+    column, by symmetry. That root, in units of 1 / ROW_UNIT of its norm, is S; a last row weighs each bucket by `total`
+    for quantiles far from the median, whose ranks also have a part of the noise of the number of events.
+    """
+
+    leaves: int
+    total: int
+
+    def __post_init__(self) -> None:
+        if self.leaves < 1 or self.total < 0:
+            raise NotDerivable("ranks have one bucket or more")
+
+    height: ClassVar[int] = 1
+
+    @property
+    def nodes(self) -> int:
+        return self.leaves
+
+    @cached_property
+    def strategy(self) -> IntArray:
+        """S, shape (leaves + 1, leaves)."""
+        n = self.leaves
+        phases = np.pi * (2 * np.arange(n) + 1) / n
+        magnitudes = np.sin(phases / 2) ** -0.5
+        root = np.array([float(magnitudes @ np.cos(phases * lag)) for lag in range(n)])
+        first = np.round(root * (ROW_UNIT / math.sqrt(float(root @ root)))).astype(np.int64)
+        lags = np.arange(n)[:, None] - np.arange(n)
+        rows = np.where(lags >= 0, first[lags % n], -first[lags % n])
+        return np.concatenate([rows, np.full((1, n), self.total, dtype=np.int64)])
+
+    def squares(self, neighbors: Neighbors) -> int:
+        """Return the largest sum of squares by which one event changes S x.
+
+        Products of two columns are, up to the sign that their lag has, those of the first column with another.
+        """
+        products = (self.strategy[:, 0] @ self.strategy).tolist()
+        own, others = products[0], products[1:]
+        if neighbors is Neighbors.ADD_REMOVE:
+            return int(own)
+        return int(max([own, *(2 * (own - product) for product in others)]))
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """That of the estimates of the buckets, where all entries of S x have noise of variance 1."""
+        inverse = _inverse(self.leaves)
+        sums, square = inverse.sum(axis=0), float(self.total**2)
+        own: Floats = inverse - np.outer(sums, sums) * (square / (1 + square * sums.sum()))
+        return own
+
+    @cached_property
+    def widest(self) -> float:
+        return float(self.covariance.diagonal().max())
+
+    @cached_property
+    def _weights(self) -> IntArray:
+        """The weights of a release in the estimates of the buckets, in units of 2^-WEIGHT_BITS."""
+        exact = self.covariance @ self.strategy.T
+        return np.round(exact * (1 << WEIGHT_BITS)).astype(np.int64)
+
+    def counted(self, buckets: Any) -> Any:
+        return buckets
+
+    def decoded(self, rows: IntArray) -> IntArray:
+        """Return the estimates of the buckets in units of 2^-FRACTION_BITS, of a release in units of 2^-BELOW.
+
+        Each pass estimates what is left after the one before, and subtracts it: what was counted is found to the last
+        unit, whatever the rounding of the weights.
+        """
+        whole, rest = np.zeros(self.leaves, dtype=np.int64), rows
+        for _ in range(PASSES):
+            less = max(0, int(np.abs(rest).max()).bit_length() - REACH.bit_length() + 1)
+            found = self._weights @ (rest >> less) >> (WEIGHT_BITS + BELOW - less)
+            whole = whole + found
+            rest = rest - ((self.strategy @ found) << BELOW)
+        more = self._weights @ rest >> (WEIGHT_BITS + BELOW - FRACTION_BITS)
+        estimates: IntArray = (whole << FRACTION_BITS) + more
+        return estimates
+
+    def estimates(self, nodes: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the whole parts of decoded estimates, and the rests, in units of 2^-FRACTION_BITS."""
+        return nodes >> FRACTION_BITS, nodes & ((1 << FRACTION_BITS) - 1)
+
+    def spread(self, at: tuple[Fraction, ...]) -> tuple[Floats, Floats]:
+        """Return the variance of each noisy rank less q times the number of events, in that of the widest bucket.
+
+        Shapes are (len(at), leaves). The noise is normal: fourth cumulants are 0.
+        """
+        squares = np.array([self._variances(float(q), self.covariance) for q in at]) / self.widest
+        return squares, np.zeros_like(squares)
+
+    def _variances(self, quantile: float, covariance: Floats) -> Floats:
+        ranks = covariance.cumsum(axis=0).cumsum(axis=1)
+        variances: Floats = (
+            ranks.diagonal() - 2 * quantile * ranks[-1] + quantile**2 * ranks[-1, -1]
+        )
+        return variances
+
+    def worst(self, at: Sequence[Fraction]) -> float:
+        """Return the largest variance of a rank below the last bucket's end, times the squares of one event."""
+        far = max(float(self._variances(float(q), self.covariance)[:-1].max(initial=0)) for q in at)
+        return round(far * self.squares(Neighbors.ADD_REMOVE), 6)
+
+
+@lru_cache(maxsize=8)
+def _inverse(leaves: int) -> Floats:
+    rows = RankLevels(leaves, 0).strategy.astype(np.float64)
+    return np.asarray(np.linalg.inv(rows.T @ rows), dtype=np.float64)
+
+
+@lru_cache(maxsize=64)
+def best_rank_levels(leaves: int, at: tuple[Fraction, ...]) -> RankLevels:
+    """Return the weights with the least deviation of noisy ranks, at their worst; see `value_tree.best_levels`."""
+    return min((RankLevels(leaves, total) for total in TOTALS), key=lambda own: own.worst(at))
+
+
+@lru_cache(maxsize=64)
+def window_gains(window: int) -> tuple[int, ...]:
+    """Return the square root of the power series of a window's sum, (1 - x^W) / (1 - x), cut off after BANDS windows.
+
+    In units of 2^-GAIN_BITS.
+    """
+    number = BANDS * window
+    falls = np.cumprod([1.0] + [(2 * k - 1) / (2 * k) for k in range(1, number)])
+    gains, part = np.zeros(number), 1.0
+    for times in range(BANDS):
+        gains[times * window :] += part * falls[: number - times * window]
+        part *= (times - 0.5) / (times + 1)
+    return tuple(np.round(gains * (1 << GAIN_BITS)).astype(np.int64).tolist())
+
+
+SOURCE = "discrete Gaussian (Canonne, Kamath, Steinke 2020), factorized over values and over ticks"
+MOST_RHO = 1000
+
+
+@wire("rank-window-state", 1)
+@dataclass(frozen=True, slots=True, repr=False)
+class RankWindowState:
+    """After `updates` updates (public). `noises`: the last w, private. `sums`: the sums of all v so far, of the last
+    ticks, in 64 bits without what is above.
+    """
+
+    updates: int
+    noises: Ring
+    sums: Ring
+
+
+@wire("rank-window", 1)
+@dataclass(frozen=True)
+class RankWindow(CountRows, Additive):
+    """Answers of shape (width,): estimates of the buckets' counts in the last `window` updates, for any number of them.
+
+    They are in units of 2^-FRACTION_BITS. A window holds fewer than 2^34 events.
+
+    Privacy claim: `rho`-zCDP for one-hot rows under `neighbors`, at every prefix, adaptively; the proof is at the top.
+    """
+
+    width: int
+    rho: Fraction
+    neighbors: Neighbors
+    window: int
+    levels: RankLevels
+
+    ever: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        if self.levels.leaves != self.width:
+            raise NotDerivable(f"weights of {self.levels.leaves} buckets for {self.width}")
+        if not 0 < self.rho <= MOST_RHO:
+            raise NotDerivable("noisy ranks need a rho in (0, 1000]")
+        require_held((BANDS * self.window,), self.width + 1, self.window)
+        if self.variance > LARGEST_VARIANCE:
+            raise NotDerivable(
+                "ranks with so little privacy loss need more noise than 64 bits hold: give them more"
+            )
+
+    @property
+    def forest(self) -> Self:
+        return self
+
+    @property
+    def windows(self) -> tuple[int, ...]:
+        return (self.window,)
+
+    @cached_property
+    def gains(self) -> IntArray:
+        return np.array(window_gains(self.window), dtype=np.int64)
+
+    @cached_property
+    def shifts(self) -> int:
+        """The most by which one event shifts z, in the sum of all squares."""
+        gains = sum(gain**2 for gain in window_gains(self.window))
+        return self.levels.squares(self.neighbors) * gains
+
+    @cached_property
+    def variance(self) -> Fraction:
+        """The variance of z, in units of S 2^-GAIN_BITS."""
+        return Fraction(math.ceil(self.shifts / (2 * self.rho)))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(ZCDP(self.rho), self.neighbors, fresh=True)  # z is drawn at each step
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        paid = self.shifts / (2 * self.variance)
+        why = f"squared shifts of {self.shifts}, over twice the variance: {text(paid)}, at most {text(self.rho)}"
+        subject = f"{self.width} Gaussian count(s) for ranks over {self.window} update(s)"
+        return leaf(subject, self.guarantee, SOURCE, (Condition("noise", paid <= self.rho, why),))
+
+    @cached_property
+    def _growth(self) -> Floats:
+        """After n updates, at index n - 1, the variance of a window of w over that of z."""
+        gains, window = self.gains / (1 << GAIN_BITS), self.window
+        falling, number = gains[:0:-1].copy(), len(gains) - 1
+        response = np.zeros(SETTLED * window + number)
+        for tick in range(number, len(response)):
+            fed = float(falling @ response[tick - number : tick])
+            response[tick] = (tick - number < window) - fed
+        growth: Floats = np.cumsum(response[number:] ** 2)
+        return growth
+
+    def view_public(self, place: int, updates: int, state: object) -> int:
+        return min(updates, SETTLED * self.window)
+
+    def noise(self, public: int, view: int | None = None) -> NoiseLaw:
+        """Return the law of the noise of the widest bucket, in counts."""
+        if not public:
+            return NOTHING
+        growth = float(self._growth[min(public, SETTLED * self.window) - 1])
+        row = float(self.variance) * growth / (1 << 2 * GAIN_BITS)
+        return NoiseLaw((), row * self.levels.widest, 1.0)
+
+    def band(self, public: int, confidence: float) -> int:
+        """Return the half-width of an answer, in its units."""
+        return self.noise(public).band(confidence) << FRACTION_BITS
+
+    def view_band(self, place: int, public: int, confidence: float) -> int:
+        return self.band(public, confidence)
+
+    def init(self, noise: Noise) -> RankWindowState:
+        zeros = np.zeros(self.width + 1, dtype=np.int64)
+        return RankWindowState(0, (), pushed((), zeros, 1))
+
+    def step(self, state: RankWindowState, message: Message, noise: Noise) -> Step[RankWindowState]:
+        if isinstance(message, Query):
+            back = min(self.window, state.updates)
+            inside = row_back(state.sums, 0) - row_back(state.sums, back)
+            less = GAIN_BITS - BELOW
+            return state, self.levels.decoded((inside + ((1 << less) >> 1)) >> less)
+        rows = self.levels.strategy @ self.checked_row(message.row)
+        number = len(self.gains) - 1
+        held = np.concatenate([np.zeros((0, self.width + 1), dtype=np.int64), *state.noises])
+        held = held[max(0, len(held) - number) :]
+        fed = self.gains[len(held) : 0 : -1] @ held
+        step = noise.gaussian(self.variance, self.width + 1)
+        step = step - ((fed + ((1 << GAIN_BITS) >> 1)) >> GAIN_BITS)
+        if max(int(step.max()), -int(step.min())) >= LIMIT:
+            raise FailClosed(
+                "a noise sample is too large for its lattice: the noise source is broken"
+            )
+        noises = pushed(state.noises, step, max(1, number))
+        so_far = row_back(state.sums, 0) + (rows << GAIN_BITS) + step
+        return RankWindowState(
+            state.updates + 1, noises, pushed(state.sums, so_far, self.window + 1)
+        ), None

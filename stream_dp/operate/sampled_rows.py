@@ -1,0 +1,135 @@
+"""The rows that a sample's records would make, and what windows of these hold. Exact and NOT PRIVATE.
+
+Rules: rows are those of the pipeline's own guard, router and memories, so they have what would count. Typical totals
+are averages over the whole windows that the sample covers; where it covers none, what adds up is taken at the sample's
+rate, and of the rest nothing is known. No journal is opened or made; nothing is charged or published.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from stream_dp.core.mechanism import IntArray
+from stream_dp.core.wording import how_many
+from stream_dp.engine.memories import Memories
+from stream_dp.engine.ports import Batch
+from stream_dp.engine.tick_assembler import Cut, Routed, TickAssembler
+from stream_dp.engine.tick_reader import EveryRecord
+from stream_dp.errors import UsageError
+from stream_dp.operate.fitting import Sample
+from stream_dp.pipeline.builder import Chosen
+from stream_dp.pipeline.layout import RowLayout
+from stream_dp.pipeline.report import span_of
+from stream_dp.pipeline.router import Router, memories_of
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import NO_KEY, guard_of
+from stream_dp.records.endpoints import ReplayClock
+from stream_dp.statistics.parts.choice import ENDLESS, Floats
+
+MOST_CELLS = 1 << 26  # numbers of all rows of a sample: half a gigabyte
+
+
+@dataclass(frozen=True, repr=False)
+class Rows:
+    """The rows of a sample's ticks, shape (ticks, width), from tick `first` on. Exact and NOT PRIVATE."""
+
+    first: int
+    rows: IntArray
+
+    def totals(self, columns: slice, span: int, *, adds_up: bool) -> Floats | None:
+        """Return the average totals of windows of so many ticks; None where the sample covers none, unless they add up
+        at the sample's rate.
+        """
+        own, ticks = self.rows[:, columns], len(self.rows)
+        begins = range(-self.first % span, ticks - span + 1, span)
+        if begins:
+            sums = [own[begin : begin + span].sum(axis=0) for begin in begins]
+            averages: Floats = np.mean(sums, axis=0)
+            return averages
+        return own.sum(axis=0) * (span / ticks) if adds_up and ticks else None
+
+
+def rows_of(spec: PipelineSpec, sample: Sample, *, guarded: bool = True) -> Rows:
+    """Return the rows of a sample; none where nothing says when its records came, or where all are dead.
+
+    Ticks that the sample may hold only in part are left out, where there are others. Not `guarded`, records count that
+    caps of users would cut off.
+    """
+    layout = RowLayout.of(spec)
+    nothing = Rows(0, np.zeros((0, layout.width), np.int64))
+    replayed, step = isinstance(spec.clock, ReplayClock), spec.clock.step
+    stamps = [piece.stamp for piece in sample.pieces if piece.stamp is not None and piece.payloads]
+    if not replayed and not stamps:
+        return nothing
+    origin = (spec.clock.start or 0) if replayed else min(stamps) - min(stamps) % step
+    router = Router(spec, origin, layout)
+    guard = guard_of(spec, origin, NO_KEY) if guarded else EveryRecord()
+    guard.begin(sample.partitions)
+    routed: list[tuple[Batch, Routed]] = []
+    ticks_of: dict[int, set[int]] = {}
+    for piece in sample.pieces:
+        tick = None if replayed else ((piece.stamp or origin) - origin) // step
+        places = range(len(piece.payloads))
+        every = router.decode(Batch(piece.partition, piece.payloads, places, 0, tick))
+        batch = guard.admit(every, -1)
+        rows = router.route(batch)
+        routed.append((batch, rows))
+        there = rows if batch is every else router.route(every)
+        ticks_of.setdefault(piece.partition, set()).update(there.records)
+    first, last = _covered(spec, [ticks for ticks in ticks_of.values() if ticks])
+    if last < first:
+        return nothing
+    if (last - first + 1) * max(1, layout.width) > MOST_CELLS:
+        raise UsageError(
+            "--sample: these records lie in too many ticks for rows so wide: take fewer"
+        )
+    ticks = TickAssembler(sample.partitions, layout.width, Cut(next_tick=first))
+    for batch, rows in routed:
+        ticks.add(batch, rows)
+    for partition in sample.partitions:
+        ticks.add(Batch(partition, (), (), 1, mark=last), Routed({}, (), {}))
+    closed, _ = Memories(*memories_of(layout, spec)).record(ticks.closed(last - first + 1))
+    return Rows(first, np.stack([tick.row for tick in closed]))
+
+
+def _covered(spec: PipelineSpec, ticks: Sequence[set[int]]) -> tuple[int, int]:
+    """Return the first and the last tick that a sample holds in full, as far as it shows: by partition the `ticks` that
+    have records, whether or not they count.
+
+    A file is read from its beginning, so its last tick may be cut; the newest records of each partition begin somewhere
+    in a tick, and end in one that is still open.
+    """
+    if not ticks:
+        return 0, -1
+    first, last = min(map(min, ticks)), max(map(max, ticks))
+    whole = max(map(min, ticks)) + 1, last - 1
+    if isinstance(spec.clock, ReplayClock):
+        whole = first, last - (last + 1 != spec.clock.horizon)
+    return whole if whole[0] <= whole[1] else (first, last)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The totals that a sample shows of the series of a pipeline."""
+
+    spec: PipelineSpec
+    rows: Rows
+
+    @cached_property
+    def _layout(self) -> RowLayout:
+        return RowLayout.of(self.spec)
+
+    def __call__(self, chosen: Chosen, window: str, width: int) -> Floats | str:
+        last = (self.spec.clock.horizon or ENDLESS) - 1
+        span = span_of(window, self.spec.clock.step, last)
+        adds_up = chosen.spec.identifier is None and not chosen.spec.totals
+        columns = self._layout.slice(chosen.spec.name)
+        totals = self.rows.totals(columns, span, adds_up=adds_up)
+        if totals is None:
+            length = (
+                how_many(span, "tick") if len(self.rows.rows) else "records that say their time"
+            )
+            return f"a sample of {length}"
+        return totals
