@@ -13,7 +13,14 @@ from typing import Any
 
 from stream_dp.accounting.rules.fixed import concurrent, filtered, optimal
 from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair
-from stream_dp.accounting.rules.groups import first_arrivals, group, moved, of_users, user_totals
+from stream_dp.accounting.rules.groups import (
+    first_arrivals,
+    group,
+    moved,
+    of_users,
+    shared_totals,
+    user_totals,
+)
 from stream_dp.accounting.rules.parallel import (
     first_pair,
     first_pair_renyi,
@@ -35,6 +42,7 @@ from stream_dp.accounting.situations import (
     Moved,
     OfUsers,
     Parallel,
+    SharedTotals,
     Situation,
     Ticks,
     UserTotals,
@@ -55,6 +63,7 @@ RULES: dict[type[Any], tuple[Rule[Any], ...]] = {
     OfUsers: (of_users,),
     FirstArrivals: (first_arrivals,),
     UserTotals: (user_totals,),
+    SharedTotals: (shared_totals,),
     Ticks: (ticks,),
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ tick, and a mechanism that starts after a halt may not start before the first fr
 and no journal.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -46,7 +46,7 @@ from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.gaussian_curve import gaussian_to_approx
 from stream_dp.accounting.loads import Loads, join, lighter, local_part, several_ticks
-from stream_dp.accounting.rules.groups import seen_box, whole_at_one_event
+from stream_dp.accounting.rules.groups import currency_of, seen_box, whole_at_one_event
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation, require_exactly
 from stream_dp.core.guarantee import (
@@ -259,11 +259,15 @@ class Ledger:
 
     @classmethod
     def under(
-        cls, *filters: Filter, concurrent: bool = True, protected: Protected | None = None
+        cls,
+        *filters: Filter,
+        concurrent: bool = True,
+        protected: Protected | None = None,
+        shares: bool = False,
     ) -> "Ledger":
         """Return an empty ledger under one filter, which prices derivations for `protected` only.
 
-        `concurrent`: its mechanisms run at the same time or see updates.
+        `concurrent`: its mechanisms run at the same time or see updates. `shares`: users have a shared total (`Loads`).
 
         Raises:
             NotDerivable: there is not exactly one filter, or it is not proven for concurrent continual mechanisms.
@@ -275,7 +279,7 @@ class Ledger:
             )
         if concurrent:
             proven(filters[0])
-        return cls(Loads(filters[0], protected))
+        return cls(Loads(filters[0], protected, shares))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ledger):
@@ -342,13 +346,18 @@ class Ledger:
                 f"{derivation.subject} may lose all that it claims {whole}; the optimal filter composes steps of one "
                 "event, each of which costs its part. Name another filter (basic, zcdp), or use another statistic"
             )
+        currency = currency_of(derivation)
+        if currency and not self.loads.shares:
+            raise BudgetRefused(
+                f"{derivation.subject} costs by units of a total that several series share, and this ledger knows none"
+            )
         rule, like = f"{derivation.rule} ({derivation.source})", derivation.guarantee
         if like.users is not None:
             rule = f"{rule}, for {like.users}"
         entry = self.ask(
             derivation.subject, like.measure, rule, finite=like.finite, fresh=like.fresh
         )
-        return replace(entry, box=seen_box(derivation, box))
+        return replace(entry, box=seen_box(derivation, box), currency=currency)
 
     def ask(
         self, name: str, measure: Measure, rule: str, *, finite: bool = False, fresh: bool = False
@@ -365,21 +374,23 @@ class Ledger:
         entry = self.filter.entry(name, measure, rule, finite=finite)
         return replace(entry, fresh=fresh or is_pure(measure))
 
-    def preview(self, entry: Entry) -> Preview:
-        """Return the effect of charging the entry (BudgetRefused: the filter takes none at any price)."""
-        return _preview(self.loads, entry)
+    def preview(self, entry: Entry, start: int = 0) -> Preview:
+        """Return the effect of charging the entry; `start` as for `charge` (BudgetRefused: the filter takes none at any
+        price).
+        """
+        return _preview(self.loads, entry, start)
 
     @property
     def searches(self) -> bool:
         """Whether a charge may take long: boxes are searched for the heaviest record, or mechanisms composed."""
-        return self.filter.name == OPTIMAL or any(box.sides for box in self.loads.local)
+        return self.filter.name == OPTIMAL or any(box.sides for _, box in self.loads.local)
 
     def foresee(self, entry: Entry, start: int = 0) -> None:
         """Compute what `preview` and `charge` need, so that both are quick on this ledger.
 
         A ledger is a value, so a thread may do it while ticks go on. Raises as `charge`.
         """
-        met = self.preview(entry).met
+        met = self.preview(entry, start).met
         after = self.charge(entry, start)
         for used in (self.used, met, after.used):  # what answers say is left
             largest_pure(self.filter, used)
@@ -394,9 +405,9 @@ class Ledger:
         """
         loads, used = self.loads, self.used
         for part in parts or (entry,):
-            cost, around = self.filter.cost(part), loads.around(part)
+            cost, around = self.filter.cost(part), loads.around(part, start)
             if not self.filter.admits(around, cost):
-                raise BudgetRefused(self._refusal(part, _preview(loads, part)))
+                raise BudgetRefused(self._refusal(part, _preview(loads, part, start)))
             loads, used = loads.plus(part), join(used, around + cost)
         if start < self.freed:
             raise BudgetRefused(
@@ -420,15 +431,16 @@ class Ledger:
         """
         if local_part(self.filter, entry, self.protected) == NOTHING:
             return self
-        loads = self.loads.less(entry)
+        loads = self.loads.less(entry, end)
         used = lighter(self.used, loads.at())
         return replace(self, loads=loads, used=used, freed=max(self.freed, end))
 
     def restored(
-        self, running: Iterable[Entry], sums: tuple[Spend, Spend, Spend], count: int, freed: int
-    ) -> "Ledger":
+        self, running: Iterable[Entry], sums: tuple[Spend, Spend, Spend], count: int, freed: int,
+        held: Mapping[str, tuple[int | None, Spend]],
+    ) -> "Ledger":  # fmt: skip
         """Return the ledger that this new one had become after `count` charges, of which those for `running` are in
-        force; `sums` are its loads everywhere, `used` and `peak`. It lists no entries.
+        force; `sums` are its loads everywhere, `used` and `peak`, `held` as in `Loads`. It lists no entries.
         """
         if count == self.count:
             return self
@@ -436,7 +448,8 @@ class Ledger:
         for entry in running:
             loads = loads.plus(entry)
         everywhere, used, peak = sums
-        return Ledger(replace(loads, everywhere=everywhere), used, count, peak, freed)
+        loads = replace(loads, everywhere=everywhere, held=held)
+        return Ledger(loads, used, count, peak, freed)
 
     @property
     def frees(self) -> bool:
@@ -499,8 +512,8 @@ def taken(filter_: Filter, load: Spend) -> Spend:
     return replace(part, amount=min(part.amount, filter_.capacity.amount))
 
 
-def _preview(loads: Loads, entry: Entry) -> Preview:
-    filter_, around = loads.filter, loads.around(entry)
+def _preview(loads: Loads, entry: Entry, start: int) -> Preview:
+    filter_, around = loads.filter, loads.around(entry, start)
     cost, spent = filter_.cost(entry), taken(filter_, around)
     fits = filter_.admits(around, cost)
     return Preview(filter_, entry, fits, cost, spent, filter_.capacity - spent, around)

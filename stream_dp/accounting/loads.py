@@ -4,6 +4,10 @@ Rules: an event costs what the mechanisms that it meets cost, and what can be to
 (docs/time.md). The part of a cost that only met mechanisms have is local: it counts for the records of the mechanism's
 box while it is alive. The rest counts for every event, for ever. Loads are upper bounds: where a search for the
 heaviest point gives up, they are larger than need be.
+
+Where users are protected, a user's events may meet some mechanisms, and units of a shared total others, at other ticks
+and with other contents (`Entry.currency`). So the heaviest points of all currencies add up, over a whole public window
+of the cap: what a halt has freed for one currency counts for the others until the window ends.
 """
 
 from collections.abc import Iterable, Mapping
@@ -67,14 +71,18 @@ def several_ticks(protected: Protected | None) -> bool:
 class Loads:
     """What the mechanisms that are alive now cost, by their boxes: `local`, and `everywhere` for every event.
 
-    A value; `local` is never changed. What a search has shown is kept, so that it is not searched again.
+    A value; `local` is never changed. What a search has shown is kept, so that it is not searched again. `shares`:
+    users have a total that several mechanisms share. Then `held` has by currency what was met of it, and is no more, in
+    the window that ends before a tick (None: it never ends).
     """
 
     filter: Filter
     protected: Protected | None = None
+    shares: bool = False
     everywhere: Spend = NOTHING
-    local: Mapping[Box, Spend] = field(default_factory=dict)
-    _shown: dict[tuple[Box, Search], Spend] = field(
+    local: Mapping[tuple[str, Box], Spend] = field(default_factory=dict)
+    held: Mapping[str, tuple[int | None, Spend]] = field(default_factory=dict)
+    _shown: dict[tuple[str, Box, Search], Spend] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -82,46 +90,79 @@ class Loads:
         """Return the loads with one more mechanism; raises as `Filter.cost`."""
         cost, part = self.filter.cost(entry), local_part(self.filter, entry, self.protected)
         return replace(
-            self, everywhere=self.everywhere + (cost - part), local=self._with(entry.box, part)
+            self, everywhere=self.everywhere + (cost - part), local=self._with(entry, part)
         )
 
-    def less(self, entry: Entry) -> "Loads":
-        """Return the loads after a halt of a mechanism that `plus` was given."""
+    def less(self, entry: Entry, end: int) -> "Loads":
+        """Return the loads after a halt of a mechanism that `plus` was given; it sees no tick from `end` on."""
         part = local_part(self.filter, entry, self.protected)
-        return replace(self, local=self._with(entry.box, NOTHING - part))
+        held = self._holding(entry.currency, end) if self.shares else self.held
+        return replace(self, local=self._with(entry, NOTHING - part), held=held)
+
+    def _holding(self, currency: str, end: int) -> Mapping[str, tuple[int | None, Spend]]:
+        """Return what is held once something of this currency ends: all that may have been met in the open window."""
+        users = None if self.protected is None else self.protected.users
+        until = None
+        if users is not None:
+            _, last = users.rounded(0, end - 1)
+            until = None if last is None else last + 1
+        return {**self.held, currency: (until, self._most(currency, end - 1))}
+
+    def _most(self, currency: str, tick: int | None) -> Spend:
+        """Return the most that is met of a currency, in the window of a tick (None: from now on alone)."""
+        now = self._met(currency, EVERYTHING, SHORT)
+        until, before = self.held.get(currency, (0, NOTHING))
+        held = tick is not None and (until is None or tick < until)
+        return join(now, before) if held else now
 
     def changed(self, entry: Entry) -> Box:
         """Return the box of the events whose load the entry changes: every event, unless all its cost is local."""
         local = local_part(self.filter, entry, self.protected) == self.filter.cost(entry)
         return entry.box if local else EVERYTHING
 
-    def around(self, entry: Entry) -> Spend:
-        """Return the most that an event meets whose load the entry changes.
+    def around(self, entry: Entry, start: int = 0) -> Spend:
+        """Return the most that an event meets whose load the entry changes; its mechanism sees ticks from `start` on.
 
         The search goes on for long only where the filter would refuse the entry.
         """
         cost, box = self.filter.cost(entry), self.changed(entry)
-        met = self.at(box)
+        met = self.at(box, SHORT, entry.currency, start)
         if self.filter.admits(met, cost):
             return met
-        return self.at(box, Search(MANY, self.filter.capacity.amount - cost.amount))
+        search = Search(MANY, self.filter.capacity.amount - cost.amount)
+        return self.at(box, search, entry.currency, start)
 
-    def at(self, box: Box = EVERYTHING, search: Search = SHORT) -> Spend:
-        """Return the most that an event in the box meets.
+    def at(
+        self,
+        box: Box = EVERYTHING,
+        search: Search = SHORT,
+        currency: str = "",
+        start: int | None = None,
+    ) -> Spend:
+        """Return the most that an event in the box meets, or a unit of that `currency`, and what users may have of all
+        other currencies, from the window of the tick `start` on (None: from now on alone).
+        """
+        others = {other for other, _ in self.local} | self.held.keys()
+        beside = [self._most(other, start) for other in others - {currency}]
+        shared = _sum([self.everywhere, *beside])
+        return shared + self._met(currency, box, search.beside(shared))
+
+    def _met(self, currency: str, box: Box, search: Search) -> Spend:
+        """Return the most that an event in the box meets of one currency.
 
         A replacement within a tick meets what sees the record before or after it: at most what two points meet
         together, and at most everything.
         """
-        shown = self._shown.get((box, search))
+        shown = self._shown.get((currency, box, search))
         if shown is None:
             if len(self._shown) >= KEPT:  # a thread may add one, too
                 self._shown.clear()
-            shown = self._shown[box, search] = self._searched(box, search)
+            shown = self._shown[currency, box, search] = self._searched(currency, box, search)
         return shown
 
-    def _searched(self, box: Box, search: Search) -> Spend:
-        boxes = {b: part for b, part in self.local.items() if b.sides}
-        shared = self.everywhere + self.local.get(EVERYTHING, NOTHING)
+    def _searched(self, currency: str, box: Box, search: Search) -> Spend:
+        boxes = {b: part for (of, b), part in self.local.items() if of == currency and b.sides}
+        shared = self.local.get((currency, EVERYTHING), NOTHING)
         if not boxes:
             return shared
         if self.protected is None or self.protected.neighbors is not Neighbors.REPLACE:
@@ -130,16 +171,21 @@ class Loads:
         return shared + lighter(_sum(boxes.values()), twice)
 
     def heaviest_records(self) -> Box:
-        """Return a box of records that may meet the most; every record where all meet the same."""
-        amounts = {box: part.amount for box, part in self.local.items() if box.sides}
+        """Return a box of records that may meet the most; every record where all meet the same, or where what is met
+        of several currencies adds up.
+        """
+        if len({currency for currency, _ in self.local}) > 1:
+            return EVERYTHING
+        amounts = {box: part.amount for (_, box), part in self.local.items() if box.sides}
         boxes = heaviest(amounts, nodes=SHORT.nodes).boxes if amounts else ()
         records = Box(tuple(side for box in boxes for side in box.sides))
         return EVERYTHING if records.nowhere else records
 
-    def _with(self, box: Box, part: Spend) -> dict[Box, Spend]:
-        changed = {**self.local, box: self.local.get(box, NOTHING) + part}
-        if changed[box] == NOTHING:
-            del changed[box]
+    def _with(self, entry: Entry, part: Spend) -> dict[tuple[str, Box], Spend]:
+        key = entry.currency, entry.box
+        changed = {**self.local, key: self.local.get(key, NOTHING) + part}
+        if changed[key] == NOTHING:
+            del changed[key]
         return changed
 
 

@@ -189,6 +189,18 @@ class UserTotals:
 
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
+class SharedTotals:
+    """The premise receives rows of amounts of which all records of a user add at most `total` units to all parts: a
+    guard in front of them decides how many units a record has, whichever parts see it.
+    """
+
+    subject: str
+    users: Users
+    total: int
+
+
+@takes_no_subclass
+@dataclass(frozen=True, slots=True)
 class Alive:
     """The ticks that a part sees: `first` to `last`, both included (None: for ever); past ticks that it reads count."""
 
@@ -216,5 +228,6 @@ Situation = (
     | OfUsers
     | FirstArrivals
     | UserTotals
+    | SharedTotals
     | Ticks
 )

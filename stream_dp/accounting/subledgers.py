@@ -49,17 +49,20 @@ class Subledgers:
         analysts: Mapping[str, Filter] | None = None,
         protected: Protected | None = None,
         partitions: Mapping[str, Box] = ALL,
+        *,
+        shares: bool = False,
     ) -> "Subledgers":
-        """Return empty ledgers for the neighbours `protected`, every analyst's filter charged to the main one in full.
+        """Return empty ledgers for the neighbours `protected`, every analyst's filter charged to the main one in full;
+        `shares` as in `Ledger.under`.
 
         Raises:
             BudgetRefused: the analysts' filters together do not fit.
             NotDerivable: a filter is not proven for concurrent continual mechanisms.
         """
-        ledger = Ledger.under(main, protected=protected)
+        ledger = Ledger.under(main, protected=protected, shares=shares)
         users, ledgers = None if protected is None else protected.users, {}
         for name, filter_ in (analysts or {}).items():
-            ledgers[name] = Ledger.under(filter_, protected=protected)
+            ledgers[name] = Ledger.under(filter_, protected=protected, shares=shares)
             rule = NESTED if users is None else f"{NESTED}, for {users}"
             entry = ledger.ask(analyst_entry(name), filter_.promise, rule)
             box = partitions.get(name, EVERYTHING)
@@ -88,7 +91,13 @@ class Subledgers:
                 f"{box}: add the conditions of privacy.analysts to its where"
             )
         entry = ledger.price(derivation, box)
-        whole = whole_at_one_event(derivation) if by_ticks(ledger.filter) else ""
+        if entry.currency and partition.sides:
+            raise UsageError(
+                f"shared_total: the main ledger counts what analyst {analyst} pays by events with {partition}, and one "
+                "of them may use all of a total: leave it out, or give analysts no where"
+            )
+        by_parts = entry.currency or not by_ticks(ledger.filter)
+        whole = "" if by_parts else whole_at_one_event(derivation)
         if whole:
             raise BudgetRefused(
                 f"{derivation.subject} may lose all that it claims {whole}: name another filter, which frees none, or "
@@ -96,9 +105,9 @@ class Subledgers:
             )
         return entry
 
-    def preview(self, entry: Entry, analyst: str = MAIN) -> Preview:
-        """Return the effect of charging the entry (UsageError: no such analyst)."""
-        return self._of(analyst).preview(entry)
+    def preview(self, entry: Entry, analyst: str = MAIN, start: int = 0) -> Preview:
+        """Return the effect of charging the entry, as `charge` would (UsageError: no such analyst)."""
+        return self._of(analyst).preview(entry, start)
 
     def charge(self, entry: Entry, analyst: str = MAIN, start: int = 0) -> None:
         """Charge the analyst's ledger for a mechanism that sees ticks from `start` on; see `Ledger.charge`.

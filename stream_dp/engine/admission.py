@@ -150,7 +150,7 @@ class Admission:
     def preview(self, proposal: Proposal, analyst: str) -> Preview:
         """Return what creating the series would do to its ledger; changes nothing. Errors as of `create`."""
         entry, _ = self._priced(proposal, analyst)
-        return self.subledgers.preview(entry, analyst)
+        return self.subledgers.preview(entry, analyst, proposal.start)
 
     def create(
         self, proposal: Proposal, analyst: str, start: int
@@ -353,8 +353,9 @@ class Admission:
             analyst, (everywhere, used, peak) = account.analyst, map(_spend, account.sums)
             entries = (entry for payer, entry in running.values() if payer == analyst)
             self.subledgers.ledgers[analyst] = self.subledgers.ledgers[analyst].restored(
-                entries, (everywhere, used, peak), account.count, account.freed
-            )
+                entries, (everywhere, used, peak), account.count, account.freed,
+                {currency: (until, _spend(met)) for currency, until, met in account.held},
+            )  # fmt: skip
         for ended in saved.ended:
             self._remember(ended)
         self.names, self.registry.next_number = UsedNames(saved.names), saved.next_number
@@ -395,7 +396,8 @@ def _broken(where: str, why: str) -> FailClosed:
 
 def _account(analyst: str, ledger: Ledger) -> Account:
     everywhere, used, peak = map(_spent, (ledger.loads.everywhere, ledger.used, ledger.peak))
-    return Account(analyst, (everywhere, used, peak), ledger.count, ledger.freed)
+    held = tuple((name, until, _spent(met)) for name, (until, met) in ledger.loads.held.items())
+    return Account(analyst, (everywhere, used, peak), ledger.count, ledger.freed, held)
 
 
 def _spent(spend: Spend) -> Spent:

@@ -1,7 +1,8 @@
 """What an engine remembers beside the states of its mechanisms, and a journal restores: keyed hashes (private).
 
 `Memory` is the form of a memory. `UserMemory`: how many events of each user count in each public window. `SeenMemory`:
-the identifiers that came earlier in their window. `TotalMemory`: how much each user has added to a sum in the window.
+the identifiers that came earlier in their window. `TotalMemory`: how much each user has added to a sum in the window,
+and `SharedTotalMemory` to all that share a total.
 `NetMemory`: what a user's amounts of both signs come to in it.
 `OpenIdentifiers`: the identifiers, and amounts, of ticks that are still open.
 
@@ -40,6 +41,7 @@ from stream_dp.journal.commit import Commit, part, part_in
 
 _BY_WINDOW = msgspec.msgpack.Decoder(dict[int, bytes])
 _BY_TWO = msgspec.msgpack.Decoder(dict[int, dict[int, bytes]])
+_SHARED_BITS = 32  # `MOST_UNITS` fit
 _UNIT_BITS = 40  # a table of units is for one window; see `MOST_UNITS`
 _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("events", "<u4")])
 _MOST = (1 << 32) - 1  # events, or units, in an entry
@@ -150,9 +152,11 @@ class UserMemory:
 
     kind: ClassVar[str] = "users"
 
-    def __init__(self, cap: int, window: int | None, entries: int = 1) -> None:
+    def __init__(
+        self, cap: int, window: int | None, entries: int = 1, table: UserTable | None = None
+    ) -> None:
         self._cap, self._window, self._entries = cap, window, entries
-        self._table = UserTable()
+        self._table = UserTable() if table is None else table
         self._pending: dict[int, Used] = {}
         self._number = self._open = 0
 
@@ -167,11 +171,14 @@ class UserMemory:
         records are admitted, of shape (records,), and what they use of the caps (None: nothing).
         """
         kept, counted = self._table.first(users, windows, self._cap)
+        return kept, self._used(counted)
+
+    def _used(self, counted: Counted) -> Used | None:
         if not len(counted.users):
-            return kept, None
+            return None
         used = self._pending[self._number] = Used(self._number, counted, self.kind)
         self._number += 1
-        return kept, used
+        return used
 
     def room(self, users: Hashes, windows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Return the number of each record's cell, which is a user in a window, of shape (records,); and of each cell
@@ -261,6 +268,23 @@ class KeysMemory(UserMemory):
     """Of how many different keys events of each user count in the window."""
 
     kind: ClassVar[str] = "keys of users"
+
+
+class SharedTotalMemory(UserMemory):
+    """How many units of a total that series share each user has added in each public window."""
+
+    kind: ClassVar[str] = "shared total"
+
+    def __init__(self, most: int, window: int | None) -> None:
+        """`most` is the most units of a user; in a table a window has as many bits as units have."""
+        super().__init__(most, window, table=UserTable(_SHARED_BITS))
+
+    def add(self, users: Hashes, windows: IntArray, units: IntArray) -> Used | None:
+        """Add units of these users, for which there is room (`room`); return what that uses (None: nothing)."""
+        some = units > 0
+        counted = Counted(users[some], windows[some], units[some])
+        self._table.add(counted, self._cap)
+        return self._used(counted)
 
 
 def written_by_window(counted: Counted) -> dict[int, bytes]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from stream_dp.core.mechanism import IntArray
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.engine.identifiers import ByColumn
 from stream_dp.engine.user_table import Used
@@ -53,7 +54,8 @@ class Batch:
     `decoded` is what a router has decoded of the payloads (None: nothing yet). A guard removes the records that do not
     count: `capped` is the number of those beyond their user's cap, and records whose user cannot be read are added to
     `refused`. `used` is what the remaining records use of their users' caps. `users` has, by tick and column, the users
-    with an event and those with a capped event, where columns count them.
+    with an event and those with a capped event, where columns count them. `units` is what each payload adds within the
+    total that series share, where there is one.
     """
 
     partition: int
@@ -68,6 +70,7 @@ class Batch:
     used: Sequence[Used] = field(default=(), repr=False)
     capped: int = field(default=0, repr=False)
     users: Mapping[int, ByColumn] = field(default_factory=dict, repr=False)
+    units: IntArray | None = field(default=None, repr=False)
 
 
 @asynccontextmanager

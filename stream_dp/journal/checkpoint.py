@@ -167,13 +167,15 @@ class Spent(_Public, frozen=True):
 
 class Account(_Public, frozen=True):
     """What a ledger holds of all charges and halts, beside the entries of what runs; `sums` are its loads everywhere,
-    `used` and `peak` (see `accounting.ledger.Ledger`).
+    `used` and `peak` (see `accounting.ledger.Ledger`), `held` what counts until a window ends (see
+    `accounting.loads.Loads`).
     """
 
     analyst: str
     sums: tuple[Spent, Spent, Spent]
     count: int
     freed: int
+    held: tuple[tuple[str, int | None, Spent], ...] = ()
 
 
 class Standing(_Public, frozen=True):

@@ -101,14 +101,14 @@ class LiveSeriesPlanner:
                 f"statistic: '{series.statistic}' remembers who was there from the first tick on; put it into the "
                 "pipeline file"
             )
-        if series.totals:
+        feature = feature_of(self.spec, series)
+        alone = RowLayout.alone(self.spec, feature)
+        if alone.totals(signed=False) or alone.totals(signed=True):
             raise UsageError(
                 "user_total: what each user has added is remembered from the first tick on; put the series into the "
-                "pipeline file, or leave user_total out"
+                "pipeline file, or leave user_total out; shared_total is of what privacy.total remembers anyway"
             )
-        feature = feature_of(self.spec, series)
-        width = RowLayout.alone(self.spec, feature).width
-        chosen = chosen_for(spec, series, slice(0, width))
+        chosen = chosen_for(spec, series, slice(0, alone.width))
         return PlannedSeries(self, spec, start, feature, chosen, _judged(spec, feature, chosen))
 
     def received(self, packed: bytes, start: int) -> "PlannedSeries":

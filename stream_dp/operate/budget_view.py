@@ -127,7 +127,7 @@ def freed(ledger: Ledger, entry: Entry) -> dict[str, str]:
     Such a series may cost `freed` more than before, at most `largest`. One that sees every record may cost `left`.
     """
     after = ledger.halt(entry, 0)
-    before, then = _fits_on(ledger, entry.box), _fits_on(after, entry.box)
+    before, then = (_fits_on(book, entry.box, entry.currency) for book in (ledger, after))
     return {
         "records": _words(entry.box),
         "freed": text(max(0, then - before)),
@@ -141,8 +141,9 @@ def freed_everywhere(ledger: Ledger, left: str) -> str:
     return text(max(0, budget_units(Fraction(left)) - fits(ledger)))
 
 
-def _fits_on(ledger: Ledger, records: Box) -> int:
-    return fits(ledger, ledger.loads.at(records)) if records.sides else fits(ledger)
+def _fits_on(ledger: Ledger, records: Box, currency: str) -> int:
+    met = ledger.loads.at(records, currency=currency)
+    return fits(ledger, met) if records.sides else fits(ledger)
 
 
 def whole_budget(spec: PipelineSpec, ledger: Ledger, analyst: str) -> str:
@@ -274,7 +275,8 @@ def filters_json(built: Built) -> list[dict[str, Any]]:
 def _takes(privacy: Privacy, built: Built) -> bool:
     """Return whether the filter has a theorem for each series of the file."""
     protected = built.spec.protection.protected
-    ledger = Ledger.under(filter_of(privacy, protected), protected=protected)
+    shares = privacy.total is not None
+    ledger = Ledger.under(filter_of(privacy, protected), protected=protected, shares=shares)
     try:
         for chosen in built.chosen:
             ledger.filter.cost(ledger.price(chosen.derivation, chosen.box))

@@ -6,7 +6,7 @@ rate, and of the rest nothing is known. No journal is opened or made; nothing is
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +26,7 @@ from stream_dp.pipeline.router import Router, memories_of
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import NO_KEY, guard_of
 from stream_dp.records.endpoints import ReplayClock
+from stream_dp.records.record_columns import numbers_of
 from stream_dp.statistics.parts.choice import ENDLESS, Floats
 
 MOST_CELLS = 1 << 26  # numbers of all rows of a sample: half a gigabyte
@@ -72,7 +73,8 @@ def rows_of(spec: PipelineSpec, sample: Sample, *, guarded: bool = True) -> Rows
     for piece in sample.pieces:
         tick = None if replayed else ((piece.stamp or origin) - origin) // step
         places = range(len(piece.payloads))
-        every = router.decode(Batch(piece.partition, piece.payloads, places, 0, tick))
+        read = router.decode(Batch(piece.partition, piece.payloads, places, 0, tick))
+        every = _whole_amounts(spec, router, read)
         batch = guard.admit(every, -1)
         rows = router.route(batch)
         routed.append((batch, rows))
@@ -92,6 +94,17 @@ def rows_of(spec: PipelineSpec, sample: Sample, *, guarded: bool = True) -> Rows
         ticks.add(Batch(partition, (), (), 1, mark=last), Routed({}, (), {}))
     closed, _ = Memories(*memories_of(layout, spec)).record(ticks.closed(last - first + 1))
     return Rows(first, np.stack([tick.row for tick in closed]))
+
+
+def _whole_amounts(spec: PipelineSpec, router: Router, batch: Batch) -> Batch:
+    """Return a batch whose records add all that they have to a total that series share, which no guard has limited."""
+    if spec.privacy.total is None:
+        return batch
+    decoded, of = batch.decoded, spec.privacy.total.of
+    numbers = numbers_of(spec.fields[of], router.decoder.attribute(of))(decoded.records)
+    units = np.zeros(len(batch.payloads), np.int64)
+    units[np.asarray(decoded.positions, np.int64)] = spec.privacy.total.amount.of(numbers)
+    return replace(batch, units=units)
 
 
 def _covered(spec: PipelineSpec, ticks: Sequence[set[int]]) -> tuple[int, int]:

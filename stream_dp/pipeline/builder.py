@@ -310,6 +310,7 @@ def chosen_for(
         shape=shape_of(spec, series) if users is None else None,
         values=values,
         entries=user_entries(spec, series) if identifier and users else 1,
+        total=0 if spec.privacy.total is None else spec.privacy.total.units,
         advise=advise,
     )  # fmt: skip
     try:

@@ -21,7 +21,7 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import EPOCH, TickGrid
 from stream_dp.engine.tick_assembler import together
 from stream_dp.pipeline.layout import Feature, Slot
-from stream_dp.records.amount_units import Amount, Centred, Known, Sign, UserTotal
+from stream_dp.records.amount_units import Amount, Centred, Known, SharedAmount, Sign, UserTotal
 from stream_dp.records.conditions import Test
 from stream_dp.records.decoder import Decoded
 from stream_dp.records.groupings import Edges, TickKey, edge_value, grouping_fields, number_of_keys
@@ -230,6 +230,7 @@ class FeatureCounts:
         groupings = dict.fromkeys(f.by for f in grouped if not isinstance(f.by, str))
         self._coders = {grouping: coder(grouping, fields, grid) for grouping in groupings}
         self._amounts = [of for of in added if isinstance(of, Amount | Centred | Known)]
+        self._shared = [of for of in added if isinstance(of, SharedAmount)]
         self._signs = {
             sign: (place[frozenset({up})], place[frozenset({down})])
             for sign, (up, down) in signs.items()
@@ -315,6 +316,8 @@ class FeatureCounts:
             codes[by] = entries(columns, BatchTicks(names, at, len(decoded.records)))
         for amount in self._amounts:
             codes[amount] = Entries(amount.of(columns.numbers[amount.field]))
+        for shared in self._shared:
+            codes[shared] = Entries(decoded.units)
         for sign, (up, down) in self._signs.items():
             codes[sign] = Entries(passing[up].astype(np.int64) - passing[down])
         return passing, codes

@@ -18,9 +18,10 @@ from stream_dp.engine.run_config import READ_AGAIN_MS
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.layout import user_entries, values_of
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records.amount_units import SharedAmount, UserTotal
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields, grouping_text, most_ones, number_of_keys
-from stream_dp.records.privacy import CAPS, Privacy
+from stream_dp.records.privacy import CAPS, TOTAL, Privacy
 from stream_dp.records.scalars import duration_text, milliseconds
 from stream_dp.records.schema import ListField
 from stream_dp.statistics import Series
@@ -145,8 +146,8 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
     if cap > 1:
         yield (
             f"noise is for all {cap} events of a user that count, {cap} times that for one, where nothing below says "
-            "less; a sum with user_total goes by that, distinct users (by a field: in how many entries they may be) "
-            "and cut_off by users"
+            "less; a sum with user_total or shared_total goes by that, distinct users (by a field: in how many entries "
+            "they may be) and cut_off by users"
         )
     if cap < privacy.cap:
         reached = (
@@ -160,6 +161,7 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
         yield f"of the {privacy.cap} events {where} at most {cap} are reached: {reached}"
     if privacy.key is not None:
         yield from _of_keys(privacy, until)
+    yield from _of_total(spec, until)
     if privacy.share is not None:
         yield f"only {privacy.share} of all users count, chosen by a keyed hash: counts are of these users alone"
     if isinstance(source, KafkaSourceSpec) and source.keyed_by is not None:
@@ -168,7 +170,7 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
             "start: others are dead letters. Added partitions count nowhere, and users who move with them no more"
         )
     for series in spec.series:
-        if series.totals:
+        if isinstance(series.amount, UserTotal):
             early = _early(spec, 1, 24)
             if (early or series.signed) and series.grouped_by is not None:
                 early += ", and each key that the user has in it"
@@ -194,6 +196,32 @@ def _of_places(spec: PipelineSpec) -> Iterator[str]:
             f"records that the where of {', '.join(some)} drops have used their users' caps before: they take places "
             "of those that it would count, and noise is for all places"
         )
+
+
+def _of_total(spec: PipelineSpec, until: str) -> Iterator[str]:
+    """Yield what the guard remembers of a total that series share, and which of them have less for it."""
+    total = spec.privacy.total
+    if total is None:
+        return
+    shared = [series for series in spec.counted if isinstance(series.amount, SharedAmount)]
+    yield (
+        f"the guard also remembers, {until}, how much of {total.of} each user has added: at most 64 bytes of memory "
+        "each, and 20 bytes in the private commit of each tick in which they add some. What a user would add beyond "
+        f"{total} is cut off (cut_off with cap: total says of how many users); a record whose {total.of} does not fit "
+        "the schema is a dead letter"
+    )
+    if some := [series.name for series in shared if series.where]:
+        yield (
+            f"records that the where of {', '.join(some)} drops have used the total before: of a user with more than "
+            f"{total} in all it has what was left, and is too small by the rest"
+        )
+    when = "never" if spec.privacy.per is None else "only once the window of the cap is over"
+    yield (
+        "series with shared_total cost by units of the total and others by events, which add up: what a halt of the "
+        f"one kind frees is free for its kind at once, and for the other {when}"
+    )
+    if not shared:
+        yield "no series of this file has shared_total: the total changes nothing until a live one has"
 
 
 def _of_keys(privacy: Privacy, until: str) -> Iterator[str]:
@@ -316,6 +344,7 @@ def _other_caps(privacy: Privacy) -> str:
         (privacy.per_tick, "of a tick"),
         (privacy.per_key, f"of a {privacy.key}"),
         (privacy.keys, f"{'value' if privacy.keys == 1 else 'values'} of {privacy.key}"),
+        (privacy.total, "in sums with shared_total"),
     )
     *first, last = [f"{most} {what}" for most, what in caps if most is not None] or [""]
     if not first:
@@ -332,6 +361,7 @@ def unit_json(spec: PipelineSpec) -> dict[str, Any]:
     users = {
         "name": unit_name(spec), "field": privacy.user, "max_events": privacy.most_events(spec.clock), "per": per,
         **{name: getattr(privacy, name) for name in ("key", *CAPS) if getattr(privacy, name) is not None},
+        **({} if privacy.total is None else {TOTAL: str(privacy.total)}),
     }  # fmt: skip
     return {"unit": privacy.unit, "users": users}
 

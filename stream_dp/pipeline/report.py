@@ -3,6 +3,7 @@
 Touches no data.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -19,8 +20,9 @@ from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.promise import lists_json, unit_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import with_room
-from stream_dp.records.amount_units import UserTotal
-from stream_dp.records.privacy import CAPS, Guesses, Privacy
+from stream_dp.records.amount_units import SharedAmount, UserTotal
+from stream_dp.records.groupings import decimal_text
+from stream_dp.records.privacy import CAPS, TOTAL, Guesses, Privacy
 from stream_dp.records.scalars import milliseconds
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.choice import ENDLESS
@@ -267,6 +269,9 @@ def _totals(asked: "_Asked", series: Series, capped: Sequence[Capped]) -> Iterat
 
     The first of `capped` are the file's caps.
     """
+    if isinstance(series.amount, SharedAmount):
+        yield from _shared_totals(asked.amount or Fraction(0), capped)
+        return
     each = asked.passing * (asked.amount or 0)
     for place, caps in enumerate(capped):
         if place and (series.totals or caps.counting != list(caps.guesses.events)):
@@ -274,6 +279,28 @@ def _totals(asked: "_Asked", series: Series, capped: Sequence[Capped]) -> Iterat
         for total, other in series.with_totals(max(caps.counting) * each).items():
             words = " and ".join(filter(None, (caps.words, total)))
             yield replace(caps, words=words, series=other)
+
+
+def _shared_totals(amount: Fraction, capped: Sequence[Capped]) -> Iterator[Capped]:
+    """Yield other totals that series share: twice and half of the file's, and as much as the largest typical user adds
+    beside caps that cut off nobody's events.
+    """
+    for place, caps in enumerate(capped):
+        now = caps.privacy.total
+        if now is None:
+            return
+        tried = [] if place else [2 * now.at_most, now.at_most / 2]
+        if caps.counting == list(caps.guesses.events):
+            tried.append(max(caps.counting) * amount)
+        for most in dict.fromkeys(math.ceil(most / now.step) * now.step for most in tried):
+            other = now.model_copy(update={"at_most": most})
+            privacy = caps.privacy.capped({TOTAL: other})
+            if privacy is None or other == now or most >= privacy.cap * now.clamp[1]:
+                continue
+            words = f"{TOTAL}: {decimal_text(most)}"
+            yield replace(
+                caps, words=f"{caps.words} and {words}" if place else words, privacy=privacy
+            )
 
 
 def _chosen_with(built: Built, series: Series, capped: Capped) -> Chosen | None:
@@ -324,24 +351,35 @@ class _Asked:
 
     @property
     def value(self) -> Fraction:
-        return self._of_users(self.guesses.events, None)
+        return self._of_users(self.guesses.events)
 
-    def _of_users(self, events: Sequence[int], total: Fraction | None) -> Fraction:
-        each = [number * self.passing * (self.amount or 0) for number in events]
-        capped = each if total is None else [min(amount, total) for amount in each]
-        return self.users * Fraction(sum(capped)) / len(events) * self.windows / self.entries
+    def _of_users(
+        self, events: Sequence[int], total: Fraction | None = None, *, shared: bool = False
+    ) -> Fraction:
+        """Return what users add up to who have so many events; a `shared` total is used by records that do not pass,
+        too.
+        """
+        before, after = (1, self.passing) if shared else (self.passing, 1)
+        each = [number * before * (self.amount or 0) for number in events]
+        capped = [amount if total is None else min(amount, total) for amount in each]
+        added = Fraction(sum(capped)) * after / len(events)
+        return self.users * added * self.windows / self.entries
 
     def row(self, capped: Capped, chosen: Chosen) -> dict[str, Any]:
         bands = {
             name: error(self.last)
             for name, error in (chosen.choice.windows or {"": chosen.choice.expected}).items()
         }
-        amount = chosen.spec.amount
-        total = amount.most * chosen.spec.grain if isinstance(amount, UserTotal) else None
-        kept, every = sum(capped.counting), sum(self.guesses.events)
-        lost, error = 1 - Fraction(kept, every), None
+        amount, total = chosen.spec.amount, None
+        shared = isinstance(amount, SharedAmount)
+        if isinstance(amount, UserTotal):
+            total = amount.most * chosen.spec.grain
+        elif shared and capped.privacy.total is not None:
+            total = capped.privacy.total.at_most
+        kept, events = sum(capped.counting), sum(self.guesses.events)
+        lost, error = 1 - Fraction(kept, events), None
         if self.amount is not None:
-            missing = self.value - self._of_users(capped.counting, total)
+            missing = self.value - self._of_users(capped.counting, total, shared=shared)
             lost = missing / self.value if self.value else lost
             error = bands[self.over] + float(abs(missing))
         return {"caps": capped.words, "bands": bands, "cut_off": float(lost), "error": error}

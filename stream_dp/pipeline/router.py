@@ -96,6 +96,8 @@ class Router:
         if not batch.payloads:
             return Routed({}, (), {}), ()
         decoded: Decoded = batch.decoded or self.decoder.decode(batch.payloads)
+        if batch.units is not None:
+            decoded = replace(decoded, units=batch.units[np.asarray(decoded.positions, np.int64)])
         ticks: IntArray | int
         if batch.tick is None:
             decoded, ticks = self._own_ticks(decoded)
@@ -380,7 +382,9 @@ class OpenRouter:
     ) -> list[Refusal]:
         """Add what each feature can read of the refused records; return the refusals that remain."""
         places = [refusal.position for refusal in refused]
-        again = replace(batch, payloads=[batch.payloads[place] for place in places], decoded=None)
+        units = None if batch.units is None else batch.units[places]
+        payloads = [batch.payloads[place] for place in places]
+        again = replace(batch, payloads=payloads, decoded=None, units=units)
         base, dead_for_file = self._base.tally(again)
         width = counting.every.width
         _count(routed.rows, base, width)

@@ -25,9 +25,11 @@ from pydantic_core import ErrorDetails, InitErrorDetails
 from stream_dp.core.box import Box
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.time import TickGrid, TimeForm
+from stream_dp.core.wording import how_many
 from stream_dp.engine.messages.conversation import PER_TICK
 from stream_dp.pipeline.derivations import Protection
 from stream_dp.pipeline.problems import explained
+from stream_dp.records.amount_units import number_problems
 from stream_dp.records.conditions import box_of, tests_of, where_problems
 from stream_dp.records.endpoints import (
     Clock,
@@ -39,7 +41,7 @@ from stream_dp.records.endpoints import (
     WallClock,
     source_named,
 )
-from stream_dp.records.groupings import zones_of
+from stream_dp.records.groupings import decimal_text, zones_of
 from stream_dp.records.privacy import WITH_OWN_DELTA, Privacy
 from stream_dp.records.scalars import Confidence, FieldName, Frozen, Name, problem, refuse
 from stream_dp.records.schema import (
@@ -202,12 +204,27 @@ class PipelineSpec(Frozen):
             yield from field_problems(
                 ("privacy", "key"), privacy.key, self.fields, _IDENTIFYING, no_key
             )
+        yield from self._total_problems()
         if per is not None and per % step:
             why = "must be a whole number of ticks: a multiple of clock.step"
             yield problem(("privacy", "per"), why)
         elif per is not None and horizon is not None and per > step * horizon:
             why = "is longer than all ticks together: shorten it, or write overall in place of max_events and per"
             yield problem(("privacy", "per"), why)
+
+    def _total_problems(self) -> Iterator[InitErrorDetails]:
+        total = self.privacy.total
+        if total is None:
+            return
+        yield from number_problems(total.of, self.fields, ("privacy", "total", "of"))
+        events = self.privacy.most_events(self.clock)
+        most = events * total.clamp[1]
+        if total.at_most >= most:
+            why = (
+                f"is never reached: the {how_many(events, 'event')} of a user that count add at most "
+                f"{decimal_text(most)}: leave it out, or give less"
+            )
+            yield problem(("privacy", "total", "at_most"), why)
 
     def _guess_problems(self) -> Iterator[InitErrorDetails]:
         guesses = self.privacy.expect

@@ -1,14 +1,15 @@
 """The guard for users: at most a declared number of each user's records counts in each public window, in each tick, and
-of each value of a declared field.
+of each value of a declared field; and these add at most a declared total of an amount.
 
 Rules: the first records of a user count, in the order of the user's partition. Which ones do depends on that user's
 own records, on public windows and ticks, and on the key of the hashes; it does not depend on other users, on how
 records come in batches, or on room. A user outside the declared share counts nowhere, by the user's keyed hash. A
 record is a dead letter if its user cannot be read, if the user's name is too long, or if it lies in another
 partition than its user's. A record that is late, or of a time outside the grid, uses nothing of a cap, and neither
-does one that another cap excludes. Where caps go by the values of a field, it is a dead letter if that field cannot be
-read. The other content of a record plays no part, so later series change nothing here: a record that the router could
-not decode for them is decoded again for the guard alone. Nothing raises.
+does one that another cap excludes. Where caps go by the values of a field, or a total is of one, it is a dead letter
+if that field cannot be read. Of a total each record that counts has what those before it have left. The other content
+of a record plays no part, so later series change nothing here: a record that the router could not decode for them is
+decoded again for the guard alone. Nothing raises.
 """
 
 import logging
@@ -27,7 +28,13 @@ from numpy.typing import NDArray
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.identifiers import ByColumn
-from stream_dp.engine.memories import KeyCapMemory, KeysMemory, TickCapMemory, UserMemory
+from stream_dp.engine.memories import (
+    KeyCapMemory,
+    KeysMemory,
+    SharedTotalMemory,
+    TickCapMemory,
+    UserMemory,
+)
 from stream_dp.engine.ports import NOBODY, Batch
 from stream_dp.engine.tick_reader import EveryRecord, RecordGuard
 from stream_dp.engine.user_table import Hashes, Used, in_order
@@ -37,8 +44,8 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import Homes, UserNames, grown, homes_of, naming_field
 from stream_dp.records.decoder import Decoded, OwnTicks, RecordDecoder, Refusal
 from stream_dp.records.endpoints import ReplayClock
-from stream_dp.records.privacy import Privacy
-from stream_dp.records.record_columns import BoolArray, texts_of
+from stream_dp.records.privacy import TOTAL, Privacy, SharedTotal
+from stream_dp.records.record_columns import BoolArray, numbers_of, texts_of
 from stream_dp.records.schema import CategoryField
 
 _BLOCK = 16
@@ -104,8 +111,10 @@ class Rooms(NamedTuple):
     counted: IntArray
     room: IntArray
 
-    def before(self, counting: BoolArray) -> IntArray:
-        """Return how many records before each, in this order, are `counting` in its cell; shape (records,)."""
+    def before(self, counting: BoolArray | IntArray) -> IntArray:
+        """Return how many records before each, in this order, are `counting` in its cell, or what these numbers of the
+        records before it come to; shape (records,).
+        """
         order = np.argsort(self.cells, kind="stable")
         cells, counts = self.cells[order], counting[order].astype(np.int64)
         before = np.cumsum(counts) - counts
@@ -268,6 +277,33 @@ def with_room(
     return np.array(kept, np.int64), np.array(opening, np.int64)
 
 
+class Added(NamedTuple):
+    """What records add within a total, which would add more, and what they use of it."""
+
+    units: IntArray
+    cut: BoolArray
+    used: list[Used]
+
+
+class TotalCap:
+    """The total of an amount that series share, and what is remembered of it."""
+
+    def __init__(self, total: SharedTotal, field: Any, attribute: str, window: int | None) -> None:
+        """`attribute` is that of the total's `field` in decoded records."""
+        self._amount, self.memory = total.amount, SharedTotalMemory(total.units, window)
+        self._read = numbers_of(field, attribute)
+
+    def added(self, users: Hashes, ticks: IntArray, records: Iterable[Any]) -> Added:
+        """Return what each record adds, in this order."""
+        asked = self._amount.of(self._read(list(records)))
+        windows = self.memory.windows(ticks)
+        rooms = Rooms(*self.memory.room(users, windows))
+        left = np.maximum(rooms.room[rooms.cells] - rooms.before(asked), 0)
+        units = np.minimum(asked, left)
+        used = self.memory.add(users, windows, units)
+        return Added(units, units < asked, [] if used is None else [used])
+
+
 class UserGuard:
     """The guard of a pipeline with `privacy: {unit: user}`."""
 
@@ -283,7 +319,9 @@ class UserGuard:
         self._grid = TickGrid(origin_ms, clock.step, clock.horizon)
         self._highest = int(_HASHES * (1 if privacy.share is None else privacy.share)) - 1
         own = clock.field if isinstance(clock, ReplayClock) else None
-        others = [name for name in (privacy.key, own) if name is not None]
+        total = privacy.total
+        of = None if total is None else total.of
+        others = [name for name in (privacy.key, of, own) if name is not None]
         used = naming_field(spec, privacy.user) | {name: spec.fields[name] for name in others}
         self._decoder = RecordDecoder(used, spec.fields)
         self._user_of = attrgetter(self._decoder.attribute(privacy.user))
@@ -291,6 +329,11 @@ class UserGuard:
         if (name := privacy.key) is not None:
             attribute, window = self._decoder.attribute(name), privacy.window_ticks(clock)
             self._by_key = KeyCaps(privacy, spec.fields[name], attribute, window)
+        self._total: TotalCap | None = None
+        if total is not None:
+            attribute = self._decoder.attribute(total.of)
+            window = privacy.window_ticks(clock)
+            self._total = TotalCap(total, spec.fields[total.of], attribute, window)
         self._time_of = None if own is None else attrgetter(self._decoder.attribute(own))
         self._ticks = OwnTicks(self._grid, spec.own_times)
         self._homes: Homes | None = None
@@ -301,7 +344,8 @@ class UserGuard:
     @property
     def memories(self) -> Sequence[UserMemory]:
         by_key = () if self._by_key is None else self._by_key.memories
-        return (*self._for_all_keys, *by_key)
+        total = () if self._total is None else (self._total.memory,)
+        return (*self._for_all_keys, *by_key, *total)
 
     @property
     def _for_all_keys(self) -> Sequence[UserMemory]:
@@ -328,11 +372,15 @@ class UserGuard:
         sound = ~(long | astray)
         ticks = self._ticks_of(decoded, batch.tick)
         counting = sound & (ticks > passed) & (ticks >= 0)
-        kept, used, active = self._first_ones(users, ticks, counting, decoded.records)
+        kept, used, active, units = self._first_ones(users, ticks, counting, decoded.records)
         stays = sound & (kept | ~counting)
         if decoded.refused:
             readable, stays = stays, np.zeros(len(batch.payloads), np.bool_)
             stays[np.asarray(decoded.positions, np.int64)] = readable
+        if self._total is not None:
+            every: IntArray = np.zeros(len(batch.payloads), np.int64)
+            every[np.asarray(decoded.positions, np.int64)] = units
+            batch = replace(batch, units=every)
         if stays.all():
             return replace(batch, used=used, users=active)
         refused = [
@@ -370,13 +418,14 @@ class UserGuard:
 
     def _first_ones(
         self, users: UserNames, ticks: IntArray, counting: BoolArray, records: Sequence[Any]
-    ) -> tuple[BoolArray, list[Used], Mapping[int, ByColumn]]:
-        """Return which `counting` records are among their users' first ones, what they use, and whose they are. The
-        users come by tick and column, where columns count them; only users in the declared share are among them.
+    ) -> tuple[BoolArray, list[Used], Mapping[int, ByColumn], IntArray]:
+        """Return which `counting` records are among their users' first ones, what they use, whose they are, and what
+        each adds of the total. The users come by tick and column, where columns count them; only users in the declared
+        share are among them.
         """
-        kept = np.zeros(len(ticks), np.bool_)
+        kept, units = np.zeros(len(ticks), np.bool_), np.zeros(len(ticks), np.int64)
         if not counting.any():
-            return kept, [], NOBODY
+            return kept, [], NOBODY, units
         hashes = self._hash.of(users.texts)
         counting = counting & (hashes[:, 0] <= np.uint64(self._highest))
         kept, used, own, pairs = counting.copy(), list[Used](), hashes[counting], hashes[:0]
@@ -398,8 +447,14 @@ class UserGuard:
         cut = {cap: counting.copy() for cap in (None, *rooms)}
         for cap, which in cut_by_cap(rooms, kept[counting]).items():
             cut[cap][counting] = which
+        if self._total is not None:
+            cut[TOTAL] = np.zeros_like(kept)
+            mine = compress(records, kept.tolist())
+            added = self._total.added(hashes[kept], ticks[kept], mine)
+            units[kept], cut[TOTAL][kept] = added.units, added.cut
+            used += added.used
         active = cap_uses(self._uses, hashes, ticks, counting, cut)
-        return kept, used, active
+        return kept, used, active, units
 
     def _rooms(self, users: Hashes, pairs: Hashes, ticks: IntArray) -> dict[str, Rooms]:
         """Return what is left of each cap before these records, that of the window first."""
@@ -425,6 +480,7 @@ def _part(batch: Batch, stays: BoolArray, refused: Iterable[Refusal]) -> Batch:
         batch,
         payloads=list(compress(batch.payloads, staying)),
         labels=list(compress(batch.labels, staying)),
+        units=None if batch.units is None else batch.units[stays],
         refused=[*batch.refused, *dead],
         decoded=batch.decoded and batch.decoded.part(staying),
     )

@@ -88,9 +88,19 @@ def plain_number(value: Fraction) -> int | float:
     return int(value) if value.denominator == 1 else float(value)
 
 
-def number_problems(of: str, fields: Fields) -> list[InitErrorDetails]:
+def total_problems(total: Fraction, step: Fraction) -> list[str]:
+    """Return what is wrong with the most that a user adds, in steps of so much."""
+    if step <= total <= step * MOST_UNITS and (total / step).denominator == 1:
+        return []
+    steps = f"a whole number of steps of {decimal_text(step)}"
+    return [f"'{decimal_text(total)}' must be {steps}, from 1 step to {MOST_UNITS:,}"]
+
+
+def number_problems(
+    of: str, fields: Fields, at: tuple[str, ...] = ("of",)
+) -> list[InitErrorDetails]:
     wrong = ", not a number or an integer"
-    return field_problems(("of",), of, fields, ("integer", "number"), wrong)
+    return field_problems(at, of, fields, ("integer", "number"), wrong)
 
 
 def clamp_problems(clamp: Clamp, step: Fraction) -> list[InitErrorDetails]:
@@ -179,5 +189,20 @@ class UserTotal:
         return self.amount.lowest < 0
 
 
+@dataclass(frozen=True, slots=True)
+class SharedAmount:
+    """What is left of an amount of the total that a guard lets a user add, before any series' conditions."""
+
+    amount: Amount
+
+    @property
+    def field(self) -> str:
+        return self.amount.field
+
+    @property
+    def units(self) -> tuple[int, int]:
+        return self.amount.units
+
+
 # what a record adds to its entries of a feature
-Addend: TypeAlias = Amount | Sign | Centred | Known | UserTotal
+Addend: TypeAlias = Amount | Sign | Centred | Known | UserTotal | SharedAmount

@@ -8,7 +8,7 @@ in `checks`. This file knows no series.
 import math
 from collections.abc import Collection, Mapping
 from fractions import Fraction
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails
@@ -18,9 +18,10 @@ from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wording import meant
 from stream_dp.errors import InvalidCost
+from stream_dp.records.amount_units import Amount, Clamp, Step, clamp_problems, total_problems
 from stream_dp.records.conditions import Where
 from stream_dp.records.endpoints import Clock
-from stream_dp.records.groupings import Place
+from stream_dp.records.groupings import Place, decimal_text
 from stream_dp.records.scalars import (
     Delta,
     Duration,
@@ -46,7 +47,8 @@ ALL_DELTA = ("basic", "optimal")  # filters of which series' own deltas may be a
 WITH_OWN_DELTA = (*ALL_DELTA, "tight_approximate")
 MOST_EVENTS_OF_ONE = 10_000  # each of them takes its part of every epsilon
 CAPS = ("per_tick", "per_key", "keys")  # beside the cap of a window
-OF_USERS = ("user", "max_events", *CAPS, "key", "per", "overall", "share")
+TOTAL = "total"
+OF_USERS = ("user", "max_events", *CAPS, "key", TOTAL, "per", "overall", "share")
 GUESSED_OF_USERS = "users", "events", "per_tick", "keys"
 GUESSES = "privacy.expect"
 MOST_GUESSED = (
@@ -86,6 +88,39 @@ class Analyst(Frozen):
     name: Name
     epsilon: Epsilon
     where: Where = ()
+
+
+class SharedTotal(Frozen):
+    """How much a user may add of the field `of`, each value within `clamp` and on a grid of `step`: `at_most` in each
+    window of the cap, or for ever, to all series with `shared_total` together, decided before any series' `where`.
+    """
+
+    of: FieldName
+    clamp: Clamp
+    at_most: Exact
+    step: Step = Fraction(1)
+
+    @model_validator(mode="after")
+    def _sound(self) -> "SharedTotal":
+        problems = clamp_problems(self.clamp, self.step)
+        if self.clamp[0] < 0:
+            why = "must not be below 0: what is taken away would make room for more, as often as there are records"
+            problems.append(problem(("clamp", 0), why))
+        problems += [problem(("at_most",), why) for why in total_problems(self.at_most, self.step)]
+        refuse(problems)
+        return self
+
+    @property
+    def amount(self) -> Amount:
+        return Amount(self.of, *self.clamp, self.step)
+
+    @property
+    def units(self) -> int:
+        """How many steps a user may add."""
+        return int(self.at_most / self.step)
+
+    def __str__(self) -> str:
+        return f"{decimal_text(self.at_most)} of {self.of}"
 
 
 Guessed: TypeAlias = Annotated[int, Field(ge=1, le=10**15)]
@@ -174,7 +209,8 @@ class Privacy(Frozen):
     each public window of length `per` count, so that (user, window) is protected; or `overall` for ever, and the user.
     Beside either, at most `per_tick` of a user's events in each tick count; of each value of the field `key` at most
     `per_key`, and of at most so many different values (`keys`) in each public window. An event that one cap excludes
-    uses no other cap. Where not all can be remembered, only that `share` of users counts, chosen by a keyed hash.
+    uses no other cap. What the others add to sums with `shared_total` is a user's `total` at most. Where not all can be
+    remembered, only that `share` of users counts, chosen by a keyed hash.
     `expect` has guesses by which `plan` compares other caps.
     """
 
@@ -185,6 +221,7 @@ class Privacy(Frozen):
     key: FieldName | None = None
     per_key: Cap | None = None
     keys: Cap | None = None
+    total: SharedTotal | None = None
     per: Duration | None = None
     overall: Cap | None = None
     share: PublicShare | None = None
@@ -238,7 +275,7 @@ class Privacy(Frozen):
         """Return the same with a filter and a delta that Gaussian noise takes; None where it has a delta already."""
         return None if self.delta else self._with({"filter": "zcdp", "delta": delta}, ())
 
-    def capped(self, changes: Mapping[str, int | None]) -> "Privacy | None":
+    def capped(self, changes: Mapping[str, Any]) -> "Privacy | None":
         """Return the same with other caps (None: without one), and without those that they leave nothing to do."""
         caps = {**{name: getattr(self, name) for name in CAPS}, **changes}
         most = changes.get(self.cap_name) or self.cap
@@ -259,7 +296,8 @@ class Privacy(Frozen):
     @property
     def guarded(self) -> tuple[str, ...]:
         """The fields that the guard in front of all series reads of each record, beside its time."""
-        return tuple(name for name in (self.user, self.key) if name is not None)
+        of = None if self.total is None else self.total.of
+        return tuple(name for name in (self.user, self.key, of) if name is not None)
 
     @property
     def cap(self) -> int:

@@ -197,6 +197,12 @@ class _Ordered:
             return Numbers(np.array([value or 0 for value in values], self._dtype), known)
 
 
+def numbers_of(field: Any, attribute: str) -> Callable[[Sequence[Any]], Numbers]:
+    """Return what reads an integer or number field, which is this attribute of decoded records."""
+    column = _Ordered(attribute, np.int64 if isinstance(field, IntegerField) else np.float64, ())
+    return lambda records: column.read(records).or_null()
+
+
 def _column(
     field: Any, attribute: str, tests: Sequence[Test], named: Sequence[Any]
 ) -> _Coded | _Listed | _Ordered:

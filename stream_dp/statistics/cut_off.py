@@ -17,7 +17,7 @@ from stream_dp.engine.series import Tell
 from stream_dp.mechanisms.linear.arrival_counter import ENTRIES, CutOffCounter
 from stream_dp.mechanisms.quotients import quotient
 from stream_dp.mechanisms.serving import Answer, Contrasts
-from stream_dp.records.privacy import GUESSES
+from stream_dp.records.privacy import GUESSES, TOTAL
 from stream_dp.records.record_columns import CapUse
 from stream_dp.records.scalars import duration_text, milliseconds, problem
 from stream_dp.statistics.parts.choice import Choice, Floats, Setting
@@ -25,7 +25,7 @@ from stream_dp.statistics.parts.series_spec import WITHIN, Rest, SeriesSpec, quo
 from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen
 from stream_dp.statistics.parts.windows import EVER, Window, following, windowed
 
-CapName: TypeAlias = Literal["max_events", "overall", "per_tick", "per_key", "keys"]
+CapName: TypeAlias = Literal["max_events", "overall", "per_tick", "per_key", "keys", "total"]
 DIGITS = 4
 SHARE = (Fraction(0), Fraction(1))
 
@@ -33,7 +33,8 @@ SHARE = (Fraction(0), Fraction(1))
 class CutOffSeries(SeriesSpec):
     """The share of active users who were cut off, since the cap's window began and in the one before.
 
-    With `cap`, by that cap: the cap of the window where it was used up, else each that had no room for a record.
+    With `cap`, by that cap: the cap of the window where it was used up, else each that had no room for a record; or
+    `total`, beyond which a record that counts had something to add. Without it, by any cap that a record uses.
     """
 
     later = ("cap",)
@@ -58,8 +59,12 @@ class CutOffSeries(SeriesSpec):
     @property
     def about(self) -> str:
         when = "so far" if self.window is None else f"in each {self.window}"
-        which = self.cap or "their cap"
-        return f"the share of the users active {when} who had events beyond {which}, which are not counted"
+        return f"the share of the users active {when} {self._whose('their cap')}"
+
+    def _whose(self, caps: str) -> str:
+        if self.cap == TOTAL:
+            return "whose amounts came to more than the total, beyond which they add nothing"
+        return f"who had events beyond {self.cap or caps}, which are not counted"
 
     @property
     def parameters(self) -> dict[str, int | str]:
@@ -129,10 +134,9 @@ class CutOffSeries(SeriesSpec):
             raise TypeError("users are cut off where they are protected")
         mechanism = CutOffCounter(self.epsilon, setting.neighbors, setting.horizon, users)
         when = "ever" if self.window is None else f"in each {self.window}"
-        which = self.cap or "their caps"
         why = (
-            f"two tree counters of first ticks, at half the epsilon each: of the users active {when}, the share who "
-            f"had events beyond {which}; those are not counted. Half-widths are those of either number of users"
+            f"two tree counters of first ticks, at half the epsilon each: of the users active {when}, the share "
+            f"{self._whose('their caps')}. Half-widths are those of either number of users"
         )
         chosen = windowed(mechanism, setting, self.views or ("",), why)
         return chosen if self.views else replace(chosen, windows={})

@@ -8,26 +8,28 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.core.row_law import MOST_UNITS
 from stream_dp.core.wording import how_many
 from stream_dp.records.amount_units import (
     Amount,
     Clamp,
+    SharedAmount,
     Step,
     UserTotal,
     clamp_problems,
     number_problems,
     plain_number,
+    total_problems,
 )
 from stream_dp.records.groupings import decimal_text
 from stream_dp.records.scalars import Exact, FieldName, duration_text, milliseconds, problem
 from stream_dp.statistics.parts.choice import Choice, Setting
 from stream_dp.statistics.parts.series_spec import Rest
 from stream_dp.statistics.parts.windowed import SingleOrKeyed
-from stream_dp.statistics.parts.windows import amounts_choice, totals_choice
+from stream_dp.statistics.parts.windows import amounts_choice, shared_choice, totals_choice
 
 CLAMPED = 2, 5, 10, 20, 50  # parts of a clamp, and numbers of largest amounts, which `check` tries
 FEW = 1, 3
+_OF_USERS = "is what one user may add, and privacy.unit is event: say unit: user"
 _BOTH = "of amounts of both signs is of a user's sum in a whole window of the cap"
 
 
@@ -87,24 +89,30 @@ class SumSeries(AmountSeries):
     """The sum of the field `of`, each value within `clamp`, on a grid of `step`; so far, over windows or in each.
 
     With `user_total` all records of a user add at most that much, in each public window of the cap or for ever; amounts
-    of both signs add up to at most that much, up or down, in each window of the cap, once it has ended.
+    of both signs add up to at most that much, up or down, in each window of the cap, once it has ended. With
+    `shared_total` it is what a user adds within `privacy.total`, to all such series together.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("user_total", *AmountSeries.later)
+    later: ClassVar[tuple[str, ...]] = ("user_total", "shared_total", *AmountSeries.later)
 
     statistic: Literal["sum"] = "sum"
     user_total: Exact | None = None
+    shared_total: bool = False
 
     @property
-    def amount(self) -> Amount | UserTotal:
+    def amount(self) -> Amount | UserTotal | SharedAmount:
+        if self.shared_total:
+            return SharedAmount(self.whole)
         return self.whole if self.user_total is None else UserTotal(self.whole, self._most)
 
     @property
     def totals(self) -> bool:
-        return self.user_total is not None
+        return self.shared_total or self.user_total is not None
 
     @property
     def about(self) -> str:
+        if self.shared_total:
+            return f"{super().about}, of each user no more than is left of the total"
         if self.user_total is None:
             return super().about
         most = decimal_text(self.user_total)
@@ -115,15 +123,18 @@ class SumSeries(AmountSeries):
     def parameters(self) -> dict[str, int | str]:
         total = self.user_total
         own: dict[str, int | str] = {} if total is None else {"user_total": decimal_text(total)}
-        return super().parameters | own
+        shared = {"shared_total": "of users"} if self.shared_total else {}
+        return super().parameters | own | shared
 
     @property
     def signed(self) -> bool:
         return self.clamp[0] < 0
 
     @property
-    def counted(self) -> Amount | None:
+    def counted(self) -> Amount | SharedAmount | None:
         # fewer records of a user may add more of what is left of a total than others took
+        if self.shared_total:
+            return SharedAmount(self.whole)  # decided before any series' conditions
         return None if self.signed or self.user_total is not None else self.whole
 
     def typical(self, guess: Fraction | None) -> Fraction:
@@ -132,11 +143,15 @@ class SumSeries(AmountSeries):
 
     def variants(self) -> Iterator[tuple[str, "SumSeries"]]:
         """Yield it with totals of a user's few largest amounts too."""
+        if self.shared_total:
+            return  # another clamp would not be that of the total
         yield from super().variants()
         for many in FEW if self.user_total is None else ():
             yield from self.with_totals(many * self.clamp[1]).items()
 
     def with_totals(self, most: Fraction) -> dict[str, "SumSeries"]:
+        if self.shared_total:
+            return {}
         totals: tuple[Fraction | None, ...] = (math.ceil(most / self.step) * self.step,)
         if self.user_total is not None:
             totals = None, 2 * self.user_total, self.user_total / 2 // self.step * self.step
@@ -155,11 +170,11 @@ class SumSeries(AmountSeries):
         problems, total = super().own_problems(), self.user_total
         if total is None:
             return problems
-        shown = decimal_text(total)
-        if not self.step <= total <= self.step * MOST_UNITS or (total / self.step).denominator != 1:
-            steps = f"a whole number of steps of {decimal_text(self.step)}"
-            why = f"'{shown}' must be {steps}, from 1 step to {MOST_UNITS:,}"
-            problems.append(problem(("user_total",), why))
+        if self.shared_total:
+            problems.append(
+                problem(("user_total",), "stands beside shared_total: name one of the two")
+            )
+        problems += [problem(("user_total",), why) for why in total_problems(total, self.step)]
         if self.signed and (len(self.every) != 1 or self.running):
             problems.append(
                 problem(
@@ -171,11 +186,12 @@ class SumSeries(AmountSeries):
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
         problems, total = super().problems(rest), self.user_total
+        if self.shared_total:
+            return [*problems, *self._shared_problems(rest)]
         if total is None:
             return problems
         if rest.privacy.unit == "event":
-            why = "is what one user may add, and privacy.unit is event: say unit: user"
-            return [*problems, problem(("user_total",), why)]
+            return [*problems, problem(("user_total",), _OF_USERS)]
         per = rest.privacy.per
         if self.signed and not problems and (per is None or milliseconds(self.every[0]) != per):
             cap = (
@@ -194,8 +210,28 @@ class SumSeries(AmountSeries):
             problems.append(problem(("user_total",), why))
         return problems
 
+    def _shared_problems(self, rest: Rest) -> Iterator[InitErrorDetails]:
+        total, mine = rest.privacy.total, (self.of, self.clamp, self.step)
+        why = ""
+        if rest.privacy.unit == "event":
+            why = _OF_USERS
+        elif total is None:
+            why = "privacy has no total: declare one, such as total: {of: amount, clamp: [0, 240], at_most: 600}"
+        elif mine != (total.of, total.clamp, total.step):
+            low, high = map(decimal_text, total.clamp)
+            why = (
+                f"privacy.total is of {total.of}, clamp [{low}, {high}], in steps of {decimal_text(total.step)}: "
+                "what a series adds up is that, so say the same here"
+            )
+        elif self.ones(rest.fields) > 1:
+            why = "each entry of a list would take all of a record's amount: go by another field, or use user_total"
+        if why:
+            yield problem(("shared_total",), why)
+
     def choose(self, setting: Setting) -> Choice:
         own = setting, self.epsilon, self.spans
+        if self.shared_total:
+            return shared_choice(*own, self.step)
         if self.user_total is not None:
             return totals_choice(*own, self._most, self.step, -1 if self.signed else 0)
         return amounts_choice(*own, self.whole.units, self.step, "a sum")

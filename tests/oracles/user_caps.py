@@ -81,11 +81,12 @@ def judge(
             elif item.tick <= passed:
                 found.late += 1
             else:
-                _count(found, item, caps)
+                count(found, item, caps)
     return found
 
 
-def _count(found: Verdict, event: Event, caps: Caps) -> None:
+def count(found: Verdict, event: Event, caps: Caps) -> bool:
+    """Count an event if all caps have room for it; return whether they had."""
     place = window_of(event.tick, caps.window), event.user
     at, cell = (event.tick, event.user), (*place, event.key)
     used_keys = {key for *used, key in found.by_key if tuple(used) == place}
@@ -97,8 +98,9 @@ def _count(found: Verdict, event: Event, caps: Caps) -> None:
     )
     if not all(room):
         found.capped += 1
-        return
+        return False
     found.used[place] += 1
     found.at[at] += 1
     found.by_key[cell] += 1
     found.rows[event.tick, event.key] += 1
+    return True

@@ -3,13 +3,15 @@
 The rules: of a user's records those count that the cap of events lets through (`user_caps`), at their own ticks. Tick
 by tick, and in it key by key, a user who has added S of a total of C in the open window adds min(C, S + v) - S, where v
 is the sum of that user's amounts there. Of amounts of both signs nothing is told before a window's last tick; there,
-key by key, of a user's sum v of the window counts what is left of C: v between -left and left.
+key by key, of a user's sum v of the window counts what is left of C: v between -left and left. Of a total that series
+share a record has, in the order of its partition, what those before it have left, whichever series see it.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from oracles.user_caps import Event, Log, Mark, window_of
+from oracles.user_caps import Caps, Event, Log, Mark, Verdict, count, window_of
 
 
 def counting(logs: Mapping[int, Log], cap: int, window: int | None) -> list[Event]:
@@ -79,3 +81,32 @@ def net_totals(
                 row[at] += counts
         rows.append(tuple(row))
     return rows
+
+
+class Added(NamedTuple):
+    """A record that counts, what it adds within a total that series share, and whether it would add more."""
+
+    event: Event
+    units: int
+    cut: bool
+
+
+def shared(
+    logs: Mapping[int, Log], amount: Callable[[Event], int], total: int, caps: Caps
+) -> list[Added]:
+    """What records add, one after another in their partition's order: those alone that all caps have room for."""
+    used = Counter[tuple[int, str]]()
+    found: list[Added] = []
+    for log in logs.values():
+        passed, verdict = -1, Verdict()
+        for item in log:
+            if isinstance(item, Mark):
+                passed = max(passed, item.tick)
+                continue
+            if item.tick <= passed or not count(verdict, item, caps):
+                continue
+            place, asked = (window_of(item.tick, caps.window), item.user), amount(item)
+            units = min(total, used[place] + asked) - used[place]
+            used[place] += units
+            found.append(Added(item, units, units < asked))
+    return found

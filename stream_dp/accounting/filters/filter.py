@@ -37,8 +37,9 @@ class Entry:
     which it has a theorem.
 
     `epsilon` is the measure's main parameter: epsilon of DP, and of RDP at an order; rho of zCDP; mu of GDP. `fresh`
-    as in `Guarantee`; the mechanism sees the records of `box`. These two decide what adds up and what a halt frees; no
-    journal has them, because a start derives them again.
+    as in `Guarantee`; the mechanism sees the records of `box`. `currency`: what each part of the cost is for, of which
+    a user has a bounded number: events, or where it has a name, units of a shared total. These three decide what adds
+    up and what a halt frees; no journal has them, because a start derives them again.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Entry:
     measure: str = DP
     fresh: bool = False
     box: Box = EVERYTHING
+    currency: str = ""
 
     def __post_init__(self) -> None:
         if self.measure == DP and self.delta == 0:

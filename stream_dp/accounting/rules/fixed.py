@@ -15,6 +15,7 @@ from stream_dp.accounting.filters.filter import Entry, Filter, Spend
 from stream_dp.accounting.ledger import proven
 from stream_dp.accounting.loads import Loads
 from stream_dp.accounting.optimal import joint_delta, least_epsilon, precision, spare
+from stream_dp.accounting.rules.groups import currency_of
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
@@ -168,17 +169,19 @@ def reached(
     if the filter has no theorem for a part.
     """
     protected = premises[0].guarantee.protected if premises else None
-    loads, most = Loads(filter_, protected), list[Spend]()
+    currencies = list(map(currency_of, premises))
+    loads, most = Loads(filter_, protected, any(currencies)), list[Spend]()
     ends: list[tuple[int, int, Entry]] = []
     order = sorted(range(len(premises)), key=lambda at: alive[at].first)
     for at in order:
         time, box, part = alive[at], boxes[at], premises[at]
         like = part.guarantee
         entry = filter_.entry(part.subject, like.measure, part.rule, finite=like.finite)
-        entry = replace(entry, fresh=like.fresh, box=box)
+        entry = replace(entry, fresh=like.fresh, box=box, currency=currencies[at])
         while ends and ends[0][0] < time.first:
-            loads = loads.less(heappop(ends)[2])
-        most.append(loads.around(entry) + filter_.cost(entry))
+            last, _, gone = heappop(ends)
+            loads = loads.less(gone, last + 1)
+        most.append(loads.around(entry, time.first) + filter_.cost(entry))
         loads = loads.plus(entry)
         if time.last is not None:
             heappush(ends, (time.last, at, entry))

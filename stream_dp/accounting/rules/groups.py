@@ -1,7 +1,7 @@
 """Chains of steps of one event, each priced by group privacy over the number of its steps.
 
 Chains are: groups, a replacement in any tick, all events of a user, identifiers that count when they first come, and
-amounts of which a user adds at most a total.
+amounts of which a user adds at most a total, to one part or to all.
 Two consecutive streams of a chain (hybrids) differ in one event and are admissible streams. An adversary against them
 plays the event-level game and gives equal pairs elsewhere, so the bounds hold adaptively.
 """
@@ -12,7 +12,14 @@ from fractions import Fraction
 from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.optimal import FAR
 from stream_dp.accounting.rules.rule import Premises, Rule, S, all_finite, one_event_each, rests_on
-from stream_dp.accounting.situations import FirstArrivals, Group, Moved, OfUsers, UserTotals
+from stream_dp.accounting.situations import (
+    FirstArrivals,
+    Group,
+    Moved,
+    OfUsers,
+    SharedTotals,
+    UserTotals,
+)
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import (
@@ -91,6 +98,9 @@ def _measure(premises: Premises, situation: Group) -> Measure:
             raise NotDerivable(f"no group rule is known for {NAMES[type(measure)]}")
 
 
+TOTAL = "total"
+"""The currency of units of a shared total; a pipeline has one."""
+
 SOURCE = "Dwork, Roth 2014, Thm 2.2; zCDP: Bun, Steinke 2016, Prop. 1.9; GDP: Dong, Roth, Su 2022, Thm 2.14"
 group = Rule("group privacy", SOURCE, _conditions, _measure, lambda s: s.size, finite=all_finite)
 
@@ -135,8 +145,14 @@ def event_steps(protected: Protected | None) -> int:
 
 def seen_box(derivation: Derivation, box: Box) -> Box:
     """Return the box in which what sees the records of `box` costs; every record where no less is proven."""
-    local = derivation.guarantee.group == 1 and not whole_at_one_event(derivation)
+    by_units = bool(currency_of(derivation))
+    local = derivation.guarantee.group == 1 and (by_units or not whole_at_one_event(derivation))
     return box if local else EVERYTHING
+
+
+def currency_of(derivation: Derivation) -> str:
+    """Return what each part of the price is for: "", an event, or a unit of the total that a guard lets a user add."""
+    return TOTAL if rests_on(derivation, shared_totals.name) else ""
 
 
 def whole_at_one_event(derivation: Derivation) -> str:
@@ -248,6 +264,26 @@ user_totals: Rule[UserTotals] = _chain(
             "total",
             True,
             f"{situation.users}: a memory lets all of them add at most {situation.total:,} units",
+        ),
+        one_event_each("one unit more each", premises),
+    ),
+    users=lambda situation: situation.users,
+)
+
+
+# A guard in front of all parts adds up the amounts of a user's records as `user_totals` does, before any part's
+# conditions, and gives each record its increment. So the hybrids are the same for all parts: one more unit of one
+# record, which lies in one tick and has one content. Only the parts that are alive there and see that record meet it,
+# each at a C-th of its epsilon.
+shared_totals: Rule[SharedTotals] = _chain(
+    "totals shared by series",
+    "as many steps as units",
+    lambda situation: situation.total,
+    lambda premises, situation: (
+        Condition(
+            "total",
+            True,
+            f"{situation.users}: a guard in front of all parts lets all of them add at most {situation.total:,} units",
         ),
         one_event_each("one unit more each", premises),
     ),

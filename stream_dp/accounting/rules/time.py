@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
 
-from stream_dp.accounting.rules.groups import divided, halved
+from stream_dp.accounting.rules.groups import currency_of, divided, halved
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
@@ -71,6 +71,11 @@ def _event_level(premises: Premises) -> tuple[bool, str]:
     guarantees = [p.guarantee for p in premises]
     if any(g.group != 1 for g in guarantees):
         return False, "a user has many ticks; give their cap (situation OfUsers)"
+    if any(map(currency_of, premises)):
+        return (
+            False,
+            "a part costs by units of a shared total, which other ticks may have than events",
+        )
     if any(g.users for g in guarantees):
         if all(map(divided, premises)):
             return (

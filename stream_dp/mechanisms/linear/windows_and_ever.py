@@ -3,8 +3,8 @@
 With n windows (a single tick counts as a window) the counter has 1 / (n + 1) of the budget, the share at which the
 geometric mean of all errors is least. While the longest window still covers all ticks so far, the value so far is
 read off that window, until the public tick from which the counter has less noise. This choice is post-processing.
-`UserSums` is any mechanism for sums, these or a counter, where a user adds at most a total. This file knows no noise
-and no ticks.
+`UserSums` is any mechanism for sums, these or a counter, where a user adds at most a total, and `SharedSums` one of
+several that share it. This file knows no noise and no ticks.
 """
 
 from bisect import bisect_left
@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.situations import Fixed, UserTotals
+from stream_dp.accounting.situations import Fixed, SharedTotals, UserTotals
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
 from stream_dp.core.mechanism import Message, Noise, Query, Step
@@ -311,3 +311,18 @@ class UserSums(Additive):
         inner: Any = self.inner
         after: Step[Any] = inner.step(state, message, noise)
         return after
+
+
+@wire("shared-sums", 1)
+@dataclass(frozen=True)
+class SharedSums(UserSums):
+    """Sums of what records add within a total that a guard keeps for all series together; else as `UserSums`.
+
+    Privacy claim: as `UserSums`. Each unit of a user lies in one record, so all mechanisms that share a total cost no
+    more than those that see one record, at one tick (`accounting.rules.groups.shared_totals`).
+    """
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        part = self.inner.derivation()
+        return derive((part,), SharedTotals("what a user adds to all", self.users, self.total))

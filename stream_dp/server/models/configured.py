@@ -46,6 +46,8 @@ class UsersEntry(Answer):
     """How many of them count of each value of `key`; absent where there is no such cap."""
     keys: Annotated[int, Field(ge=1)] | Absent = None
     """Of how many different values of `key` they count; absent where there is no such cap."""
+    total: Annotated[str, Field(examples=["600 of amount"])] | Absent = None
+    """How much they add to all series with `shared_total` together; absent where there is no such cap."""
 
 
 class ClockEntry(Answer):

@@ -222,8 +222,9 @@ class Setting:
     `users`: who is protected, where rows count them, each once: then `steps` is 1. `shape`: how all `steps` events of a
     user may lie, where Gaussian noise goes by it; None: they may all lie in one entry of one tick. `values`: rows count
     identifiers, of which the events of one of these `users` have at most so many; None: they count the users.
-    `entries`: in how many entries of a row these events lie at most, where each counts once. `advise`: the reason of a
-    choice names what another method would have.
+    `entries`: in how many entries of a row these events lie at most, where each counts once. `total`: how many units a
+    user may add to all series that share a total. `advise`: the reason of a choice names what another method would
+    have.
     """
 
     width: int
@@ -243,6 +244,7 @@ class Setting:
     shape: UserShape | None = None
     values: int | None = None
     entries: int = 1
+    total: int = 0
     advise: bool = False
 
     @property

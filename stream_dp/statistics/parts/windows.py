@@ -18,6 +18,7 @@ from stream_dp.mechanisms.linear.noisy_forest import ForestShape, best_forest
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import (
+    SharedSums,
     SumsAndEver,
     UserSums,
     WindowsAndEver,
@@ -220,14 +221,27 @@ def totals_choice(
     """Choose what `amounts_choice` does, for amounts of which a user adds at most `most` units: each is an event, of 1
     or of `lowest`, which is 0, or -1 where units may be of both signs.
     """
-    users = setting.users
-    if users is None:
-        raise TypeError("a total is that of a user")
     chosen = _of_units(setting, epsilon / most, over, (lowest, 1), "a sum")
-    mechanism: Any = UserSums(chosen.mechanism, most, users)  # type: ignore[arg-type]  # all sums are
     when = "in each window" if lowest else "in all, whatever the ticks"
     changed = f"a user changes it by up to {decimal_text(most * step)} {when}"
-    return replace(chosen.in_steps(step), mechanism=mechanism).saying(changed)
+    return _of_totals(chosen, UserSums, setting, most, step).saying(changed)
+
+
+def shared_choice(setting: Setting, epsilon: Fraction, over: Over, step: Fraction) -> Choice:
+    """Choose what `totals_choice` does, for amounts within the total that a user has for several series."""
+    chosen = _of_units(setting, epsilon / setting.total, over, (0, 1), "a sum")
+    most = decimal_text(setting.total * step)
+    changed = f"a user changes it, and all others with shared_total, by up to {most} together"
+    return _of_totals(chosen, SharedSums, setting, setting.total, step).saying(changed)
+
+
+def _of_totals(
+    chosen: Choice, kind: type[UserSums], setting: Setting, most: int, step: Fraction
+) -> Choice:
+    if setting.users is None:
+        raise TypeError("a total is that of a user")
+    mechanism: Any = kind(chosen.mechanism, most, setting.users)  # type: ignore[arg-type]  # all sums are
+    return replace(chosen.in_steps(step), mechanism=mechanism)
 
 
 def _of_units(

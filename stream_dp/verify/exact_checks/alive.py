@@ -23,6 +23,7 @@ from stream_dp.accounting.situations import (
     Group,
     Moved,
     OfUsers,
+    SharedTotals,
     Ticks,
     UserTotals,
 )
@@ -550,6 +551,16 @@ def totals() -> tuple[Instance, ...]:
             ticks,
         )
         for users, total, pairs, ticks in cases
+    )
+
+
+def shared() -> tuple[Instance, ...]:
+    """Return the same of amounts of one sign, of a total that a guard keeps: one part costs what it would alone."""
+    _, *alone = totals()
+    return tuple(
+        replace(one, situation=SharedTotals(subject.subject, subject.users, subject.total))
+        for one in alone
+        if isinstance(subject := one.situation, UserTotals)
     )
 
 

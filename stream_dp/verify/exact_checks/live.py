@@ -17,8 +17,8 @@ from stream_dp.accounting.filters.linear import BasicFilter, PureFilter, RenyiFi
 from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.optimal import joint_delta
-from stream_dp.accounting.rules.groups import moved, of_users
-from stream_dp.accounting.situations import Filtered, Moved, OfUsers
+from stream_dp.accounting.rules.groups import currency_of, moved, of_users, shared_totals
+from stream_dp.accounting.situations import Filtered, Moved, OfUsers, SharedTotals
 from stream_dp.core.box import EVERYTHING, Box, Stretch, holds
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Protected, RenyiDP
@@ -241,7 +241,8 @@ def played(
     `fits`: the numbers of the kinds of which the ledger admits as much at once as it does; the rule checks it.
     `declared`: whom the ledger protects, where these are not the neighbours of the stream.
     """
-    ledger = Ledger.under(filter_, protected=declared or stream.protected)
+    shares = any(currency_of(kind.premise) for kind in kinds)
+    ledger = Ledger.under(filter_, protected=declared or stream.protected, shares=shares)
     entries = tuple(kind.entry(ledger) for kind in kinds)
     machine = LiveComposition(TickComposition(tuple(kind.seeing(stream.records) for kind in kinds)))
     differing = Differing.of(stream.protected, stream.records)
@@ -486,5 +487,88 @@ def composed_at_best() -> tuple[Instance, ...]:
     )  # fmt: skip
 
 
+MOST, AMOUNTS = 2, (1, 2)
+SUMMED = tuple((("kind", kind), ("amount", amount)) for kind in "AB" for amount in AMOUNTS)
+LEFT = tuple((("kind", kind), ("amount", units)) for kind in "AB" for units in (0, *AMOUNTS))
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """`behind` gets each record of a user with what a guard has left of its amount: `MOST` in all, of every record."""
+
+    behind: FiniteMachine[Any, Any]
+
+    def initial(self) -> Mapping[Any, Fraction]:
+        return {(0, state): p for state, p in self.behind.initial().items()}
+
+    def step(self, state: tuple[int, Any], query: Begin | End | TickRow) -> Law[Any]:
+        added, inner = state
+        if isinstance(query, TickRow) and query.row is not None:
+            record: Any = dict(query.row)  # type: ignore[call-overload]  # a record
+            after = min(MOST, added + record["amount"])
+            query, added = TickRow((("kind", record["kind"]), ("amount", after - added))), after
+        behind = self.behind.step(inner, query).items()
+        return {(answer, (added, rest)): p for (answer, rest), p in behind}
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyUnits:
+    """Answers how many units there are, up to `MOST`, by a randomized response for each."""
+
+    odds: Fraction
+
+    def initial(self) -> Mapping[None, Fraction]:
+        return {None: ONE}
+
+    def step(self, state: None, query: int) -> Law[None]:
+        law: dict[tuple[int, ...], Fraction] = {(): ONE}
+        for unit in range(MOST):
+            bits = noisy_bit(int(query > unit), self.odds).items()
+            law = {(*before, bit): p * q for before, p in law.items() for bit, q in bits}
+        return {(answer, None): p for answer, p in law.items()}
+
+
+def for_all(odds: Fraction, box: Box, users: Users) -> Kind:
+    """Return a sum within a shared total, which answers each unit by RR(ln odds)."""
+    premise = shared_totals(
+        (claimed(f"units in {box}", private(odds)),), SharedTotals("units", users, MOST)
+    )
+    cells = tuple(
+        frozenset(row for row in LEFT if sees(box, row) and ("amount", units) in row)
+        for units in AMOUNTS
+    )
+    return Kind(NoisyUnits(odds), premise, box, cells)
+
+
+def of_records(odds: Fraction, box: Box, users: Users) -> Kind:
+    """Return a count of records, whatever their amounts."""
+    inside = frozenset(row for row in LEFT if sees(box, row))
+    return replace(for_users(response(odds, box), users), cells=(inside,))
+
+
+def sharing() -> tuple[Instance, ...]:
+    """Return sums within a total that a guard keeps for all of them, which come and go; also beside counts, which cost
+    by events, so that both add up in a window.
+    """
+    two = Users(2, 2)
+    sums = [for_all(TWO, box, two) for box in (A, B, A_OR_B)]
+    counts = [of_records(TWO, box, two) for box in (A, B, A_OR_B)]
+    stream = Stream(Protected(ADD, two), SUMMED, 2, 3)
+    games = (
+        played(
+            f"sums in A, B, A or B within a total of 2; {two}; ln 4 at a unit", pure(FOUR), sums, (0, 1), stream,
+        ),
+        played(
+            f"the sum in A, counts in A, B; {two}; ln 4 in a window", pure(FOUR), [sums[0], *counts[:2]], (1, 2),
+            stream,
+        ),
+        played(
+            f"the sum in A, a count in A or B; {two}; ln 4 of each currency in a window", pure(FOUR, FOUR),
+            [sums[0], counts[2]], (0, 1), replace(stream, creations=2),
+        ),
+    )  # fmt: skip
+    return tuple(replace(game, machine=Sharing(game.machine)) for game in games)
+
+
 def instances() -> tuple[Instance, ...]:
-    return *boxes(), *halts(), *composed_at_best()
+    return *boxes(), *halts(), *composed_at_best(), *sharing()

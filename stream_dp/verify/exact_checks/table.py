@@ -12,7 +12,14 @@ from typing import Any
 from stream_dp.accounting.derive import RULES
 from stream_dp.accounting.rules.fixed import concurrent, filtered, optimal
 from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair
-from stream_dp.accounting.rules.groups import first_arrivals, group, moved, of_users, user_totals
+from stream_dp.accounting.rules.groups import (
+    first_arrivals,
+    group,
+    moved,
+    of_users,
+    shared_totals,
+    user_totals,
+)
 from stream_dp.accounting.rules.parallel import (
     first_pair,
     first_pair_renyi,
@@ -150,6 +157,7 @@ INSTANCES: Mapping[str, Callable[[], tuple[Instance, ...]]] = {
     of_users.name: alive.users,
     first_arrivals.name: alive.arrived,
     user_totals.name: alive.totals,
+    shared_totals.name: alive.shared,
     ticks.name: alive.ticks,
 }
 

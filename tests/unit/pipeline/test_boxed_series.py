@@ -40,6 +40,7 @@ def content(series: list[dict[str, Any]], **privacy: Any) -> dict[str, Any]:
             "time": {"type": "time"},
             "country": {"type": "category", "domain": COUNTRIES},
             "customer": {"type": "text"},
+            "amount": {"type": "number"},
         },
         "privacy": {"epsilon": "1", **privacy},
         "clock": {
@@ -195,3 +196,51 @@ def test_only_what_an_analyst_may_see_is_new_in_a_fingerprint() -> None:
     assert fingerprint(plain) != fingerprint(part)
     with pytest.raises(ValueError, match="not in the domain"):
         pipeline([WHOLE], analysts=[{"name": "x", "epsilon": "0.1", "where": only("nobody")}])
+
+
+TOTAL = {"of": "amount", "clamp": ["0", "240"], "at_most": "600"}
+SHARING = {"unit": "user", "user": "customer", "max_events": "20", "per": "24h", "total": TOTAL}
+
+
+def shared(country: str, epsilon: str = "1") -> dict[str, Any]:
+    keys = {"statistic": "sum", "of": "amount", "clamp": ["0", "240"], "shared_total": "true"}
+    return count(country, epsilon) | keys
+
+
+def live(admission: Admission, series: dict[str, Any], start: int, analyst: str = "") -> None:
+    proposal = admission.propose(json.dumps(series).encode(), start)
+    admission.create(proposal, analyst, start)
+
+
+def test_live_sums_within_a_total_come_and_go_at_the_price_of_one() -> None:
+    """Beside what costs by events until the window ends, not only until a halt."""
+    admission = admission_of(build(pipeline([count("c9", "0.5")], **SHARING, epsilon="1.5")))
+    for number in range(6):
+        live(admission, shared(f"c{number}"), 3)
+    with pytest.raises(BudgetRefused):
+        live(admission, shared("c0") | {"name": "again"}, 3)
+    for number in range(6):
+        admission.halt(f"c{number}", 5)
+    live(admission, shared("c0") | {"name": "next"}, 5)  # of the same currency at once
+    admission.halt("next", 6)
+    for start, fits in ((6, False), (23, False), (24, True)):
+        again = count("c9", "1", f"count{start}")
+        proposal = admission.propose(json.dumps(again).encode(), start)
+        assert admission.preview(proposal, "").fits is fits
+    live(admission, count("c9", "1", "day"), 24)
+
+
+def test_an_analyst_of_some_records_has_no_shared_total() -> None:
+    analysts = [
+        {"name": "ann", "epsilon": "1", "where": only("c0")},
+        {"name": "ben", "epsilon": "1"},
+    ]
+    built = build(pipeline([count("c9", "0.5")], **SHARING, epsilon="4", analysts=analysts))
+    admission = admission_of(built)
+    with pytest.raises(UsageError, match="one of them may use all of a total"):
+        live(admission, shared("c0", "0.5"), 1, "ann")
+    live(admission, shared("c0", "0.5"), 1, "ben")
+    own = {**shared("c0"), "user_total": "600"}
+    del own["shared_total"]
+    with pytest.raises(UsageError, match="shared_total is of what privacy"):
+        live(admission, own, 1)

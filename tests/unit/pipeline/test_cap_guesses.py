@@ -10,11 +10,12 @@ import pytest
 from oracles.user_caps import Event, judge
 
 from stream_dp.cli.main import code_of
+from stream_dp.core.guarantee import PureDP
 from stream_dp.operate.budget_view import PlanView, whole_plan_json
 from stream_dp.pipeline import report
 from stream_dp.pipeline.builder import Built, build, chosen_for
 from stream_dp.pipeline.fingerprints import fingerprint
-from stream_dp.pipeline.promise import caveats
+from stream_dp.pipeline.promise import caveats, unit_json, unit_words
 from stream_dp.pipeline.report import caps_json, caps_words
 from stream_dp.pipeline.spec import PipelineSpec, diagnose
 from stream_dp.pipeline.user_guard import with_room
@@ -240,6 +241,62 @@ def test_a_total_is_weighed_beside_a_roomy_cap() -> None:
     (net,) = caps_json(owed)["caps"]
     assert net["value"] == -540_000
     assert net["ways"][0]["error"] == net["ways"][0]["bands"]["1d"] + 300_000
+
+
+SHARED = {**SUM, "shared_total": "true"}
+SHARING: list[Data] = [
+    {"name": "all", **SHARED},
+    {"name": "german", **SHARED, "where": GERMANY},
+    {"name": "french", **SHARED, "where": [{"field": "country", "equals": "FR"}]},
+    {"name": "cut", "statistic": "cut_off", "window": "1d", "cap": "total"},
+]
+
+
+def total_of(most: str) -> Data:
+    return PER_DAY | {"total": {"of": "amount", "clamp": ["0", "240"], "at_most": most}}
+
+
+def test_a_total_that_series_share_is_weighed_with_what_a_where_drops() -> None:
+    """A user's 60 records of 30 leave 600, whatever they are; of that a series has its share."""
+    guess = EXPECT | {"passing": {"german": "0.25"}, "amounts": {"all": "30", "german": "30"}}
+    every = {
+        each["name"]: each for each in caps_json(built_of(total_of("300"), guess, SHARING))["caps"]
+    }
+    for name, part in (("all", 1), ("german", 0.25)):
+        ways = {way["caps"]: way for way in every[name]["ways"]}
+        assert {"", "total: 600", "total: 150", "max_events: 60 and total: 1800"} <= ways.keys()
+        for words, most in (("", 300), ("total: 600", 600), ("total: 150", 150)):
+            (chosen,) = built_of(total_of(str(most)), None, [{**SHARED, "name": "all"}]).chosen
+            band = chosen.choice.expected(HORIZON - 1)
+            assert ways[words]["bands"] == {"1d": band}
+            lost = sum(n * 30 - min(min(n, 20) * 30, most) for n in (1, 4, 7, 60))
+            assert ways[words]["error"] == pytest.approx(band + 250 * lost * part)
+        assert ways["max_events: 60 and total: 1800"]["cut_off"] == 0
+    assert "(its where takes 2 of the 8 events" in caps_words(every["german"])
+
+
+def test_plan_says_what_a_shared_total_costs() -> None:
+    """Three series at the price of two, as two of them see different records, and who has less for it."""
+    built = built_of(total_of("600"), None, SHARING)
+    assert built.derivation.guarantee.measure == PureDP(Fraction(3, 4))
+    assert built.promise.guarantee.measure == PureDP(Fraction(10))
+    notes = " / ".join(caveats(built))
+    assert "how much of amount each user has added" in notes
+    assert "records that the where of german, french drops have used the total before" in notes
+    assert "and for the other only once the window of the cap is over" in notes
+    assert "no series of this file has shared_total" not in notes
+    assert "no series of this file has shared_total" in " ".join(
+        caveats(built_of(total_of("600"), None, [SERIES[0]]))
+    )
+    assert "20 count, and 600 of amount in sums with shared_total" in unit_words(built.spec)
+    users: Any = unit_json(built.spec)["users"]
+    assert users["total"] == "600 of amount"
+    own = [{**each, "user_total": "600"} for each in SHARING[:3]]
+    for each in own:
+        del each["shared_total"]
+    alone = built_of(PER_DAY, None, own)
+    assert alone.derivation.guarantee.measure == PureDP(Fraction(3, 4))
+    assert fingerprint(built.spec) != fingerprint(built_of(total_of("300"), None, SHARING).spec)
 
 
 def test_a_number_over_another_window_and_one_of_several_entries() -> None:

@@ -362,6 +362,18 @@ def test_ways_make_a_file_useful_and_hold_in_it(tmp_path: Path) -> None:
             assert row.verdict == "useful"
 
 
+def test_a_sample_is_read_with_and_without_a_total_that_series_share(tmp_path: Path) -> None:
+    """Without a guard records add all that they have; with it a user adds no more than the total."""
+    series = [SUM | {"name": "sum", "clamp": ["0", "40"], "shared_total": "true", "epsilon": "0.2"}]
+    total = {"of": "amount", "clamp": ["0", "40"], "at_most": "50"}
+    spec = built_of(series, None, USERS | {"max_events": "40", "total": total}).spec
+    plain = [SUM | {"name": "sum", "clamp": ["0", "40"], "epsilon": "0.2"}]
+    other = built_of(plain, None, USERS | {"max_events": "40"}).spec
+    sample = file_sample(spec, records(tmp_path), 10**6)
+    whole, capped = (rows_of(spec, sample, guarded=guarded).rows.sum() for guarded in (False, True))
+    assert whole == rows_of(other, sample, guarded=False).rows.sum() > capped > 0
+
+
 # simulations
 
 

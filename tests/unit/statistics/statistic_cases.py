@@ -30,7 +30,12 @@ from stream_dp.mechanisms.linear.nested_windows import NestedWindows
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver, UserSums, WindowsAndEver
+from stream_dp.mechanisms.linear.windows_and_ever import (
+    SharedSums,
+    SumsAndEver,
+    UserSums,
+    WindowsAndEver,
+)
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor
@@ -59,6 +64,7 @@ HORIZON = 8
 EVENT, MOVES, WITHIN = "", ", neighbors: replace", ", neighbors: replace, moves: within_tick"
 USER = ", unit: user, user: customer"
 PER, OVERALL = f"{USER}, max_events: 20, per: 4h", f"{USER}, overall: 20"
+SHARED = f"{PER}, total: {{of: amount, clamp: [0, 240], step: 0.5, at_most: 600}}"
 GRID = TickGrid(1_767_225_600_000, 3_600_000)
 
 
@@ -218,6 +224,14 @@ CASES: dict[str, StatisticCase] = {
         "a window gets noise once, at its end; a user changes it by up to 600 in each window",
         {"of": "amount", "clamp": "-240 to 240", "step": "0.5", "user_total": "600", "told": "when a window ends"},
         error_unit="of amount", nonnegative=False, live=False,
+    ),
+    "sum with a shared total": StatisticCase(
+        "statistic: sum, of: amount, clamp: [0, 240], step: 0.5, shared_total: true, every: 2h", SharedSums,
+        {SHARED: (1200,)}, [[1200], [80], [0]], [{"2h": None}, {"2h": 640}, {"2h": 640}],
+        "sum of amount, each from 0 to 240, in each 2h, of each user no more than is left of the total",
+        "at its end; a user changes it, and all others with shared_total, by up to 600 together",
+        {"of": "amount", "clamp": "0 to 240", "step": "0.5", "shared_total": "of users", "told": "when a window ends"},
+        error_unit="of amount",
     ),
     "sum with a total by key": StatisticCase(
         "statistic: sum, of: pieces, clamp: [0, 9], user_total: 12, by: tags", UserSums, {PER: (12,)},

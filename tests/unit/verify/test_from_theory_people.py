@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from unit.verify.exact.raw_streams import Item, Log, Logs, World, event, inserted, pipeline, worst
 
-from stream_dp.engine.memories import NetMemory, TotalMemory
+from stream_dp.engine.memories import NetMemory, SharedTotalMemory, TotalMemory
 
 PER = {"unit": "user", "user": "who", "max_events": "2", "per": "2s"}
 BY_TICK = PER | {"max_events": "4", "per_tick": "1"}
@@ -93,7 +93,7 @@ def with_and_without(
 
 
 def world_of(
-    privacy: dict[str, str], logs: Logs, ticks: int, radius: int, *series: dict[str, Any]
+    privacy: Mapping[str, Any], logs: Logs, ticks: int, radius: int, *series: dict[str, Any]
 ) -> World:
     """A pipeline for users; of several partitions, with keyed records."""
     return World(pipeline(series, privacy, ticks, KEYED if len(logs) > 1 else None), radius)
@@ -272,3 +272,35 @@ def test_a_user_loses_more_by_a_memory_that_forgets(monkeypatch: pytest.MonkeyPa
     pairs = list(with_and_without((SHORT,), theirs((0, 1)), 4, 60))
     result, _ = worst(world, pairs)
     assert result > world.stated
+
+
+SHARED = PER | {"total": {"of": "amount", "clamp": ["0", "2"], "at_most": "2"}}
+WITHIN = {key: of for key, of in TOTAL.items() if key != "user_total"} | {"shared_total": "true"}
+LOW = WITHIN | {"name": "low", "where": [{"field": "amount", "at_most": "1"}], "windows": ["1s"]}
+HIGH = WITHIN | {"name": "high", "where": [{"field": "amount", "at_least": "2"}], "every": "2s"}
+
+
+class Unbounded(SharedTotalMemory):
+    """Lets users add what they like, and remembers nothing."""
+
+    def add(self, users: Any, windows: Any, units: Any) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("series", "stated"), [((LOW, HIGH), 2), ((WITHIN, COUNT), 4)], ids=["apart", "beside a count"]
+)
+def test_a_user_with_a_shared_total_loses_what_plan_states(
+    series: tuple[dict[str, Any], ...], stated: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sums of different records cost as much as one; a guard that forgets lets a user lose more."""
+    world = world_of(SHARED, (SHORT,), 2, 5, *series)
+    pairs = list(with_and_without((SHORT,), theirs((0, 1)), 4, 150))
+    result, where = worst(world, pairs)
+    assert result == world.stated == stated, where
+    inner: Any = world.series[0].mechanism
+    less = replace(inner.inner, epsilon=2 * inner.inner.epsilon)
+    assert worst(world.twin(inner=less), pairs)[0] > world.stated
+    monkeypatch.setattr("stream_dp.pipeline.user_guard.SharedTotalMemory", Unbounded)
+    wrong = world_of(SHARED, (SHORT,), 2, 5, *series)
+    assert worst(wrong, pairs)[0] > wrong.stated

@@ -33,6 +33,7 @@ from unit.live import test_sum_watches as watches
 from unit.live.live_series_worlds import World as LiveWorld
 from unit.live.message_worlds import findings
 from unit.pipeline.routing import test_caps as key_caps
+from unit.pipeline.routing import test_shared_total_rows as shared_totals
 from unit.pipeline.routing.test_user_total_rows import CAPS as TOTALS
 from unit.pipeline.routing.test_user_total_rows import net_expected, net_payload, net_specification
 from unit.pipeline.routing.user_worlds import WINDOW, some_log
@@ -66,7 +67,9 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.mechanisms.states import STATES
 from stream_dp.pipeline.user_guard import UserHash
 
-USERS = {"users", "users by tick", "users by key", "keys of users", "arrived", "totals"}
+USERS = {
+    "users", "users by tick", "users by key", "keys of users", "shared total", "arrived", "totals",
+}  # fmt: skip
 
 
 class FromTheFirstCommit:
@@ -215,6 +218,11 @@ async def totals_of_users() -> None:
         await totals.test_a_total_holds_through_crashes_anywhere(privacy, window, 1)
 
 
+async def totals_that_series_share() -> None:
+    for caps_of in shared_totals.CAPS[:3]:
+        await shared_totals.test_a_shared_total_holds_through_crashes_anywhere(caps_of, 1)
+
+
 async def totals_of_both_signs() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("unit.pipeline.routing.user_worlds.payload", net_payload)
@@ -255,8 +263,8 @@ async def watched_sums() -> None:
 
 
 SCENARIOS = [
-    a_plain_one, users, users_by_key, identifiers, totals_of_users, totals_of_both_signs, keys_of_users, live_series,
-    analysts, watched_sums,
+    a_plain_one, users, users_by_key, identifiers, totals_of_users, totals_that_series_share, totals_of_both_signs,
+    keys_of_users, live_series, analysts, watched_sums,
 ]  # fmt: skip
 
 
@@ -446,6 +454,7 @@ TWINS = [
     (identifiers, without("arrived")),
     (identifiers, without("arriving")),
     (totals_of_users, without("totals")),
+    (totals_that_series_share, without("shared total")),
     (totals_of_both_signs, without("net totals")),
     (keys_of_users, without("users by key")),
     (analysts, without("messages")),

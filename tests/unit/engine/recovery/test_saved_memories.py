@@ -1,7 +1,7 @@
 """All memories of users together, at every cut by lot loaded as saved or replayed: rows of an uninterrupted run.
 
 Guard, router and assembler run as in the engine. What no other test loads is here: identifiers and totals of both signs
-by key, and users cut off by each cap.
+by key, and users cut off by each cap and by a total.
 """
 
 from collections.abc import Sequence
@@ -27,13 +27,18 @@ CUT = {"statistic": "cut_off", "window": "4s", "epsilon": "1"}
 SERIES: list[dict[str, Any]] = [
     {"name": "net", **SUM, "clamp": ["-3", "2"], "user_total": "3"},
     {"name": "added", **SUM, "clamp": ["0", "2"], "user_total": "3"},
+    {"name": "shared", **SUM, "clamp": ["0", "2"], "shared_total": "true"},
     {"name": "day", **PEOPLE, "every": "4s"},
     {"name": "ever", **PEOPLE},
     {"name": "across", **PEOPLE, "every": "3s", "running": "true"},
     {"name": "any", **CUT},
-    *({"name": cap, **CUT, "cap": cap} for cap in ("max_events", "per_tick", "per_key", "keys")),
+    *(
+        {"name": cap, **CUT, "cap": cap}
+        for cap in ("max_events", "per_tick", "per_key", "keys", "total")
+    ),
 ]
-USERS = {"unit": "user", "user": "customer", "epsilon": "100", **CAPS}
+TOTAL = {"of": "amount", "clamp": ["0", "2"], "at_most": "3"}
+USERS = {"unit": "user", "user": "customer", "epsilon": "100", "total": TOTAL, **CAPS}
 SPEC = PipelineSpec.model_validate(PIPELINE | {"privacy": USERS, "series": SERIES})
 Rows = list[tuple[int, ...]]
 
@@ -90,4 +95,4 @@ def test_rows_are_the_same_whatever_memories_are_made_of(
     log = some_log(Random(seed), [f"user {number}" for number in range(3)], 250)
     whole = rows_of(log, seed, restarts=False)
     assert rows_of(log, seed + 7, restarts=True) == whole
-    assert all(any(column) for column in list(zip(*whole, strict=True))[-10:])
+    assert all(any(column) for column in list(zip(*whole, strict=True))[-12:])

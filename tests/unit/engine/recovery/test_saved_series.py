@@ -49,6 +49,10 @@ PRIVACY: dict[str, dict[str, Any]] = {
     "parted": {"analysts": PARTED},
     "replace": {"neighbors": "replace"},
     "users": {"unit": "user", "user": "who", "max_events": "2", "per": "1h"},
+    "shared": {
+        "unit": "user", "user": "who", "max_events": "2", "per": "6h",
+        "total": {"of": "amount", "clamp": ["0", "9"], "at_most": "12"},
+    },
     "basic": {"delta": "1e-6", "filter": "basic", "analysts": ANALYSTS},
     "optimal": {"delta": "1e-6", "filter": "optimal", "analysts": ANALYSTS},
     "zcdp": {"epsilon": "7", "delta": "1e-6", "filter": "zcdp"},
@@ -84,6 +88,7 @@ def definition(random: Random, name: str) -> dict[str, Any]:
             {"statistic": "count", "windows": ["3h"]},
             {"statistic": "histogram", "by": "country"},
             {"statistic": "sum", "of": "amount", "clamp": ["-4", "9"]},
+            {"statistic": "sum", "of": "amount", "clamp": ["0", "9"], "shared_total": "true"},
             {key: MONITOR[key] for key in ("statistic", "touch", "most", "watch")},
         ]
     )
@@ -282,6 +287,7 @@ TWINS: Mapping[str, Callable[[Standing], Standing]] = {
     "names": without(names=b""),
     "next number": without(next_number=2),
     "freed": accounts(freed=0),
+    "held": accounts(held=()),
     "count": accounts(count=10**6),
     "everywhere": sums_without(0),
     "used": sums_without(1),
@@ -296,7 +302,7 @@ TWINS: Mapping[str, Callable[[Standing], Standing]] = {
 @pytest.mark.parametrize("twin", TWINS)
 def test_whatever_is_not_saved_shows(twin: str) -> None:
     def worlds() -> None:
-        for privacy in ("pure", "users of zcdp"):
+        for privacy in ("pure", "users of zcdp", "shared"):
             for seed in range(3):
                 played(privacy, seed, TWINS[twin])
 

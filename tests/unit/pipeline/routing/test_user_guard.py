@@ -135,10 +135,10 @@ def test_how_users_interleave_changes_nothing(log: Log, order: Sequence[str], se
 
 def _table_of_two(self: UserGuard, users: Any, ticks: Any, counting: Any, records: Any) -> Any:
     """A broken guard: first come, first served, for two users in all."""
-    kept, used, those = honest(self, users, ticks, counting, records)
+    kept, *rest = honest(self, users, ticks, counting, records)
     known = vars(self).setdefault("known", [])
     known += [t for t in dict.fromkeys(users.texts) if t not in known][: 2 - len(known)]
-    return kept & np.array([text in known for text in users.texts], np.bool_), used, those
+    return kept & np.array([text in known for text in users.texts], np.bool_), *rest
 
 
 honest = UserGuard._first_ones

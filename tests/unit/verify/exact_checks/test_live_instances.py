@@ -86,6 +86,11 @@ def test_halts_reach_what_the_second_game_reaches() -> None:
     assert exact(nine, order=2) == F(73, 9)
 
 
+def test_sums_within_a_shared_total_lose_what_is_booked() -> None:
+    """Whatever they see and whenever they come; counts beside them cost as much again."""
+    assert [exact(instance) for instance in live.sharing()] == [4, 4, 16]
+
+
 def test_the_optimal_filter_reaches_what_the_second_game_reaches() -> None:
     boxed, refilled, announced, beside, moves, alone = live.composed_at_best()
     hot, quarter = offers(RR2, A) + offers(HOT3, A), parts.optimal(3, F(1, 4))
@@ -205,11 +210,31 @@ def one_delta_for_all_steps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OptimalFilter, "_step_delta", lambda self, *_: self.promise.delta)
 
 
+def one_currency(patch: pytest.MonkeyPatch) -> None:
+    """Events and units of a total cost no more together than the heavier of them."""
+    patch.setattr(groups, "TOTAL", "")
+
+
+def frees_the_window(patch: pytest.MonkeyPatch) -> None:
+    """A halt frees at once what may have been met in the open window, for other currencies, too."""
+    patch.setattr(Loads, "_holding", lambda self, *_: self.held)
+
+
+def without_a_total(patch: pytest.MonkeyPatch) -> None:
+    """Each series sees all of each amount."""
+    patch.setattr(live, "Sharing", lambda behind: Unguarded(behind))
+
+
+class Unguarded(live.Sharing):
+    def step(self, state: Any, query: Any) -> Any:
+        return super().step((0, state[1]), query)
+
+
 def overlaps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(loads, "_heaviest", largest_alone)
 
 
-BOXES, HALTS, BEST = live.boxes, live.halts, live.composed_at_best
+BOXES, HALTS, BEST, SHARING = live.boxes, live.halts, live.composed_at_best, live.sharing
 
 
 @pytest.mark.parametrize(
@@ -224,12 +249,16 @@ BOXES, HALTS, BEST = live.boxes, live.halts, live.composed_at_best
         (too_cheap(BasicFilter, lambda spend: replace(spend, delta=spend.delta // 2)), HALTS, [2]),
         (too_cheap(OptimalFilter, half_of_epsilons), BEST, [0, 1]),
         (one_delta_for_all_steps, BEST, [5]),
+        (one_currency, SHARING, [1]),
+        (frees_the_window, SHARING, [1]),
+        (without_a_total, SHARING, [0, 1, 2]),
     ],
     ids=[
         "the largest where boxes overlap", "the largest under the optimal filter",
         "a replacement at its new record", "several steps at the price of one", "what is not fresh is freed",
         "its delta is freed under the optimal filter", "half of a delta", "half of the epsilons that compose",
-        "two steps at the delta of one",
+        "two steps at the delta of one", "events and units of a total as one currency",
+        "a halt frees the open window for other currencies", "no total in front of all",
     ],
 )  # fmt: skip
 def test_a_broken_ledger_is_violated(

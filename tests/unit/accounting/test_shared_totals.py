@@ -1,0 +1,258 @@
+"""A ledger where series share a total of users' amounts, against every stream of a user; broken ones charge less."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import pytest
+from oracles.shared_totals import Running, worst
+
+from stream_dp.accounting import ledger as ledgers
+from stream_dp.accounting.amounts import UNITS
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.filters.filter import NOTHING, Entry
+from stream_dp.accounting.filters.linear import PureFilter
+from stream_dp.accounting.filters.optimal import OptimalFilter
+from stream_dp.accounting.ledger import Ledger
+from stream_dp.accounting.loads import Loads
+from stream_dp.accounting.rules.fixed import reached
+from stream_dp.accounting.rules.groups import TOTAL, currency_of
+from stream_dp.accounting.situations import (
+    Alive,
+    Filtered,
+    Fixed,
+    OfUsers,
+    SharedTotals,
+    Ticks,
+    UserTotals,
+)
+from stream_dp.accounting.subledgers import Subledgers
+from stream_dp.core.box import EVERYTHING, Box
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import Guarantee, Protected, PureDP
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.errors import BudgetRefused, NotDerivable, UsageError
+
+ADD, CAP, MOST, WINDOW = Neighbors.ADD_REMOVE, 2, 2, 2
+USERS = Users(CAP, WINDOW)
+BOXES = {
+    "A": Box((("kind", frozenset("A")),)),
+    "B": Box((("kind", frozenset("B")),)),
+    "AB": EVERYTHING,
+}
+LARGE = PureFilter.of(Fraction(1000))
+Alone = tuple[Running, ...]
+
+
+def derived(what: str, price: int, users: Users = USERS) -> Derivation:
+    """What a series of this kind costs, by the product's rules."""
+    parts = CAP if what == "count" else MOST
+    leaf = Derivation("leaf", Guarantee(PureDP(Fraction(price, parts)), ADD), "leaf", "here")
+    if what == "count":
+        return derive((leaf,), OfUsers("count", users))
+    kind: Any = SharedTotals if what == "shared" else UserTotals
+    return derive((leaf,), kind(what, users, MOST))
+
+
+def empty(users: Users = USERS) -> Ledger:
+    return Ledger.under(LARGE, protected=Protected(ADD, users), shares=True)
+
+
+def booked(every: Sequence[Running], users: Users = USERS) -> Fraction:
+    """The least budget that would have admitted these, as they come and go."""
+    ledger, most = empty(users), 0
+    entries = [ledger.price(derived(s.what, s.price, users), BOXES[s.kinds]) for s in every]
+    for tick in range(max(s.end for s in every) + 1):
+        for entry, series in zip(entries, every, strict=True):
+            if series.end == tick:
+                ledger = ledger.halt(entry, tick)
+        for entry, series in zip(entries, every, strict=True):
+            if series.start == tick:
+                asked = ledger.preview(entry, tick)
+                most = max(most, asked.met.amount + asked.asked.amount)
+                ledger = ledger.charge(entry, tick)
+    assert ledger.peak.amount == most
+    return Fraction(most, UNITS)
+
+
+def run(what: str, kinds: str, start: int = 0, end: int = WINDOW, price: int = 4) -> Running:
+    return Running(what, kinds, price, start, end)
+
+
+def lost(every: Sequence[Running]) -> int:
+    return worst(every, WINDOW, "AB", MOST, CAP, MOST)
+
+
+MET: list[tuple[Alone, int]] = [
+    ((run("shared", "A"), run("shared", "B")), 4),
+    ((run("shared", "A"), run("shared", "AB")), 8),
+    ((run("shared", "A", 0, 1), run("shared", "A", 1, 2)), 4),
+    ((run("shared", "A", 0, 1), run("shared", "AB", 1, 2), run("shared", "B")), 8),
+    ((run("count", "A"), run("count", "B")), 4),
+]
+MIXED: list[tuple[Alone, int]] = [
+    ((run("shared", "A"), run("count", "B")), 8),
+    ((run("count", "A", 0, 1), run("shared", "A", 1, 2)), 8),
+    ((run("shared", "A", 0, 1), run("count", "B", 1, 2)), 8),
+    (
+        (
+            run("count", "A", 0, 1),
+            run("count", "B", 0, 1),
+            run("shared", "A", 1, 2),
+            run("shared", "B", 1, 2),
+        ),
+        8,
+    ),
+]
+
+
+@pytest.mark.parametrize(("every", "price"), MET)
+def test_of_one_currency_the_ledger_charges_what_a_user_loses(every: Alone, price: int) -> None:
+    assert lost(every) == booked(every) == price
+
+
+@pytest.mark.parametrize(("every", "price"), MIXED)
+def test_currencies_add_up_in_a_whole_window(every: Alone, price: int) -> None:
+    """Less one event's part, which the record with all the units cannot have besides."""
+    assert booked(every) == price
+    assert price - Fraction(4, CAP) <= lost(every) <= price
+    assert lost(every) > 4
+
+
+def some(random: Random) -> Alone:
+    series = []
+    for _ in range(random.randint(1, 4)):
+        start = random.randrange(WINDOW)
+        end = random.randint(start + 1, WINDOW)
+        what, kinds = random.choice(["count", "shared"]), random.choice(["A", "B", "AB"])
+        series.append(run(what, kinds, start, end, random.choice([2, 4, 6])))
+    return tuple(series)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_user_loses_more_than_the_ledger_charges(seed: int) -> None:
+    every = some(Random(seed))
+    price, most = booked(every), lost(every)
+    assert most <= price
+    if len({series.what for series in every}) == 1:
+        assert most == price
+    parts = tuple(derived(series.what, series.price) for series in every)
+    alive = [Alive(series.start, series.end - 1) for series in every]
+    loads = reached(parts, alive, [BOXES[series.kinds] for series in every], LARGE)
+    assert Fraction(max(load.amount for load in loads), UNITS) == price
+
+
+def test_what_is_held_counts_until_the_window_ends() -> None:
+    """And for ever where the cap has no window; of the same currency it is free at once."""
+    for users, held in ((USERS, (True, False)), (Users(CAP), (True, True))):
+        ledger = empty(users)
+        count, shared = (ledger.price(derived(what, 4, users)) for what in ("count", "shared"))
+        ledger = ledger.charge(count, 2).halt(count, 3)
+        assert ledger.loads.around(count, 3) == NOTHING
+        for start, counts in zip((3, 4), held, strict=True):
+            assert (ledger.loads.around(shared, start) != NOTHING) == counts
+        assert ledger.preview(shared).met == ledger.filter.cost(count)
+    ledger = empty()
+    count, shared = (ledger.price(derived(what, 4)) for what in ("count", "shared"))
+    ended = ledger.charge(count, 0).halt(count, 2)  # with its window
+    assert ended.loads.around(shared, 2) == NOTHING
+    again = ended.charge(count, 2).charge(count, 2).halt(count, 3).halt(count, 3)
+    assert again.loads.around(shared, 3).amount == 8 * UNITS
+
+
+class Summed(Loads):
+    """A twin: all currencies are one, so that their heaviest points need not add up."""
+
+    def at(
+        self, box: Any = EVERYTHING, search: Any = None, currency: str = "", start: Any = None
+    ) -> Any:
+        parts: dict[tuple[str, Box], Any] = {}
+        for (_, b), part in self.local.items():
+            parts["", b] = parts.get(("", b), NOTHING) + part
+        one = Loads(self.filter, self.protected, False, self.everywhere, parts)
+        return one.at(box) if search is None else one.at(box, search)
+
+
+class FreeAtOnce(Loads):
+    """A twin: a halt frees the open window for other currencies, too."""
+
+    def _holding(self, currency: str, end: int) -> Any:
+        return self.held
+
+
+@pytest.mark.parametrize(("twin", "caught"), [(Summed, MIXED[0][0]), (FreeAtOnce, MIXED[1][0])])
+def test_broken_ledgers_charge_too_little(
+    twin: Any, caught: Alone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledgers, "Loads", twin)
+    assert booked(caught) < lost(caught)
+
+
+def test_totals_of_single_series_are_not_shared() -> None:
+    """Each has a total of its own: two of them in disjoint boxes, or in turn, lose both; booked as shared it is too
+    little, and the ledger books all of them.
+    """
+    apart = (run("own", "A"), run("own", "B"))
+    in_turn = (run("own", "A", 0, 1), run("own", "A", 1, 2))
+    for every in (apart, in_turn):
+        shared = tuple(series._replace(what="shared") for series in every)
+        assert lost(every) == 8 > booked(shared)
+    assert booked(apart) == 8
+    ledger = Subledgers.open(LARGE, {}, Protected(ADD, USERS), shares=True)
+    with pytest.raises(BudgetRefused, match="to one event of a user"):
+        ledger.price(derived("own", 4))
+    assert ledger.price(derived("shared", 4), box=BOXES["A"]).currency == TOTAL
+
+
+def test_a_ledger_without_shared_totals_takes_none() -> None:
+    shared, protected = derived("shared", 4), Protected(ADD, USERS)
+    with pytest.raises(BudgetRefused, match="this ledger knows none"):
+        Ledger.under(LARGE, protected=protected).price(shared)
+    optimal = OptimalFilter.of(Fraction(9), Fraction(1, 1000), CAP)
+    with pytest.raises(BudgetRefused, match="the optimal filter composes steps of one"):
+        Ledger.under(optimal, protected=protected, shares=True).price(shared)
+
+
+def test_an_analyst_with_records_of_her_own_has_no_shared_totals() -> None:
+    """The main ledger counts her part by events in her box, and one of them may use all of a total."""
+    books = Subledgers.open(
+        LARGE, {"a": LARGE.of(Fraction(1)), "b": LARGE.of(Fraction(1))}, Protected(ADD, USERS),
+        {"a": BOXES["A"]}, shares=True,
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="one of them may use all of a total"):
+        books.price(derived("shared", 1), "a", BOXES["A"])
+    assert books.price(derived("shared", 1), "b", BOXES["A"]).currency == TOTAL
+
+
+def test_the_rules_say_of_which_currency_a_price_is() -> None:
+    shared, count = derived("shared", 4), derived("count", 4)
+    assert (currency_of(shared), currency_of(count), currency_of(derived("own", 4))) == (
+        TOTAL,
+        "",
+        "",
+    )
+    assert currency_of(derive((shared, shared), Fixed("both"))) == TOTAL
+    assert currency_of(derive((shared, count), Fixed("both"))) == ""
+    assert shared.guarantee.measure == PureDP(Fraction(4))
+    with pytest.raises(NotDerivable, match="units of a shared total"):
+        derive((shared, count), Ticks("time", (Alive(0, 0), Alive(1, 1))))
+    boxes = BOXES["A"], BOXES["B"]
+    four = PureFilter.of(Fraction(4))
+    apart = derive((shared, shared), Filtered("apart", four, boxes=boxes))
+    assert apart.guarantee.measure == PureDP(Fraction(4))
+    with pytest.raises(NotDerivable, match="exceed"):
+        derive((shared, count), Filtered("apart", four, boxes=boxes))
+
+
+def test_entries_of_two_currencies_show_no_heaviest_records() -> None:
+    ledger = empty()
+    entries: list[Entry] = [
+        ledger.price(derived(what, 4), BOXES[kinds])
+        for what, kinds in (("count", "A"), ("shared", "B"))
+    ]
+    one = ledger.charge(entries[0])
+    assert one.loads.heaviest_records() == BOXES["A"]
+    assert one.charge(entries[1]).loads.heaviest_records() == EVERYTHING
+    assert replace(entries[1], currency="") != entries[1]
