@@ -39,6 +39,10 @@ _log = logging.getLogger(__name__)
 INTERRUPTED = 130
 RETAIN_AGAIN_S = 60.0
 """So long after a deletion that failed comes the next try."""
+READ_AT_START = 250_000
+"""A start reads about so many releases for the page, of more than 25 series fewer than the page keeps: else it takes
+seconds.
+"""
 STOPPING_S = 7.0
 """Seconds that a requested stop may take; supervisors kill after ten seconds or more."""
 GIVING_BACK_S = 2.0
@@ -170,6 +174,7 @@ class Run:
         keep, since = self.log.most_ticks(ages), self._fired.since(registry)
         if keep is None or begun:
             return 0
+        keep = min(keep, READ_AT_START // max(1, len(ages)))
         return shown - keep if since is None else min(shown - keep, since)
 
     def _published(self, release: Release) -> None:

@@ -277,6 +277,14 @@ async def test_a_start_reads_what_it_keeps_and_says_that_more_was_before() -> No
     assert run.ticks == LAST_TICKS
 
 
+async def test_a_start_reads_fewer_of_many_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_dp.operate.run.running.READ_AT_START", 2)
+    built = build(PipelineSpec.model_validate(PIPELINE))
+    run, sink = await second_start(built, KEEP)
+    assert {tick for _, tick in sink.given} == {7, 8}
+    assert run.log.forgotten > 0
+
+
 async def test_where_a_watch_fires_once_all_is_read_that_tells_of_it() -> None:
     built = build(PipelineSpec.model_validate(PIPELINE_M))
     _, sink = await second_start(built, KEEP)
