@@ -13,7 +13,7 @@ from stream_dp.core.wording import how_many, shown_number
 from stream_dp.pipeline.builder import Built, Chosen
 from stream_dp.pipeline.report import Capped, span_of
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.records.amount_units import UserTotal
+from stream_dp.records.amount_units import SharedAmount, UserTotal
 from stream_dp.records.privacy import GUESSES, Guesses
 from stream_dp.statistics.parts.choice import ENDLESS, Floats
 from stream_dp.statistics.parts.series_spec import MadeOf
@@ -198,16 +198,23 @@ class Guessed:
         return "", users * Fraction(counting, len(guesses.events)) / cap
 
     def _amount(self, chosen: Chosen, guesses: Guesses, cap: int) -> Fraction | None:
-        """Return what a record adds on average: less where a user's total leaves no room for more."""
+        """Return what a record adds on average: less where a user's total leaves no room for more. A shared one is used
+        by records that do not pass, too.
+        """
         series, amount = chosen.spec, guesses.amounts.get(chosen.spec.name)
         total, each = series.amount, None if amount is None else series.typical(amount)
-        if each is None or guesses.users is None or not isinstance(total, UserTotal):
+        if each is None or guesses.users is None:
             return amount
         passing = guesses.passing.get(series.name, Fraction(1))
+        if isinstance(total, UserTotal):
+            most = total.most * series.grain
+        elif isinstance(total, SharedAmount) and self.spec.privacy.total is not None:
+            most, passing = self.spec.privacy.total.at_most, Fraction(1)
+        else:
+            return amount
         added = [n * passing * each for n in Capped("", self.spec.privacy, guesses, cap).counting]
-        most, zero = total.most * series.grain, Fraction(0)
-        kept = sum((min(abs(of_one), most) for of_one in added), zero)
-        whole = abs(sum(added, zero))
+        kept = sum((min(abs(of_one), most) for of_one in added), Fraction(0))
+        whole = abs(sum(added, Fraction(0)))
         return each * kept / whole if whole else each
 
 

@@ -77,6 +77,10 @@ CASES: dict[str, tuple[list[Data], Data, Data | None, dict[str, float]]] = {
     "sum, grid": ([SUM | {"step": "1/2", "by": "country"}], {"amounts": {"it": "30"}}, None, {"1d": 1800}),
     # 1 and 4 events of 30 each: 30 and 120, of which 100 count
     "sum, total": ([SUM | {"user_total": "100"}], TYPICAL_USERS | {"amounts": {"it": "30"}}, USERS, {"1d": 19500}),
+    # the same, and half of the records pass, while all use the total
+    "sum, shared": ([SUM | {"shared_total": "true", "where": BUYS}],
+                    TYPICAL_USERS | {"amounts": {"it": "30"}, "passing": {"it": "1/2"}},
+                    USERS | {"total": {"of": "amount", "clamp": ["0", "240"], "at_most": "100"}}, {"1d": 9750}),
     "mean": ([SUM | {"statistic": "mean"}], {"typical": {"it": "30"}}, None, {"1d": 30}),
     "gauge": ([COUNT | {"statistic": "gauge", "of": "kind", "plus": "buy", "minus": "back"}],
               {"typical": {"it": "-15"}}, None, {"1d": 15}),
