@@ -34,7 +34,6 @@ _EXACT = json.JSONDecoder(parse_float=Decimal)
 _WIDE = Context(prec=40)
 _ONE = Fraction(1)
 _FEW = 256  # entries; fewer are encoded one by one
-_TEN = np.uint64(10)
 _BUCKET = re.compile(rb'"bucket":\[([-+.0-9eE]+),([-+.0-9eE]+)\]')
 _BESIDE = re.compile(rb',"lows?":[^"]+,"highs?":[^"]+,"ends":"[a-z]+"')
 _moment = lru_cache(maxsize=16)(parse_moment)  # all series of a tick have one end
@@ -270,14 +269,16 @@ class Numbers:
         if len(answer) < _FEW or self.unit.denominator > 1 or factor * most >= 1 << 63:
             return self._encoded([told_number(units, self.unit) for units in answer.tolist()])
         left, digits = sizes * np.uint64(factor), len(str(factor * most))
+        if factor * most < 1 << 32:
+            left = left.astype(np.uint32)  # whose quotients take half the time
         if digits > self._digits:
             self._make_places(digits)
-        text = self._places.copy()
+        text, ten = self._places.copy(), left.dtype.type(10)
         for place in range(digits):
-            rest = left // _TEN
-            digit = (left - rest * _TEN).astype(np.uint8) + np.uint8(ord("0"))
+            rest = left // ten
+            digit = (left - rest * ten).astype(np.uint8) + np.uint8(ord("0"))
             if place:
-                digit[left == 0] = 0
+                digit *= left != 0
             text[self._ends - place] = digit
             left = rest
         text[self._ends[answer < 0] - self._digits] = ord("-")
