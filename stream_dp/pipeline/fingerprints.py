@@ -112,10 +112,11 @@ def _of_series(series: SeriesSpec, dumped: dict[str, Any]) -> dict[str, Any]:
 
 
 def _declared_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
-    """Leave paths and zones out that are not declared; the zone of the clock's field counts with its offsets."""
+    """Leave out what is not declared: paths, tables, zones; the zone of the clock's field counts with its offsets."""
     for name, field in spec.fields.items():
-        if field.path is None:
-            del schema[name]["path"]
+        for key in ("path", "map"):
+            if schema[name].get(key) is None:
+                schema[name].pop(key, None)
         if not isinstance(field, TimeField):
             continue
         if field.zone is None:

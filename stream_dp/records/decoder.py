@@ -22,7 +22,7 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import EPOCH_UNITS, TickGrid, TimeForm
 from stream_dp.journal.dead_letters import MISSING_FIELD, NOT_JSON, TOO_MANY_ENTRIES, WRONG_TYPE
 from stream_dp.records.list_columns import Entries, ListReader
-from stream_dp.records.schema import ListField, TimeField, key_path
+from stream_dp.records.schema import CategoryField, ListField, TimeField, key_path
 
 OUTSIDE: Final = -1  # the time lies outside the grid
 NO_TIME: Final = -2  # it is no time
@@ -204,6 +204,11 @@ class RecordDecoder:
             name: ".".join([*map(node, path[:-1]), self._leaves[name]])
             for name, path in self._paths.items()
         }
+        self._tables = [
+            (self._attributes[name].rpartition(".")[0], self._leaves[name], field.map)
+            for name, field in fields.items()
+            if isinstance(field, CategoryField) and field.map is not None
+        ]
         self._decode = self._decoder_of(fields, _kind)
         self._missing, self._wrong = dict[str, str](), dict[str, str]()
         for name, path in self._paths.items():
@@ -233,8 +238,15 @@ class RecordDecoder:
         try:
             records = list(map(decode, payloads))
         except _REFUSALS:
-            return self._one_by_one(payloads, decode)
-        return Decoded(records, range(len(records)), [])
+            decoded = self._one_by_one(payloads, decode)
+        else:
+            decoded = Decoded(records, range(len(records)), [])
+        for above, leaf, table in self._tables:
+            objects = map(attrgetter(above), decoded.records) if above else decoded.records
+            for each in objects:
+                value = getattr(each, leaf)
+                setattr(each, leaf, table.get(value, value))
+        return decoded
 
     def _one_by_one(self, payloads: Sequence[bytes], decode: Callable[[bytes], Any]) -> Decoded:
         decoded = Decoded([], positions := [], [])

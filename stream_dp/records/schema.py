@@ -133,10 +133,21 @@ class TimeField(_Placed):
 
 
 class CategoryField(_Field):
-    """Text from a declared domain; every other text (and null, where allowed) counts in `other`."""
+    """Text from a declared domain; every other text (and null, where allowed) counts in `other`.
+
+    A text in the table `map` is read as the value that stands beside it there.
+    """
 
     type: Literal["category"] = "category"
     domain: Domain
+    map: Annotated[Mapping[str, str], Field(min_length=1, max_length=100_000)] | None = None
+
+    @model_validator(mode="after")
+    def _into_the_domain(self) -> "CategoryField":
+        table = self.map or {}
+        wrong = ((text, value) for text, value in table.items() if value not in self.domain)
+        refuse([problem(("map", text), f"'{value}' is not in the domain") for text, value in wrong])
+        return self
 
 
 class ListField(_Field):

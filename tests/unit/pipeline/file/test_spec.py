@@ -92,6 +92,7 @@ OTHER = [
     _set("schema", "airline", "domain", value=["NO", "AA", "UA"]),
     _set("schema", "delay", "nullable", value="false"),
     _set("schema", "delay", "path", value="delays.minutes"),
+    _set("schema", "airline", "map", value={"American": "AA"}),
     _set("clock", "start", value="2013-01-01T09:00:00Z"),
     _set("clock", "block", value="2"),
     _set("series", 0, "name", value="all"),

@@ -4,6 +4,7 @@ The oracle decodes twice: the guard reads user and time of the payloads, then a 
 the series need. Rows, identifiers, dead letters, late and capped records, and the memory of users must be equal.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from random import Random
@@ -213,6 +214,33 @@ def test_values_at_paths_count_as_flat_ones(values: list[Any], live: int, seed: 
         for at, (tick, row, dead, *others) in enumerate(outcome_of[0]):
             outcome_of[0][at] = (tick, row, sum(letter.records for letter in dead), *others)
     assert flat == nested
+
+
+TABLE = {"first": "b", "eerste": "a", "b": "c"}
+BY_KEY = {"key": "key", "keys": "1", "per_key": "2"}
+MAPPED, AS_MAPPED = (
+    specification(
+        schema=SCHEMA | {"key": SCHEMA["key"] | more}, series=COUNTED, **PORTS,
+        privacy={**dict(REPLAYED.privacy.model_dump(mode="json", exclude_defaults=True)), **BY_KEY},
+    )
+    for more in ({"map": TABLE}, {})
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(["a", "b", "c", "first", "eerste", "?"]), max_size=12),
+    st.integers(0, 99),
+)
+def test_a_table_means_what_records_with_its_values_mean(texts: list[str], seed: int) -> None:
+    """Also for caps by that field: two texts of one value are one key."""
+    first, second = (
+        [written([*(GOOD | {"key": json.dumps(text).encode()}).items()]) for text in each]
+        for each in (texts, [TABLE.get(text, text) for text in texts])
+    )
+    assert decoded_once(MAPPED, batches(MAPPED, first, seed), 1) == decoded_once(
+        AS_MAPPED, batches(AS_MAPPED, second, seed), 1
+    )
 
 
 BAD_FOR_A_SERIES = b'{"time":1000,"customer":"ann","key":4,"amount":3,"words":[],"note":""}'
