@@ -28,7 +28,7 @@ from stream_dp.records.conditions import Test
 from stream_dp.records.decoder import Decoded, RecordDecoder
 from stream_dp.records.endpoints import ReplayClock
 
-SCHEMA = {
+SCHEMA: dict[str, dict[str, Any]] = {
     "time": {"type": "time", "format": "epoch_ms"},
     "customer": {"type": "text", "nullable": "true"},
     "key": {"type": "category", "domain": ["a", "b", "c"]},
