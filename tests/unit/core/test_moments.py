@@ -251,6 +251,12 @@ def test_what_no_time_of_a_pattern_is(text: str) -> None:
     assert form.parse("01.1.2024 9:05") is not None
     assert form.parse(text) is None
     assert TimeForm("%d.%m.%Y %H:%M").parse("01.1.2024 9:05") is None  # no zone, no moment
+    away = TimeForm("%d.%m.%Y%z")
+    assert [away.parse(f"1.1.1970{z}") for z in ("+0059", "+0060", "+24:00")] == [
+        -59 * 60_000,
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
