@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from stream_dp.accounting.filters.filter import Entry, Filter
-from stream_dp.accounting.filters.linear import by_ticks
+from stream_dp.accounting.filters.linear import OPTIMAL, by_ticks
 from stream_dp.accounting.ledger import Ledger, Preview
 from stream_dp.accounting.rules.groups import whole_at_one_event
 from stream_dp.core.box import EVERYTHING, Box
@@ -91,6 +91,12 @@ class Subledgers:
                 f"{box}: add the conditions of privacy.analysts to its where"
             )
         entry = ledger.price(derivation, box)
+        if entry.currency and analyst and self.main.filter.name == OPTIMAL:
+            raise BudgetRefused(
+                f"{derivation.subject} may lose all that it claims to one event of a user, and the main ledger counts "
+                f"what analyst {analyst} pays by events, each of which costs its part: name another filter (basic, "
+                "zcdp), or leave shared_total out"
+            )
         if entry.currency and partition.sides:
             raise UsageError(
                 f"shared_total: the main ledger counts what analyst {analyst} pays by events with {partition}, and one "

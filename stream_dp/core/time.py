@@ -79,7 +79,7 @@ ISO: Final = TimeForm()
 _PARTS: Final[Mapping[str, str]] = {
     "Y": "[0-9]{4}", "y": "[0-9]{2}", "m": "[0-9]{1,2}", "d": "[0-9]{1,2}", "b": "[A-Za-z]{3}", "B": "[A-Za-z]{3,9}",
     "H": "[0-9]{1,2}", "I": "[0-9]{1,2}", "p": "[AaPp][Mm]", "M": "[0-9]{1,2}", "S": "[0-9]{1,2}", "f": "[0-9]+",
-    "z": "[Zz]|[+-][0-9]{2}:?[0-9]{2}",
+    "z": "[Zz]|[+-][0-9]{2}:?[0-5][0-9]",
 }  # fmt: skip
 """The parts of a pattern, named as in C's strftime; names of months are English."""
 _MONTHS = (

@@ -77,7 +77,7 @@ class ReleaseLog:
             raise UsageError(f"keep must be at least 1 release per series or None, got {keep}")
         self._keep, self._bytes = keep, 0
         self._series: dict[str, _Kept] = {}
-        self._last = self._tick = self._forgotten = NOTHING
+        self._last = self._tick = self._looked = self._forgotten = NOTHING
         self._changed, self._waiting = asyncio.Event(), 0
 
     def begins_with(self, sequence: int) -> None:
@@ -208,8 +208,9 @@ class ReleaseLog:
         self._forgotten = max(self._forgotten, first.sequence)
 
     def _forget_ended(self) -> None:
-        if self._keep is None or len(self._series) <= ENDED:
+        if self._keep is None or len(self._series) <= ENDED or self._looked == self._tick:
             return
+        self._looked = self._tick  # many series may begin in one tick
         ended = [newest for newest in self.latest().values() if newest.tick < self._tick - 1]
         for last in sorted(ended, key=_by_sequence)[:-ENDED]:
             self._forgotten = max(self._forgotten, last.sequence)

@@ -98,11 +98,12 @@ class RankLevels:
     def squares(self, neighbors: Neighbors) -> int:
         """Return the largest sum of squares by which one event changes S x.
 
-        Products of two columns are, up to the sign that their lag has, those of the first column with another.
+        Products of two columns are those of the first column with another. Raises NotDerivable if the event may lie in
+        two ticks.
         """
         products = (self.strategy[:, 0] @ self.strategy).tolist()
         own, others = products[0], products[1:]
-        if neighbors is Neighbors.ADD_REMOVE:
+        if neighbors.l0(self.leaves) == 1:
             return int(own)
         return int(max([own, *(2 * (own - product) for product in others)]))
 

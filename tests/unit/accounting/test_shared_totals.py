@@ -96,6 +96,7 @@ MIXED: list[tuple[Alone, int]] = [
     ((run("shared", "A"), run("count", "B")), 8),
     ((run("count", "A", 0, 1), run("shared", "A", 1, 2)), 8),
     ((run("shared", "A", 0, 1), run("count", "B", 1, 2)), 8),
+    ((run("count", "A", 0, 1), run("shared", "A", 0, 1), run("shared", "B", 1, 2, 8)), 12),
     (
         (
             run("count", "A", 0, 1),
@@ -224,6 +225,27 @@ def test_an_analyst_with_records_of_her_own_has_no_shared_totals() -> None:
     with pytest.raises(UsageError, match="one of them may use all of a total"):
         books.price(derived("shared", 1), "a", BOXES["A"])
     assert books.price(derived("shared", 1), "b", BOXES["A"]).currency == TOTAL
+
+
+def test_what_was_met_of_another_currency_is_refused_until_the_window_ends() -> None:
+    """Also where a longer search looks for room before it refuses."""
+    ledger = Ledger.under(PureFilter.of(Fraction(8)), protected=Protected(ADD, USERS), shares=True)
+    count, shared = ledger.price(derived("count", 4)), ledger.price(derived("shared", 5))
+    ledger = ledger.charge(count).halt(count, 1)
+    with pytest.raises(BudgetRefused):
+        ledger.charge(shared, 1)
+    assert ledger.charge(shared, WINDOW).used.amount == 5 * UNITS
+
+
+def test_under_an_optimal_main_ledger_an_analyst_has_no_shared_totals() -> None:
+    """It composes by events, each of which costs its part of what an analyst may pay."""
+    optimal = OptimalFilter.of(Fraction(9), Fraction(1, 1000), CAP)
+    books = Subledgers.open(
+        optimal, {"a": LARGE.of(Fraction(4))}, Protected(ADD, USERS), shares=True
+    )
+    with pytest.raises(BudgetRefused, match="counts what analyst a pays by events"):
+        books.price(derived("shared", 4), "a")
+    assert books.price(derived("count", 4), "a").currency == ""
 
 
 def test_the_rules_say_of_which_currency_a_price_is() -> None:

@@ -251,6 +251,14 @@ def test_what_no_time_of_a_pattern_is(text: str) -> None:
     assert form.parse("01.1.2024 9:05") is not None
     assert form.parse(text) is None
     assert TimeForm("%d.%m.%Y %H:%M").parse("01.1.2024 9:05") is None  # no zone, no moment
+    assert TimeForm("%d.%m.%Y %I:%M %p", INDIA).parse("1.1.2024 0:10 PM") is None
+    assert own_time(20_240_101, TimeForm("%Y%m%d", INDIA)) is None  # a number is no text
+    away = TimeForm("%d.%m.%Y%z")
+    assert [away.parse(f"1.1.1970{z}") for z in ("+0059", "+0060", "+24:00")] == [
+        -59 * 60_000,
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -245,3 +245,11 @@ def test_a_band_that_looks_at_private_data_is_caught(twin: str) -> None:
     right = published(mechanism)
     with pytest.raises((AssertionError, TaintError)):
         check(mechanism, lambda tick, state: right(tick, state) + peek(state))
+
+
+def test_only_equal_mechanisms_share_bands_and_at_one_confidence() -> None:
+    counts: Any = RANKS.counts
+    bands = Bands.of(counts, 0.95)
+    assert Bands.of(replace(counts), 0.95) is bands
+    for other, sure in ((counts, 0.99), (replace(counts, rho=HALF / 2), 0.95)):
+        assert Bands.of(other, sure)(1, None) == Bands(other, sure)(1, None) != bands(1, None)

@@ -201,6 +201,13 @@ def test_the_claim_is_that_of_the_worst_of_all_events_and_of_all_replacements(
     assert covers(made(leaves, window, TicksForgotten), alone) == (window == 1)
 
 
+def test_it_is_made_for_no_event_in_two_ticks() -> None:
+    """Of two buckets that are far apart, one tick's event and another's shift the noise by more than either pair."""
+    for leaves in (1, 2, 5):
+        with pytest.raises(NotDerivable, match="lies in two rows"):
+            made(leaves, 2, neighbors=Neighbors.REPLACE_ANY_TICK)
+
+
 def test_less_noise_and_subclasses_are_not_derived() -> None:
     counts = made(4, 2)
     vars(counts)["variance"] = counts.variance * 9 / 10
