@@ -227,6 +227,7 @@ def test_bad_samples_are_refused(say: Say, arguments: tuple[str, ...], wrong: st
         ("a", [1, "x"], False, ""),
         ("a", ["9" * 400, "1"], True, "text"),
         ("a", ["x", "y", "x|y", "y|x", "z|x|y", "z"] * 3, True, "list"),
+        ("a", [f"{n},{m}" for n in range(9) for m in range(9)], True, "text"),
         ("a", ["x;y", "u;v", "x", "z"] * 9, True, "category"),
         ("user", ["x", "y", "x;y", "y;x", "z;x;y", "z"], True, "text"),
         ("a", ["1"] * 19 + ["n/a"], True, "integer"),
