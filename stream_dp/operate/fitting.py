@@ -288,6 +288,8 @@ def _object(payload: bytes) -> Any:
 
 def _framing(payload: bytes, value: object, *, table: bool) -> str:
     """Return what a payload that is not a JSON object looks like."""
+    if payload[:1] == b"{" and not _utf8(payload):
+        return "text that is not UTF-8: convert it, such as with `iconv -f latin1 -t utf-8`"
     if table:
         return "rows with more or fewer cells than the first line, or with an open quote"
     if value is not _ABSENT:
@@ -305,11 +307,16 @@ def _framing(payload: bytes, value: object, *, table: bool) -> str:
     return "text that is not JSON: each record must be one JSON object"
 
 
-def _binary(payload: bytes) -> bool:
+def _utf8(payload: bytes) -> bool:
     try:
-        return _CONTROL.search(payload.decode()) is not None
+        payload.decode()
     except UnicodeDecodeError:
-        return True
+        return False
+    return True
+
+
+def _binary(payload: bytes) -> bool:
+    return not _utf8(payload) or _CONTROL.search(payload.decode()) is not None
 
 
 def _value(record: Any, path: Iterable[str]) -> Any:

@@ -543,6 +543,10 @@ def file_columns(path: Path, *, cells: bool) -> SampleColumns:
     with opened_data(path) as (file, _):
         rows = [row.value for row in islice(plain_rows(lines_of(file), cells=cells), SAMPLE)]
     names = column_names(path) if cells else []
+    if any("\N{REPLACEMENT CHARACTER}" in name for name in names):
+        raise UsageError(
+            f"{path}: its first line is not UTF-8: convert the file, such as with `iconv -f latin1 -t utf-8`"
+        )
     named = nameable(names)
     return replace(_columns(rows, named), cells=cells, unnamed=len(names) - len(named))
 

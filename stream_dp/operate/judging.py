@@ -31,6 +31,9 @@ TRIES = 6
 TOGETHER = 3  # changes
 WINDOWS = "every", "windows", "window", "running"
 WAYS = 4  # told of each series
+WORTH_MORE = (
+    0.9  # of the epsilon that fewer changes need, at most, is what more of them are told for
+)
 
 
 class Way(NamedTuple):
@@ -148,7 +151,8 @@ class _Search:
                 break
         kept = list[Way]([alone] if alone else [])
         for way in sorted(ways, key=lambda way: (len(way.lines), way.needs)):
-            if all(way.needs < other.needs or not {*other.lines} <= {*way.lines} for other in kept):
+            fewer = [other for other in kept if {*other.lines} <= {*way.lines}]
+            if all(way.needs < WORTH_MORE * other.needs for other in fewer):
                 kept.append(way)
         kept.sort(key=lambda way: way.needs)
         useful = [way for way in kept if way.judged.verdict == USEFUL and way is not alone][:WAYS]

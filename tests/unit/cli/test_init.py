@@ -131,7 +131,7 @@ def test_no_value_of_the_data_is_written(say: Say, kind: str) -> None:
     assert [value for value in values if value in text or value in said.out] == []
     assert re.search(r"(?<![A-Z])(PL)(?![A-Z])", text + said.out) is None
     if kind == "awkward":
-        assert "NOT PRIVATE: left out: 1 line or record that is no row" in said.out
+        assert "NOT PRIVATE: left out: 1 record (no row, or no JSON object)." in said.out
         assert "left out: 3 columns without a name" in said.out
         assert '# "say \\"hi\\"" has a name that no field can have' in text
         return

@@ -115,6 +115,7 @@ def test_a_mistake_in_a_field(
         (b'\0\0\0\0\x07{"page":"home"}', "Confluent JSON Schema"),
         (b"\xff\xfe", "binary values"),
         (b"home,3", "text that is not JSON"),
+        (json.dumps(GOOD).encode().replace(b"home", b"h\xf4me"), "text that is not UTF-8"),
         (b'"{}"', "JSON, but no object"),
     ],
 )
