@@ -306,9 +306,10 @@ def cell_reader(field: FieldSpec) -> Callable[[str], object]:
 def delimiter_of(header: str) -> str:
     """Return what stands between the names of columns: a comma, or, without one, what comes most of `;`, tab and `|`.
 
-    >>> [delimiter_of(header) for header in ("at,shop;x", "at;shop", "at\\tshop", "at")]
-    [',', ';', '\\t', ',']
+    >>> [delimiter_of(header) for header in ("at,shop;x", "at;shop", "at\\tshop", "at", 'at;"paid, EUR"')]
+    [',', ';', '\\t', ',', ';']
     """
+    header = re.sub('"[^"]*"', "", header)
     others = max(";\t|", key=header.count)
     return "," if "," in header or others not in header else others
 

@@ -227,6 +227,7 @@ def _known(field: Any) -> Callable[[Any], bool]:
 
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _NUMBER = re.compile(r"\s*[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?\s*")
+WITH_COMMA = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
 _FRAMED = 5
 """Bytes before a value in Confluent's wire format: a zero and the number of a schema."""
 _CONFLUENT_JSON = (
@@ -287,6 +288,8 @@ def _object(payload: bytes) -> Any:
 
 def _framing(payload: bytes, value: object, *, table: bool) -> str:
     """Return what a payload that is not a JSON object looks like."""
+    if payload[:1] == b"{" and not _utf8(payload):
+        return "text that is not UTF-8: convert it, such as with `iconv -f latin1 -t utf-8`"
     if table:
         return "rows with more or fewer cells than the first line, or with an open quote"
     if value is not _ABSENT:
@@ -304,11 +307,16 @@ def _framing(payload: bytes, value: object, *, table: bool) -> str:
     return "text that is not JSON: each record must be one JSON object"
 
 
-def _binary(payload: bytes) -> bool:
+def _utf8(payload: bytes) -> bool:
     try:
-        return _CONTROL.search(payload.decode()) is not None
+        payload.decode()
     except UnicodeDecodeError:
-        return True
+        return False
+    return True
+
+
+def _binary(payload: bytes) -> bool:
+    return not _utf8(payload) or _CONTROL.search(payload.decode()) is not None
 
 
 def _value(record: Any, path: Iterable[str]) -> Any:
@@ -317,23 +325,39 @@ def _value(record: Any, path: Iterable[str]) -> Any:
     return record
 
 
+def _lacking(record: Any, path: Sequence[str]) -> tuple[str, Any]:
+    """Return the first key of the path that a record does not have, and the value that lacks it."""
+    *above, key = path
+    for name in above:
+        if not isinstance(record, dict) or name not in record:
+            return name, record
+        record = record[name]
+    return key, record
+
+
 def _of_field(
     spec: PipelineSpec, fit: FieldFit, values: Sequence[Any], columns: Sequence[str]
 ) -> Iterator[str]:
     """Yield a hint about one field for each record that shows a mistake in it."""
     field = spec.fields[fit.name]
-    *above, key = path = key_path(fit.name, field)
+    path = key_path(fit.name, field)
+    nowhere = all(_value(value, path) is _ABSENT for value in values)
     advice = _NOBODY if fit.name == spec.privacy.user else _MAY_LACK
-    for at in fit.missing:
-        beside = _value(values[at], above)
+    if nowhere:
+        advice = f"no record has `{'.'.join(path)}`: look at its name or its `path:`"
+    for at in (*fit.missing, *(fit.null if nowhere else ())):
+        key, beside = _lacking(values[at], path)
         alike = alike_names(key, columns or (beside if isinstance(beside, dict) else ()))
         if alike:
             yield f"{fit.name}: there is a {alike[0]!r}; did you mean that?"
         else:
-            yield f"{fit.name}: absent" + ("" if isinstance(field, TimeField) else f"; {advice}")
+            told = not isinstance(field, TimeField) or nowhere
+            yield f"{fit.name}: absent" + (f"; {advice}" if told else "")
     for at in fit.wrong:
         value = _value(values[at], path)
-        if isinstance(field, TimeField):
+        if value is _ABSENT:
+            says: str | None = f"within what is null or no object; {advice}"
+        elif isinstance(field, TimeField):
             says = _of_time(field, value)
         elif value is None:
             says = f"null; {advice}"
@@ -376,14 +400,19 @@ def _of_time(field: TimeField, value: object) -> str | None:
         return f"texts, where `format: {field.format}` is declared; leave it out"
     if own_time(f"{value.strip()}Z") is not None:
         return "times without an offset; declare their `zone:` (such as Europe/Berlin), or write the offset"
-    return "texts that are no time with an offset, such as 2013-01-01T10:00:00Z"
+    return (
+        "texts that are no time with an offset, such as 2013-01-01T10:00:00Z; of another form: declare it as a pattern "
+        'with its zone, such as `format: "%d.%m.%Y %H:%M", zone: Europe/Berlin`'
+    )
 
 
-def _of_value(field: Any, value: object, *, cells: bool) -> str | None:
+def _of_value(field: Any, value: object, *, cells: bool) -> str:
     """Return the mistake in a value that is neither a time nor null; `cells`: the values are a file's cells."""
     if isinstance(field, ListField):
         return _of_list(field, value)
     if isinstance(value, str) and field.type in _CELL:
+        if WITH_COMMA.fullmatch(value):
+            return "numbers with a comma; write them with a decimal point, such as 12.5"
         if _NUMBER.fullmatch(value) is None:
             return "texts, where numbers are declared"
         return _CELL[field.type] if cells else "numbers in quotes; write them without"
@@ -395,7 +424,7 @@ def _of_value(field: Any, value: object, *, cells: bool) -> str | None:
         return (
             f"numbers or true and false, where `type: {field.type}` is declared; write them as text"
         )
-    return f"values of another type than `{field.type}`" if value is not _ABSENT else None
+    return f"values of another type than `{field.type}`"
 
 
 def _of_list(field: ListField, value: object) -> str:

@@ -34,6 +34,7 @@ from stream_dp.files.records import (
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.sample import sample_topic
 from stream_dp.kafka.client.topics import administering, config, stamped
+from stream_dp.operate.fitting import WITH_COMMA
 from stream_dp.operate.run.settings import brokers_there, settings_at
 from stream_dp.records.scalars import UNDECLARED, FieldName
 
@@ -59,6 +60,7 @@ ODD_ONE_IN = 20
 """A column keeps its type if at most one value in this many has another form (`n/a` among numbers)."""
 _ODD = "some values have another form: `check` says how many"
 _LATE = "a record without it cannot be used"
+_COMMA = "numbers with a decimal comma? With a point they can be `type: number`"
 _NO_OFFSET = "its times have no offset: where were they written?"
 _PATTERNS = (
     "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M:%S",
@@ -207,6 +209,8 @@ def _text(column: Column, *, cells: bool) -> ProposedType:
     if names_people(column.name) or is_numbered(column.name):
         return ProposedType("text", nullable=column.nullable)
     if cells:
+        if _nearly(sum(map(bool, map(WITH_COMMA.fullmatch, column.texts))), column.texts):
+            return ProposedType("text", nullable=column.nullable, note=_COMMA)
         for separator in SEPARATORS:
             if _joined(column.texts, separator):
                 keys = {"domain": "[]", "most": UNDECLARED, "separator": json.dumps(separator)}
@@ -539,6 +543,10 @@ def file_columns(path: Path, *, cells: bool) -> SampleColumns:
     with opened_data(path) as (file, _):
         rows = [row.value for row in islice(plain_rows(lines_of(file), cells=cells), SAMPLE)]
     names = column_names(path) if cells else []
+    if any("\N{REPLACEMENT CHARACTER}" in name for name in names):
+        raise UsageError(
+            f"{path}: its first line is not UTF-8: convert the file, such as with `iconv -f latin1 -t utf-8`"
+        )
     named = nameable(names)
     return replace(_columns(rows, named), cells=cells, unnamed=len(names) - len(named))
 

@@ -14,7 +14,7 @@ from stream_dp.core.wording import shown_number
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.journal.release import Shape
 from stream_dp.operate.fitting import Sample
-from stream_dp.operate.sampled_rows import Rows, Sampled, rows_of
+from stream_dp.operate.sampled_rows import Rows, Sampled, rows_of, usable
 from stream_dp.pipeline.builder import Built, chosen_for
 from stream_dp.pipeline.layout import RowLayout
 from stream_dp.pipeline.spec import PipelineSpec, series_problems
@@ -31,6 +31,9 @@ TRIES = 6
 TOGETHER = 3  # changes
 WINDOWS = "every", "windows", "window", "running"
 WAYS = 4  # told of each series
+WORTH_MORE = (
+    0.9  # of the epsilon that fewer changes need, at most, is what more of them are told for
+)
 
 
 class Way(NamedTuple):
@@ -87,7 +90,7 @@ class Judgement:
             yield (
                 f"{name} would be useful with the keys of one of these lines:"
                 if useful
-                else f"{name} is useful with none of the changes that were tried; the nearest:"
+                else f"{name} is useful with none of the changes that were tried{'; the nearest:' if ways else ''}"
             )
             for way in ways:
                 yield f"    {way.words}"
@@ -97,10 +100,11 @@ def judgement_of(built: Built, sample: Sample) -> Judgement:
     """Return verdicts of a pipeline by a sample, and for each series that is not useful in any window what would be."""
     rows = judged(built, Sampled(built.spec, rows_of(built.spec, sample)))
     ways: dict[str, list[Way]] = {}
+    counted = usable(built.spec, sample)  # a series alone would take what the others' fields refuse
     for chosen in built.chosen:
         own = [row for row in rows if row.series == chosen.spec.name and row.judged is not None]
         if own and all(row.verdict != USEFUL for row in own):
-            ways[chosen.spec.name] = _Search(_Change((), built.spec, chosen.spec), sample).ways()
+            ways[chosen.spec.name] = _Search(_Change((), built.spec, chosen.spec), counted).ways()
     return Judgement(rows, ways)
 
 
@@ -147,13 +151,16 @@ class _Search:
                 break
         kept = list[Way]([alone] if alone else [])
         for way in sorted(ways, key=lambda way: (len(way.lines), way.needs)):
-            if all(way.needs < other.needs or not {*other.lines} <= {*way.lines} for other in kept):
+            fewer = [other for other in kept if {*other.lines} <= {*way.lines}]
+            if all(way.needs < WORTH_MORE * other.needs for other in fewer):
                 kept.append(way)
         kept.sort(key=lambda way: way.needs)
         useful = [way for way in kept if way.judged.verdict == USEFUL and way is not alone][:WAYS]
         if alone is not None and alone.judged.verdict == USEFUL:
             return [alone, *useful]
-        return useful or kept[:1]
+        return useful or [
+            way for way in kept[:1] if way.lines or way.epsilon != self.now.series.epsilon
+        ]
 
     def _changes(self, at: _Change) -> Iterator[_Change | None]:
         """Yield other forms of the series, and other caps and steps of the file."""
@@ -201,7 +208,8 @@ class _Search:
 
     def _whole(self, change: _Change) -> dict[str, float]:
         """Return what the file's own series would typically show of the windows of the changed one."""
-        windows = {key: of for key, of in change.series if key in WINDOWS}
+        keys = (*WINDOWS, "method", "hop") if getattr(change.series, "every", ()) else WINDOWS
+        windows = {key: of for key, of in change.series if key in keys}
         spec = self.now.spec.model_copy(update={"clock": change.spec.clock})
         rows = self._judged(spec, self.now.series.model_copy(update=windows))
         return {row.window: row.judged.typical for row in rows if row.judged is not None}

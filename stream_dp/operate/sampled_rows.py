@@ -18,7 +18,7 @@ from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import Cut, Routed, TickAssembler
 from stream_dp.engine.tick_reader import EveryRecord
 from stream_dp.errors import UsageError
-from stream_dp.operate.fitting import Sample
+from stream_dp.operate.fitting import Piece, Sample
 from stream_dp.pipeline.builder import Chosen
 from stream_dp.pipeline.layout import RowLayout
 from stream_dp.pipeline.report import span_of
@@ -50,6 +50,17 @@ class Rows:
             averages: Floats = np.mean(sums, axis=0)
             return averages
         return own.sum(axis=0) * (span / ticks) if adds_up and ticks else None
+
+
+def usable(spec: PipelineSpec, sample: Sample) -> Sample:
+    """Return the sample without the records that some field of the pipeline's series makes dead letters."""
+    router, pieces = Router(spec, 0, RowLayout.of(spec)), list[Piece]()
+    for piece in sample.pieces:
+        everything = Batch(piece.partition, piece.payloads, range(len(piece.payloads)), 0)
+        kept = router.decode(everything).decoded.positions
+        payloads, places = ([held[at] for at in kept] for held in (piece.payloads, piece.places))
+        pieces.append(replace(piece, payloads=payloads, places=places))
+    return replace(sample, pieces=pieces)
 
 
 def rows_of(spec: PipelineSpec, sample: Sample, *, guarded: bool = True) -> Rows:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema
@@ -49,7 +49,7 @@ from stream_dp.statistics.parts.choice import (
 from stream_dp.statistics.parts.choose_hss import ExpectedEvents
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.verdicts import Guess, Judged, Outcome, Seen
-from stream_dp.statistics.parts.windowed import CORRELATED
+from stream_dp.statistics.parts.windowed import CORRELATED, ended
 from stream_dp.statistics.parts.windows import (
     EVER,
     WHEN_ENDED,
@@ -435,6 +435,16 @@ class QuantilesSeries(SeriesSpec):
         if self.hop:
             return f"at the end of each {self.hop}"
         return WHEN_ENDED if self.every else "at every tick"
+
+    def variants(self) -> Iterator[tuple[str, Self]]:
+        """Yield them of windows that end, and all of a window in one choice."""
+        slides = self.method == CORRELATED
+        there = {"windows": self.windows, "hop": self.hop, "method": slides}
+        alone = {"windows": (), "hop": None, "method": "apart" if slides else self.method}
+        for line, name in ended(self.every, there):
+            yield line, self.model_copy(update={**alone, "every": (name,)})
+        if self.every and self.method == "apart" and len(self.at) > 1:
+            yield "method: together", self.model_copy(update={"method": "together"})
 
     def own_problems(self) -> list[InitErrorDetails]:
         problems = [

@@ -65,7 +65,7 @@ def _show(done: Drafted, *, values: bool) -> None:
     console = wide_console()
     console.print(table, markup=False)
     for many, what, which in (
-        (sample.bad, "line or record", "that is no row or no JSON object"),
+        (sample.bad, "record", "(no row, or no JSON object)"),
         (sample.rare, "name", "that few records have"),
         (sample.unnamed, "column", "without a name of its own"),
     ):

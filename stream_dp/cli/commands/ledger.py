@@ -76,6 +76,12 @@ def _loss(shown: dict[str, Any]) -> str:
     return f" Loss at any time: at most {loss['bound']}, but for a probability of {loss['delta']}."
 
 
+def _amount(charge: dict[str, Any]) -> str:
+    """Return what a charge costs; beside what is no epsilon, as a rho, the notion that it is of."""
+    notion = charge["measure"]
+    return f"{charge['epsilon']}{'' if notion == 'DP' else f' ({notion})'}"
+
+
 def _given_back(charge: dict[str, Any]) -> str:
     return escape(given_back(charge["halt"])) if "halt" in charge else ""
 
@@ -111,7 +117,7 @@ def _print(shown: dict[str, Any]) -> None:
     for charge in shown["charges"]:
         table.add_row(
             "before" if charge["commit"] is None else str(charge["commit"]),
-            charge["name"], charge["analyst"], charge["epsilon"],
+            charge["name"], charge["analyst"], _amount(charge),
             tick_text(charge, "start"), tick_text(charge, "end"),
             *([_given_back(charge)] if halts else []), charge["rule"],
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """What statistics that count over windows have alike: the keys `window`, `windows` and `every`, and what is shown."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -186,6 +186,14 @@ def typical_errors(mechanism: Any, setting: Setting) -> tuple[float, ...]:
 ENDING = "1d", "7d"  # windows that end, which `check` tries in place of others
 
 
+def ended(every: Sequence[str], there: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield longer windows that end: the line that asks for them in place of keys that are `there`, and the length."""
+    gone = " and ".join(key for key, given in there.items() if given)
+    for name in ENDING:
+        if not every or length_of(name) > length_of(every[0]):
+            yield f"every: {name}{gone and f' in place of {gone}'}", name
+
+
 class WindowedSeries(SeriesSpec):
     """A statistic that may be released over sliding windows, at every tick, or in each of the windows that follow one
     another, when it has ended, instead of so far.
@@ -235,10 +243,10 @@ class WindowedSeries(SeriesSpec):
         """Yield it in windows that end, and with noise that goes by squares."""
         alone = {"windows": (), "window": None, "running": False}
         method = {"method": "auto"} if "method" in type(self).model_fields else {}
-        for name in ENDING:
-            if not self.every or length_of(name) > length_of(self.every[0]):
-                changed = self.model_copy(update={**alone, **method, "every": (name,)})
-                yield f"every: {name}{' in place of windows' if self.declared else ''}", changed
+        method_given = getattr(self, "method", "auto") not in ("tree", "auto")
+        there = {"windows": self.declared, "running": self.running, "method": method_given}
+        for line, name in ended(self.every, there):
+            yield line, self.model_copy(update={**alone, **method, "every": (name,)})
         if method and not self.every:
             yield "method: gaussian", self.model_copy(update={"method": "gaussian"})
 

@@ -324,29 +324,55 @@ def test_a_sample_without_times_says_nothing(tmp_path: Path) -> None:
     assert judgement.ways == {}
 
 
+def test_what_other_series_refuse_is_in_no_way(tmp_path: Path) -> None:
+    """A record whose amount is no number is dead for a count too: a count alone would seem useful as it is."""
+    path = tmp_path / "shop.jsonl"
+    lines = records(tmp_path).read_text().splitlines()
+    path.write_text("\n".join(line.replace("null", '"0"') for line in lines))
+    series = [COUNT | {"name": "count", "epsilon": "0.14"}, SUM | {"name": "sum", "epsilon": "9"}]
+    built = built_of(series, None)
+    judgement = judgement_of(built, file_sample(built.spec, path, 10**6))
+    assert {row.series: row.judged and row.judged.typical for row in judgement.rows}["count"] == 60
+    assert {way.judged.typical for way in judgement.ways["count"] if way.window == "1d"} == {60}
+
+
 def test_ways_make_a_file_useful_and_hold_in_it(tmp_path: Path) -> None:
     """Each line is put into the file: there the series is useful, and what it lost of its window is in the band."""
     series = [
         SO_FAR | {"name": "count", "windows": ["6h"], "epsilon": "0.2"},
         SUM | {"name": "sum", "clamp": ["0", "2000"], "epsilon": "0.2"},
-    ]
+        {"name": "by", "statistic": "histogram", "by": "country", "method": "hss", "epsilon": "0.2"},
+        {
+            "name": "q", "statistic": "quantiles", "of": "amount", "clamp": ["0", "240"], "buckets": "4",
+            "at": ["0.4", "0.6"], "windows": ["6h"], "hop": "2h", "epsilon": "0.2",
+        },
+    ]  # fmt: skip
     built = built_of(series, None, USERS | {"max_events": "40"})
     sample = file_sample(built.spec, records(tmp_path), 10**6)
     judgement = judgement_of(built, sample)
-    assert judgement.ways.keys() == {"count", "sum"}
+    assert judgement.ways.keys() == {"count", "sum", "by", "q"}
     lines = {name: [way.lines for way in ways] for name, ways in judgement.ways.items()}
     assert ("every: 1d in place of windows",) in lines["count"]
+    assert any("every: 7d in place of method" in changed for changed in lines["by"])
+    assert any(
+        {"every: 7d in place of windows and hop", "method: together"} <= {*changed}
+        for changed in lines["q"]
+    )
     assert any(
         "clamp: [0, 40]" in changed for changed in lines["sum"]
     )  # amounts are of 30: nothing is lost
     for name, ways in judgement.ways.items():
+        steady = [way for way in ways if "clock" not in str(way.lines)]
+        shown = {(way.window, way.judged.typical) for way in steady}
+        assert len(shown) == len({window for window, _ in shown})  # a cap's cut is in the band
         (alone,) = [each for each in series if each["name"] == name]
         for way in ways:
             changed, privacy = dict(alone), USERS | {"max_events": "40"}
             for line in way.lines:
-                key, _, value = line.removesuffix(" in place of windows").partition(": ")
-                if line.endswith("windows"):
-                    del changed["windows"]
+                line, _, replaced = line.partition(" in place of ")
+                key, _, value = line.partition(": ")
+                for gone in filter(None, replaced.split(" and ")):
+                    del changed[gone]
                 if key == "clamp":
                     changed[key] = value.strip("[]").split(", ")
                 elif key.startswith("privacy."):

@@ -27,7 +27,7 @@ GOOD: dict[str, Any] = {
 HIDDEN = "secret-of-a-record"
 
 
-def spec(tmp_path: Path, clock: str = "replay", form: str = "iso") -> PipelineSpec:
+def spec(tmp_path: Path, clock: str = "replay", form: str = "iso", **size: object) -> PipelineSpec:
     replay = {
         "kind": "replay", "field": "time", "start": "2024-05-01T00:00:00Z", "step": "1h", "horizon": 6,
     }  # fmt: skip
@@ -39,7 +39,7 @@ def spec(tmp_path: Path, clock: str = "replay", form: str = "iso") -> PipelineSp
             "schema": {
                 "time": {"type": "time", "format": form},
                 "page": {"type": "category", "domain": ["home", "help"]},
-                "size": {"type": "integer"},
+                "size": {"type": "integer", **size},
                 "part": {"type": "number"},
                 "paid": {"type": "boolean"},
                 "who": {"type": "text"},
@@ -87,6 +87,7 @@ def test_a_good_record_has_no_hint(tmp_path: Path) -> None:
         ({"time": "2024-06-01T00:30:00Z"}, "time_out_of_range in time", "time: after the range"),
         ({"size": "60"}, "wrong_type in size", "size: numbers in quotes"),
         ({"size": HIDDEN}, "wrong_type in size", "size: texts, where numbers are declared"),
+        ({"size": "1,5"}, "wrong_type in size", "size: numbers with a comma; write them with a"),
         ({"size": None}, "wrong_type in size", "size: null; declare `nullable: true`"),
         ({"paid": "true"}, "wrong_type in paid", "paid: texts or numbers, where true or false"),
         ({"who": 3}, "wrong_type in who", "who: numbers or true and false"),
@@ -114,6 +115,7 @@ def test_a_mistake_in_a_field(
         (b'\0\0\0\0\x07{"page":"home"}', "Confluent JSON Schema"),
         (b"\xff\xfe", "binary values"),
         (b"home,3", "text that is not JSON"),
+        (json.dumps(GOOD).encode().replace(b"home", b"h\xf4me"), "text that is not UTF-8"),
         (b'"{}"', "JSON, but no object"),
     ],
 )
@@ -178,9 +180,31 @@ def test_who_names_nobody_could_not_be_used() -> None:
     ]
     says = "a record that names no user cannot be counted: write whose it is, or leave such records out"
     assert [each.says for each in found.hints] == [f"customer: null; {says}"]
-    absent = Piece(0, [b'{"time": 0, "key": "a"}'], range(1))
+    absent = Piece(0, [b'{"time": 0, "key": "a"}', of_user("ann")], range(2))
     (hint,) = fitting_of(specification(), Sample("topic t", [absent])).hints
     assert hint.says == f"customer: absent; {says}"
+
+
+@pytest.mark.parametrize(
+    ("path", "nullable", "says"),
+    [
+        ("pay.cents", False, ["within what is null or no object; declare `nullable: true` if it may be"]),
+        ("pay.cents", True, []),
+        ("pay.Cents", True, ["there is a 'cents'; did you mean that?", "absent; no record has `pay.Cents`"]),
+        ("Pay.cents", True, ["there is a 'pay'; did you mean that?"]),
+        ("price.sum", True, ["absent; no record has `price.sum`: look at its name or its `path:`"]),
+        ("price.sum", False, ["absent; no record has `price.sum`: look at its name or its `path:`"]),
+    ],
+)  # fmt: skip
+def test_a_path_that_leads_nowhere(
+    tmp_path: Path, path: str, nullable: bool, says: list[str]
+) -> None:
+    """A nullable field would be null in every record, and nothing else would show it."""
+    payloads = [record(pay={"cents": 3}), record(pay=None)]
+    found = of(spec(tmp_path, path=path, nullable=nullable), *payloads)
+    assert len(found.hints) == len(says)
+    for hint, begins in zip(found.hints, says, strict=True):
+        assert hint.says.startswith(f"size: {begins}")
 
 
 def homes(partitioner: str) -> list[Piece]:
