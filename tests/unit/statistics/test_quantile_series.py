@@ -35,7 +35,7 @@ from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
 from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
-from stream_dp.mechanisms.quantiles.value_tree import ValueTree
+from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree
 from stream_dp.mechanisms.serving import derived
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.promise import caveats
@@ -175,6 +175,7 @@ def test_an_event_pays_for_its_levels_and_all_sliding_windows_at_once(tmp_path: 
     built = built_of(tmp_path, f"statistic: quantiles, {grid}", horizon=48)
     tree = tree_of(built)
     assert isinstance(tree.counts, WindowsAndEver)
+    assert isinstance(tree.levels, ValueLevels)
     assert (tree.levels.sizes, tree.width) == ((202, 9), 203)
     forest = tree.counts.forest
     assert (forest.windows, forest.ones, forest.epsilon) == ((2, 3), 2, Fraction(2, 3))
