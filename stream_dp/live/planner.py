@@ -109,7 +109,7 @@ class LiveSeriesPlanner:
                 "pipeline file, or leave user_total out; shared_total is of what privacy.total remembers anyway"
             )
         chosen = chosen_for(spec, series, slice(0, alone.width))
-        return PlannedSeries(self, spec, start, feature, chosen, _judged(spec, feature, chosen))
+        return PlannedSeries(self, spec, start, feature, chosen)
 
     def received(self, packed: bytes, start: int) -> "PlannedSeries":
         """Return the series that `PlannedSeries.packed` wrote in another process, for ticks from `start` on."""
@@ -219,7 +219,7 @@ class LiveSeriesPlanner:
 class PlannedSeries:
     """A derived definition: the series that would see ticks from `start` on; `spec` is the pipeline from there.
 
-    `judged`: what its windows are worth by the guesses of the file; nothing where it has none.
+    `known` is what another process found its windows to be worth.
     """
 
     planner: LiveSeriesPlanner
@@ -227,7 +227,15 @@ class PlannedSeries:
     start: int
     feature: Feature | Block
     chosen: Chosen
-    judged: Sequence[Row]
+    known: Sequence[Row] | None = None
+
+    @property
+    def judged(self) -> Sequence[Row]:
+        """What its windows are worth by the guesses of the file; this may take a while, so no cut finds it out."""
+        if self.known is not None or self.spec.privacy.expect is None:
+            return self.known or ()
+        names = names_of(self.spec, self.feature)
+        return judged_alone(self.spec, self.chosen, names, Guessed(self.spec))
 
     @property
     def series(self) -> SeriesSpec:
@@ -318,13 +326,6 @@ class PlannedSeries:
         names = names_of(self.spec, self.feature)
         shown = entries_of(len(names), names, len(self.series.views), runs.content_bytes)
         return shown + self.series.work
-
-
-def _judged(spec: PipelineSpec, feature: Feature | Block, chosen: Chosen) -> Sequence[Row]:
-    """Return the verdicts by the guesses of the file; this may take a while, so no cut does it."""
-    if spec.privacy.expect is None:
-        return ()
-    return judged_alone(spec, chosen, names_of(spec, feature), Guessed(spec))
 
 
 @dataclass(frozen=True, slots=True)

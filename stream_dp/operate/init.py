@@ -47,7 +47,9 @@ _EPOCHS = {"epoch_s": 1, "epoch_ms": 1000, "epoch_us": 1_000_000}
 _TIMELY = re.compile(
     r"(^|[^a-z])(time|ts|timestamp|date|datetime|when|at|epoch|created|updated)([^a-z]|$)"
 )
-_PERSON = re.compile(r"user|customer|client|person|account|member|patient|visitor|employee|e?mail")
+_PERSON = re.compile(
+    r"user|customer|client|person|account|member|patient|visitor|employee|e?mail|kunde|nutzer|usuario|utilisateur|klant"
+)
 _KINDS = re.compile(
     r"(^|[^a-z])(type|kind|class|level|tier|status|group|segment|country|count)s?([^a-z]|$)"
 )
