@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from benchmarks.hss_blocks import Truth
@@ -72,15 +73,29 @@ def line(name: str, form: str, found: Summary, tree: Summary, step: float) -> st
     return f"{name:14}{form:8}{rmse}{largest}{step:9.0f}{found.runs:6}{bad}"
 
 
+YEAR = 8_760
+
+
+def flown() -> dict[str, list[Any]]:
+    """Flights by hour to destinations of all sizes, from the most to the least frequent but two."""
+    columns = sorted(flights().rows.T, key=lambda column: -int(column.sum()))[:-1]
+    chosen = (columns[place] for place in (0, 5, 15, 30, 60, 80, -3))
+    return {f"{column.sum():,} flights": [column] for column in chosen}
+
+
 def ends() -> Iterator[str]:
-    for ticks, epsilon in ((1_000, Fraction(1, 2)), (8_760, ONE)):
+    real = flown()
+    for ticks, epsilon in ((1_000, Fraction(1, 2)), (YEAR, ONE)):
         one, rng = bins(epsilon, ticks), np.random.default_rng(11)
-        streams = {f"{rate:g} a tick": [rng.poisson(rate, ticks)] for rate in (0.05, 0.2, 1, 10)}
+        streams: dict[str, list[Any]] = {
+            f"{rate:g} a tick": [rng.poisson(rate, ticks)] for rate in (0.05, 0.2, 1, 10)
+        }
         harmonic = sum(1 / rank for rank in range(1, 21))
         zipf = [rng.poisson(4 / rank / harmonic, ticks) for rank in range(1, 21, 3)]
         burst = one._highest(ticks, 0) + 3 * math.ceil(one.watchers.scale)
         quiet = np.array([0] * (ticks - 1) + [burst])
-        for name, columns in (streams | {"zipf": zipf, "quiet, burst": [quiet]}).items():
+        streams |= {"zipf": zipf, "quiet, burst": [quiet]} | (real if ticks == YEAR else {})
+        for name, columns in streams.items():
             runs = [in_bulk(one, data, seed) for seed, data in enumerate(columns)]
             closed, off = (np.concatenate(part) for part in zip(*runs, strict=True))
             known = {
@@ -90,7 +105,7 @@ def ends() -> Iterator[str]:
             observed = float(np.quantile(np.abs(off), CONFIDENCE))
             covered = ((off <= above) & (-off <= below)).mean()
             yield (
-                f"{ticks:6} ticks, epsilon {float(epsilon)}, {name:13}: observed {observed:3.0f}, "
+                f"{ticks:6} ticks, epsilon {float(epsilon)}, {name:14}: observed {observed:3.0f}, "
                 f"band {band.mean():4.0f} ({band.mean() / observed:.2f}), ends -{below.mean():.0f} +{above.mean():.0f}"
                 f" ({(below + above).mean() / 2 / observed:.2f}), covered {covered:.3f}"
             )  # fmt: skip
