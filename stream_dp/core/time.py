@@ -99,8 +99,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
     """
     parts: list[str] = []
 
-    def expression(match: re.Match[str]) -> str:
-        letter = match[1]
+    def expression(letter: str) -> str:
         if letter not in _PARTS:
             known = " ".join(f"%{part}" for part in _PARTS)
             raise ValueError(f"has %{letter}, which is none of {known}")
@@ -109,10 +108,9 @@ def compiled(pattern: str) -> re.Pattern[str]:
         parts.append(letter)
         return f"(?P<{letter}>{_PARTS[letter]})"
 
-    pieces = re.split(r"(%.?)", pattern)
+    pieces = re.split("%(.?)", pattern)
     text = "".join(
-        expression(re.match("%(.?)", piece)) if at % 2 else re.escape(piece)  # type: ignore[arg-type]
-        for at, piece in enumerate(pieces)
+        expression(piece) if at % 2 else re.escape(piece) for at, piece in enumerate(pieces)
     )
     named = set(parts)
     one_of = (("Y", "y"), ("m", "b", "B"), ("d",))
