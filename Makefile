@@ -11,6 +11,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 RUN_EXTRAS := --extra kafka --extra serve --extra broker
 DEV_EXTRAS := $(RUN_EXTRAS) --extra faust --extra parquet --extra export --extra otel --extra dev
 PEERS := .venv-peers
+DOCS := .venv-docs
 PURCHASES := $(VENV)/purchases
 BENCHES := engine export flat gaussian_counter kafka_source ledger live_series monitor noise router user_guard wide  # those that compare, not judge
 COMPILE := $(BIN)/uv pip compile --quiet pyproject.toml --group build --universal \
@@ -27,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-fast test-slow bench bench-peers journals lint format lock clean python
+.PHONY: help demo test test-all test-fast test-slow bench bench-peers journals docs lint format lock clean python
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -93,6 +94,11 @@ $(PEERS)/.installed: requirements-peers.lock $(DEV_STAMP)
 journals: $(DEV_STAMP)  ## Write the journals of this version that later ones must read (at a release)
 	@PYTHONPATH=tests $(BIN)/python -m fixtures.make_journals
 
+docs: $(DOCS)/.installed  ## The site of all pages, in build/site; fails on a warning, such as a link that leads nowhere
+	@$(DOCS)/bin/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --builder html \
+		--conf-dir docs/site --doctree-dir build/doctrees . build/site
+	@echo "make $@: open build/site/index.html"
+
 lint: $(DEV_STAMP)  ## ruff, mypy and the import contracts
 	$(call check,ruff check)
 	$(call check,ruff format --check)
@@ -146,6 +152,13 @@ $(DEV_STAMP): requirements-dev.lock $(RUN_STAMP)
 	@$(call dotted,$(PIP_INSTALL) --require-hashes --no-deps -r requirements-dev.lock)
 	@touch $@
 
+# Apart from the others, for no test and no user needs it.
+$(DOCS)/.installed: requirements-docs.lock
+	@$(find_python); "$$found" -m venv $(DOCS)
+	@echo "Installing what builds the site, from requirements-docs.lock (about 100 MB, once)"
+	@$(call dotted,$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-docs.lock)
+	@touch $@
+
 # In a folder of its own: nothing else finds the package, as on the machine of whoever runs the example.
 $(PURCHASES)/.installed: requirements-purchases.lock | $(DEV_STAMP)
 	@$(PIP_INSTALL) --require-hashes --no-deps --upgrade --target $(PURCHASES) -r requirements-purchases.lock
@@ -156,7 +169,8 @@ lock: $(DEV_STAMP)  ## Solve the lock files anew
 	@$(COMPILE) --upgrade $(DEV_EXTRAS) --output-file requirements-dev.lock
 	@$(COMPILE) --upgrade $(RUN_EXTRAS) --constraint requirements-dev.lock --output-file requirements.lock
 	@$(COMPILE) --upgrade --group peers --output-file requirements-peers.lock
+	@$(subst pyproject.toml --group build,--group docs,$(COMPILE)) --upgrade --output-file requirements-docs.lock
 
 clean:  ## Remove the environment and all that was built
-	rm -rf $(VENV) $(PEERS) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) $(DOCS) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
