@@ -306,6 +306,7 @@ def _made(made: MadeOf) -> dict[str, Any]:
         "errors": {},
         "windows": {},
         "alarms": [],
+        "bounds": None,
     }
 
 
