@@ -38,7 +38,10 @@ def draw(path: Path) -> None:
         left.legend(frameon=False, fontsize=8, loc="lower right")
         budgets = [step / 20 for step in range(101)]
         right.plot(
-            budgets, [100 * after(0.5, each) for each in budgets], color="#333333", gid="gain/guesses"
+            budgets,
+            [100 * after(0.5, each) for each in budgets],
+            color="#333333",
+            gid="gain/guesses",
         )
         for epsilon, colour in EPSILONS.items():
             right.plot([epsilon], [100 * after(0.5, epsilon)], "o", color=colour)

@@ -40,6 +40,7 @@ def same(left: Lines, right: Lines) -> bool:
 @pytest.mark.parametrize(
     ("name", "picture", "number"),
     [
+        ("epsilon_gain", "epsilon-gain.svg", 6),
         ("hss_errors", "hss-errors.svg", 6),
         ("quantile_errors", "quantile-errors.svg", 4),
         ("top_errors", "top-errors.svg", 2),
