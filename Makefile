@@ -95,6 +95,7 @@ journals: $(DEV_STAMP)  ## Write the journals of this version that later ones mu
 	@PYTHONPATH=tests $(BIN)/python -m fixtures.make_journals
 
 docs: $(DOCS)/.installed  ## The site of all pages, in build/site; fails on a warning, such as a link that leads nowhere
+	@rm -rf build/site
 	@$(DOCS)/bin/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --builder html \
 		--conf-dir docs/site --doctree-dir build/doctrees . build/site
 	@echo "make $@: open build/site/index.html"
