@@ -81,8 +81,9 @@ def add_to_source(app: Sphinx, name: str, source: list[str]) -> None:
     index, others = parts((ROOT / f"{INDEX}.md").read_text(encoding="utf-8"))
     source[0] += index if name == INDEX else others.get(name, "")
     if name == "docs/keys":
-        schema = json.loads((ROOT / "docs" / "pipeline.schema.json").read_text(encoding="utf-8"))
-        source[0] += keys_page(schema)
+        docs = ROOT / "docs"
+        schema = json.loads((docs / "pipeline.schema.json").read_text(encoding="utf-8"))
+        source[0] += keys_page(schema, (docs / "pipeline.md").read_text(encoding="utf-8"))
 
 
 def loads_nothing_from_elsewhere(app: Sphinx, error: Exception | None) -> None:

@@ -156,25 +156,34 @@ def table(part: Schema, words: Words) -> str:
     return "\n".join(["| key | what it is | left out |", "|---|---|---|", *rows])
 
 
-def section(name: str, part: Schema, words: Words) -> str:
-    """A part under its heading."""
-    return f"### {words.titles[name]}\n\n{part.get('description', '')}\n\n{table(part, words)}\n"
+def section(title: str, part: Schema, words: Words, more: str) -> str:
+    """A part under its heading, with the page that explains it."""
+    return f"### {title}\n\n{part.get('description', '')}{more}\n\n{table(part, words)}\n"
 
 
-def keys_page(schema: Schema) -> str:
-    """All keys, the file's own first.
+def explained(pipeline: str) -> dict[str, str]:
+    """The pages of the statistics by their names, from the table of docs/pipeline.md."""
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (\[[^\]]+\]\([^)]+\)) \|$", pipeline, re.MULTILINE)
+    return {name: f" More: {link}." for name, link in rows}
+
+
+def keys_page(schema: Schema, pipeline: str) -> str:
+    """All keys, the file's own first; `pipeline` is the text of docs/pipeline.md.
 
     Raises:
         ValueError: a part belongs to no group.
     """
     parts = schema["$defs"]
-    words = Words(parts)
+    words, pages = Words(parts), explained(pipeline)
     page = ["\n## The file\n", table(schema, words), ""]
     left = dict(parts)
     for group, ends in GROUPS.items():
         page.append(f"\n## {group}\n")
         named = [name for end in ends for name in parts if name.endswith(end)]
-        page += [section(name, left.pop(name), words) for name in named if name in left]
+        for name in named:
+            if name in left:
+                title = words.titles[name]
+                page.append(section(title, left.pop(name), words, pages.get(title, "")))
     if left:
         raise ValueError(f"parts of the schema without a group: {sorted(left)}")
     return "\n".join(page)

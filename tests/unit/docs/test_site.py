@@ -30,6 +30,7 @@ from stream_dp.journal.release import release_of
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 from stream_dp.server.view import PublicView, ReleaseLog
+from stream_dp.statistics import STATISTICS
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
@@ -68,6 +69,11 @@ def keys() -> Any:
     return loaded_script(DOCS / "site" / "keys.py")
 
 
+def all_keys() -> str:
+    page: str = keys().keys_page(schema(), (DOCS / "pipeline.md").read_text())
+    return page
+
+
 def sections(page: str) -> dict[str, dict[str, str]]:
     """The rows of each table by the heading above it, by key."""
     found = {}
@@ -78,14 +84,20 @@ def sections(page: str) -> dict[str, dict[str, str]]:
 
 
 def test_every_key_of_the_schema_has_its_row() -> None:
-    told = sections(keys().keys_page(schema()))
+    told = sections(all_keys())
     assert list(told["The file"]) == list(schema()["properties"])
     for name, part in schema()["$defs"].items():
         assert list(told[keys().heading(name, part)]) == list(part["properties"]), name
 
 
+def test_every_statistic_names_its_page() -> None:
+    told = re.findall(r"^### (\w+)\n\n.*?^\| key", all_keys(), re.MULTILINE | re.DOTALL)
+    assert all_keys().count(" More: [") == len(STATISTICS) <= len(told)
+    assert "or so far. More: [Quantiles](quantiles.md)." in all_keys()
+
+
 def test_links_of_the_keys_lead_to_their_headings() -> None:
-    page = keys().keys_page(schema())
+    page = all_keys()
     headings = {keys().anchor(title) for title in sections(page)}
     assert set(re.findall(r"\]\(#([^)]+)\)", page)) <= headings
 
@@ -109,15 +121,14 @@ def test_links_of_the_keys_lead_to_their_headings() -> None:
     ],
 )
 def test_a_row_says_type_limits_and_default(heading: str, key: str, row: str | None) -> None:
-    told = sections(keys().keys_page(schema()))[heading]
+    told = sections(all_keys())[heading]
     assert (told.get(key) if row is None else told[key].strip()) == row
 
 
 def test_a_part_without_a_group_is_noticed() -> None:
+    parts = {**schema()["$defs"], "Nowhere": {"properties": {}}}
     with pytest.raises(ValueError, match=r"without a group: \['Nowhere'\]"):
-        keys().keys_page(
-            {**schema(), "$defs": {**schema()["$defs"], "Nowhere": {"properties": {}}}}
-        )
+        keys().keys_page({**schema(), "$defs": parts}, "")
 
 
 # --- limits ---------------------------------------------------------------------------------------
@@ -345,6 +356,7 @@ def test_the_table_of_caps_has_the_bands_of_plan(tmp_path: Path) -> None:
 # --- tutorials ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["first_dashboard", "people"])
 def test_a_tutorial_works_from_its_first_line_to_its_last(name: str, tmp_path: Path) -> None:
     page = DOCS / "tutorials" / f"{name}.md"
