@@ -225,7 +225,7 @@ def unknown_options(line: str) -> list[str]:
     words = words[words.index("stream-dp") + 1 :]
     words = words[: next((at for at, word in enumerate(words) if word in "|>&"), len(words))]
     command: Any = get_command(app)
-    while not words[0].startswith("--") and (below := commands_of(command)):
+    while words and words[0][:2] != "--" and (below := commands_of(command)):
         if words[0] not in below:
             return [words[0]]
         command = below[words.pop(0)]
