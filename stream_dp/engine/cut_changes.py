@@ -176,8 +176,12 @@ class CutChanges:
         self._ensemble, self._reader, self._memories = ensemble, reader, memories
         self._answers, self._seeds = answers, seeds
         self._pending = Pending()
-        self.stale = False
-        """Whether a change at the cut requires that the records behind it are read again."""
+        self._stale = False
+
+    @property
+    def stale(self) -> bool:
+        """Whether the records behind the cut are to be read again: for a change at it, or because a lane was lost."""
+        return self._stale or self._reader.lost
 
     @property
     def begins(self) -> int:
@@ -318,7 +322,7 @@ class CutChanges:
     async def read_on(self) -> None:
         """Read the records behind the cut again, once, if a change at the cut requires it."""
         if self.stale:
-            self.stale = False
+            self._stale = False
             await self._reader.again(self.chain.opened(self._reader.width, NONE))
 
     @contextmanager
@@ -335,7 +339,7 @@ class CutChanges:
 
     async def _open(self, fresh: slice) -> None:
         """Let the columns in `fresh` count from this cut on; nothing is read before `read_on`."""
-        self.stale = True
+        self._stale = True
         await self._reader.forget()
         self.chain.opened(self._reader.width, fresh)
 

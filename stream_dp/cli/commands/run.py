@@ -44,6 +44,16 @@ Standby: TypeAlias = Annotated[
 ]
 
 
+Processes: TypeAlias = Annotated[
+    int,
+    Option(
+        "--processes",
+        min=0,
+        help="How many processes read a topic of several partitions; 0: one for each processor.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Flags:
     """Options: how the pipeline is run."""
@@ -55,6 +65,7 @@ class Flags:
     allow_host: AllowHost = None
     key_file: KeyFile = None
     standby: Standby = False
+    processes: Processes = 1
     no_check: Annotated[
         bool, Option("--no-check", help="Begin a new ledger also where no record fits the schema.")
     ] = False
@@ -86,6 +97,7 @@ class Flags:
             check=not self.no_check,
             standby=self.standby,
             yes=self.yes,
+            processes=self.processes or os.cpu_count() or 1,
         )
 
 

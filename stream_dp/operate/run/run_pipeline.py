@@ -20,6 +20,7 @@ from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.operator_figures import FiguresPort, OperatorFigures, figures_told
 from stream_dp.operate.observe.traces import traced
+from stream_dp.operate.run.lane_processes import crew_of
 from stream_dp.operate.run.running import Run, alongside, signals
 from stream_dp.operate.run.settings import source_there
 from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
@@ -217,7 +218,8 @@ class RunOptions:
     `port` (None: not at all) of `host`; clients may also use the names in `hosts`. `accepted` names a new guarantee
     for a source that was used before. `check`: refuse a new ledger if no record fits. A `standby` begins once no
     other engine of the pipeline runs, and stands by again if another engine takes over. `yes`: begin a new ledger
-    without a question where the file's guesses say that most numbers would be noise.
+    without a question where the file's guesses say that most numbers would be noise. So many `processes` read the
+    topic, if it has as many partitions; 1: the engine's own.
     """
 
     until_end: bool = False
@@ -229,6 +231,7 @@ class RunOptions:
     check: bool = True
     standby: bool = False
     yes: bool = False
+    processes: int = 1
 
 
 async def run_pipeline(
@@ -269,8 +272,9 @@ async def run_pipeline(
 
         def ports() -> Ports:
             opened = setup.adapters(spec, sealer, options.accepted, holder)
-            opened = replace(opened, spans=spans, progress=callbacks.progress)
-            ends = partial(known_ends, opened.source)
+            crew = crew_of(spec, sealer, options.processes)
+            opened = replace(opened, spans=spans, progress=callbacks.progress, crew=crew)
+            ends = partial(known_ends, opened)
             return callbacks.figures.watching(opened, spec.source.warn_dead, ends)
 
         return Run(

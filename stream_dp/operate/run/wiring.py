@@ -28,7 +28,7 @@ from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import Holder, KafkaLease, Presence
 from stream_dp.kafka.log.public import KafkaAnswers, KafkaSink
 from stream_dp.kafka.log.questions import KafkaQuestions
-from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
+from stream_dp.kafka.source.source import EVERY, KafkaSource, ReplayTicks, Share, StampTicks
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.run.settings import settings_for, settled
 from stream_dp.pipeline.spec import PipelineSpec
@@ -69,15 +69,22 @@ def open_ports(
 
 
 def _kafka_source(spec: PipelineSpec, clock: Clock, sealer: Sealer) -> Source:
+    return kafka_source(spec, clock, sealer.mark_key)
+
+
+def kafka_source(
+    spec: PipelineSpec, clock: Clock, mark_key: Callable[[], bytes], share: Share = EVERY
+) -> KafkaSource:
+    """Return the source of a pipeline whose source is a topic; `share` are the partitions that it reads."""
     source, ticking = settled(spec.source, KafkaSourceSpec), spec.clock
     ticks = (
         StampTicks(ticking.step, ticking.delay // 2, clock_topic(spec.name))
         if isinstance(ticking, WallClock)
-        else ReplayTicks(TickMarks(sealer.mark_key(), source.topic, ticking.grid))
+        else ReplayTicks(TickMarks(mark_key(), source.topic, ticking.grid))
     )
     return KafkaSource(
         settings_for(source), source.topic, clock, ticks,
-        wait=source.open_transactions == "wait", limit=source.largest_batch,
+        wait=source.open_transactions == "wait", limit=source.largest_batch, share=share,
     )  # fmt: skip
 
 
@@ -93,9 +100,11 @@ OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Sourc
 """Opens the source of each kind; its specification was checked."""
 
 
-def known_ends(source: Source) -> Positions:
+def known_ends(ports: Ports) -> Positions:
     """Return the ends of a source's partitions that it knows without a request; private. Empty if unknown."""
-    return source.known_ends() if isinstance(source, KafkaSource) else {}
+    if ports.crew is not None and ports.crew.ends:
+        return ports.crew.ends
+    return ports.source.known_ends() if isinstance(ports.source, KafkaSource) else {}
 
 
 def _durable(spec: PipelineSpec, holder: Holder | None) -> tuple[Journal, Sink, Questions, Answers]:
