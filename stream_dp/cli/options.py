@@ -82,6 +82,15 @@ AllowHost = Annotated[
 Port = Annotated[
     int, Option(min=0, max=65535, help="Port of the page; the next free one if taken.")
 ]
+Processes = Annotated[
+    int | None,
+    Option(
+        "--processes",
+        min=0,
+        show_default=False,
+        help="How many processes read a topic of several partitions; 0: as many as processors. Else as the file says.",
+    ),
+]
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

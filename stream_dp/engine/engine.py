@@ -104,6 +104,11 @@ class Engine:
         return self._lifecycle.reached(EnginePhase.RUNNING)
 
     @property
+    def lanes(self) -> int:
+        """How many processes read the source; known once the engine runs."""
+        return 1 if self._lanes is None else self._lanes.lanes
+
+    @property
     def advanced(self) -> bool:
         """Whether a commit has become durable since the engine began to run."""
         return self.ready.is_set() and self._gate.durable > 0

@@ -37,8 +37,8 @@ from stream_dp.journal.dead_letters import DeadLetters
 BEAT_S = 1.0
 """How often a lane says that it is there."""
 SILENT_S = 5.0
-SILENCES = 3
-"""A lane that says nothing for so many times so long hangs, and is ended."""
+SILENCES, BEGINNING = 3, 12
+"""A lane that says nothing for so many times so long hangs, and is ended; `BEGINNING` is for its first word."""
 DEATHS = 4
 """So often in a row, without a tick between, may lanes end before the engine does."""
 QUEUED = 4
@@ -397,8 +397,10 @@ class LaneReader(Reader):
 
     async def _hear(self, seat: _Seat, channel: Channel) -> None:
         """Take a lane's reports until it ends; then let the engine read again."""
+        silences = BEGINNING
         with suppress(EOFError):
-            while (report := await _reported(channel)) is not None:
+            while (report := await _reported(channel, silences)) is not None:
+                silences = SILENCES
                 if isinstance(report, Came):
                     await self._take(seat, report)
                 elif isinstance(report, Sought):
@@ -455,9 +457,9 @@ class LaneReader(Reader):
             await self._changed.wait()
 
 
-async def _reported(channel: Channel) -> Report | None:
+async def _reported(channel: Channel, silences: int) -> Report | None:
     """Return the next report; None if the lane is silent for too long. Raises EOFError at its end."""
-    for _ in range(SILENCES):
+    for _ in range(silences):
         with suppress(TimeoutError):
             async with asyncio.timeout(SILENT_S):
                 report: Report = await channel.receive()

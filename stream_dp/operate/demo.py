@@ -118,6 +118,7 @@ class DemoOptions:
     until_end: bool
     fresh: bool
     port: int
+    processes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +227,7 @@ async def _run(
     callbacks: Told,
     feed: Callable[[], Awaitable[None]] | None,
 ) -> DemoRun:
+    spec = spec.read_by(options.processes)
     built, sealer = build(spec), sealer_for(spec, None)
     holder = Holder()
 

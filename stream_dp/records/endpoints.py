@@ -158,6 +158,8 @@ class KafkaSourceSpec(SourceSpec):
     """Producers give each record the text of this field as its key, which says its partition."""
     partitioner: Literal["murmur2", "crc32"] = "murmur2"
     """How they choose a partition by a key: as the Java client does, or librdkafka."""
+    processes: Annotated[int, Field(ge=1, le=256)] | Literal["cores"] = 1
+    """How many processes read the topic, if it has as many partitions; by default the engine's own."""
 
     @property
     def counting(self) -> dict[str, str | int]:

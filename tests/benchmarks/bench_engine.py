@@ -4,7 +4,9 @@ Flight-like records, broker append stamps, 1 s wall ticks, the Kafka journal and
 `getmany` and msgspec decoding and nothing else. Both are timed from their first read to their last record (the
 engine: to the durable, published commit of the last tick), by the wall clock and by the CPU time of this process.
 `--conditions N` adds N counts with a condition of their own, `--batch N` writes N records a record batch.
-Run: python tests/benchmarks/bench_engine.py [--records N] [--pairs N]
+`--processes N` compares an engine whose topic is read by N processes with one that reads it alone: what the busiest
+process and all of them take of CPU time, and how much faster they are where each has a core of its own.
+Run: python tests/benchmarks/bench_engine.py [--records N] [--pairs N] [--processes N]
 """
 
 import argparse
@@ -15,8 +17,10 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -24,13 +28,15 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from stream_dp.broker import LocalKafka, create_topic
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.ports import Audience, Batch, Ports, Source
+from stream_dp.engine.lanes import Go
+from stream_dp.engine.ports import Audience, Batch, Beginning, Ports, Source
 from stream_dp.journal.commit import Commit, Release
 from stream_dp.journal.keys import Sealer
 from stream_dp.noise import NoiseStream
+from stream_dp.operate.run.lane_processes import LaneKeys, LaneProcesses, PipedLane
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.router import OpenRouter, Router
 from stream_dp.pipeline.spec import PipelineSpec
 
 TOPIC = "flights"
@@ -120,6 +126,90 @@ class Timed:
         return getattr(self._source, name)
 
 
+class Shift(LaneProcesses):
+    """Lanes whose CPU time is known: from where all begin to read, to the end of the last tick."""
+
+    began: dict[int, float] | None = None
+    took: Mapping[int, float] = MappingProxyType({})
+
+    async def enlist(self, lane: int, lanes: int, beginning: Beginning) -> PipedLane:
+        channel = await super().enlist(lane, lanes, beginning)
+        send = channel.send
+
+        def sent(order: Any) -> None:
+            if isinstance(order, Go):
+                self.began = self.began or self._now()
+            send(order)
+
+        channel.send = sent  # type: ignore[method-assign]
+        return channel
+
+    def end(self) -> None:
+        began = self.began or {}
+        self.took = {pid: now - began.get(pid, 0) for pid, now in self._now().items()}
+
+    def _now(self) -> dict[int, float]:
+        """The CPU seconds of each process, and of this one."""
+        times = {process.pid: cpu_of(process.pid) for process in self._processes}
+        return times | {os.getpid(): cpu_of(os.getpid())}
+
+
+def cpu_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def shared(
+    bootstrap: str, records: int, stamps: tuple[int, int], name: str, marks: Path, processes: int
+) -> tuple[float, float]:
+    """The CPU seconds of the busiest process, and of all, for a topic read by so many."""
+    spec = specification(bootstrap, stamps[0], name, 0)
+    sealer = Sealer(os.urandom(32), spec.name)
+    ports = open_ports(spec, sealer, marks=marks)
+    keys = LaneKeys(sealer.user_key(), sealer.mark_key())
+    crew = Shift(processes, spec, keys)
+    last, seen = (stamps[1] - stamps[0]) // 1000, 0
+    append = ports.journal.append
+
+    async def noted(commit: Commit, sealed: bytes) -> None:
+        nonlocal seen
+        await append(commit, sealed)
+        seen += commit.records
+        if commit.ticks and commit.ticks[-1] >= last:
+            this.stop()
+
+    def published(release: Release) -> None:
+        if release.tick >= last and not crew.took:
+            crew.end()
+
+    ports.journal.append = noted  # type: ignore[method-assign]
+    plan = build(spec).run_config(stamps[0])
+    router = OpenRouter(spec, plan.origin)
+    only = replace(ports, questions=None, answers=None, crew=crew)
+    this = Engine(plan, router, only, NoiseStream, Audience(published))
+    await this.run()
+    if seen != records:
+        raise SystemExit(f"the engine counted {seen} of {records} records")
+    return max(crew.took.values()), sum(crew.took.values())
+
+
+async def compare_shared(
+    kafka: str, records: int, stamps: tuple[int, int], folder: Path, pairs: int, processes: int
+) -> None:
+    gains = []
+    for pair in range(pairs):
+        alone = await engine(kafka, records, stamps, f"alone{pair}", folder, 0)
+        busiest, every = await shared(kafka, records, stamps, f"lanes{pair}", folder, processes)
+        one = records / alone.cpu
+        gains.append(one / max(busiest, every / processes))
+        rates = [1e6 * seconds / records for seconds in (one, busiest, every)]
+        print(
+            f"CPU s/M: alone {rates[0]:.2f}  busiest of {processes} and the engine {rates[1]:.2f}  all {rates[2]:.2f}"
+            f"  faster on {processes} cores {gains[-1]:.2f}"
+        )
+    print(f"median of {pairs}: {statistics.median(gains):.2f} times")
+
+
 async def engine(
     bootstrap: str, records: int, stamps: tuple[int, int], name: str, marks: Path, conditions: int
 ) -> Speed:
@@ -207,12 +297,17 @@ def specification(bootstrap: str, start: int, name: str, conditions: int) -> Pip
     )
 
 
-async def compare(records: int, pairs: int, conditions: int, size: int) -> None:
+async def compare(records: int, pairs: int, conditions: int, size: int, processes: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with LocalKafka(Path(folder)) as kafka:
             stamping = {"message.timestamp.type": "LogAppendTime"}
             await create_topic(kafka.bootstrap, TOPIC, PARTITIONS, stamping)
             stamps = await produce(kafka.bootstrap, records, size)
+            if processes > 1:
+                await compare_shared(
+                    kafka.bootstrap, records, stamps, Path(folder), pairs, processes
+                )
+                return
             ratios: list[Speed] = []
             for pair in range(pairs):
                 alone = await bare(kafka.bootstrap, records)
@@ -235,8 +330,10 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--conditions", type=int, default=0)
     parser.add_argument("--batch", type=int, default=4000)
+    parser.add_argument("--processes", type=int, default=1)
     arguments = parser.parse_args()
-    asyncio.run(compare(arguments.records, arguments.pairs, arguments.conditions, arguments.batch))
+    numbers = arguments.records, arguments.pairs, arguments.conditions, arguments.batch
+    asyncio.run(compare(*numbers, arguments.processes))
 
 
 if __name__ == "__main__":

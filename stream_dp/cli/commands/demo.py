@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from typer import Option
 
-from stream_dp.cli.options import Port
+from stream_dp.cli.options import Port, Processes
 from stream_dp.cli.printing import folding_table
 from stream_dp.cli.progress_line import Line, progress
 from stream_dp.cli.until_stopped import ticks_shown
@@ -51,9 +51,10 @@ def demo(
         bool, Option("--compare-exact", help="Show exact values beside the private ones.")
     ] = False,
     port: Port = 8765,
+    processes: Processes = None,
 ) -> None:
     """Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on."""
-    options = DemoOptions(embedded, headless, until_end, fresh, port)
+    options = DemoOptions(embedded, headless, until_end, fresh, port, processes)
     with progress("Looking at what is here") as line:
         done, figures = asyncio.run(_demo(options, line, compare_exact=compare_exact))
     print_results(figures)

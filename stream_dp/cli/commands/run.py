@@ -19,6 +19,7 @@ from stream_dp.cli.options import (
     LogFormat,
     PipelineFile,
     Port,
+    Processes,
     UntilEnd,
     logged,
     with_groups,
@@ -44,16 +45,6 @@ Standby: TypeAlias = Annotated[
 ]
 
 
-Processes: TypeAlias = Annotated[
-    int,
-    Option(
-        "--processes",
-        min=0,
-        help="How many processes read a topic of several partitions; 0: one for each processor.",
-    ),
-]
-
-
 @dataclass(frozen=True, slots=True)
 class Flags:
     """Options: how the pipeline is run."""
@@ -65,7 +56,7 @@ class Flags:
     allow_host: AllowHost = None
     key_file: KeyFile = None
     standby: Standby = False
-    processes: Processes = 1
+    processes: Processes = None
     no_check: Annotated[
         bool, Option("--no-check", help="Begin a new ledger also where no record fits the schema.")
     ] = False
@@ -97,7 +88,7 @@ class Flags:
             check=not self.no_check,
             standby=self.standby,
             yes=self.yes,
-            processes=self.processes or os.cpu_count() or 1,
+            processes=self.processes,
         )
 
 

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from stream_dp.engine.lanes import BEAT_S, Beat, Lane, Logged, Report
-from stream_dp.engine.ports import Beginning
-from stream_dp.errors import UsageError, WorldError
+from stream_dp.engine.ports import Beginning, Crew
+from stream_dp.errors import WorldError
 from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.source.source import Share
-from stream_dp.operate.run.wiring import kafka_source
+from stream_dp.operate.run.settings import kafka_source
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
@@ -110,18 +110,15 @@ class LaneProcesses:
                     await process.wait()
 
 
-def crew_of(spec: PipelineSpec, sealer: Sealer, processes: int) -> LaneProcesses | None:
-    """Return the crew of a pipeline that shall be read by so many processes; None: by the engine's alone. Raises
-    UsageError where its source is no topic.
-    """
-    if processes == 1:
-        return None
+def crew_of(spec: PipelineSpec, sealer: Sealer) -> Crew | None:
+    """Return the crew of a pipeline; None where the engine's process reads alone."""
     if not isinstance(spec.source, KafkaSourceSpec):
-        raise UsageError(
-            f"--processes: the source of {spec.name} is a {spec.source.kind}, which one process reads; a topic of "
-            "several partitions may be read by several"
-        )
-    return LaneProcesses(processes, spec, LaneKeys(sealer.user_key(), sealer.mark_key()))
+        return None
+    declared = spec.source.processes
+    most = os.cpu_count() or 1 if declared == "cores" else declared
+    if most == 1:
+        return None
+    return LaneProcesses(most, spec, LaneKeys(sealer.user_key(), sealer.mark_key()))
 
 
 def _framed(value: Any) -> bytes:

@@ -20,7 +20,6 @@ from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.operator_figures import FiguresPort, OperatorFigures, figures_told
 from stream_dp.operate.observe.traces import traced
-from stream_dp.operate.run.lane_processes import crew_of
 from stream_dp.operate.run.running import Run, alongside, signals
 from stream_dp.operate.run.settings import source_there
 from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
@@ -135,6 +134,8 @@ def start_line(run: Run, origin: int | None) -> str:
         told = f"a new ledger; counts what {where} holds from {moment_text(origin)} to {end}"
     else:
         told = f"a new ledger; counts what comes into {where} from {moment_text(origin)} on, and nothing older"
+    if (lanes := run.engine.lanes) > 1:
+        told += f"; {lanes} processes read it"
     if (keep := spec.journal.keep) is not None:
         told += f"; its journal keeps about {-(-keep // spec.clock.step):,} ticks, older ones are deleted"
     return f"{spec.name}: {told}"
@@ -219,7 +220,7 @@ class RunOptions:
     for a source that was used before. `check`: refuse a new ledger if no record fits. A `standby` begins once no
     other engine of the pipeline runs, and stands by again if another engine takes over. `yes`: begin a new ledger
     without a question where the file's guesses say that most numbers would be noise. So many `processes` read the
-    topic, if it has as many partitions; 1: the engine's own.
+    topic (`PipelineSpec.read_by`).
     """
 
     until_end: bool = False
@@ -231,7 +232,7 @@ class RunOptions:
     check: bool = True
     standby: bool = False
     yes: bool = False
-    processes: int = 1
+    processes: int | None = None
 
 
 async def run_pipeline(
@@ -249,7 +250,7 @@ async def run_pipeline(
     signals. After UsageError, NotDerivable and BudgetRefused nothing was started; after FailClosed and WorldError
     published releases stay valid.
     """
-    callbacks, spec = operator or Operator(), load(pipeline)
+    callbacks, spec = operator or Operator(), load(pipeline).read_by(options.processes)
     callbacks.tell("starting", pipeline=spec.name, version=__version__)
     if options.until_end and spec.clock.horizon is None:
         raise UsageError("--until-end: this clock has no horizon, so there is no end")
@@ -272,8 +273,7 @@ async def run_pipeline(
 
         def ports() -> Ports:
             opened = setup.adapters(spec, sealer, options.accepted, holder)
-            crew = crew_of(spec, sealer, options.processes)
-            opened = replace(opened, spans=spans, progress=callbacks.progress, crew=crew)
+            opened = replace(opened, spans=spans, progress=callbacks.progress)
             ends = partial(known_ends, opened)
             return callbacks.figures.watching(opened, spec.source.warn_dead, ends)
 

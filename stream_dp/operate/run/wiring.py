@@ -22,15 +22,14 @@ from stream_dp.files.highwater import HighWater
 from stream_dp.files.sqlite import SqliteAnswers, SqliteJournal, SqliteQuestions
 from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import Sealer
-from stream_dp.kafka.client.tick_marks import TickMarks
-from stream_dp.kafka.log.append_clock import clock_topic
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import Holder, KafkaLease, Presence
 from stream_dp.kafka.log.public import KafkaAnswers, KafkaSink
 from stream_dp.kafka.log.questions import KafkaQuestions
-from stream_dp.kafka.source.source import EVERY, KafkaSource, ReplayTicks, Share, StampTicks
+from stream_dp.kafka.source.source import KafkaSource
 from stream_dp.noise import NoiseStream
-from stream_dp.operate.run.settings import settings_for, settled
+from stream_dp.operate.run.lane_processes import crew_of
+from stream_dp.operate.run.settings import kafka_source, settings_for, settled
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import (
     FileSourceSpec,
@@ -39,7 +38,6 @@ from stream_dp.records.endpoints import (
     ReplayClock,
     SourceSpec,
     SqliteJournalSpec,
-    WallClock,
 )
 
 
@@ -65,27 +63,14 @@ def open_ports(
         lambda: journal.cluster if isinstance(journal, KafkaJournal) else "",
         place, "" if spec.public_data else sealer.key_id,
     )  # fmt: skip
-    return Ports(source, marked, sink, clock, sealer, questions=questions, answers=answers)
+    crew = crew_of(spec, sealer)
+    return Ports(
+        source, marked, sink, clock, sealer, questions=questions, answers=answers, crew=crew
+    )
 
 
 def _kafka_source(spec: PipelineSpec, clock: Clock, sealer: Sealer) -> Source:
     return kafka_source(spec, clock, sealer.mark_key)
-
-
-def kafka_source(
-    spec: PipelineSpec, clock: Clock, mark_key: Callable[[], bytes], share: Share = EVERY
-) -> KafkaSource:
-    """Return the source of a pipeline whose source is a topic; `share` are the partitions that it reads."""
-    source, ticking = settled(spec.source, KafkaSourceSpec), spec.clock
-    ticks = (
-        StampTicks(ticking.step, ticking.delay // 2, clock_topic(spec.name))
-        if isinstance(ticking, WallClock)
-        else ReplayTicks(TickMarks(mark_key(), source.topic, ticking.grid))
-    )
-    return KafkaSource(
-        settings_for(source), source.topic, clock, ticks,
-        wait=source.open_transactions == "wait", limit=source.largest_batch, share=share,
-    )  # fmt: skip
 
 
 def _file_source(spec: PipelineSpec, _clock: Clock, _sealer: Sealer) -> Source:

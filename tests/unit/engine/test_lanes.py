@@ -13,6 +13,8 @@ from faults import test_user_caps as caps
 from lane_crews import in_lanes
 from unit.engine.recovery import test_checkpoints as worlds
 from unit.journal.runtime_worlds import Router, World
+from unit.live import test_live_series_crashes as live
+from unit.live.live_series_worlds import World as LiveWorld
 from unit.pipeline.routing.user_worlds import KEYED, UserWorld, specification
 
 from stream_dp.engine import lanes
@@ -45,7 +47,7 @@ async def read_again() -> None:
 
 async def other_series() -> None:
     for place in range(1, 12, 3):
-        await worlds.live.restarted(worlds.LiveWorld(), place)
+        await live.restarted(LiveWorld(), place)
 
 
 SEVERAL = [
