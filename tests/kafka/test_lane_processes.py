@@ -4,13 +4,13 @@ import asyncio
 import os
 import signal
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from faults.cases import Case
 from faults.checker import unfounded
 from faults.forked import Run
 from faults.kafka_evidence import over_kafka
+from faults.killing import lanes_of
 from kafka.flight_topics import PARTITIONS, judged, over, ticks_of, topic_of
 from kafka.kafka_worlds import marks_of
 from kafka.test_user_topics import CAP, WINDOW, case_of, home, logs_of, produced, rows_of
@@ -23,17 +23,6 @@ from stream_dp.operate.replay_feed import feed
 TICKS = 60
 IMPATIENT = "from stream_dp.engine import lanes\nlanes.SILENT_S = 1\n"
 OPTIONS = ("--until-end", "--zero-noise", "--trace", "--processes")
-
-
-def lanes_of(engine: int) -> list[int]:
-    """The processes that read lanes for this one."""
-    found = []
-    for each in Path("/proc").iterdir():
-        with suppress(OSError, ValueError):
-            pid, parent = int(each.name), (each / "stat").read_text().rsplit(")", 1)[1].split()[1]
-            if int(parent) == engine and b"lane_processes" in (each / "cmdline").read_bytes():
-                found.append(pid)
-    return sorted(found)
 
 
 async def reading(engine: Run, number: int, but: int = 0) -> list[int]:
