@@ -12,7 +12,7 @@ from unit.journal import runtime_worlds
 
 from stream_dp.engine import lanes as form
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.lanes import Lane, LaneReader
+from stream_dp.engine.lanes import Came, Lane, LaneReader, Sought
 from stream_dp.engine.ports import Beginning
 from stream_dp.engine.tick_reader import Reader
 from stream_dp.engine.user_table import UserTable
@@ -20,13 +20,16 @@ from stream_dp.pipeline.user_guard import UserHash
 
 
 class LoopChannel:
-    """A lane and the way to it; `dies` and `hangs` are chances at each report."""
+    """A lane and the way to it; `dies` and `hangs` are chances at each report. What it read last before it begins again
+    comes once more, late.
+    """
 
     def __init__(self, lane: Any, random: Random, dies: float, hangs: float) -> None:
         self._orders = asyncio.Queue[bytes]()
         self._reports = asyncio.Queue[bytes]()
         self._random, self._dies, self._hangs = random, dies, hangs
         self.killed = False
+        self._last = b""
         self._task = asyncio.create_task(lane(self._tell).serve(self._next))
 
     async def _tell(self, report: Any) -> None:
@@ -34,7 +37,12 @@ class LoopChannel:
             self.kill()
         if self.killed or self._random.random() < self._hangs:
             await asyncio.Event().wait()
-        self._reports.put_nowait(pickle.dumps(report))
+        sent = pickle.dumps(report)
+        self._reports.put_nowait(sent)
+        if isinstance(report, Came):
+            self._last = sent
+        elif isinstance(report, Sought) and self._last:
+            self._reports.put_nowait(self._last)
         await asyncio.sleep(0)
 
     async def _next(self) -> Any:

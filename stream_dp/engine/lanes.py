@@ -398,21 +398,28 @@ class LaneReader(Reader):
     async def _hear(self, seat: _Seat, channel: Channel) -> None:
         """Take a lane's reports until it ends; then let the engine read again."""
         silences = BEGINNING
-        with suppress(EOFError):
+        try:
             while (report := await _reported(channel, silences)) is not None:
                 silences = SILENCES
-                if isinstance(report, Came):
-                    await self._take(seat, report)
-                elif isinstance(report, Sought):
-                    seat.sought = report.epoch
-                elif isinstance(report, Failed):
-                    self._error = self._error or report.error
-                elif isinstance(report, Logged):
-                    logging.getLogger(report.name).log(report.level, "%s", report.text)
-                self._changed.set()
+                await self._heard(seat, report)
+        except EOFError:
+            pass
+        except Exception as error:  # noqa: BLE001 - what raised it must not leave the engine waiting
+            self._error = self._error or error
         channel.kill()
         seat.channel = None
         self._lose()
+
+    async def _heard(self, seat: _Seat, report: Report) -> None:
+        if isinstance(report, Came):
+            await self._take(seat, report)
+        elif isinstance(report, Sought):
+            seat.sought = report.epoch
+        elif isinstance(report, Failed):
+            self._error = self._error or report.error
+        elif isinstance(report, Logged):
+            logging.getLogger(report.name).log(report.level, "%s", report.text)
+        self._changed.set()
 
     async def _take(self, seat: _Seat, came: Came) -> None:
         """Keep the ticks once there is room for them, unless all begins again meanwhile."""

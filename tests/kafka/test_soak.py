@@ -1,9 +1,9 @@
 """The soak: an engine with a standby over a cluster, everything that can happen to them at random, and a checker.
 
-Rules: it runs for STREAM_DP_SOAK_SECONDS (1,800) on STREAM_DP_SOAK_NODES (3) brokers from STREAM_DP_SOAK_SEED on, and
-STREAM_DP_SOAK_PROCESSES (1) processes read the topic. It
-prints its figures as JSON, also to the file STREAM_DP_SOAK_FIGURES if that is named. The test is synchronous, for a
-broker ends with the thread that started it. What is done to brokers is undone before the next thing is done to them.
+Rules: it runs for STREAM_DP_SOAK_SECONDS (1,800) on STREAM_DP_SOAK_NODES (3) brokers from STREAM_DP_SOAK_SEED on, with
+STREAM_DP_SOAK_PROCESSES (1) that read the topic, and prints its figures as JSON, also to the file
+STREAM_DP_SOAK_FIGURES if that is named. The test is synchronous, for a broker ends with the thread that started it.
+What is done to brokers is undone before the next thing is done to them.
 """
 
 import asyncio
@@ -508,7 +508,8 @@ def test_soak(tmp_path: Path) -> None:
             engines.close()
         made, wrong = asyncio.run(verdict(pipeline, archive))
     figures = {
-        "seconds": SECONDS, "nodes": NODES, "processes": PROCESSES, "seed": SEED, "caught up": caught_up, "archived": archives,
+        "seconds": SECONDS, "nodes": NODES, "processes": PROCESSES, "seed": SEED, "caught up": caught_up,
+        "archived": archives,
         "happened": dict(faults.done), "written": dict(writer.deeds), "not written": dict(writer.failures),
         "kills": engines.kills, "shut out and standing by again": engines.shut_out,
         "unplanned exits": len(engines.unplanned), **made,
