@@ -27,6 +27,9 @@ from stream_dp.accounting.situations import Parallel as Parallel
 from stream_dp.accounting.situations import Situation as Situation
 from stream_dp.accounting.situations import Ticks as Ticks
 from stream_dp.accounting.situations import Touched as Touched
+from stream_dp.client.public_release import Counts as Counts
+from stream_dp.client.public_release import PublicRelease as PublicRelease
+from stream_dp.client.public_release import PublicWindow as PublicWindow
 from stream_dp.core.derivation import Alternative as Alternative
 from stream_dp.core.derivation import Condition as Condition
 from stream_dp.core.derivation import Derivation as Derivation
@@ -80,9 +83,6 @@ from stream_dp.python.statistic import Ratio as Ratio
 from stream_dp.python.statistic import Statistic as Statistic
 from stream_dp.python.statistic import Sum as Sum
 from stream_dp.python.statistic import Top as Top
-from stream_dp.python.tick_release import Counts as Counts
-from stream_dp.python.tick_release import PublicRelease as PublicRelease
-from stream_dp.python.tick_release import PublicWindow as PublicWindow
 from stream_dp.python.tick_release import Ranked as Ranked
 from stream_dp.python.tick_release import SumRelease as SumRelease
 from stream_dp.python.tick_release import Sums as Sums

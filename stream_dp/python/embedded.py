@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from stream_dp.client.public_release import PublicRelease
 from stream_dp.core.derivation import Derivation
 from stream_dp.engine.ports import Ports, Sink, closing
 from stream_dp.errors import UsageError
@@ -26,7 +27,6 @@ from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.yaml import load
-from stream_dp.python.tick_release import PublicRelease
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, overload
 
 import msgspec
 
+from stream_dp.client.public_release import PublicRelease
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.mechanism import IntArray, Noise
@@ -34,7 +35,6 @@ from stream_dp.pipeline.router import Router, memories_of
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.python.statistic import Request
-from stream_dp.python.tick_release import PublicRelease
 from stream_dp.records.decoder import Decoded
 
 

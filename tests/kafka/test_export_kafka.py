@@ -9,9 +9,10 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from kafka.kafka_worlds import Parts, create, half_a_transaction, release
 
+from stream_dp.client.frames import rows_of
 from stream_dp.journal.commit import Release
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.operate.export.exporting import export_releases, rows_of
+from stream_dp.operate.export.exporting import export_releases
 from stream_dp.operate.published_bodies import of_topic
 from stream_dp.testing.kafka import fresh_topic_name
 

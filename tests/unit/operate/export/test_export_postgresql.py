@@ -18,17 +18,9 @@ import pytest
 from free_ports import free_port
 from unit.operate.export.export_worlds import FORMS, ROWS, bodies, published
 
+from stream_dp.client.frames import COLUMNS, Row, rows_of
 from stream_dp.errors import WorldError
-from stream_dp.operate.export.exporting import (
-    COLUMNS,
-    TABLE,
-    UNIQUE,
-    Newest,
-    Row,
-    export_releases,
-    rows_of,
-    target_named,
-)
+from stream_dp.operate.export.exporting import TABLE, UNIQUE, Newest, export_releases, target_named
 from stream_dp.testing.kafka import missing
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "export.md"
