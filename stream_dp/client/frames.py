@@ -1,7 +1,7 @@
 """Releases as rows of one long table, as data frames, and as plots.
 
-Rules: a row is one number of a release, made from published bytes alone; `stream-dp export` writes the same rows. pandas,
-polars, pyarrow and matplotlib are imported when they are asked for.
+Rules: a row is one number of a release, made from published bytes alone; `stream-dp export` writes the same rows.
+pandas, polars, pyarrow and matplotlib are imported when they are asked for.
 """
 
 import importlib
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from msgspec import UNSET, UnsetType
 
 from stream_dp.client.html import html_table
-from stream_dp.core.wording import how_many, meant
+from stream_dp.core.wording import how_many, meant, shown_number
 from stream_dp.errors import UsageError
 from stream_dp.journal.release import Released, WindowPart, by_key, read_by_key
 
@@ -53,6 +53,17 @@ class Row(NamedTuple):
     rank: int | None
     tied: str | None
     sequence: int
+
+    @property
+    def shown(self) -> str:
+        """Its number with its band or its ends, as people read it; that it fired, where it has none."""
+        if self.value is None:
+            return "fired" if self.kind == "fired" else "none"
+        number = shown_number(self.value)
+        if self.kind == "quantile" or (self.band is None and (self.low, self.high) != (None, None)):
+            ends = ("open" if end is None else shown_number(end) for end in (self.low, self.high))
+            return f"{number} ({' to '.join(ends)})"
+        return number if self.band is None else f"{number} ± {shown_number(self.band)}"
 
 
 COLUMNS = Row._fields
@@ -203,23 +214,27 @@ class ReleaseTable:
 
     def to_pandas(self) -> "pandas.DataFrame":
         """Return a pandas data frame; `tick_end` is a time in UTC, a missing number is NaN."""
-        pandas, columns = library("pandas", "frames"), self._columns()
+        pd, columns = library("pandas", "frames"), self._columns()
         kinds = {
             "bigint": "int64", "integer": "Int32", "double precision": "float64",
             "timestamptz": "datetime64[ms, UTC]", "text": object,
         }  # fmt: skip
-        return pandas.DataFrame(
-            {name: pandas.Series(columns[name], dtype=kinds[KINDS[name]]) for name in COLUMNS}
+        frame: pandas.DataFrame = pd.DataFrame(
+            {name: pd.Series(columns[name], dtype=kinds[KINDS[name]]) for name in COLUMNS}
         )
+        return frame
 
     def to_polars(self) -> "polars.DataFrame":
         """Return a polars data frame; `tick_end` is a time in UTC, a missing number is null."""
-        polars = library("polars", "frames")
+        pl = library("polars", "frames")
         kinds = {
-            "bigint": polars.Int64, "integer": polars.Int32, "double precision": polars.Float64,
-            "timestamptz": polars.Datetime("ms", "UTC"), "text": polars.String,
+            "bigint": pl.Int64, "integer": pl.Int32, "double precision": pl.Float64,
+            "timestamptz": pl.Datetime("ms", "UTC"), "text": pl.String,
         }  # fmt: skip
-        return polars.DataFrame(self._columns(), schema={n: kinds[k] for n, k in KINDS.items()})
+        frame: polars.DataFrame = pl.DataFrame(
+            self._columns(), schema={n: kinds[k] for n, k in KINDS.items()}
+        )
+        return frame
 
     def _columns(self) -> dict[str, list[Any]]:
         columns = zip(*self.rows, strict=True) if self.rows else repeat((), len(COLUMNS))
@@ -235,9 +250,10 @@ class ReleaseTable:
         """Draw one series with matplotlib, and return the axes.
 
         Numbers and quantiles are lines within their bands, or the ranges of quantiles; alerts are points, where they
-        fired; of a top list the newest release is drawn, with its ties. `window` is the name of one of its windows (the
-        first, if not given); `keys` are those to draw (of many the ten that were largest last); `ax` are axes to draw
-        on. Raises UsageError for more than one series, an unknown window or key, or without matplotlib.
+        fired; of a top list the newest release is drawn, with its ties. `window` is the name of one of its windows (if
+        not given, the first that is longer than a tick); `keys` are those to draw (of many the ten that were largest
+        last); `ax` are axes to draw on. Raises UsageError for more than one series, an unknown window or key, or
+        without matplotlib.
         """
         if len(self.series) > 1:
             names = ", ".join(self.series[:5])
@@ -256,7 +272,9 @@ class ReleaseTable:
     def _window(self, window: str | None) -> list[Row]:
         """Return the rows of one window, in the order of their ticks."""
         names = tuple(dict.fromkeys(row.time_window for row in self.rows))
-        name = names[0] if window is None else window
+        name = (
+            next((name for name in names if name != "tick"), names[0]) if window is None else window
+        )
         if name not in names:
             there = ", ".join(names) if any(names) else "it has none"
             raise UsageError(f"window: {name!r} is no window of {self.series[0]}: {there}")
@@ -273,21 +291,25 @@ class ReleaseTable:
             (axes.set_xlabel if row.kind == "rank" else axes.set_ylabel)(label.unit)
 
     def _repr_html_(self) -> str:
-        rows = [
-            [row.series, row.tick_end, row.time_window, row.key, _number_text(row)]
-            for row in self.rows[-10:]
-        ]
-        title = how_many(len(self.rows), "row")
-        return html_table(
-            f"{title}, the last {len(rows)}", ("series", "tick end", "window", "key", "value"), rows
-        )
+        last = self.rows[-10:]
+        rows = [(row.series, row.tick_end, row.time_window, row.key, row.shown) for row in last]
+        title = f"{how_many(len(self.rows), 'row')}, the last {len(last)}"
+        return html_table(title, ("series", "tick_end", "time_window", "key", "value"), rows)
 
     def __repr__(self) -> str:
         return f"<ReleaseTable: {how_many(len(self.rows), 'row')} of {', '.join(self.series) or 'no series'}>"
 
 
+def release_html(title: str, rows: Sequence[Row], note: str = "") -> str:
+    """Return a table for notebooks of the rows of one release, of many the first twenty."""
+    cells = [(row.time_window, row.key, row.shown) for row in rows[:_MOST_SHOWN]]
+    if len(rows) > _MOST_SHOWN:
+        cells.append(("", f"and {len(rows) - _MOST_SHOWN} more", ""))
+    return html_table(title, ("window", "key", "value"), cells, note)
+
+
 _Lines = Mapping[str, Sequence[Row]]
-_MOST_LINES = 10
+_MOST_LINES, _MOST_SHOWN = 10, 20
 
 
 def _lines_of(rows: Sequence[Row], keys: Iterable[str] | None) -> _Lines:
@@ -300,7 +322,7 @@ def _lines_of(rows: Sequence[Row], keys: Iterable[str] | None) -> _Lines:
         if unknown := [key for key in wanted if key not in lines]:
             raise UsageError(f"keys: there is no {unknown[0]!r}{meant(unknown[0], lines)}")
         return {key: lines[key] for key in wanted}
-    if rows[0].kind not in {"value", "fired"}:
+    if rows[0].kind != "value":
         return lines
     largest = sorted(lines, key=lambda key: lines[key][-1].value or 0.0, reverse=True)[:_MOST_LINES]
     return {key: line for key, line in lines.items() if key in largest}
@@ -308,7 +330,7 @@ def _lines_of(rows: Sequence[Row], keys: Iterable[str] | None) -> _Lines:
 
 def _draw_lines(axes: "Axes", lines: _Lines) -> None:
     for key, rows in lines.items():
-        times = [row.tick_end for row in rows]
+        times: Any = [row.tick_end for row in rows]
         [line] = axes.plot(
             times,
             [_drawn(row.value) for row in rows],
@@ -324,7 +346,8 @@ def _draw_lines(axes: "Axes", lines: _Lines) -> None:
 
 def _draw_alerts(axes: "Axes", lines: _Lines) -> None:
     for key, rows in lines.items():
-        axes.plot([row.tick_end for row in rows], [key] * len(rows), "|", markersize=14)
+        times: Any = [row.tick_end for row in rows]
+        axes.plot(times, [key] * len(rows), "|", markersize=14)
     axes.figure.autofmt_xdate()
 
 
@@ -341,8 +364,14 @@ def _draw_ranks(axes: "Axes", lines: _Lines) -> None:
         xerr=[_drawn(row.band) for row in ranks],
         capsize=3,
     )
-    ties = [", ".join(json.loads(row.tied or "[]")) for row in ranks]
-    axes.bar_label(bars, [f"  or {tied}" if tied else "" for tied in ties], label_type="center")
+    ties = [json.loads(row.tied or "[]") for row in ranks]
+    axes.bar_label(bars, [_tie_text(names) for names in ties], padding=3)
+    axes.margins(x=0.3)
+
+
+def _tie_text(names: Sequence[str]) -> str:
+    more = f" or {len(names) - 2} more" if len(names) > 2 else ""
+    return f"or {', '.join(names[:2])}{more}" if names else ""
 
 
 _DRAWN: dict[str, Callable[["Axes", _Lines], None]] = {"fired": _draw_alerts, "rank": _draw_ranks}
@@ -350,8 +379,3 @@ _DRAWN: dict[str, Callable[["Axes", _Lines], None]] = {"fired": _draw_alerts, "r
 
 def _drawn(number: float | None) -> float:
     return math.nan if number is None else number
-
-
-def _number_text(row: Row) -> str:
-    value = "" if row.value is None else f"{row.value:g}"
-    return value if row.band is None else f"{value} ± {row.band:g}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from stream_dp.client.html import plan_html
 from stream_dp.client.public_release import PublicRelease
 from stream_dp.core.derivation import Derivation
 from stream_dp.engine.ports import Ports, Sink, closing
@@ -45,6 +46,9 @@ class Plan:
         """Return the promise as a tree, then each series with its price and the error at its last tick."""
         prices = [_price(series) for series in self.values["series"]]
         return "\n".join([str(self.promise), *prices])
+
+    def _repr_html_(self) -> str:
+        return plan_html(self.values)
 
 
 def _price(series: Mapping[str, Any]) -> str:
