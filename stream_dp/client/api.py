@@ -16,14 +16,13 @@ from dataclasses import replace
 from functools import wraps
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 from pydantic import BaseModel, ValidationError
 
-from stream_dp import __version__
 from stream_dp.client.frames import Label, ReleaseTable, release_html, rows_of
 from stream_dp.client.html import html_table, plan_html
 from stream_dp.client.http_api import SECONDS, HttpApi, TokenRefused
@@ -281,7 +280,7 @@ class Client:
 
     def _unread(self) -> FailClosed:
         return FailClosed(
-            f"{self.url} answers in a form that stream_dp {__version__} does not read: use the version of the engine"
+            f"{self.url} answers in a form that this version of stream_dp does not read: use the version of the engine"
         )
 
     def send(
@@ -469,7 +468,9 @@ class ReleaseStream:
         self._api = replace(client.api, secret=False, seconds=_SILENCE_S)
         self._closed = Event()
         self._fingerprint: str | None = None
+        self._reading = Lock()
         self._connection: HTTPConnection | None = None
+        self._socket: socket.socket | None = None
         self._events: Iterator[tuple[str, bytes]] = iter(())
         self._thread: ThreadPoolExecutor | None = None
 
@@ -485,6 +486,8 @@ class ReleaseStream:
         return self
 
     async def __anext__(self) -> PublicRelease:
+        if self._closed.is_set():
+            raise StopAsyncIteration
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "releases")
         try:
@@ -505,7 +508,14 @@ class ReleaseStream:
     def close(self) -> None:
         """End it, also while another thread waits for the next release; a second call does nothing."""
         self._closed.set()
-        self._disconnect()
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(
+                    socket.SHUT_RDWR
+                )  # wakes the thread that reads, which disconnects
+        if self._reading.acquire(blocking=False):
+            self._disconnect()
+            self._reading.release()
         if self._thread is not None:
             self._thread.shutdown(wait=False)
 
@@ -515,6 +525,14 @@ class ReleaseStream:
 
     def _next(self) -> PublicRelease | None:
         """Return the next release; None once the stream is closed."""
+        with self._reading:
+            try:
+                return self._read_next()
+            finally:
+                if self._closed.is_set():
+                    self._disconnect()
+
+    def _read_next(self) -> PublicRelease | None:
         failing_since = None
         while not self._closed.is_set():
             try:
@@ -569,6 +587,8 @@ class ReleaseStream:
     def _connect(self) -> None:
         self._disconnect()
         connection = self._connection = self._api.connection()
+        connection.connect()
+        self._socket = connection.sock
         headers = {"Accept": "text/event-stream"}
         if self.last is not None:
             headers["Last-Event-ID"] = str(self.last)
@@ -579,14 +599,10 @@ class ReleaseStream:
         self._events = _events(answer)
 
     def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = self._socket = None
         self._events = iter(())
-        if connection is None:
-            return
-        with suppress(OSError):
-            if connection.sock is not None:
-                connection.sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that reads
-        connection.close()
 
 
 def _events(answer: HTTPResponse) -> Iterator[tuple[str, bytes]]:

@@ -67,6 +67,8 @@ class Row(NamedTuple):
 
 
 COLUMNS = Row._fields
+TABLE = "stream_dp_releases"
+"""The table that `stream-dp export` writes in databases."""
 KINDS = dict.fromkeys(COLUMNS, "text") | {
     "tick": "bigint", "tick_end": "timestamptz", "value": "double precision", "low": "double precision",
     "high": "double precision", "band": "double precision", "confidence": "double precision", "rank": "integer",

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from stream_dp import __version__
-from stream_dp.client.frames import COLUMNS, KINDS, Row, arrow_table, library, rows_of
+from stream_dp.client.frames import COLUMNS, KINDS, TABLE, Row, arrow_table, library, rows_of
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.files.threads import sync_folder
 from stream_dp.journal.public_sequence import RELEASES
@@ -280,7 +280,6 @@ def _in_utc(rows: Iterable[Row]) -> Iterator[tuple[object, ...]]:
         yield from (_with_end(row, end) for row in same)
 
 
-TABLE = "stream_dp_releases"
 _NULLABLE = ("value", "low", "high", "band", "name", "rank", "tied")
 _NAMES, _KEY = ", ".join(COLUMNS), ", ".join(UNIQUE)
 _REST = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS if name not in UNIQUE)
