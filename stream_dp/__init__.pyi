@@ -54,6 +54,7 @@ from stream_dp.errors import BrokenCondition as BrokenCondition
 from stream_dp.errors import BudgetRefused as BudgetRefused
 from stream_dp.errors import FailClosed as FailClosed
 from stream_dp.errors import InvalidCost as InvalidCost
+from stream_dp.errors import MostlyNoise as MostlyNoise
 from stream_dp.errors import NotDerivable as NotDerivable
 from stream_dp.errors import RejectedMessage as RejectedMessage
 from stream_dp.errors import ReleasesMissing as ReleasesMissing

@@ -3,6 +3,8 @@
 import doctest
 import importlib
 import re
+import subprocess
+import sys
 import tomllib
 import traceback
 from dataclasses import fields, is_dataclass
@@ -14,6 +16,7 @@ import pytest
 from fastapi.routing import APIRoute
 from unit.server.fake_live_series import FakeLiveSeries
 
+import stream_dp as sdp
 from stream_dp import __version__
 from stream_dp.accounting.derive import RULES
 from stream_dp.accounting.ledger import CONCURRENT
@@ -25,6 +28,8 @@ README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
 NAMES = ROOT / "docs" / "notation.md"
+CLIENT = ROOT / "docs" / "client.md"
+FLIGHTS = ROOT / "examples" / "01_flights" / "pipeline.yaml"
 RUNS = {"README.md": 1, "docs/python.md": 13, "docs/updates.md": 1}  # blocks at least
 
 
@@ -54,11 +59,36 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [README, *(page for page in PAGES if page != CLIENT)],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_the_code_of_the_pages_runs(page: Path) -> None:
     text = page.read_text()
     assert text.count("```python\n") >= RUNS.get(str(page.relative_to(ROOT)), 0)
     assert failures(text, page.name) == []
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_code_of_the_page_on_the_client_runs_beside_a_demo(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    ours = [sys.executable, "-m", "stream_dp"]
+    demo = [*ours, "demo", "--embedded", "--port", "0"]
+    with subprocess.Popen(demo, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
+        assert run.stdout is not None
+        url = run.stdout.readline().split()[-1].rstrip("/")
+        try:
+            token = subprocess.check_output([*ours, "query", "token", str(FLIGHTS)])
+            Path("operator.token").write_bytes(token)
+            next(sdp.connect(url).stream())
+            text = CLIENT.read_text().replace("http://127.0.0.1:8765", url)
+            assert text.count("```python\n") >= 5
+            assert failures(text, CLIENT.name) == []
+        finally:
+            run.terminate()
 
 
 def test_a_wrong_result_is_found() -> None:
