@@ -368,7 +368,7 @@ def _draw_ranks(axes: "Axes", lines: _Lines) -> None:
     )
     ties = [json.loads(row.tied or "[]") for row in ranks]
     axes.bar_label(bars, [_tie_text(names) for names in ties], padding=3)
-    axes.margins(x=0.3)
+    axes.set_xlim(right=1.3 * axes.get_xlim()[1])  # room for the ties
 
 
 def _tie_text(names: Sequence[str]) -> str:

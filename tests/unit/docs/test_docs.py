@@ -2,9 +2,8 @@
 
 import doctest
 import importlib
+import json
 import re
-import subprocess
-import sys
 import tomllib
 import traceback
 from dataclasses import fields, is_dataclass
@@ -14,9 +13,9 @@ from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
+from loaded_script import loaded_script
 from unit.server.fake_live_series import FakeLiveSeries
 
-import stream_dp as sdp
 from stream_dp import __version__
 from stream_dp.accounting.derive import RULES
 from stream_dp.accounting.ledger import CONCURRENT
@@ -29,7 +28,6 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
 NAMES = ROOT / "docs" / "notation.md"
 CLIENT = ROOT / "docs" / "client.md"
-FLIGHTS = ROOT / "examples" / "01_flights" / "pipeline.yaml"
 RUNS = {"README.md": 1, "docs/python.md": 13, "docs/updates.md": 1}  # blocks at least
 
 
@@ -70,25 +68,29 @@ def test_the_code_of_the_pages_runs(page: Path) -> None:
     assert failures(text, page.name) == []
 
 
-@pytest.mark.usefixtures("elsewhere")
-def test_the_code_of_the_page_on_the_client_runs_beside_a_demo(
+def kinds(notebook: dict[str, Any]) -> list[list[str]]:
+    """What the cells of a notebook show, by kind: the numbers are noise."""
+    return [
+        sorted(kind for each in cell["outputs"] for kind in each.get("data", ["text"]))
+        for cell in notebook["cells"]
+        if cell["cell_type"] == "code"
+    ]
+
+
+def test_the_page_on_the_client_and_the_notebook_run_beside_a_demo(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
-    ours = [sys.executable, "-m", "stream_dp"]
-    demo = [*ours, "demo", "--embedded", "--port", "0"]
-    with subprocess.Popen(demo, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
-        assert run.stdout is not None
-        url = run.stdout.readline().split()[-1].rstrip("/")
-        try:
-            token = subprocess.check_output([*ours, "query", "token", str(FLIGHTS)])
-            Path("operator.token").write_bytes(token)
-            next(sdp.connect(url).stream())
-            text = CLIENT.read_text().replace("http://127.0.0.1:8765", url)
-            assert text.count("```python\n") >= 5
-            assert failures(text, CLIENT.name) == []
-        finally:
-            run.terminate()
+    script = loaded_script(ROOT / "examples" / "06_notebook" / "execute.py")
+    kept = json.loads(script.NOTEBOOK.read_text())
+    with script.demo() as url:
+        text = CLIENT.read_text().replace(script.URL, url)
+        assert text.count("```python\n") >= 5
+        assert failures(text, CLIENT.name) == []
+        again = json.dumps(kept).replace("very_late", "very_late_too")  # a name is used once
+        done = script.executed(json.loads(again), url)
+    assert kinds(done) == kinds(kept)
+    assert "text" in kinds(kept)[-1]
 
 
 def test_a_wrong_result_is_found() -> None:
