@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from matplotlib import pyplot
+
 import stream_dp as sdp
 
 NOTEBOOK = Path(__file__).with_name("analyst.ipynb")
@@ -27,6 +29,8 @@ URL = "http://127.0.0.1:8765"
 
 def executed(notebook: dict[str, Any], url: str) -> dict[str, Any]:
     """Return the notebook with the outputs of its cells, which run here; `url` stands for the demo's usual address."""
+    pyplot.switch_backend("agg")
+    pyplot.close("all")
     names: dict[str, Any] = {"__name__": "__main__"}
     cells, count = [], 0
     for cell in notebook["cells"]:
@@ -42,9 +46,6 @@ def executed(notebook: dict[str, Any], url: str) -> dict[str, Any]:
 
 def _outputs(source: str, names: dict[str, Any], count: int) -> list[dict[str, Any]]:
     """Run a cell; return what it prints, the value of its last expression, and the figures that it draws."""
-    from matplotlib import pyplot
-
-    pyplot.switch_backend("agg")
     tree, shown, printed = ast.parse(source), None, io.StringIO()
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     with contextlib.redirect_stdout(printed):

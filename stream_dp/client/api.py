@@ -31,7 +31,7 @@ from stream_dp.client.public_release import PublicRelease
 from stream_dp.core.wording import meant
 from stream_dp.errors import FailClosed, ReleasesMissing, UnknownMechanism, UsageError, WorldError
 from stream_dp.journal.answer_body import read_answer
-from stream_dp.journal.release import KeysUnknown, Released, ReleaseReader
+from stream_dp.journal.release import KeysUnknown, Released, ReleaseReader, read_head
 from stream_dp.server.models import asked, configured
 from stream_dp.server.models.published import StreamHead
 
@@ -550,7 +550,7 @@ class ReleaseStream:
                 self._closed.wait(_AGAIN_S)
                 continue
             failing_since = None
-            if release is not None and self._series in (None, release.series):
+            if release is not None:
                 return release
         return None
 
@@ -559,15 +559,17 @@ class ReleaseStream:
             self._check_same(self._client.read(StreamHead, data))
         if event != "message" or self.last is None:
             return None
-        release = PublicRelease.of(data, self._read)
-        first, last = self.last + 1, release.sequence - 1
+        head = read_head(data)
+        first, last = self.last + 1, head.sequence - 1
         if first <= last:
             self.last = last
             self._disconnect()
             what = f"{self._client.url} no longer keeps what comes next: releases"
             raise ReleasesMissing(first, last, what)
-        self.last = release.sequence
-        return release
+        self.last = head.sequence
+        if self._series not in (None, head.series):
+            return None
+        return PublicRelease.of(data, self._read)
 
     def _check_same(self, head: StreamHead) -> None:
         """Check that the server's releases are those of before; a server that starts may not have all of them yet."""
