@@ -157,9 +157,13 @@ def load(path: str | Path) -> PipelineSpec:
     parts, or if there are none, all conflicts between parts.
     """
     path = Path(path)
-    context = {"folder": path.parent}
+    return load_text(_text(path), path.parent, str(path))
+
+
+def load_text(text: str, folder: Path, name: str) -> PipelineSpec:
+    """Read and check the text of a pipeline file called `name` in `folder`; errors are those of `load`."""
     with uncollected():
-        return _checked(_text(path), str(path), lambda data: diagnose(data, context))
+        return _checked(text, name, lambda data: diagnose(data, {"folder": folder}))
 
 
 def load_series(definition: bytes, spec: PipelineSpec, name: str = _LIVE) -> Series:

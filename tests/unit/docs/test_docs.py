@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import json
 import re
 import tomllib
 import traceback
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
+from loaded_script import loaded_script
 from unit.server.fake_live_series import FakeLiveSeries
 
 from stream_dp import __version__
@@ -25,6 +27,7 @@ README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
 NAMES = ROOT / "docs" / "notation.md"
+CLIENT = ROOT / "docs" / "client.md"
 RUNS = {"README.md": 1, "docs/python.md": 13, "docs/updates.md": 1}  # blocks at least
 
 
@@ -54,11 +57,40 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [README, *(page for page in PAGES if page != CLIENT)],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_the_code_of_the_pages_runs(page: Path) -> None:
     text = page.read_text()
     assert text.count("```python\n") >= RUNS.get(str(page.relative_to(ROOT)), 0)
     assert failures(text, page.name) == []
+
+
+def kinds(notebook: dict[str, Any]) -> list[list[str]]:
+    """What the cells of a notebook show, by kind: the numbers are noise."""
+    return [
+        sorted(kind for each in cell["outputs"] for kind in each.get("data", ["text"]))
+        for cell in notebook["cells"]
+        if cell["cell_type"] == "code"
+    ]
+
+
+def test_the_page_on_the_client_and_the_notebook_run_beside_a_demo(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    script = loaded_script(ROOT / "examples" / "06_notebook" / "execute.py")
+    kept = json.loads(script.NOTEBOOK.read_text())
+    with script.demo() as url:
+        text = CLIENT.read_text().replace(script.URL, url)
+        assert text.count("```python\n") >= 5
+        assert failures(text, CLIENT.name) == []
+        again = json.dumps(kept).replace("very_late", "very_late_too")  # a name is used once
+        done = script.executed(json.loads(again), url)
+    assert kinds(done) == kinds(kept)
+    assert "text" in kinds(kept)[-1]
 
 
 def test_a_wrong_result_is_found() -> None:
