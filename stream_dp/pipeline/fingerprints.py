@@ -134,6 +134,8 @@ def _digest(text: str) -> str:
 
 
 def _meaning(spec: PipelineSpec, condition: Condition) -> list[Any]:
+    if condition.field is None:
+        return [condition.combines, [_meaning(spec, part) for _, part in condition.parts]]
     field, operator = spec.fields[condition.field], condition.operator
     values = sorted({typed(field, operator, text) for text in condition.texts})
     return [condition.field, operator, values]

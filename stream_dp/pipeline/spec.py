@@ -252,7 +252,10 @@ class PipelineSpec(Frozen):
             place = ("privacy", "analysts", at)
             yield from where_problems(place, analyst.where, self.fields)
             for number, condition in enumerate(analyst.where):
-                if isinstance(self.fields.get(condition.field), ListField):
+                if condition.field is None:
+                    why = "must be a comparison of one field, so that it sets records apart"
+                    yield problem((*place, "where", number), why)
+                elif isinstance(self.fields.get(condition.field), ListField):
                     why = "a condition on a list sets no records apart: use another field"
                     yield problem((*place, "where", number, "field"), why)
 
