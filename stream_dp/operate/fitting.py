@@ -43,7 +43,14 @@ from stream_dp.pipeline.user_homes import PARTITIONERS, placement_of
 from stream_dp.records.decoder import RecordDecoder
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields
-from stream_dp.records.schema import CategoryField, ListField, TimeField, key_path
+from stream_dp.records.schema import (
+    CategoryField,
+    Fields,
+    ListField,
+    TimeField,
+    formula_of,
+    key_path,
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -183,20 +190,24 @@ class FieldFit:
 
 
 def used_fields(spec: PipelineSpec) -> set[str]:
-    """Return the fields without which a record cannot be counted."""
+    """Return the fields without which a record cannot be counted, and what these are made of."""
     used = {name for feature, _ in RowLayout.of(spec).counted(spec) for name in feature.fields}
     used.update(spec.privacy.guarded)
+    formulas = (formula_of(spec.fields[name]) for name in used if name in spec.fields)
+    used |= {name for formula in formulas if formula is not None for name in formula.names}
     return used | ({spec.clock.field} if isinstance(spec.clock, ReplayClock) else set())
 
 
-def _fit(name: str, field: Any, used: bool, payloads: Sequence[bytes]) -> FieldFit:
+def _fit(name: str, fields: Fields, used: bool, payloads: Sequence[bytes]) -> FieldFit:
     """Return how one declared field fits, by the product's own decoder."""
-    decoder = RecordDecoder({name: field})
+    field, formula = fields[name], formula_of(fields[name])
+    read = [name] if formula is None else formula.names
+    decoder = RecordDecoder({name: field}, fields)
     decoded, value_of = decoder.decode(payloads), attrgetter(decoder.attribute(name))
     known = _known(field)
 
     def refused(*reasons: str) -> list[int]:
-        return [r.position for r in decoded.refused if r.field == name and r.reason in reasons]
+        return [r.position for r in decoded.refused if r.field in read and r.reason in reasons]
 
     fits: list[int] = []
     null: list[int] = []
@@ -273,7 +284,7 @@ def hints(
         if not isinstance(value, dict):
             seen[_framing(payload, value, table=bool(sample.columns))] += 1
     for fit in fits:
-        if fit.used:
+        if fit.used and formula_of(spec.fields[fit.name]) is None:
             seen.update(_of_field(spec, fit, values, sample.columns))
     seen.update(_of_range(spec, values, outside))
     return [Hint(says, records) for says, records in seen.most_common()]
@@ -514,7 +525,7 @@ def fitting_of(spec: PipelineSpec, sample: Sample) -> Fitting:
     """
     why, late = routed(spec, sample)
     used = used_fields(spec)
-    fits = [_fit(name, field, name in used, sample.payloads) for name, field in spec.fields.items()]
+    fits = [_fit(name, spec.fields, name in used, sample.payloads) for name in spec.fields]
     reasons = reasons_of(sample, why)
     grouped = {name for series in spec.series for name in grouping_fields(series.grouped_by)}
     by = [fit for fit in fits if fit.name in grouped and fit.type in _WITH_OTHER]

@@ -112,9 +112,9 @@ def _of_series(series: SeriesSpec, dumped: dict[str, Any]) -> dict[str, Any]:
 
 
 def _declared_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
-    """Leave out what is not declared: paths, tables, zones; the zone of the clock's field counts with its offsets."""
+    """Leave out what is not declared: paths, tables, formulas, zones; the clock's field counts its offsets."""
     for name, field in spec.fields.items():
-        for key in ("path", "map"):
+        for key in ("path", "map", "from"):
             if schema[name].get(key) is None:
                 schema[name].pop(key, None)
         if not isinstance(field, TimeField):

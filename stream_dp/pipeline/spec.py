@@ -49,6 +49,7 @@ from stream_dp.records.schema import (
     ListField,
     TimeField,
     field_problems,
+    formula_problems,
     offsets,
     path_problems,
 )
@@ -149,6 +150,7 @@ class PipelineSpec(Frozen):
     def _together(self) -> "PipelineSpec":
         problems = [
             *path_problems(self.fields),
+            *formula_problems(self.fields),
             *self._source_problems(),
             *self._clock_problems(),
             *self._user_problems(),
