@@ -21,7 +21,7 @@ from stream_dp.core.time import EPOCH_UNITS, TickGrid, own_time
 from stream_dp.core.wording import alike_names, how_many
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import UsageError
-from stream_dp.files.records import Record, column_names, each_record
+from stream_dp.files.records import WITH_COMMA, Record, column_names, each_record
 from stream_dp.journal.dead_letters import (
     BAD_MARK,
     MISSING_FIELD,
@@ -41,7 +41,7 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import NO_KEY, guard_of
 from stream_dp.pipeline.user_homes import PARTITIONERS, placement_of
 from stream_dp.records.decoder import RecordDecoder
-from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
+from stream_dp.records.endpoints import UTF_8, FileSourceSpec, KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields
 from stream_dp.records.schema import (
     CategoryField,
@@ -111,10 +111,16 @@ def file_sample(spec: PipelineSpec, path: Path, most: int) -> Sample:
 
 def file_samples(spec: PipelineSpec, path: Path, most: int) -> Iterable[Sample]:
     """Yield the records of a data file in samples of `most` records; raises as `each_record`."""
-    columns = column_names(path)
-    records = each_record(path, spec.fields, _time_column(spec, path, columns), spec.own_times)
+    encoding = _encoding(spec)
+    columns = column_names(path, encoding)
+    time = _time_column(spec, path, columns)
+    records = each_record(path, spec.fields, time, spec.own_times, encoding)
     while some := list(islice(records, most)):
         yield Sample(path.name, (piece_of(some),), columns, lines=True)
+
+
+def _encoding(spec: PipelineSpec) -> str:
+    return spec.source.encoding if isinstance(spec.source, FileSourceSpec) else UTF_8
 
 
 def piece_of(records: Sequence[Record]) -> Piece:
@@ -238,7 +244,6 @@ def _known(field: Any) -> Callable[[Any], bool]:
 
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _NUMBER = re.compile(r"\s*[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?\s*")
-WITH_COMMA = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
 _FRAMED = 5
 """Bytes before a value in Confluent's wire format: a zero and the number of a schema."""
 _CONFLUENT_JSON = (
@@ -282,7 +287,7 @@ def hints(
     values = [_object(payload) for payload in sample.payloads]
     for payload, value in zip(sample.payloads, values, strict=True):
         if not isinstance(value, dict):
-            seen[_framing(payload, value, table=bool(sample.columns))] += 1
+            seen[_framing(payload, value, sample, _encoding(spec))] += 1
     for fit in fits:
         if fit.used and formula_of(spec.fields[fit.name]) is None:
             seen.update(_of_field(spec, fit, values, sample.columns))
@@ -297,11 +302,13 @@ def _object(payload: bytes) -> Any:
         return _ABSENT
 
 
-def _framing(payload: bytes, value: object, *, table: bool) -> str:
+def _framing(payload: bytes, value: object, sample: Sample, encoding: str) -> str:
     """Return what a payload that is not a JSON object looks like."""
     if payload[:1] == b"{" and not _utf8(payload):
+        if sample.columns:
+            return f"text that is not {encoding}: declare `encoding:`, such as latin-1 or cp1252, of a CSV"
         return "text that is not UTF-8: convert it, such as with `iconv -f latin1 -t utf-8`"
-    if table:
+    if sample.columns:
         return "rows with more or fewer cells than the first line, or with an open quote"
     if value is not _ABSENT:
         return "JSON, but no object: a record is one object with the declared fields"
@@ -422,8 +429,9 @@ def _of_value(field: Any, value: object, *, cells: bool) -> str:
     if isinstance(field, ListField):
         return _of_list(field, value)
     if isinstance(value, str) and field.type in _CELL:
-        if WITH_COMMA.fullmatch(value):
-            return "numbers with a comma; write them with a decimal point, such as 12.5"
+        if "," in value and WITH_COMMA.fullmatch(value):
+            declared = 'declare `decimal: ","`, or ' * (cells and field.type == "number")
+            return f"numbers with a comma; {declared}write them with a decimal point, such as 12.5"
         if _NUMBER.fullmatch(value) is None:
             return "texts, where numbers are declared"
         return _CELL[field.type] if cells else "numbers in quotes; write them without"

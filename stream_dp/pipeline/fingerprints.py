@@ -114,8 +114,8 @@ def _of_series(series: SeriesSpec, dumped: dict[str, Any]) -> dict[str, Any]:
 def _declared_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
     """Leave out what is not declared: paths, tables, formulas, zones; the clock's field counts its offsets."""
     for name, field in spec.fields.items():
-        for key in ("path", "map", "from"):
-            if schema[name].get(key) is None:
+        for key in ("path", "map", "from", "decimal"):
+            if schema[name].get(key) in (None, "."):
                 schema[name].pop(key, None)
         if not isinstance(field, TimeField):
             continue

@@ -220,7 +220,7 @@ def typed(field: Any, operator: str, text: str) -> str | int | float | bool:
     return text
 
 
-def box_of(needs: Needs, fields: Mapping[str, Any]) -> Box:
+def box_of(needs: Collection[Test | Fails | AnyOf], fields: Mapping[str, Any]) -> Box:
     """Return a box with every record that passes all `needs`.
 
     It holds others where a condition is about a list, for an event may hold several values of it; where alternatives

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from operator import add, mul, sub
 from typing import Any, TypeAlias
 
@@ -119,7 +119,7 @@ def _together(operation: Any, left: _Scaled, right: _Scaled) -> _Scaled:
     return result, places, right_of & (np.abs(result) < _MOST)
 
 
-@cache
+@lru_cache(1024)
 def formula(text: str) -> Formula:
     """Read a formula; ValueError says what cannot be read, and where."""
     reading = _Reading([(match[1], match.start(1) + 1) for match in _TOKEN.finditer(text)])

@@ -193,10 +193,11 @@ class IntegerField(_Field):
 
 class NumberField(_Field):
     """A number, read as an IEEE double; bounds in conditions are rounded to one too. Or it is made of the record's
-    numbers, by a formula.
+    numbers, by a formula. A cell of a CSV has a `decimal` point or comma; where it is a comma, points group thousands.
     """
 
     type: Literal["number"] = "number"
+    decimal: Literal[".", ","] = "."
     from_: Annotated[
         Annotated[str, Field(max_length=200), AfterValidator(lambda text: formula(text).text)]
         | None,
@@ -205,8 +206,10 @@ class NumberField(_Field):
 
     @model_validator(mode="after")
     def _lies_nowhere(self) -> "NumberField":
-        if self.from_ is not None and self.path is not None:
-            refuse([problem(("path",), "is made of others and lies nowhere: leave `path` out")])
+        if self.from_ is not None:
+            given = [("path", self.path is not None), ("decimal", self.decimal != ".")]
+            wrong = "is of a number that lies in the record, and this one is made of others: leave it out"
+            refuse([problem((key,), wrong) for key, there in given if there])
         return self
 
 

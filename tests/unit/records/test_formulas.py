@@ -198,4 +198,7 @@ def test_what_a_file_may_say(text: str, says: str) -> None:
 
 
 def test_a_place_is_not_where_a_made_number_lies() -> None:
-    assert told("price", path="a.b") == "is made of others and lies nowhere: leave `path` out"
+    assert (
+        told("price", path="a.b")
+        == "is of a number that lies in the record, and this one is made of others: leave it out"
+    )

@@ -273,7 +273,8 @@ def _first_only(boxes: Sequence[Box]) -> Box:
 
 def _named_only(field: Any, values: frozenset[Any]) -> Any:
     """The complement of a category's values, without what the domain does not list."""
-    return _others(field, values) - {"other"} if field.type == "category" else Stretch()
+    side: Any = _others(field, values)
+    return side - {"other"} if field.type == "category" else Stretch()
 
 
 def _wide_hull(sides: Sequence[Any]) -> Any:
