@@ -5,7 +5,6 @@ without a side on a field holds them. A field has one type, so values are only e
 Stretches are closed; the one without ends is all that is not null, of any type.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -47,12 +46,12 @@ def intersection(first: Side, second: Side) -> Side:
     return _plain(Stretch(low, high))
 
 
-def _union(sides: Sequence[Side]) -> Side | None:
-    """Return the smallest side that holds all of these; None: only no side holds all, for null and a stretch."""
-    if all(isinstance(side, frozenset) for side in sides):
-        return _EMPTY.union(*sides)
+def union(first: Side, second: Side) -> Side | None:
+    """Return the smallest side that holds both; None: no side does, for one has null and the other is a stretch."""
+    if isinstance(first, frozenset) and isinstance(second, frozenset):
+        return first | second
     lows, highs = list[Any](), list[Any]()
-    for side in sides:
+    for side in (first, second):
         if isinstance(side, Stretch):
             lows.append(side.low)
             highs.append(side.high)
@@ -116,16 +115,6 @@ class Box:
         if self.nowhere:
             return "no record"
         return " and ".join(_text(name, side) for name, side in self.sides) or "every record"
-
-
-def hull(boxes: Sequence[Box]) -> Box:
-    """Return the smallest box that holds all records of these boxes, and perhaps others."""
-    some = [dict(box.sides) for box in boxes if not box.nowhere]
-    if not some:
-        return NOWHERE
-    names = set.intersection(*(set(sides) for sides in some))
-    unions = {name: _union([sides[name] for sides in some]) for name in names}
-    return Box(tuple((name, side) for name, side in unions.items() if side is not None))
 
 
 def _listed(side: Side) -> tuple[Any, ...]:

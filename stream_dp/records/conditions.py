@@ -8,12 +8,13 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.box import Box, Side, Stretch, hull
+from stream_dp.core.box import NOWHERE, Box, Side, Stretch, intersection, union
 from stream_dp.records.scalars import OTHER, Frozen, Value, exact, problem
 from stream_dp.records.schema import (
     BooleanField,
@@ -33,8 +34,10 @@ _ALLOWED = {
 _COMBINING = ("any", "all", "not")
 _TRUTHS = ("false", "true")
 _INT64 = 2**63
-_FEW = 10_000  # integers between two bounds, or values of a domain, that are looked at one by one
+_FEW = 10_000  # integers between two bounds that are looked at one by one
+_SMALL = 1_000  # values of a domain of which all but some are named
 _DEEPEST = 8  # conditions within one another
+_TRIED = 64  # ways to pass alternatives that are looked at one by one
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 
 
@@ -226,11 +229,37 @@ def box_of(needs: Collection[Test | Fails | AnyOf], fields: Mapping[str, Any]) -
     It holds others where a condition is about a list, for an event may hold several values of it; where alternatives
     make no box; and where all texts but some pass.
     """
-    box = Box(tuple((name, side) for need in needs for name, side in _sides(need, fields)))
-    unions = [need for need in needs if isinstance(need, AnyOf)]
-    for union in unions:
-        box = box.cut(hull([box.cut(box_of(part, fields)) for part in union.alternatives]))
-    return box
+    sides = _left(needs, fields, {})
+    return NOWHERE if sides is None else Box(tuple(sides.items()))
+
+
+def _left(
+    needs: Collection[Test | Fails | AnyOf], fields: Mapping[str, Any], left: Mapping[str, Side]
+) -> Mapping[str, Side] | None:
+    """Return what `needs` leave of the records in some sides; None: no record."""
+    sides = dict(left)
+    for need in needs:
+        for name, side in _sides(need, fields):
+            sides[name] = intersection(sides[name], side) if name in sides else side
+            if not sides[name]:
+                return None
+    for need in needs:
+        if not isinstance(need, AnyOf):
+            continue
+        hull: dict[str, Side] | None = None
+        for each in need.alternatives:
+            some = _left(each, fields, sides)
+            if some is None:
+                continue
+            if hull is None:
+                hull = dict(some)
+                continue
+            unions = {name: union(hull[name], some[name]) for name in hull if name in some}
+            hull = {name: side for name, side in unions.items() if side is not None}
+        if hull is None:
+            return None
+        sides = hull
+    return sides
 
 
 def _sides(need: Test | Fails | AnyOf, fields: Mapping[str, Any]) -> Iterator[tuple[str, Side]]:
@@ -261,7 +290,7 @@ def _beyond(field: Any, end: Any, *, upwards: bool) -> Any:
 def _others(field: Any, values: frozenset[Any]) -> Side:
     """Return a side with all values of a field but these, without null; `OTHER` is all that a domain does not list."""
     match field:
-        case CategoryField(domain=domain) if len(domain) <= _FEW:
+        case CategoryField(domain=domain) if len(domain) <= _SMALL:
             return frozenset([*domain, OTHER]) - values
         case BooleanField():
             return frozenset([False, True]) - values
@@ -274,10 +303,14 @@ def implies(fields: Mapping[str, Any], part: Needs, whole: Needs) -> bool:
     True is certain. False may be wrong for lists, which are compared one by one, for tests that no value of a field
     fails, and for what conditions within conditions say together.
     """
-    unions = [need for need in part if isinstance(need, AnyOf)]
-    if unions and not whole <= part and math.prod(len(u.alternatives) for u in unions) <= _FEW:
-        rest = part - {unions[0]}
-        return all(implies(fields, rest | each, whole) for each in unions[0].alternatives)
+    unions = [need.alternatives for need in part if isinstance(need, AnyOf)]
+    if math.prod(map(len, unions)) > _TRIED:
+        unions = []
+    whole = whole - part
+    return all(_follows(fields, part.union(*chosen), whole) for chosen in product(*unions))
+
+
+def _follows(fields: Mapping[str, Any], part: Needs, whole: Needs) -> bool:
     tests = [need for need in part if isinstance(need, Test) and need.operator != _NULL]
     taken = {
         name: _Taken.by([test for test in tests if test.field == name], fields[name].type)
@@ -288,15 +321,17 @@ def implies(fields: Mapping[str, Any], part: Needs, whole: Needs) -> bool:
     valued = taken.keys() | {need.test.field for need in part if isinstance(need, Fails)}
 
     def follows(need: Test | Fails | AnyOf) -> bool:
+        if need in part:
+            return True
         if isinstance(need, AnyOf):
-            return any(implies(fields, part, each) for each in need.alternatives)
+            return any(all(map(follows, each)) for each in need.alternatives)
         if isinstance(need, Fails):
             return need.test.field in taken and taken[need.test.field].misses(need.test)
         if need.operator == _NULL:
             return need.field in valued and False in need.values
         return need.field in taken and taken[need.field].passes(need)
 
-    return all(need in part or follows(need) for need in whole)
+    return all(map(follows, whole))
 
 
 @dataclass(frozen=True, slots=True)

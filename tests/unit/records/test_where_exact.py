@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from stream_dp.core import box as boxes
-from stream_dp.core.box import Box, Stretch
+from stream_dp.core.box import Box, Stretch, union
 from stream_dp.records import conditions, record_columns
 from stream_dp.records.conditions import Condition, box_of, implies
 from stream_dp.records.conditions import tests_of as meaning_of
 from stream_dp.records.decoder import ListDecoder
 from stream_dp.records.record_columns import RecordColumns
 from stream_dp.records.schema import FieldSpec
+from stream_dp.statistics.monitor import Selection, deepest
 
 Words: TypeAlias = Mapping[str, Any]
 
@@ -203,6 +203,16 @@ def untrue_implications(seeds: range = SEEDS) -> int:
     return found
 
 
+def too_few_entries(seeds: range = SEEDS) -> int:
+    """Filters of a monitor of which one record passes more than are allowed for."""
+    found = 0
+    for some in map(World, seeds):
+        filters = [Selection(str(at), 1, meant) for at, meant in enumerate(some.meant)]
+        most = max(map(sum, zip(*some.true, strict=True)))
+        found += deepest(filters, FIELDS).number < most
+    return found
+
+
 def test_columns_answer_as_the_oracle_does() -> None:
     assert wrong_answers() == 0
 
@@ -213,6 +223,10 @@ def test_a_box_holds_every_record_that_passes() -> None:
 
 def test_filters_whose_boxes_do_not_meet_share_no_record() -> None:
     assert shared_though_apart() == 0
+
+
+def test_a_record_counts_in_no_more_watches_than_a_monitor_allows_for() -> None:
+    assert too_few_entries() == 0
 
 
 def test_an_implication_that_is_claimed_holds() -> None:
@@ -267,8 +281,8 @@ def _null_passes_not(test: int, answers: Any, row: int, known: Any) -> None:
     np.logical_not(answers[test], out=answers[row])
 
 
-def _first_only(boxes: Sequence[Box]) -> Box:
-    return boxes[0]
+def _first_only(first: Any, second: Any) -> Any:
+    return first
 
 
 def _named_only(field: Any, values: frozenset[Any]) -> Any:
@@ -277,21 +291,25 @@ def _named_only(field: Any, values: frozenset[Any]) -> Any:
     return side - {"other"} if field.type == "category" else Stretch()
 
 
-def _wide_hull(sides: Sequence[Any]) -> Any:
-    """The union of a set with null and a stretch, as if no stretch missed null."""
-    numbers = [side for side in sides if not isinstance(side, frozenset)]
-    return numbers[0] if numbers else frozenset().union(*sides)
+def _null_in_stretches(first: Any, second: Any) -> Any:
+    """The union of a set with null and a stretch, as if stretches held null."""
+    if isinstance(first, frozenset) and isinstance(second, frozenset):
+        return first | second
+    known = [side - {None} if isinstance(side, frozenset) else side for side in (first, second)]
+    some = [side for side in known if side]
+    return union(*some) if len(some) > 1 else some[0]
 
 
 @pytest.mark.parametrize(
     ("module", "name", "twin", "check"),
     [
         (record_columns, "_fails", _null_passes_not, wrong_answers),
-        (conditions, "hull", _first_only, records_outside_their_box),
-        (conditions, "hull", _first_only, shared_though_apart),
+        (conditions, "union", _first_only, records_outside_their_box),
+        (conditions, "union", _first_only, shared_though_apart),
+        (conditions, "union", _first_only, too_few_entries),
         (conditions, "_others", _named_only, records_outside_their_box),
         (conditions, "_others", _named_only, shared_though_apart),
-        (boxes, "_union", _wide_hull, records_outside_their_box),
+        (conditions, "union", _null_in_stretches, records_outside_their_box),
     ],
 )
 def test_the_check_catches(
