@@ -287,7 +287,7 @@ def hints(
     values = [_object(payload) for payload in sample.payloads]
     for payload, value in zip(sample.payloads, values, strict=True):
         if not isinstance(value, dict):
-            seen[_framing(payload, value, sample, _encoding(spec))] += 1
+            seen[_framing(spec, payload, value, table=bool(sample.columns))] += 1
     for fit in fits:
         if fit.used and formula_of(spec.fields[fit.name]) is None:
             seen.update(_of_field(spec, fit, values, sample.columns))
@@ -302,13 +302,13 @@ def _object(payload: bytes) -> Any:
         return _ABSENT
 
 
-def _framing(payload: bytes, value: object, sample: Sample, encoding: str) -> str:
+def _framing(spec: PipelineSpec, payload: bytes, value: object, *, table: bool) -> str:
     """Return what a payload that is not a JSON object looks like."""
     if payload[:1] == b"{" and not _utf8(payload):
-        if sample.columns:
-            return f"text that is not {encoding}: declare `encoding:`, such as latin-1 or cp1252, of a CSV"
+        if table and isinstance(spec.source, FileSourceSpec):
+            return f"text that is not {spec.source.encoding}: declare `source.encoding`, such as latin-1 or cp1252"
         return "text that is not UTF-8: convert it, such as with `iconv -f latin1 -t utf-8`"
-    if sample.columns:
+    if table:
         return "rows with more or fewer cells than the first line, or with an open quote"
     if value is not _ABSENT:
         return "JSON, but no object: a record is one object with the declared fields"

@@ -19,6 +19,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from stream_dp.core.box import Box, Stretch, union
+from stream_dp.core.time import TickGrid
+from stream_dp.pipeline.feature_counts import MANY, FeatureCounts
+from stream_dp.pipeline.layout import Feature, Slot
 from stream_dp.records import conditions, record_columns
 from stream_dp.records.conditions import Condition, box_of, implies
 from stream_dp.records.conditions import tests_of as meaning_of
@@ -234,6 +237,26 @@ def test_an_implication_that_is_claimed_holds() -> None:
     some = [world(seed) for seed in SEEDS]
     claimed = sum(implies(FIELDS, a, b) for w in some for a, b in product(w.meant, repeat=2))
     assert claimed > 8 * len(SEEDS)  # more than each by itself
+
+
+def test_features_that_differ_in_one_value_are_counted_under_the_same_rest() -> None:
+    """Many watches of a monitor are read from one histogram, among the records that pass the rest."""
+    names = ["land", "ok", "note"]
+    records = [dict(zip(names, v, strict=True)) for v in product(*(VALUES[n] for n in names))]
+    rest = [{"not": A}, {"any": [DE, on("land", is_null="true")]}]
+    wheres = [[on("note", equals=text), *rest] for text in ("u", "v", "w", "null", *"abcdef")]
+    features = [(Feature(None, meaning(w)), Slot(at, ("",))) for at, w in enumerate(wheres)]
+    assert len(features) > MANY
+    decoder = ListDecoder(FIELDS)
+    counts = FeatureCounts(features, FIELDS, decoder.attribute, TickGrid(0, 1000, 1))
+    rows = np.zeros((1, len(wheres)), np.int64)
+    decoded = decoder.decode([json.dumps({"tags": None} | record).encode() for record in records])
+    counts.write(rows, decoded, np.array([len(records)]), [0])
+    assert rows[0].tolist() == [
+        sum(all(truth(one, record) is True for one in where) for record in records)
+        for where in wheres
+    ]
+    assert rows.any()
 
 
 def on(name: str, **comparison: Any) -> Words:
