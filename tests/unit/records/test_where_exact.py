@@ -243,8 +243,10 @@ def test_features_that_differ_in_one_value_are_counted_under_the_same_rest() -> 
     """Many watches of a monitor are read from one histogram, among the records that pass the rest."""
     names = ["land", "ok", "note"]
     records = [dict(zip(names, v, strict=True)) for v in product(*(VALUES[n] for n in names))]
-    rest = [{"not": A}, {"any": [DE, on("land", is_null="true")]}]
-    wheres = [[on("note", equals=text), *rest] for text in ("u", "v", "w", "null", *"abcdef")]
+    rest: list[Words] = [{"not": A}, {"any": [DE, on("land", is_null="true")]}]
+    wheres: list[list[Words]] = [
+        [on("note", equals=text), *rest] for text in ("u", "v", "w", "null", *"abcdef")
+    ]
     features = [(Feature(None, meaning(w)), Slot(at, ("",))) for at, w in enumerate(wheres)]
     assert len(features) > MANY
     decoder = ListDecoder(FIELDS)
