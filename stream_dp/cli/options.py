@@ -64,6 +64,9 @@ KeyFile = Annotated[
 Bootstrap = Annotated[
     str, Option(help="Address of Kafka (host:port), as `stream-dp broker` prints it.")
 ]
+Encoding = Annotated[
+    str, Option(help="What the bytes of a CSV mean: utf-8, or latin-1, cp1252 and the like.")
+]
 Host = Annotated[
     str,
     Option(

@@ -386,6 +386,8 @@ def canonical_series(series: SeriesSpec) -> bytes:
 
     YAML breaks lines at some characters and refuses others unless they are escaped, and takes no surrogate pairs.
     """
-    plain = series.model_dump(mode="json", exclude_none=True, exclude=series.left_out)
+    plain = series.model_dump(
+        mode="json", by_alias=True, exclude_none=True, exclude=series.left_out
+    )
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()

@@ -19,11 +19,11 @@ from stream_dp.kafka.client.tick_marks import TickMarks
 from stream_dp.operate.fitting import Reason, Sample, piece_of, reasons_of, routed
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.settings import settings_for, settled, source_there
-from stream_dp.operate.sending import make_topic
+from stream_dp.operate.sending import known_encoding, make_topic
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load
-from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
+from stream_dp.records.endpoints import UTF_8, KafkaSourceSpec, ReplayClock
 from stream_dp.records.schema import TimeField
 
 _AT_ONCE = 8192
@@ -109,6 +109,7 @@ class Feed:
     topic: str
     ticks_per_second: float | None = None
     create: int = 0
+    encoding: str = UTF_8
 
 
 async def replay_file(
@@ -126,13 +127,13 @@ async def replay_file(
     brokers do not answer yet. `progress` receives how much is done. With `skip_bad`, records that the pipeline
     cannot use are left out.
     """
-    spec = load(pipeline)
+    spec, encoding = load(pipeline), known_encoding(to.encoding)
     _, source = _replayed(spec)
     if to.topic != source.topic:
         tell(f"Warning: {spec.name} reads topic {source.topic}, not {to.topic}")
     sealer = sealer_for(spec, key_file)
     progress(f"Reading {file.name}")
-    records = await loaded(spec, file)
+    records = await loaded(spec, file, encoding)
 
     def shown(done: int) -> None:
         progress(f"Examining {file.name}", *percent(done, len(records)))
@@ -152,9 +153,10 @@ async def replay_file(
     return replace(fed, skipped=examined.refused)
 
 
-async def loaded(spec: PipelineSpec, file: Path) -> list[Record]:
+async def loaded(spec: PipelineSpec, file: Path, encoding: str = UTF_8) -> list[Record]:
     clock, _ = _replayed(spec)
-    return await asyncio.to_thread(load_records, file, spec.fields, clock.field, spec.own_times)
+    times = clock.field, spec.own_times
+    return await asyncio.to_thread(load_records, file, spec.fields, *times, encoding)
 
 
 async def feed_records(

@@ -112,10 +112,10 @@ def _of_series(series: SeriesSpec, dumped: dict[str, Any]) -> dict[str, Any]:
 
 
 def _declared_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
-    """Leave out what is not declared: paths, tables, zones; the zone of the clock's field counts with its offsets."""
+    """Leave out what is not declared: paths, tables, formulas, zones; the clock's field counts its offsets."""
     for name, field in spec.fields.items():
-        for key in ("path", "map"):
-            if schema[name].get(key) is None:
+        for key in ("path", "map", "from", "decimal"):
+            if schema[name].get(key) in (None, "."):
                 schema[name].pop(key, None)
         if not isinstance(field, TimeField):
             continue
@@ -134,6 +134,8 @@ def _digest(text: str) -> str:
 
 
 def _meaning(spec: PipelineSpec, condition: Condition) -> list[Any]:
+    if condition.field is None:
+        return [condition.combines, [_meaning(spec, part) for _, part in condition.parts]]
     field, operator = spec.fields[condition.field], condition.operator
     values = sorted({typed(field, operator, text) for text in condition.texts})
     return [condition.field, operator, values]

@@ -50,6 +50,7 @@ from stream_dp.records.schema import (
     ListField,
     TimeField,
     field_problems,
+    formula_problems,
     offsets,
     path_problems,
 )
@@ -167,6 +168,7 @@ class PipelineSpec(Frozen):
     def _together(self) -> "PipelineSpec":
         problems = [
             *path_problems(self.fields),
+            *formula_problems(self.fields),
             *self._source_problems(),
             *self._clock_problems(),
             *self._user_problems(),
@@ -270,7 +272,10 @@ class PipelineSpec(Frozen):
             place = ("privacy", "analysts", at)
             yield from where_problems(place, analyst.where, self.fields)
             for number, condition in enumerate(analyst.where):
-                if isinstance(self.fields.get(condition.field), ListField):
+                if condition.field is None:
+                    why = "must be a comparison of one field, so that it sets records apart"
+                    yield problem((*place, "where", number), why)
+                elif isinstance(self.fields.get(condition.field), ListField):
                     why = "a condition on a list sets no records apart: use another field"
                     yield problem((*place, "where", number, "field"), why)
 

@@ -75,7 +75,8 @@ def _kafka_source(spec: PipelineSpec, clock: Clock, sealer: Sealer) -> Source:
 
 def _file_source(spec: PipelineSpec, _clock: Clock, _sealer: Sealer) -> Source:
     source, ticking = settled(spec.source, FileSourceSpec), settled(spec.clock, ReplayClock)
-    return FileSource(source.path, spec.fields, ticking.field, ticking.grid, spec.own_times)
+    times = ticking.field, ticking.grid, spec.own_times
+    return FileSource(source.path, spec.fields, *times, source.encoding)
 
 
 OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Source]] = {
