@@ -8,7 +8,7 @@ ARGS ?=
 # Two locks, one environment: `demo` installs the first only; the second is a superset of it.
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
-RUN_EXTRAS := --extra kafka --extra serve --extra broker
+RUN_EXTRAS := --extra serve --extra broker
 DEV_EXTRAS := $(RUN_EXTRAS) --extra faust --extra parquet --extra export --extra otel --extra dev
 PEERS := .venv-peers
 PURCHASES := $(VENV)/purchases
