@@ -36,8 +36,8 @@ def git(*arguments: str, root: Path = ROOT) -> bytes:
     return subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=True).stdout  # noqa: S603, S607
 
 
-def build(out: Path, root: Path = ROOT) -> list[Path]:
-    """Write wheel, sdist, SBOM and SHA256SUMS of the commit HEAD of `root` into `out`; return their paths."""
+def build(out: Path, root: Path = ROOT, tree: str = "HEAD") -> list[Path]:
+    """Write wheel, sdist, SBOM and SHA256SUMS of a commit or tree of `root` into `out`; return their paths."""
     when = int(git("log", "-1", "--format=%ct", root=root))
     commit = git("rev-parse", "HEAD", root=root).decode().strip()
     out.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def build(out: Path, root: Path = ROOT) -> list[Path]:
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)
             whole = folder / "commit.tar"
-            whole.write_bytes(git("-c", "tar.umask=0022", "archive", "HEAD", root=root))
+            whole.write_bytes(git("-c", "tar.umask=0022", "archive", tree, root=root))
             source = unpacked(whole, folder / "source")
             sdist = same_bytes(made("sdist", source, folder / "made", when), out, when)
             (unfolded,) = unpacked(sdist, folder / "sdist").iterdir()
@@ -76,8 +76,8 @@ def made(kind: str, source: Path, out: Path, when: int) -> Path:
         f"--{kind}",
         "--no-isolation",
         "--outdir",
-        out,
-        source,
+        str(out),
+        str(source),
     ]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(when)}
     environment.pop("PYTHONPATH", None)
