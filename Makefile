@@ -22,6 +22,7 @@ WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 PYTEST := python -m pytest
 PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 MYPY_SAID := $(VENV)/.mypy-said
+RESULTS := $(VENV)/results.xml
 # Else each worker compiles all tests anew in every run (12 CPU seconds for tests/unit), and each process that is started.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -55,7 +56,7 @@ $(call check,ruff format --check)
 @echo "== mypy (beside pytest)"
 @$(BIN)/mypy >$(MYPY_SAID) 2>&1 & mypy=$$!; code=0; \
 echo "== $(PYTEST) $(PARALLEL) -m \"$(1)\" $(ARGS)"; \
-$(BIN)/$(PYTEST) $(PARALLEL) -m "$(1)" $(ARGS) || code=$$?; \
+$(BIN)/$(PYTEST) $(PARALLEL) -m "$(1)" --junitxml=$(RESULTS) $(ARGS) || code=$$?; \
 wait $$mypy; typed=$$?; echo "== mypy"; cat $(MYPY_SAID); \
 [ $$typed -eq 0 ] || echo "make $@: FAILED: mypy" >&2; \
 [ $$code -eq 0 ] || echo "make $@: FAILED: pytest" >&2; \

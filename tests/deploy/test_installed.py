@@ -1,4 +1,4 @@
-"""The built wheel in new environments, outside of the checkout: each extra, the embedded demo, each Python that is here.
+"""The built wheel in new environments, outside of the checkout: each extra, the embedded demo, all Pythons that are here.
 
 On the Python of the tests without an extra and with each; on the others without and with all of them. A Python that is
 not on this machine is a skipped case, never a passed one. Installed are the versions of requirements-dev.lock.
@@ -56,7 +56,7 @@ def python_of(version: str) -> Path | None:
     for candidate in filter(None, named):
         line = [str(candidate), "-c", code]
         if subprocess.run(line, capture_output=True, check=False).returncode == 0:
-            return Path(candidate)
+            return Path(line[0])
     return None
 
 
