@@ -1,4 +1,4 @@
-"""The built wheel in new environments, outside of the checkout: each extra, the embedded demo, all Pythons that are here.
+"""The built wheel in new environments, outside of the checkout: each extra, the embedded demo, every Python there is.
 
 On the Python of the tests without an extra and with each; on the others without and with all of them. A Python that is
 not on this machine is a skipped case, never a passed one. Installed are the versions of requirements-dev.lock.

@@ -7,6 +7,7 @@ the operator's key, with the concurrent composition. Only these two options impo
 import asyncio
 import json
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -124,10 +125,12 @@ def audit(
 def _attack(pipeline: Path, games: Games, as_json: bool) -> None:
     with progress(f"Reading {pipeline}") as line:
         result = attack(pipeline, **asdict(games), progress=line)
+    statement = result.statement(f"{datetime.now(UTC):%Y-%m-%d}")
     if as_json:
-        typer.echo(json.dumps({**result.json(), **asdict(games)}))
+        typer.echo(json.dumps({**result.json(), **asdict(games), "statement": statement}))
     else:
         _print(result, games.runs, games.confidence)
+        typer.echo(statement)
     result.require_unrefuted()
 
 

@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[3]
 GONE = ("tests/unit/docs/test_evidence.py::test_gone", "tests/gone.py::test_x")
 HERE = "tests/unit/docs/test_evidence.py::test_what_a_run_says_is_recorded_and_no_more"
 RESULTS = """<testsuites><testsuite timestamp="2026-11-27T21:00:00">
-<testcase classname="tests.unit.a.test_a" name="test_right[1]"/><testcase classname="tests.unit.a.test_a" name="test_right[2]"/>
+<testcase classname="tests.unit.a.test_a" name="test_right[1]"/>
+<testcase classname="tests.unit.a.test_a" name="test_right[2]"/>
 <testcase classname="tests.unit.a.test_a" name="test_wrong[1]"/>
 <testcase classname="tests.unit.a.test_a" name="test_wrong[2]"><failure message="no"/></testcase>
 <testcase classname="tests.unit.a.test_a" name="test_not_here"><skipped message="no Kafka"/></testcase>
