@@ -1,7 +1,7 @@
 """The built wheel in new environments, outside of the checkout: each extra, the embedded demo, every Python there is.
 
-On the Python of the tests without an extra and with each; on the others without and with all of them. A Python that is
-not on this machine is a skipped case, never a passed one. Installed are the versions of requirements-dev.lock.
+On the Python of the tests without an extra and with each, on the others with all of them. A Python that is not on this
+machine is a skipped case, never a passed one. Installed are the versions of requirements-dev.lock.
 """
 
 import json
@@ -39,9 +39,7 @@ def cases() -> list[tuple[str, str]]:
     """Return pairs of a Python and its extras, as one writes them: "" for none."""
     every = ",".join(EXTRAS)
     own = [(HERE, extra) for extra in ("", *(extra for extra in EXTRAS if DECLARED[extra]))]
-    return own + [
-        (python, extras) for python in PYTHONS if python != HERE for extras in ("", every)
-    ]
+    return own + [(python, every) for python in PYTHONS if python != HERE]
 
 
 def python_of(version: str) -> Path | None:
