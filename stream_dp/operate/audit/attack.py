@@ -8,15 +8,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stream_dp import __version__
-from stream_dp.accounting.amounts import UNITS, number, text
+from stream_dp.accounting.amounts import UNITS, number
 from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.core.composition import Create
 from stream_dp.core.guarantee import GaussianDP, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.relation import Claim, Relation
-from stream_dp.core.wording import how_many
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.operate.run.live_series import series_claim
@@ -91,24 +89,6 @@ class Attack:
     def chosen_delta(self) -> Fraction:
         """The delta at which claims that hold at every delta are attacked."""
         return STATED_AT
-
-    def statement(self, day: str) -> str:
-        """Return one line to quote: what was attacked on this day, with which result, and what games cannot see."""
-        whole, ticks = self.together, how_many(self.ticks, "tick")
-        at = f" at delta {text(whole.delta)}" if whole.delta else ""
-        result = (
-            f"REFUTED the claimed epsilon of {', '.join(self.refuted)}"
-            if self.refuted
-            else f"refuted no claim, of all together epsilon {text(whole.claimed)}{at},"
-        )
-        return (
-            f"To quote: on {day} stream_dp {__version__} played {how_many(self.runs, 'game')} of {ticks} against "
-            f"each mechanism of {self.pipeline} and against all together, for {self.unit} ({self.relation}), and "
-            f"{result} at confidence {self.confidence:g}; this can show faults in the code of the mechanisms that "
-            f"cost an epsilon of {self.seen:g} or more within {ticks}, it cannot prove a claim, and it does not see "
-            "how records are read and capped, the journal, the key, the brokers, times of publication, or people "
-            "with access."
-        )
 
     def require_unrefuted(self) -> None:
         if self.refuted:

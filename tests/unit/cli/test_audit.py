@@ -140,9 +140,9 @@ def test_the_table_says_what_it_means(site: Any, monkeypatch: pytest.MonkeyPatch
         assert text in said.out
     quoted = said.out.splitlines()[-1]
     for text in (
-        "To quote: on 20", " played 100 games of 6 ticks against each mechanism of clicks and against all together, ",
+        "To quote: on 20", " played 100 games of 6 ticks against each mechanism of clicks (at up to 8 times its epsilon)",
         "for one event (add_remove), and refuted no claim, of all together epsilon ", "at confidence 0.99; this can",
-        f"an epsilon of {least_seen(25, 0.01 / 4):g} or more within 6 ticks, it cannot prove a claim, and it does not ",
+        f"epsilon of {least_seen(25, 0.01 / 4):g} or more as played, within 6 ticks, it cannot prove a claim, and it ",
     ):  # fmt: skip
         assert text in quoted
 
