@@ -140,7 +140,7 @@ def test_the_table_says_what_it_means(site: Any, monkeypatch: pytest.MonkeyPatch
         assert text in said.out
     quoted = said.out.splitlines()[-1]
     for text in (
-        "To quote: on 20", " played 100 games of 6 ticks against each mechanism of clicks (at up to 8 times its epsilon)",
+        "To quote: on 20", " played 100 games of 6 ticks against each mechanism of clicks (at up to 8 times its epsil",
         "for one event (add_remove), and refuted no claim, of all together epsilon ", "at confidence 0.99; this can",
         f"epsilon of {least_seen(25, 0.01 / 4):g} or more as played, within 6 ticks, it cannot prove a claim, and it ",
     ):  # fmt: skip
