@@ -1,7 +1,7 @@
 """The demo: a year of real flights through a local Kafka, or through a file and a database, to a private live page.
 
 Rules: the data is public, so exact figures may be shown, and only because the pipeline file says so. The state lies in
-the user's state folder; a demo goes on where it stopped, and `fresh` deletes that state only.
+`local_dir()`; a demo goes on where it stopped, and `fresh` deletes that state only.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-from stream_dp.broker.jars import resolve_jars, state_dir
+from stream_dp.broker.jars import local_dir, resolve_jars
 from stream_dp.broker.process import LocalKafka, held
 from stream_dp.broker.topics import create_topic
 from stream_dp.core.progress import Progress
@@ -153,7 +153,7 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
     Raises UsageError if another demo runs, or the pipeline is not one that may be shown.
     """
     embedded = options.embedded or not _kafka_can_be_had(callbacks)
-    folder = state_dir() / "demo" / ("embedded" if embedded else "kafka")
+    folder = local_dir() / "demo" / ("embedded" if embedded else "kafka")
     try:
         spec = load(flights_folder() / "pipeline.yaml")
         if not spec.public_data:
@@ -182,8 +182,8 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
     except FailClosed as error:
         flags = f"{'--embedded ' if embedded else ''}--fresh"
         raise FailClosed(
-            f"{error.args[0].rstrip('.')}. On this machine the state of the demo lies in {folder}, "
-            f"for every checkout and version. If none of them runs, `stream-dp demo {flags}` "
+            f"{error.args[0].rstrip('.')}. The state of the demo lies in {folder}. If no demo runs on it, "
+            f"`stream-dp demo {flags}` "
             f"(or `make demo ARGS='{flags}'`) deletes it and begins anew; STREAM_DP_HOME=FOLDER before the command "
             "gives this one a state of its own"
         ) from None

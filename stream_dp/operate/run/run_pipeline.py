@@ -26,7 +26,7 @@ from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
-from stream_dp.server.server import PageServer
+from stream_dp.server.server import PageServer, require_extra
 
 
 @asynccontextmanager
@@ -235,6 +235,13 @@ class RunOptions:
     processes: int | None = None
 
 
+def _require_possible(options: RunOptions, horizon: int | None) -> None:
+    if options.until_end and horizon is None:
+        raise UsageError("--until-end: this clock has no horizon, so there is no end")
+    if options.port is not None:
+        require_extra()
+
+
 async def run_pipeline(
     pipeline: Path,
     options: RunOptions,
@@ -252,8 +259,7 @@ async def run_pipeline(
     """
     callbacks, spec = operator or Operator(), load(pipeline).read_by(options.processes)
     callbacks.tell("starting", pipeline=spec.name, version=__version__)
-    if options.until_end and spec.clock.horizon is None:
-        raise UsageError("--until-end: this clock has no horizon, so there is no end")
+    _require_possible(options, spec.clock.horizon)
     callbacks.progress(f"Deriving what {spec.name} guarantees")
     built, sealer = build(spec), sealer_for(spec, options.key_file)
     if callbacks.patient and not options.standby:

@@ -219,7 +219,7 @@ async def test_the_broker_outlives_its_readers(
     monkeypatch.setattr(module, "_kafka_can_be_had", lambda told: True)
     monkeypatch.setattr(module, "create_topic", nothing)
     monkeypatch.setattr(module, "_run", nothing)
-    monkeypatch.setattr(module, "state_dir", lambda: tmp_path)
+    monkeypatch.setattr(module, "local_dir", lambda: tmp_path)
     options = module.DemoOptions(False, True, True, False, 0)
     said = module.Told(lambda text: None, unseen, lambda url, on: None, lambda run: nullcontext())
     async with module.run_demo(options, said):

@@ -199,7 +199,7 @@ def test_what_is_to_be_installed_is_a_checkout_or_its_wheel(page: Path) -> None:
     """Nothing is published: an index has no package of this name, or some day another one."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     said = re.findall(r"pip install ([^\n`]*)", page.read_text(encoding="utf-8"))
-    wheel = f"./stream_dp-{__version__}-py3-none-any.whl"
+    wheel = f"dist/stream_dp-{__version__}-py3-none-any.whl"
     for what in said:
         found = re.fullmatch(r"'([^'\[]*)\[([a-z,]+)\]'.*", what)
         assert found is not None, what
