@@ -41,6 +41,7 @@ from stream_dp.errors import FailClosed, RejectedMessage, Unconfirmed, UsageErro
 from stream_dp.journal.answer_body import AnswerCut, places_in
 from stream_dp.journal.commit import (
     Answer,
+    Applied,
     Asked,
     Commit,
     Created,
@@ -169,7 +170,7 @@ class _Replay:
         """Repeat the changes of a commit, each with its recorded seed. `held`: the engine continues at this cut, so
         changes that begin later do not count yet.
         """
-        drawn = [change for change in commit.changes if not isinstance(change, Halted)]
+        drawn = [change for change in commit.changes if not isinstance(change, Halted | Applied)]
         if len(drawn) != len(commit.seeds):
             raise _other_version(
                 f"commit {commit.sequence} of the journal does not hold one seed for each of its changes that draws"

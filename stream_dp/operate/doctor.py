@@ -43,6 +43,7 @@ from stream_dp.kafka.client.topics import (
 from stream_dp.kafka.log.append_clock import Difference, append_differences, clock_topic
 from stream_dp.kafka.log.questions import RULES
 from stream_dp.operate.audit.journal_access import (
+    built_of,
     check_pages,
     partitions_at_first,
     require_own,
@@ -242,8 +243,8 @@ async def diagnose_pipeline(
     clocks; last the journal itself. An invalid pipeline file raises: then no check was made.
     """
     spec = load(pipeline)
-    built = build(spec)
     sealer, key = check_key(spec, key_file)
+    built = build(spec) if sealer is None else (await built_of(spec, sealer)).built
     findings = [key, *check_folders(spec)]
     begun = isinstance(spec.journal, SqliteJournalSpec) and spec.journal.path.exists()
     if begun:

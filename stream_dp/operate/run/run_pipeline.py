@@ -1,29 +1,34 @@
 """A pipeline file, run until it is stopped: what `stream-dp run` and an embedding program call."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from stream_dp import __version__
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.time import moment_text
 from stream_dp.engine.ports import Ports, Spans, untold
+from stream_dp.engine.run_config import FileChange, another_file
 from stream_dp.errors import StreamDPError, TakenOver, UsageError
+from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import backing_off
 from stream_dp.kafka.log.lease import Holder, Presence
-from stream_dp.operate.audit.journal_access import require_own
+from stream_dp.operate.audit.journal_access import built_of, require_own
 from stream_dp.operate.check_pipeline import require_fitting, require_wanted
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.operator_figures import FiguresPort, OperatorFigures, figures_told
 from stream_dp.operate.observe.traces import traced
+from stream_dp.operate.run.file_change import against_journal
 from stream_dp.operate.run.running import Run, alongside, signals
 from stream_dp.operate.run.settings import source_there
 from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
-from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
 from stream_dp.server.server import PageServer
@@ -193,7 +198,8 @@ class Operator:
     answer yet, and say so through `starts`. `traces` receives the collector's address (None: no traces). `progress`
     receives how far a start has come. `waits` is called when a standby is ready to take over. `opened` receives the
     page's address. `over` is called when no tick is left but the run stays for its page. `noisy` receives why a new
-    ledger would mostly pay for noise, and returns whether to begin all the same.
+    ledger would mostly pay for noise, and returns whether to begin all the same. `applies` receives what a
+    changed file changes, as `file_change` shows it.
     """
 
     figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))
@@ -207,6 +213,7 @@ class Operator:
     waits: Callable[[], None] = lambda: None
     opened: Callable[[str], None] = lambda url: None
     noisy: Callable[[str], bool] = lambda warning: True
+    applies: Callable[[Mapping[str, Any]], None] = lambda shown: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +224,8 @@ class RunOptions:
     `port` (None: not at all) of `host`; clients may also use the names in `hosts`. `accepted` names a new guarantee
     for a source that was used before. `check`: refuse a new ledger if no record fits. A `standby` begins once no
     other engine of the pipeline runs, and stands by again if another engine takes over. `yes`: begin a new ledger
-    without a question where the file's guesses say that most numbers would be noise.
+    without a question where the file's guesses say that most numbers would be noise. `apply`: go on with this file also
+    where it was changed; `was` is the one before, of a journal that keeps none.
     """
 
     until_end: bool = False
@@ -229,6 +237,8 @@ class RunOptions:
     check: bool = True
     standby: bool = False
     yes: bool = False
+    apply: bool = False
+    was: Path | None = None
 
 
 async def run_pipeline(
@@ -251,10 +261,11 @@ async def run_pipeline(
     if options.until_end and spec.clock.horizon is None:
         raise UsageError("--until-end: this clock has no horizon, so there is no end")
     callbacks.progress(f"Deriving what {spec.name} guarantees")
-    built, sealer = build(spec), sealer_for(spec, options.key_file)
+    sealer = sealer_for(spec, options.key_file)
     if callbacks.patient and not options.standby:
         await source_there(spec, callbacks.starts)
     callbacks.progress("Looking for a journal")
+    built, change = await _going_on(spec, sealer, options, callbacks)
     new = await require_own(built, sealer, private=setup.private)
     if new and not options.yes:
         require_wanted(built, str(pipeline), callbacks.noisy)
@@ -274,7 +285,7 @@ async def run_pipeline(
             return callbacks.figures.watching(opened, spec.source.warn_dead, ends)
 
         return Run(
-            built, ports(), setup, keep=keep, accepted=options.accepted, again=ports,
+            built, ports(), replace(setup, change=change), keep=keep, accepted=options.accepted, again=ports,
             patient=options.standby, tell=callbacks.tell,
         )  # fmt: skip
 
@@ -297,6 +308,21 @@ async def run_pipeline(
         traced(callbacks.traces, spec.name) as spans,
     ):
         return await lived(begun, live, standby=options.standby, tell=callbacks.tell)
+
+
+async def _going_on(
+    spec: PipelineSpec, sealer: Sealer, options: RunOptions, callbacks: Operator
+) -> tuple[Built, FileChange | None]:
+    """Return the pipeline as its journal goes on, and what its changed file is to change there, if it is applied."""
+    built, same = await built_of(spec, sealer, sure=options.apply)
+    if options.apply and not same:
+        changing = await against_journal(spec, sealer, options.was, callbacks.progress)
+        callbacks.applies(changing.shown)
+        changing.require()
+        return changing.built, changing.change
+    if built.file is not None and not same:
+        raise another_file(spec.name)
+    return built, None
 
 
 async def lived(

@@ -151,7 +151,7 @@ class Run:
         words = SeriesWords(built, planner, self.times, fired)
         messages = SignedMessages(built.spec.name, ports.sealer.query_token, self._issued.text_of)
         engine = Engine(
-            replace(config, group=setup.group), router, ports, setup.make_noise,
+            replace(config, group=setup.group, change=setup.change), router, ports, setup.make_noise,
             Audience(self._published, known, self._wanted),
             requests=Requests(
                 planner, built.subledgers(), Understanding(messages, words),

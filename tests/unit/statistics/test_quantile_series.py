@@ -29,7 +29,7 @@ from stream_dp.engine.cut_changes import selected
 from stream_dp.engine.series import Series
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Quantile
-from stream_dp.live.planner import canonical_series
+from stream_dp.pipeline.yaml import canonical_series
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
