@@ -481,6 +481,11 @@ class Registry:
     def live(self) -> tuple[LiveSeries, ...]:
         return tuple(self._live.values())
 
+    @property
+    def first(self) -> tuple[Series | MadeSeries, ...]:
+        """Those of the first series that run, and what is made of them."""
+        return (*(live.series for live in self.live if not live.created), *self.made)
+
     def at(self, tick: int) -> tuple[LiveSeries, ...]:
         """Return the running series that see this tick."""
         return tuple(live for live in self._live.values() if live.start <= tick)

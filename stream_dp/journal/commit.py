@@ -176,8 +176,8 @@ class Unwatched(_Part, frozen=True, tag="unwatched"):
 class Applied(_Part, frozen=True, tag="applied"):
     """The pipeline file was changed at the cut before tick `at`; the journal goes on with the file of `fingerprint`.
 
-    `file` is what it says, `first` what the file of the first start said (public JSON). The series `ended` of that
-    first file see no tick any more; what they were charged stays. What is created and halted with it stands beside it.
+    `file` is what it says, `first` what the file of the first start said (public JSON, deflated). The series `ended` of
+    that first file see no tick any more; what they were charged stays. What it creates and halts stands beside it.
     """
 
     at: int
@@ -193,7 +193,7 @@ Change: TypeAlias = Created | Halted | Asked | Watched | Unwatched | Applied
 class Header(_Part, frozen=True, tag="header"):
     """The journal's first commit says what it belongs to; anything else is refused at start.
 
-    `file` is what the pipeline file says, as public JSON (empty before there was an `Applied`).
+    `file` is what the pipeline file says, as deflated public JSON (empty before there was an `Applied`).
     """
 
     pipeline: str

@@ -79,12 +79,15 @@ class PlannedWatch:
 
 @dataclass(slots=True)
 class LiveSeriesPlanner:
-    """Plans live series of one pipeline; `running` has the running ones by number, `entries` the room of each."""
+    """Plans live series of one pipeline; `running` has the running ones by number, `entries` the room of each. Those of
+    the file as it is now, if any, have their words from `file`.
+    """
 
     spec: PipelineSpec
     router: OpenRouter
     running: dict[int, "PlannedSeries"] = field(default_factory=dict)
     entries: dict[int, int] = field(default_factory=dict)
+    file: Mapping[str, SeriesSpec] = field(default_factory=dict)
 
     def propose(self, definition: bytes, start: int, *, former: bool = False) -> "PlannedSeries":
         """Derive the series of a definition: an entry of `series:`, in YAML or JSON."""
@@ -92,6 +95,9 @@ class LiveSeriesPlanner:
         series = load_series(definition, spec)
         if former:
             series = series.model_copy(update=dict(series.former_keys))
+        if (now := self.file.get(series.name)) is not None:
+            words = {key: getattr(now, key) for key in series.words if hasattr(now, key)}
+            series = series.model_copy(update=words)
         if series.identifier is not None:
             raise UsageError(
                 f"statistic: '{series.statistic}' remembers who was there from the first tick on; put it into the "

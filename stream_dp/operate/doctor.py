@@ -15,6 +15,7 @@ from typing import Any
 
 from stream_dp.broker.jars import state_dir
 from stream_dp.engine.history import read_summary
+from stream_dp.engine.run_config import another_file
 from stream_dp.errors import FailClosed, StreamDPError, UsageError
 from stream_dp.files.highwater import HighWater
 from stream_dp.journal.keys import Sealer
@@ -116,10 +117,12 @@ def check_key(spec: PipelineSpec, key_file: Path | None) -> tuple[Sealer | None,
         return None, closed(about, "cannot be used", str(error))
 
 
-async def check_owner(built: Built, sealer: Sealer) -> Observation:
-    """Return whether this file and key began the journal; where there is none, whether there was one."""
+async def check_owner(built: Built, sealer: Sealer, *, same: bool = True) -> Observation:
+    """Return whether the journal goes on with this file (`same`) and key; without one, whether one was."""
     try:
         none = await require_own(built, sealer, private=True)
+        if not same:
+            raise another_file(built.spec.name)
     except FailClosed as error:
         return closed("journal", "does not belong to this file and key", str(error))
     if not none:
@@ -244,7 +247,7 @@ async def diagnose_pipeline(
     """
     spec = load(pipeline)
     sealer, key = check_key(spec, key_file)
-    built = build(spec) if sealer is None else (await built_of(spec, sealer)).built
+    built, same = (build(spec), True) if sealer is None else await built_of(spec, sealer, sure=True)
     findings = [key, *check_folders(spec)]
     begun = isinstance(spec.journal, SqliteJournalSpec) and spec.journal.path.exists()
     if begun:
@@ -260,7 +263,7 @@ async def diagnose_pipeline(
         begun = begun or cluster.begun
         answers, partitions = cluster.answers, cluster.partitions
     if sealer is not None and answers:
-        findings.append(owner := await check_owner(built, sealer))
+        findings.append(owner := await check_owner(built, sealer, same=same))
         if begun and owner.level is Level.OK:
             findings += await check_records(spec, sealer, pipeline)
         if partitions:

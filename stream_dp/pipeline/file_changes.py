@@ -6,6 +6,7 @@ fields, and change words. All else belongs to the ledger or to the meaning of wh
 """
 
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from stream_dp.pipeline.yaml import canonical_series, escaped, load_live
 from stream_dp.statistics import Series
 
 _SERIES, _SCHEMA = "series", "schema"
+_MOST = 9  # every checkpoint holds what the first file said
 _REASONS = {
     "name": "another name is another pipeline",
     "privacy": "the ledger promises this to somebody, for good",
@@ -42,20 +44,27 @@ class Earlier(NamedTuple):
 
 
 def text_of(spec: PipelineSpec) -> bytes:
-    """Return what a file says that its fingerprint covers, as public JSON; empty if it cannot be read again."""
+    """Return what a file says that its fingerprint covers, as deflated public JSON; empty if it cannot be read."""
     plain = spec.model_dump(mode="json", exclude_none=True, by_alias=True, include={"fields"})
     series = [json.loads(canonical_series(own)) for own in spec.series]
     others = json.dumps(_others(spec), sort_keys=True)  # a text, for YAML takes no null
     text = escaped({_SCHEMA: plain[_SCHEMA], _SERIES: series, "others": others})
     try:
-        again = fingerprint(earlier(text, spec).spec)
+        again = fingerprint(_read(text, spec).spec)
     except FailClosed:
         return b""
-    return text if again == fingerprint(spec) else b""
+    return zlib.compress(text, _MOST) if again == fingerprint(spec) else b""
 
 
 def earlier(text: bytes, spec: PipelineSpec) -> Earlier:
     """Return the file that `text_of` wrote, beside the other parts of `spec`; raise `FailClosed` if it is not one."""
+    try:
+        return _read(zlib.decompress(text), spec)
+    except zlib.error:
+        return _read(b"", spec)
+
+
+def _read(text: bytes, spec: PipelineSpec) -> Earlier:
     try:
         data = load_live(text, lambda told: told, "file")
         others = json.loads(data["others"])
@@ -139,7 +148,12 @@ def _others(spec: PipelineSpec) -> dict[str, Any]:
     for part in (_SERIES, _SCHEMA, "zones"):  # zones follow from series
         meant.pop(part, None)
     plain: dict[str, Any] = json.loads(json.dumps(meant))
-    return plain
+    return {
+        part: {key: value for key, value in of.items() if value is not None}
+        if isinstance(of, dict)
+        else of
+        for part, of in plain.items()
+    }
 
 
 def _other_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

@@ -212,7 +212,8 @@ class SeriesWords:
                 most = LISTED_BYTES // monitors
                 row |= self._watches(live, live.series.asking, filters, most)
             rows.append(row)
-        made = [series for series in self.built.spec.series if series.inputs]
+        runs = {made.name for made in admission.registry.made}
+        made = [series for series in self.built.spec.series if series.name in runs]
         rows += [self._row(m.name, MAIN, m.listed, 0, None, False) for m in made]
         rows += [
             self._row(e.name, e.analyst, e.shown, e.start, e.end, True) for e in admission.ended

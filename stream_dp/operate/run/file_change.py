@@ -4,6 +4,7 @@ Rules: everything here is public: parameters, charges, and what a filter makes o
 the ledger, derived again from the journal; nothing is written.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import canonical_series, load
 
 RUNNING = "running"
+_PLACE = re.compile(r"series, line \d+, column \d+: ")  # in a definition that nobody wrote
 
 
 class Changing(NamedTuple):
@@ -61,12 +63,20 @@ async def against_journal(
     """Return what a pipeline file changes of its journal; `was` is the file of a journal that keeps none."""
     here = await sealed_commits(spec, progress)
     summary = await read_summary(here.commits, sealer, spec.name, begin=here.begin)
+    progress("Deriving what its change would cost")
+    return against_summary(spec, summary, None if was is None else load(was))
+
+
+def against_summary(
+    spec: PipelineSpec, summary: JournalSummary, was: PipelineSpec | None = None
+) -> Changing:
+    """Return what a pipeline file changes of a journal, as read; raise `UsageError` if it does not say its file."""
     header, applied = summary.header, summary.applied
     if header is None:
         raise UsageError(f"{spec.name} has not begun: its first start takes this file as it is")
     now = header.file if applied is None else applied.file
     if was is not None:
-        before = Earlier.of(load(was))
+        before = Earlier.of(was)
     elif now:
         before = earlier(now, spec)
     else:
@@ -75,9 +85,8 @@ async def against_journal(
             "with, too: `plan FILE --against OLD.yaml`, `run FILE --apply --was OLD.yaml`"
         )
     if applied is not None and fingerprint(before.spec) != applied.fingerprint:
-        raise UsageError(f"{was}: is not the file with which the journal of {spec.name} goes on")
+        raise UsageError(f"this is not the file with which the journal of {spec.name} goes on")
     first = before if applied is None else earlier(applied.first, spec)
-    progress("Deriving what its change would cost")
     return _tried(spec, _Known(before, first, applied, summary), RUNNING)
 
 
@@ -142,7 +151,7 @@ def _priced(
             short = BudgetRefused(f"series {series.name}: {refusal}")
             break
         except UsageError as refusal:
-            wrong.append(f"series {series.name}: {refusal}")
+            wrong.append(f"series {series.name}: {_PLACE.sub('', str(refusal))}")
     after = budget_json(spec, ledgers)
     shown |= {"refused": wrong, "tick": start, "before": _amounts(before), "after": _amounts(after)}
     change = FileChange(

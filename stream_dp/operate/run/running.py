@@ -146,7 +146,8 @@ class Run:
         config = built.run_config(ports.clock.now(), private=setup.private, accepted=self._accepted)
         key = ports.sealer.user_key()
         router = OpenRouter(built.spec, config.origin, built.layout, key)
-        planner = LiveSeriesPlanner(built.spec, router)
+        file = {} if built.file is None else {own.name: own for own in built.file.series}
+        planner = LiveSeriesPlanner(built.spec, router, file=file)
         known = max(0, self.log.last_sequence) if self.ready.is_set() else NOTHING
         words = SeriesWords(built, planner, self.times, fired)
         messages = SignedMessages(built.spec.name, ports.sealer.query_token, self._issued.text_of)
