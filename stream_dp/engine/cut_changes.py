@@ -220,15 +220,17 @@ class CutChanges:
         self._pending.then.append(partial(self._ensemble.halt, halted.number))
         return halted
 
-    async def apply(self, change: FileChange, created: Sequence[Proposal]) -> Applied:
-        """Apply a changed pipeline file; `created` are its proposals for ticks from `begins` on. Durable after `flush`.
+    async def apply(self, change: FileChange) -> Applied:
+        """Apply a changed pipeline file; durable after `flush`. Ticks wait while its series are derived.
 
         Errors as of `create`, `halt` and `Admission.apply`. After one, part of it has been done, and the caller ends
         the engine: none of it is durable.
         """
         for name in change.halted:
             self.halt(name)
-        for proposal in created:
+        for definition in change.created:
+            propose = partial(self.admission.propose, definition, self.begins)
+            proposal = await asyncio.to_thread(propose)
             await self.create(proposal, MAIN, accept_noise=True)
         applied = msgspec.structs.replace(change.applied, at=self.chain.next_tick)
         for number in self.admission.apply(applied):

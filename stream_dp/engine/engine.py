@@ -310,15 +310,9 @@ class Engine:
     async def _apply_file(self) -> None:
         """Commit the change of the pipeline file that a start was told to apply, before any tick."""
         change = self._config.pending(self.admission.applied)
-        if change is None:
-            return
-        start = self._changes.begins
-        created = [
-            await asyncio.to_thread(self.admission.propose, definition, start)
-            for definition in change.created
-        ]
-        await self._changes.apply(change, created)
-        await self._changes.flush()
+        if change is not None:
+            await self._changes.apply(change)
+            await self._changes.flush()
 
     @property
     def _group(self) -> int:

@@ -82,7 +82,8 @@ class RunConfig:
     engine is behind. `made` are series made of the releases of `series`. Where a tick is longer than `read_again`, a
     created series, and a watch that begins or ends, does so with the next tick. `file` is the fingerprint of the
     pipeline file as it is now, `first_file` of that with which the journal begins ("" of both: any), and `text` returns
-    what the file says; `change` is to be applied first.
+    what the file says; `change` is to be applied first, and `applied` the
+    fingerprint of a file that an attempt before has applied ("": none).
     """
 
     pipeline: str
@@ -104,6 +105,7 @@ class RunConfig:
     first_file: str = ""
     text: Callable[[], bytes] = bytes
     change: FileChange | None = None
+    applied: str = ""
 
     @property
     def lead(self) -> int:
@@ -160,7 +162,7 @@ class RunConfig:
         if the journal is of another file than this one.
         """
         now, change = self.first_file if applied is None else applied.fingerprint, self.change
-        if now == self.file:
+        if now in (self.file, self.applied):
             return None
         if change is not None and now == change.before:
             return change

@@ -32,47 +32,54 @@ _REASONS = {
 }
 
 
-class Earlier(NamedTuple):
-    """A file of before: its fields and series, beside the other parts of the file of now; and what those said then."""
+class Said(NamedTuple):
+    """What a file says: its fields and series, beside the other parts of the file of now; and what it says of those."""
 
     spec: PipelineSpec
     others: Mapping[str, Any]
 
     @classmethod
-    def of(cls, spec: PipelineSpec) -> "Earlier":
+    def of(cls, spec: PipelineSpec) -> "Said":
         return cls(spec, _others(spec))
 
 
-def text_of(spec: PipelineSpec) -> bytes:
-    """Return what a file says that its fingerprint covers, as deflated public JSON; empty if it cannot be read."""
+def told(spec: PipelineSpec) -> bytes:
+    """Return what a file says that its fingerprint covers, as public JSON; empty if it cannot be read."""
     plain = spec.model_dump(mode="json", exclude_none=True, by_alias=True, include={"fields"})
     series = [json.loads(canonical_series(own)) for own in spec.series]
     others = json.dumps(_others(spec), sort_keys=True)  # a text, for YAML takes no null
     text = escaped({_SCHEMA: plain[_SCHEMA], _SERIES: series, "others": others})
     try:
-        again = fingerprint(_read(text, spec).spec)
+        return text if fingerprint(heard(text, spec).spec) == fingerprint(spec) else b""
     except FailClosed:
         return b""
-    return zlib.compress(text, _MOST) if again == fingerprint(spec) else b""
 
 
-def earlier(text: bytes, spec: PipelineSpec) -> Earlier:
-    """Return the file that `text_of` wrote, beside the other parts of `spec`; raise `FailClosed` if it is not one."""
+def text_of(spec: PipelineSpec) -> bytes:
+    """Return what `told` does as journals keep it, deflated."""
+    return zlib.compress(text, _MOST) if (text := told(spec)) else b""
+
+
+def earlier(text: bytes, spec: PipelineSpec) -> Said:
+    """Return what the file said of which `text_of` wrote this, beside the other parts of `spec`; raise `FailClosed` if
+    it is not one.
+    """
     try:
-        return _read(zlib.decompress(text), spec)
+        return heard(zlib.decompress(text), spec)
     except zlib.error:
-        return _read(b"", spec)
+        return heard(b"", spec)
 
 
-def _read(text: bytes, spec: PipelineSpec) -> Earlier:
+def heard(text: bytes, spec: PipelineSpec) -> Said:
+    """Return what `told` wrote, as `earlier` does."""
     try:
-        data = load_live(text, lambda told: told, "file")
+        data = load_live(text, lambda data: data, "file")
         others = json.loads(data["others"])
         parts = {name: getattr(spec, name) for name in PipelineSpec.model_fields}
         privacy = spec.privacy.model_copy(update={"expect": None})  # may name series of now
         parts |= {"privacy": privacy, _SCHEMA: data[_SCHEMA], _SERIES: data[_SERIES]}
         del parts["fields"]
-        return Earlier(PipelineSpec.model_validate(parts), others)
+        return Said(PipelineSpec.model_validate(parts), others)
     except (UsageError, ValidationError, KeyError, TypeError, ValueError):
         raise FailClosed(
             f"the journal of {spec.name} holds a pipeline file that this version does not read; use the version that "
@@ -107,14 +114,14 @@ class FileChanges:
     equal: bool = True
 
 
-def compared(earlier: Earlier, now: PipelineSpec) -> FileChanges:
-    """Return what changes from an earlier file to the file `now` of one journal."""
-    before, others = earlier
+def compared(then: Said, file: Said) -> FileChanges:
+    """Return what changes from the file of before to a file of now, of one journal."""
+    (before, others), now = then, file.spec
     old, new = _series(before), _series(now)
     stays = [name for name in new if name in old]
     changed = [name for name in stays if old[name] != new[name]]
     said = {own.name: own for own in before.series}
-    refused = [*_other_changes(others, _others(now)), *_schema_changes(before, now)]
+    refused = [*_other_changes(others, file.others), *_schema_changes(before, now)]
     refused += [
         f"series {name} ({_keys(old[name], new[name])}): a series keeps its meaning as long as it has its name, which "
         f"its releases bear; write it under another name, such as {name}_2, and leave {name} out"

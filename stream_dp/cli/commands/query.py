@@ -20,6 +20,7 @@ from stream_dp.cli.main import WholeHelpGroup
 from stream_dp.cli.options import KeyFile, PipelineFile, Proof, say_on_stderr, with_groups
 from stream_dp.cli.printing import (
     answer_text,
+    change_lines,
     derivation_tree,
     folding_table,
     given_back,
@@ -33,6 +34,8 @@ from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
 from stream_dp.errors import BudgetRefused, MostlyNoise
 from stream_dp.operate.query.remote_series import RemoteSeries, noise_lines, told_in, verdict_lines
+from stream_dp.pipeline.file_changes import told
+from stream_dp.pipeline.yaml import load
 
 if TYPE_CHECKING:
     from stream_dp.operate.query.remote_messages import RemoteMessages
@@ -125,6 +128,15 @@ def create(pipeline: PipelineFile, *, series: Series, asking: Asking, yes: Yes =
         _confirmed(lambda accept: engine.create(series, accept_noise=accept), yes),
         "{name}: created, charged epsilon {epsilon}, left {left}. " + _START + _ERROR,
     )
+
+
+@with_groups
+def apply(pipeline: PipelineFile, *, asking: Asking, message: Id = "") -> None:
+    """Let the running engine go on with PIPELINE.yaml, which was changed: series added and ended, in one commit."""
+    said = told(load(pipeline))
+    answer = _answered(lambda: asking.engine(pipeline).apply(said, message))
+    lines = json.dumps(answer) if asking.as_json else "\n".join(change_lines(answer))
+    typer.echo(lines)
 
 
 @query.command()

@@ -55,6 +55,10 @@ class RemoteEngine(ABC):
     def unwatch(self, series: str, watch: str, name: str = "") -> Mapping[str, Any]:
         return told_in(self._line("unwatch", {"series": series, "watch": watch}, name))[1]
 
+    def apply(self, file: bytes, name: str = "") -> Mapping[str, Any]:
+        """Let the engine go on with a changed pipeline file, of which `file_changes.told` wrote this."""
+        return told_in(self._line("apply", {}, name, file.decode()))[1]
+
     @abstractmethod
     def _line(self, do: str, content: Mapping[str, Any], name: str, definition: str = "") -> bytes:
         """Send a message and return the line that answers it; raise a refusal."""

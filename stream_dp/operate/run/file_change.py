@@ -5,7 +5,7 @@ the ledger, derived again from the journal; nothing is written.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,15 +15,18 @@ from stream_dp.core.progress import Progress, unseen
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.history import JournalSummary, read_summary
 from stream_dp.engine.run_config import FileChange
-from stream_dp.errors import BudgetRefused, UsageError
+from stream_dp.engine.series import Registry
+from stream_dp.errors import BudgetRefused, FailClosed, UsageError
 from stream_dp.journal.commit import Applied
 from stream_dp.journal.keys import Sealer
+from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.audit.journal_access import opened, sealed_commits
 from stream_dp.operate.audit.ledger_view import derived_again, require_begun
 from stream_dp.operate.budget_view import budget_json, fits
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file_changes import Earlier, FileChanges, compared, earlier, text_of
+from stream_dp.pipeline.file_changes import FileChanges, Said, compared, earlier, heard, text_of
 from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import canonical_series, load
 
@@ -52,7 +55,7 @@ async def against(
 ) -> Changing:  # fmt: skip
     """Return what the pipeline file changes of its journal as it is now (`old` is `RUNNING`), or of the file `old`."""
     if old != RUNNING:
-        return _tried(load(pipeline), _Known(Earlier.of(load(old))), old)
+        return _tried(load(pipeline), _Known(Said.of(load(old))), JournalSummary(), old)
     spec, sealer = await opened(pipeline, key_file, tell)
     return await against_journal(spec, sealer, None, progress)
 
@@ -76,7 +79,7 @@ def against_summary(
         raise UsageError(f"{spec.name} has not begun: its first start takes this file as it is")
     now = header.file if applied is None else applied.file
     if was is not None:
-        before = Earlier.of(was)
+        before = Said.of(was)
     elif now:
         before = earlier(now, spec)
     else:
@@ -87,43 +90,63 @@ def against_summary(
     if applied is not None and fingerprint(before.spec) != applied.fingerprint:
         raise UsageError(f"this is not the file with which the journal of {spec.name} goes on")
     first = before if applied is None else earlier(applied.first, spec)
-    return _tried(spec, _Known(before, first, applied, summary), RUNNING)
+    known = _Known(before, first, applied, summary.totals.ticks)
+    return _tried(spec, known, summary, RUNNING)
 
 
 class _Known(NamedTuple):
-    """The file of `before`, the first one (None: the same), the last change, and the journal, as read."""
+    """What the file of `before` said, and the first one (None: the same); the last change, and the next tick `at`."""
 
-    before: Earlier
-    first: Earlier | None = None
+    before: Said
+    first: Said | None = None
     applied: Applied | None = None
-    summary: JournalSummary = JournalSummary()
+    at: int = 0
+
+    def change(
+        self, now: PipelineSpec, changes: FileChanges, halted: tuple[str, ...]
+    ) -> FileChange:
+        """Return what a journal records of the change to a file."""
+        first = (self.first or self.before).spec
+        named = {series.name for series in now.series}
+        applied = Applied(
+            self.at, fingerprint(now), text_of(now),
+            text_of(first) if self.applied is None else self.applied.first,
+            tuple(series.name for series in first.series if series.name not in named),
+        )  # fmt: skip
+        created = tuple(canonical_series(series) for series in changes.added)
+        return FileChange(fingerprint(self.before.spec), applied, halted, created)
 
 
-def _tried(spec: PipelineSpec, known: _Known, old: str) -> Changing:
-    first = known.before if known.first is None else known.first
-    changes = compared(known.before, spec)
-    shown: dict[str, Any] = {
-        "pipeline": spec.name, "against": old, "pending": not changes.equal, "added": [], "ended": [],
+def _compared(known: _Known, now: Said, old: str) -> tuple[FileChanges, dict[str, Any]]:
+    """Return what changes, and it in words, without prices."""
+    changes = compared(known.before, now)
+    return changes, {
+        "pipeline": now.spec.name, "against": old, "pending": not changes.equal, "added": [], "ended": [],
         "fields": [*changes.fields], "words": [*changes.worded], "refused": [*changes.refused],
     }  # fmt: skip
+
+
+def _tried(spec: PipelineSpec, known: _Known, summary: JournalSummary, old: str) -> Changing:
+    changes, shown = _compared(known, Said.of(spec), old)
     if changes.refused:
-        built = build(spec)
-        return Changing(built, shown, None, _refused(changes.refused))
-    built = build(spec, first.spec)
-    if known.summary.past is not None:
-        require_begun(built, known.summary)
-    admission, _, _ = derived_again(built, known.summary)
-    return _priced(built, known, changes, admission, shown)
+        return Changing(build(spec), shown, None, _refused(changes.refused))
+    built = build(spec, (known.first or known.before).spec)
+    if summary.past is not None:
+        require_begun(built, summary)
+    admission, _, _ = derived_again(built, summary)
+    why, change = _priced(spec, built, known, changes, admission, shown)
+    return Changing(built, shown, change, why)
 
 
 def _priced(
-    built: Built, known: _Known, changes: FileChanges, admission: Admission, shown: dict[str, Any]
-) -> Changing:
-    spec, first = built.file or built.spec, built.first or built.spec
-    at, ledgers = known.summary.totals.ticks, admission.subledgers
-    start = at + built.run_config(0).lead
-    before = budget_json(spec, ledgers)
-    own = {series.name for series in first.series}
+    spec: PipelineSpec, built: Built, known: _Known, changes: FileChanges, admission: Admission, shown: dict[str, Any]
+) -> tuple[UsageError | BudgetRefused | None, FileChange | None]:  # fmt: skip
+    """Make the change on an admission that is thrown away, add its prices to what is shown, and return why it does not
+    fit, and it (None: there is none).
+    """
+    ledgers, at = admission.subledgers, known.at
+    start, before = at + built.run_config(0).lead, budget_json(spec, ledgers)
+    own = {series.name for series in (known.first or known.before).spec.series}
     runs = {live.series.name for live in admission.registry.live}
     halted = tuple(s.name for s in changes.ended if s.name not in own and s.name in runs)
     for series in changes.ended:
@@ -132,18 +155,13 @@ def _priced(
             admission.halt(series.name, at)
         frees = text(max(0, fits(ledgers.main) - left))
         shown["ended"].append({"name": series.name, "end": at, "gives_back": frees})
-    named = {series.name for series in spec.series}
-    applied = Applied(
-        at, fingerprint(spec), text_of(spec),
-        text_of(first) if known.applied is None else known.applied.first,
-        tuple(series.name for series in first.series if series.name not in named),
-    )  # fmt: skip
-    wrong = [] if applied.file and applied.first else ["the file cannot be kept in a journal"]
+    change = known.change(spec, changes, halted)
+    kept = change.applied.file and change.applied.first
+    wrong = [] if kept else ["the file cannot be kept in a journal"]
     short: BudgetRefused | None = None
     for series in changes.added:
-        definition = canonical_series(series)
         try:
-            proposal = admission.propose(definition, start)
+            proposal = admission.propose(canonical_series(series), start)
             row = {"name": series.name, "epsilon": text(series.price), "start": start}
             shown["added"].append(row | {"noise": proposal.noise})
             admission.create(proposal, MAIN, start)
@@ -153,18 +171,43 @@ def _priced(
         except UsageError as refusal:
             wrong.append(f"series {series.name}: {_PLACE.sub('', str(refusal))}")
     after = budget_json(spec, ledgers)
-    shown |= {"refused": wrong, "tick": start, "before": _amounts(before), "after": _amounts(after)}
-    change = FileChange(
-        fingerprint(known.before.spec), applied, halted,
-        tuple(canonical_series(series) for series in changes.added),
-    )  # fmt: skip
-    why = _refused(wrong) if wrong else short
-    return Changing(built, shown, None if changes.equal else change, why)
+    shown |= {"refused": wrong, "before": _amounts(before), "after": _amounts(after)}
+    return _refused(wrong) if wrong else short, None if changes.equal else change
+
+
+def changed_now(
+    built: Built, admission: Admission, text: bytes, at: int
+) -> tuple[FileChange | None, Mapping[str, Any]]:
+    """Return the change to a file, of which `told` wrote this text, of a pipeline that runs, and it in words and
+    prices; `at` is the next tick. Changes nothing; raises `UsageError` or `BudgetRefused` if it cannot be applied.
+    """
+    running, applied = built.file or built.spec, admission.applied
+    first = Said.of(built.first or built.spec)
+    try:
+        now = heard(text, running)
+    except FailClosed:
+        raise UsageError("file: is not what this version of `stream-dp apply` sends") from None
+    before = Said.of(running) if applied is None else earlier(applied.file, running)
+    known = _Known(before, first, applied, at)
+    changes, shown = _compared(known, now, RUNNING)
+    at_a_start = (
+        f"schema ({', '.join(changes.fields)}): a field comes with a start: `run FILE --apply`"
+    )
+    if refused := [*changes.refused, *([at_a_start] if changes.fields else ())]:
+        raise _refused(refused)
+    config = built.run_config(0)
+    planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, config.origin, built.layout))
+    trial = Admission(Registry(config.series, config.made), built.subledgers(), planner)
+    trial.load(admission.save())
+    why, change = _priced(now.spec, built, known, changes, trial, shown)
+    if why is not None:
+        raise why
+    return change, shown
 
 
 def _amounts(budget: Mapping[str, Any]) -> dict[str, Any]:
     return {key: budget[key] for key in ("budget", "spent", "unit", "left")}
 
 
-def _refused(reasons: Any) -> UsageError:
+def _refused(reasons: Sequence[str]) -> UsageError:
     return UsageError("this cannot be applied to a ledger that goes on:\n  " + "\n  ".join(reasons))

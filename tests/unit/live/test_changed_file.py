@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -17,15 +18,16 @@ from stream_dp.engine.engine import Engine
 from stream_dp.engine.history import JournalSummary, read_summary
 from stream_dp.engine.ports import Ports
 from stream_dp.engine.run_config import FileChange, RunConfig
-from stream_dp.errors import BudgetRefused, FailClosed, UsageError
+from stream_dp.errors import BudgetRefused, FailClosed, NotAccepted, UsageError, WorldError
 from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource
 from stream_dp.journal.commit import Applied, Commit, Created, Halted
+from stream_dp.noise import NoiseStream
 from stream_dp.operate.audit.journal_access import build_again
 from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.operate.audit.trace_check import compared
 from stream_dp.operate.run.file_change import Changing, against_summary
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file_changes import text_of
+from stream_dp.pipeline.file_changes import text_of, told
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.manual_clock import ManualClock
 
@@ -421,3 +423,111 @@ async def test_a_journal_of_before_goes_on_with_its_file() -> None:
     assert shop.changes == []
     assert len({json.loads(body)["tick"] for body in shop.bodies}) == HORIZON
     assert MemorySource(batches(), partitions=(0, 1)) is not None
+
+
+async def sent(
+    shop: Shop, engine: Engine, spec: PipelineSpec, signer: str = "", name: str = "a"
+) -> Any:
+    """The answer to a message that applies a file."""
+    until = "1970-01-01T01:00:00Z"
+    head = json.dumps({"id": name, "analyst": signer, "until": until, "do": "apply"})
+    text = f'{head[:-1]}, "file": {told(spec).decode()}}}'
+    return json.loads(await engine.tell(text.encode(), signer))
+
+
+async def at_tick(shop: Shop, spec: PipelineSpec, act: Any, fuse: Fuse | None = None) -> None:
+    """Run a pipeline with this file, and do something behind tick 2; then to the end."""
+    known = (await shop.summary()).applied if shop.store.commits else None
+    shop.__dict__["built"] = build_again(spec, known)
+    source = Stopping(2)
+    engine = shop.engine(source, CrashingJournal(shop.store, fuse or Fuse()))
+    run = asyncio.create_task(engine.run())
+    await shop.until(2, run)
+    try:
+        if not run.done():
+            await act(engine)
+    finally:
+        source.go(HORIZON)
+        await run
+
+
+async def test_a_running_engine_applies_a_file_in_one_commit_and_goes_on() -> None:
+    shop, new = Shop(noise=NoiseStream), file([ORDERS, SUM, DEAR])
+
+    async def act(engine: Engine) -> None:
+        answer = (await sent(shop, engine, new))["answer"]
+        assert [row["name"] for row in answer["added"]] == ["sum", "dear"]
+        assert (answer["before"]["spent"], answer["after"]["spent"]) == ("0.9", "1.45")
+        with pytest.raises(NotAccepted, match="came before, and was executed"):
+            await sent(shop, engine, new)
+        again = (await sent(shop, engine, new, name="b"))["answer"]
+        assert again["pending"] is False
+
+    await at_tick(shop, file([*FIRST, SHARE]), act)
+    changing = [commit for commit in shop.commits() if commit.changes]
+    assert [[type(c) for c in commit.changes] for commit in changing] == [
+        [Created, Created, Applied]
+    ]
+    assert list(shop.releases("countries")) == list(shop.releases("share")) == [0, 1, 2]
+    assert min(shop.releases("sum")) == min(shop.releases("dear")) == 3
+    engine = await shop.upto(HORIZON - 1, new)
+    assert spent(engine) == Fraction("1.45")
+    with pytest.raises(FailClosed, match="another pipeline file"):
+        await shop.upto(HORIZON - 1, file([*FIRST, SHARE]))
+
+
+async def test_a_running_engine_refuses_and_changes_nothing() -> None:
+    shop = Shop()
+    wide = {"schema": PIPELINE["schema"] | {"shop": {"type": "text"}}}
+    refused = [
+        (file([*FIRST, SUM, DEAR | {"epsilon": "1"}]), "series dear"),
+        (file([*FIRST], privacy={"epsilon": "3"}), "privacy (epsilon)"),
+        (file([*FIRST, SUM], **wide), "schema (shop): a field comes with a start"),
+    ]
+
+    async def act(engine: Engine) -> None:
+        before = engine.admission.save()
+        for number, (spec, why) in enumerate(refused):
+            answer = await sent(shop, engine, spec, name=f"r{number}")
+            assert why in answer["refused"]["detail"]
+        assert engine.admission.save() == before
+        answer = await sent(shop, engine, file([*FIRST, SUM]), name="fits")
+        assert answer["answer"]["after"]["spent"] == "1.2"
+
+    await at_tick(shop, file(FIRST), act)
+
+
+async def test_only_the_operator_applies_a_file() -> None:
+    shop = Shop()
+    ann = {"privacy": {"epsilon": "3", "analysts": [{"name": "ann", "epsilon": "0.5"}]}}
+
+    async def act(engine: Engine) -> None:
+        answer = await sent(shop, engine, file([*FIRST, SUM], **ann), "ann")
+        assert (
+            answer["refused"]["detail"] == "file: only the operator applies a changed pipeline file"
+        )
+
+    await at_tick(shop, file(FIRST, **ann), act)
+    assert shop.changes == []
+
+
+async def test_after_a_crash_around_a_message_the_journal_says_which_file_runs() -> None:
+    old, new, both = file(FIRST), file([ORDERS, SUM]), set[bool]()
+    for place in range(1, 13):
+        shop = Shop()
+
+        async def act(engine: Engine, shop: Shop = shop) -> None:
+            with suppress(WorldError):
+                await sent(shop, engine, new)
+
+        with suppress(Crash):
+            await at_tick(shop, old, act, Fuse(place))
+        durable = any(isinstance(change, Applied) for change in shop.changes)
+        both.add(durable)
+        if shop.store.commits:
+            with pytest.raises(FailClosed):
+                await shop.upto(HORIZON - 1, old if durable else new)
+        engine = await shop.upto(HORIZON - 1, new if durable else old)
+        assert spent(engine) == (Fraction("1.2") if durable else Fraction("0.9"))
+        assert [r.body for c in shop.commits() for r in c.releases] == shop.bodies
+    assert both == {True, False}
