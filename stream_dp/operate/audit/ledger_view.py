@@ -27,7 +27,7 @@ from stream_dp.engine.history import JournalSummary, read_summary, unsealed
 from stream_dp.engine.series import Registry
 from stream_dp.errors import FailClosed, NotDerivable
 from stream_dp.journal.answer_body import RefusedMessage, read_answer
-from stream_dp.journal.commit import Answer, Charge, Created, Halted, Header
+from stream_dp.journal.commit import Answer, Applied, Charge, Created, Halted, Header
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.audit.journal_access import build_again, opened, sealed_commits
 from stream_dp.operate.budget_view import budget_json, freed, freed_everywhere
@@ -206,6 +206,7 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         **condition_json(built.spec),
         **budget_json(built.spec, admission.subledgers),
         **(proof if summary.series is None else {}),
+        **_file(summary.applied, grid),
         "charges": _charges(summary, grid.start_text, _halts(summary, admission)),
         "messages": _messages(summary),
         "ticks": summary.totals.ticks,
@@ -213,6 +214,14 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         "journal": "whole",
         "verified_from_commit": summary.begin,
     }
+
+
+def _file(applied: Applied | None, grid: TickGrid) -> dict[str, Any]:
+    """Return from which tick on the journal goes on with its present file, and what has ended of the first one."""
+    if applied is None:
+        return {}
+    begins = grid.start_text(applied.at)
+    return {"file": {"start": applied.at, "start_time": begins, "ended": [*applied.ended]}}
 
 
 def loss_json(built: Built, parts: Sequence[Part]) -> dict[str, Any]:

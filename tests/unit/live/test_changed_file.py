@@ -31,14 +31,25 @@ from stream_dp.pipeline.file_changes import text_of, told
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.manual_clock import ManualClock
 
-ORDERS = {"name": "orders", "statistic": "count", "epsilon": "0.5"}
-COUNTRIES = {"name": "countries", "statistic": "histogram", "by": "country", "epsilon": "0.4"}
-DEAR = {
+ORDERS: dict[str, Any] = {"name": "orders", "statistic": "count", "epsilon": "0.5"}
+COUNTRIES: dict[str, Any] = {
+    "name": "countries",
+    "statistic": "histogram",
+    "by": "country",
+    "epsilon": "0.4",
+}
+DEAR: dict[str, Any] = {
     "name": "dear", "statistic": "count", "epsilon": "0.25", "where": [{"field": "amount", "at_least": "5"}],
 }  # fmt: skip
-SHARE = {"name": "share", "statistic": "ratio", "of": "countries", "over": "orders"}
-SUM = {"name": "sum", "statistic": "sum", "of": "amount", "clamp": ["0", "9"], "epsilon": "0.3"}
-FIRST = [ORDERS, COUNTRIES]
+SHARE: dict[str, Any] = {"name": "share", "statistic": "ratio", "of": "countries", "over": "orders"}
+SUM: dict[str, Any] = {
+    "name": "sum",
+    "statistic": "sum",
+    "of": "amount",
+    "clamp": ["0", "9"],
+    "epsilon": "0.3",
+}
+FIRST: list[dict[str, Any]] = [ORDERS, COUNTRIES]
 
 
 def file(series: list[dict[str, Any]], **more: Any) -> PipelineSpec:
@@ -105,7 +116,12 @@ def peak(engine: Engine) -> Fraction:
     return Fraction(engine.admission.subledgers.main.peak.amount, UNITS)
 
 
-FILES = [[ORDERS, COUNTRIES, SUM], [ORDERS, SUM], [ORDERS], [ORDERS, DEAR | {"where": []}]]
+FILES: list[list[dict[str, Any]]] = [
+    [ORDERS, COUNTRIES, SUM],
+    [ORDERS, SUM],
+    [ORDERS],
+    [ORDERS, DEAR | {"where": []}],
+]
 
 
 async def test_the_ledger_after_each_change_is_the_independent_sum_of_its_charges() -> None:
@@ -199,12 +215,15 @@ async def test_a_changed_file_without_apply_is_refused() -> None:
         await shop.upto(4, file([*FIRST, SUM]))
 
 
-async def test_a_crash_anywhere_leaves_one_file_one_ledger_and_one_version() -> None:
-    """Whether the change is durable decides with which file the next start goes on."""
+@pytest.mark.parametrize("read_again", [3_600_000, 1])
+async def test_a_crash_anywhere_leaves_one_file_one_ledger_and_one_version(read_again: int) -> None:
+    """Whether the change is durable decides with which file the next start goes on. Where nothing is read again, what
+    comes begins a tick later.
+    """
     old, new = file([*FIRST, SHARE]), file([ORDERS, SUM, DEAR])
     both = set[bool]()
     for place in range(1, 7):  # before and behind the change, and two commits of ticks
-        shop = Shop()
+        shop = Shop(read_again=read_again)
         await shop.upto(2, old)
         before = list(shop.bodies)
         with pytest.raises(Crash):
@@ -222,6 +241,9 @@ async def test_a_crash_anywhere_leaves_one_file_one_ledger_and_one_version() -> 
         assert [r.body for c in shop.commits() for r in c.releases] == shop.bodies
         assert spent(engine) == summed([ORDERS, COUNTRIES], [[SUM, DEAR]])[1]
         assert [type(c) for c in shop.changes] == [Created, Created, Applied]
+        applied = shop.changes[-1]
+        assert min(shop.releases("sum")) == applied.at + (read_again == 1)
+        assert max(shop.releases("countries")) == max(shop.releases("share")) == applied.at - 1
     assert both == {True, False}
 
 
@@ -239,6 +261,20 @@ async def test_a_checkpoint_keeps_the_file(monkeypatch: pytest.MonkeyPatch) -> N
     assert spent(engine) == Fraction("1.45")
     with pytest.raises(FailClosed, match="another pipeline file"):
         await shop.upto(11, file(FIRST))
+
+
+async def test_a_start_is_tried_over_a_change_before_anything_is_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", 1)
+    shop, new = Shop(), file([ORDERS, SUM])
+    await shop.upto(6, file(FIRST))
+    await shop.applied(HORIZON - 1, new)
+    newer, older = shop.store.checkpoints
+    assert older < next(c.sequence for c in shop.commits() if c.changes) < newer
+    engine = shop.engine(Stopping())
+    await engine._ports.journal.open()
+    await engine.tried(newer, older)
 
 
 async def test_the_trace_of_a_changed_file_is_a_trace_of_the_composition() -> None:

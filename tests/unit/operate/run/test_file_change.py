@@ -97,7 +97,15 @@ def test_a_changed_file_is_planned_applied_and_runs_on(
     assert code_of(["run", str(old), "--until-end"]) == 4
     assert "goes on with another pipeline file" in capsys.readouterr().err
     assert code_of(["ledger", str(new), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["spent"] == "1.2"
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["spent"] == "1.2"
+    assert shown["file"] == {
+        "start": 0,
+        "start_time": "2026-01-01T00:00:00Z",
+        "ended": ["countries"],
+    }
+    assert code_of(["ledger", str(new)]) == 0
+    assert "of the first one have ended: countries." in capsys.readouterr().out
     assert code_of(["ledger", str(old), "--json"]) == 4
     assert code_of(["audit", "--trace", str(new)]) == 0
     assert code_of(["doctor", str(new)]) == 0
