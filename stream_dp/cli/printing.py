@@ -235,6 +235,8 @@ def change_lines(shown: Mapping[str, Any]) -> Iterator[str]:
             else "gives nothing back"
         )
         yield f"  - series {series['name']}: no release from tick {series['end']} on; {back}; its name stays taken"
+    for series in shown.get("halted", ()):
+        yield f"  ? series {series} was halted by a message, and does not run; its name stays taken: leave it out"
     for field in shown["fields"]:
         yield f"  + field {field}"
     for series in shown["words"]:

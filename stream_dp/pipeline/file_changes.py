@@ -127,8 +127,6 @@ def compared(then: Said, file: Said) -> FileChanges:
         f"its releases bear; write it under another name, such as {name}_2, and leave {name} out"
         for name in changed
     ]
-    if not stays:
-        refused.append("series: one of those that run must stay")
     return FileChanges(
         tuple(own for own in now.series if own.name not in old),
         tuple(own for own in before.series if own.name not in new),

@@ -155,9 +155,13 @@ def _priced(
             admission.halt(series.name, at)
         frees = text(max(0, fits(ledgers.main) - left))
         shown["ended"].append({"name": series.name, "end": at, "gives_back": frees})
+    named = {series.name for series in spec.series}
+    added = {series.name for series in changes.added}
+    shown["halted"] = sorted(named - added - {s.name for s in admission.registry.releasing})
     change = known.change(spec, changes, halted)
     kept = change.applied.file and change.applied.first
     wrong = [] if kept else ["the file cannot be kept in a journal"]
+    wrong += [] if runs & named else ["series: one of those that run must stay"]
     short: BudgetRefused | None = None
     for series in changes.added:
         try:

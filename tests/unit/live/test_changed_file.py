@@ -3,15 +3,16 @@
 import asyncio
 import json
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
-from live_acts import create_series
+from live_acts import create_series, halt_series
 from msgspec.structs import replace as changed
 from unit.journal.runtime_worlds import Crash, CrashingJournal, Fuse
 from unit.live.live_series_steps import question, zero
-from unit.live.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, World, batches
+from unit.live.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
 
 from stream_dp.accounting.amounts import UNITS
 from stream_dp.engine.engine import Engine
@@ -19,7 +20,7 @@ from stream_dp.engine.history import JournalSummary, read_summary
 from stream_dp.engine.ports import Ports
 from stream_dp.engine.run_config import FileChange, RunConfig
 from stream_dp.errors import BudgetRefused, FailClosed, NotAccepted, UsageError, WorldError
-from stream_dp.files.memory import MemoryJournal, MemorySink, MemorySource
+from stream_dp.files.memory import MemoryJournal, MemorySink
 from stream_dp.journal.commit import Applied, Commit, Created, Halted
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.audit.journal_access import build_again
@@ -28,6 +29,7 @@ from stream_dp.operate.audit.trace_check import compared
 from stream_dp.operate.run.file_change import Changing, against_summary
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.file_changes import text_of, told
+from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.manual_clock import ManualClock
 
@@ -315,6 +317,26 @@ async def test_series_of_the_operator_and_of_analysts_stay() -> None:
     assert again.change.halted == ("sum",)
 
 
+async def test_what_a_message_halted_is_told_and_does_not_count_as_what_stays() -> None:
+    shop = Shop()
+    await shop.upto(1, file(FIRST))
+    await shop.applied(3, file([ORDERS, SUM]))
+    shop.__dict__["built"] = build_again(file([ORDERS, SUM]), (await shop.summary()).applied)
+    source = Stopping(4)
+    engine = shop.engine(source)
+    run = asyncio.create_task(engine.run())
+    await shop.until(4)
+    await halt_series(engine, "sum")
+    engine.stop()
+    source.go(HORIZON)
+    await run
+    assert (await shop.change(file([ORDERS, SUM]))).shown["halted"] == ["sum"]
+    with pytest.raises(UsageError, match="one of those that run must stay"):
+        (await shop.change(file([SUM, DEAR]))).require()
+    engine = await shop.applied(6, file([ORDERS]))
+    assert spent(engine) == Fraction("0.9")
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"privacy": {"epsilon": "3"}}, r"privacy \(epsilon\): the ledger promises"),
     ({"privacy": {"epsilon": "2", "neighbors": "replace"}}, r"privacy \(moves, neighbors\)"),
@@ -458,7 +480,6 @@ async def test_a_journal_of_before_goes_on_with_its_file() -> None:
     await shop.upto(HORIZON - 1, file(FIRST))
     assert shop.changes == []
     assert len({json.loads(body)["tick"] for body in shop.bodies}) == HORIZON
-    assert MemorySource(batches(), partitions=(0, 1)) is not None
 
 
 async def sent(
@@ -567,3 +588,13 @@ async def test_after_a_crash_around_a_message_the_journal_says_which_file_runs()
         assert spent(engine) == (Fraction("1.2") if durable else Fraction("0.9"))
         assert [r.body for c in shop.commits() for r in c.releases] == shop.bodies
     assert both == {True, False}
+
+
+def test_an_attempt_behind_the_one_that_applied_a_file_goes_on() -> None:
+    """A run that was begun with the old file knows what it applied meanwhile; a start does not."""
+    old, new = build(file(FIRST)), fingerprint(file([*FIRST, SUM]))
+    applied, config = Applied(3, new, b"", b""), old.run_config(0)
+    assert replace(config, applied=new).pending(applied) is None
+    assert replace(config, applied=new).pending(None) is None  # it was not durable after all
+    with pytest.raises(FailClosed, match="another pipeline file"):
+        config.pending(applied)
