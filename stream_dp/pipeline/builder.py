@@ -30,8 +30,13 @@ from stream_dp.pipeline.derivations import (
     of_boxes,
     whole,
 )
-from stream_dp.pipeline.file_changes import going_on, text_of
-from stream_dp.pipeline.fingerprints import Fingerprints, fingerprint, fingerprints
+from stream_dp.pipeline.fingerprints import (
+    Fingerprints,
+    fingerprint,
+    fingerprints,
+    going_on,
+    text_of,
+)
 from stream_dp.pipeline.layout import (
     RowLayout,
     entries_of_parts,

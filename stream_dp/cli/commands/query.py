@@ -34,8 +34,6 @@ from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
 from stream_dp.errors import BudgetRefused, MostlyNoise
 from stream_dp.operate.query.remote_series import RemoteSeries, noise_lines, told_in, verdict_lines
-from stream_dp.pipeline.file_changes import told
-from stream_dp.pipeline.yaml import load
 
 if TYPE_CHECKING:
     from stream_dp.operate.query.remote_messages import RemoteMessages
@@ -133,8 +131,8 @@ def create(pipeline: PipelineFile, *, series: Series, asking: Asking, yes: Yes =
 @with_groups
 def apply(pipeline: PipelineFile, *, asking: Asking, message: Id = "") -> None:
     """Let the running engine go on with PIPELINE.yaml, which was changed: series added and ended, in one commit."""
-    said = told(load(pipeline))
-    answer = _answered(lambda: asking.engine(pipeline).apply(said, message))
+    engine = asking.engine(pipeline)
+    answer = _answered(lambda: engine.apply(pipeline, message))
     lines = json.dumps(answer) if asking.as_json else "\n".join(change_lines(answer))
     typer.echo(lines)
 

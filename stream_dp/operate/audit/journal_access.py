@@ -19,6 +19,7 @@ from stream_dp.engine.history import (
     unsealed,
 )
 from stream_dp.engine.ports import closing
+from stream_dp.engine.run_config import another_file
 from stream_dp.errors import FailClosed, StreamDPError, UnknownFormat, UsageError, WorldError
 from stream_dp.files.sqlite import (
     add_sealed,
@@ -35,9 +36,9 @@ from stream_dp.kafka.log.lease import KafkaLease
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.settings import settings_for, settled, source_there
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file_changes import earlier
 from stream_dp.pipeline.fingerprints import (
     FORMER_ORDER,
+    earlier,
     fingerprints,
     under_former_order,
     under_former_series,
@@ -233,6 +234,11 @@ class GoingOn(NamedTuple):
 
     built: Built
     same: bool
+
+    def require(self) -> None:
+        """Raise `FailClosed` if a changed file was applied, and it is not this one."""
+        if not self.same and self.built.file is not None:
+            raise another_file(self.built.spec.name)
 
 
 async def built_of(

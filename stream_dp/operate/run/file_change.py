@@ -20,12 +20,19 @@ from stream_dp.errors import BudgetRefused, FailClosed, UsageError
 from stream_dp.journal.commit import Applied
 from stream_dp.journal.keys import Sealer
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.operate.audit.journal_access import opened, sealed_commits
+from stream_dp.operate.audit.journal_access import built_of, opened, sealed_commits
 from stream_dp.operate.audit.ledger_view import derived_again, require_begun
 from stream_dp.operate.budget_view import budget_json, fits
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.file_changes import FileChanges, Said, compared, earlier, heard, text_of
-from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.fingerprints import (
+    FileChanges,
+    Said,
+    compared,
+    earlier,
+    fingerprint,
+    heard,
+    text_of,
+)
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import canonical_series, load
@@ -58,6 +65,24 @@ async def against(
         return _tried(load(pipeline), _Known(Said.of(load(old))), JournalSummary(), old)
     spec, sealer = await opened(pipeline, key_file, tell)
     return await against_journal(spec, sealer, None, progress)
+
+
+async def going_on(
+    spec: PipelineSpec, sealer: Sealer, was: Path | None,
+    applies: Callable[[Mapping[str, Any]], None] | None, progress: Progress = unseen,
+) -> tuple[Built, FileChange | None]:  # fmt: skip
+    """Return the pipeline of a file as its journal goes on, and what it is to change there if it is applied.
+
+    `applies` receives what that is; None: it is not applied. Raises `FailClosed` where an earlier file was applied.
+    """
+    going = await built_of(spec, sealer, sure=applies is not None)
+    if applies is None or going.same:
+        going.require()
+        return going.built, None
+    changing = await against_journal(spec, sealer, was, progress)
+    applies(changing.shown)
+    changing.require()
+    return changing.built, changing.change
 
 
 async def against_journal(

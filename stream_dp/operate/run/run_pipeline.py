@@ -12,23 +12,19 @@ from stream_dp import __version__
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.time import moment_text
 from stream_dp.engine.ports import Ports, Spans, untold
-from stream_dp.engine.run_config import FileChange, another_file
 from stream_dp.errors import StreamDPError, TakenOver, UsageError
-from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import backing_off
 from stream_dp.kafka.log.lease import Holder, Presence
-from stream_dp.operate.audit.journal_access import built_of, require_own
+from stream_dp.operate.audit.journal_access import require_own
 from stream_dp.operate.check_pipeline import require_fitting, require_wanted
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.operator_figures import FiguresPort, OperatorFigures, figures_told
 from stream_dp.operate.observe.traces import traced
-from stream_dp.operate.run.file_change import against_journal
+from stream_dp.operate.run.file_change import going_on
 from stream_dp.operate.run.running import Run, alongside, signals
 from stream_dp.operate.run.settings import source_there
 from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
-from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
 from stream_dp.server.server import PageServer
@@ -265,7 +261,8 @@ async def run_pipeline(
     if callbacks.patient and not options.standby:
         await source_there(spec, callbacks.starts)
     callbacks.progress("Looking for a journal")
-    built, change = await _going_on(spec, sealer, options, callbacks)
+    applies, progress = callbacks.applies if options.apply else None, callbacks.progress
+    built, change = await going_on(spec, sealer, options.was, applies, progress)
     new = await require_own(built, sealer, private=setup.private)
     if new and not options.yes:
         require_wanted(built, str(pipeline), callbacks.noisy)
@@ -308,21 +305,6 @@ async def run_pipeline(
         traced(callbacks.traces, spec.name) as spans,
     ):
         return await lived(begun, live, standby=options.standby, tell=callbacks.tell)
-
-
-async def _going_on(
-    spec: PipelineSpec, sealer: Sealer, options: RunOptions, callbacks: Operator
-) -> tuple[Built, FileChange | None]:
-    """Return the pipeline as its journal goes on, and what its changed file is to change there, if it is applied."""
-    built, same = await built_of(spec, sealer, sure=options.apply)
-    if options.apply and not same:
-        changing = await against_journal(spec, sealer, options.was, callbacks.progress)
-        callbacks.applies(changing.shown)
-        changing.require()
-        return changing.built, changing.change
-    if built.file is not None and not same:
-        raise another_file(spec.name)
-    return built, None
 
 
 async def lived(

@@ -28,8 +28,7 @@ from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.operate.audit.trace_check import compared
 from stream_dp.operate.run.file_change import Changing, against_summary
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.file_changes import text_of, told
-from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.fingerprints import fingerprint, text_of, told
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.manual_clock import ManualClock
 

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from stream_dp.errors import FailClosed
-from stream_dp.pipeline.file_changes import (
+from stream_dp.pipeline.fingerprints import (
     FileChanges,
     Said,
     compared,
     earlier,
+    fingerprint,
     going_on,
     text_of,
     told,
 )
-from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.yaml import load
 
 ROOT = Path(__file__).resolve().parents[4]
