@@ -597,3 +597,40 @@ def test_an_attempt_behind_the_one_that_applied_a_file_goes_on() -> None:
     assert replace(config, applied=new).pending(None) is None  # it was not durable after all
     with pytest.raises(FailClosed, match="another pipeline file"):
         config.pending(applied)
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        {"epsilon": "3", "delta": "1e-6"},
+        {"epsilon": "3", "delta": "1e-6", "filter": "basic"},
+        {"epsilon": "5", "delta": "1e-6", "filter": "zcdp"},
+        {"epsilon": "3", "neighbors": "replace"},
+        {"epsilon": "3", "unit": "user", "user": "country", "max_events": "2", "per": "12h"},
+    ],
+)
+async def test_under_every_filter_the_ledger_is_that_of_the_first_block_and_what_runs(
+    privacy: dict[str, str],
+) -> None:
+    """The oracle is a ledger of its own: the first file's, charged with what each file has beside it, and with
+    nothing else. It is no less than that of the file alone.
+    """
+    shop, noisy = Shop(), {"privacy": privacy}
+    files = [[*FIRST, SUM], [ORDERS, SUM, DEAR], [ORDERS, DEAR]]
+    await shop.upto(1, file(FIRST, **noisy))
+    for number, series in enumerate(files, 1):
+        at = 1 + 2 * number
+        engine = await shop.applied(at, file(series, **noisy))
+        main = engine.admission.subledgers.main
+        alone = build(file(FIRST, **noisy)).ledger
+        planner = shop.planner
+        for own in series[1:]:
+            if own["name"] not in {"orders", "countries"}:
+                planned = planner.propose(json.dumps(own).encode(), at)
+                alone = alone.charge(alone.price(planned.derivation, planned.box), at)
+        assert main.used.amount >= alone.used.amount
+        assert main.used.amount >= build(file(series, **noisy)).ledger.used.amount
+        if main.frees:
+            assert main.used.amount == alone.used.amount
+        known = (await shop.summary()).applied
+        ledger_json(build_again(file(series, **noisy), known), await shop.summary())
