@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import FailClosed, UsageError
+from stream_dp.pipeline.layout import uncollected
 from stream_dp.pipeline.spec import PipelineSpec, zone_offsets, zones_in
 from stream_dp.pipeline.yaml import canonical_series, escaped, load_live
 from stream_dp.records.conditions import Condition, typed
@@ -175,6 +176,7 @@ class Said(NamedTuple):
         return cls(spec, _others(spec))
 
 
+@uncollected()
 def told(spec: PipelineSpec) -> bytes:
     """Return what a file says that its fingerprint covers, as public JSON; empty if it cannot be read."""
     plain = spec.model_dump(mode="json", exclude_none=True, by_alias=True, include={"fields"})
