@@ -13,6 +13,8 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, cast
 
+import msgspec
+
 from stream_dp.engine.admission import Admission, Halting
 from stream_dp.engine.commands import ENDED, Command, Inbox
 from stream_dp.engine.cut_changes import NONE, CutChanges
@@ -258,6 +260,7 @@ class Engine:
                 f"the ledger in the journal of {config.pipeline} is not what its pipeline file derives; "
                 "run the version of the code and of the file that wrote it"
             )
+        config.pending(admission.applied)
         self._latest = recovered.latest
         ports.progress("Reading what is published")
         wanted = recovered.past.numbers.before(self._audience.wanted(recovered.shown))
@@ -299,6 +302,7 @@ class Engine:
     async def _first_commit(self, header: Header) -> Recovered:
         """Make the header, the charges and the first seed durable before any mechanism exists."""
         seed = self._ports.seeds()
+        header = msgspec.structs.replace(header, file=self._config.text())
         commit = Commit(0, b"", header, self._config.charges, seeds=(seed,))
         sealed, link = self._gate.seal(commit)
         await self._gate.commit(commit, sealed)
@@ -320,10 +324,18 @@ class Engine:
                 self._conversation.take_answers, lambda: self._ports.seeds(), self._config.lead,
             )  # fmt: skip
             self._reader.begin(self._chain.opened(self._router.width, NONE))
+            await self._apply_file()
             await self._serve(tasks)
             self._lifecycle.move(EnginePhase.STOPPING)
             await self._reader.end()
             await self._ensemble.end()
+
+    async def _apply_file(self) -> None:
+        """Commit the change of the pipeline file that a start was told to apply, before any tick."""
+        change = self._config.pending(self.admission.applied)
+        if change is not None:
+            await self._changes.apply(change)
+            await self._changes.flush()
 
     @property
     def _group(self) -> int:

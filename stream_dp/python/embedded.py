@@ -21,7 +21,7 @@ from stream_dp.errors import UsageError
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import KeysUnknown, ReleaseReader, release_of
 from stream_dp.kafka.log.lease import Holder
-from stream_dp.operate.audit.journal_access import require_own
+from stream_dp.operate.audit.journal_access import built_of, require_own
 from stream_dp.operate.budget_view import whole_plan_json
 from stream_dp.operate.check_pipeline import require_fitting
 from stream_dp.operate.keys import sealer_for
@@ -199,6 +199,7 @@ class Pipeline:
         self, waiting: "asyncio.Queue[PublicRelease | None]", accepted: str, check: bool
     ) -> Run:
         sealer = sealer_for(self._built.spec, self._key_file)
+        self._built, _ = await built_of(self._built.file or self._built.spec, sealer)
         if await require_own(self._built, sealer, private=True) and check:
             await require_fitting(self._built.spec, sealer)
         holder, handed = Holder(), _Handed(waiting.put_nowait, ReleaseReader(self._built.keys))

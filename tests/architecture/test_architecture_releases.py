@@ -18,6 +18,7 @@ OTHER_JSON = {
     "operate/query/remote_series.py": "definitions of series and watches, where they are JSON",
     "operate/fitting.py": "payloads of events in a sample, for what is wrong with them",
     "broker/process.py": "its own files: the cluster's id and size, and the ports of the last run",
+    "pipeline/fingerprints.py": "what a pipeline file says, as its journal keeps it",
     "engine/messages/addressed.py": "what is asked of a series",
     "engine/messages/issued_tokens.py": "the list of tokens that were made, its own file",
     "operate/run/live_series.py": "what is asked to be priced",

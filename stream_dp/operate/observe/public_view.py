@@ -96,12 +96,21 @@ def public_view(
 
     def running() -> list[Series]:
         planner = shown().words.planner
-        return [*built.spec.series, *(proposal.series for proposal in planner.running.values())]
+        first = [series for series in built.spec.series if series.name in first_names()]
+        return [*first, *(proposal.series for proposal in planner.running.values())]
+
+    def first_names() -> set[str]:
+        """The series of the first file that run: all, unless the file was changed."""
+        return {series.name for series in shown().engine.admission.registry.first}
 
     def plan() -> dict[str, Any]:
+        names = first_names()
         return {
             **planned,
-            "series": [*planned["series"], *live_series.planned()],
+            "series": [
+                *(series for series in planned["series"] if series["name"] in names),
+                *live_series.planned(),
+            ],
             "promise": promise_json(built, live_series.promise()),
         }
 

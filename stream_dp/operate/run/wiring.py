@@ -16,7 +16,7 @@ from stream_dp.engine.ports import (
     Source,
 )
 from stream_dp.engine.recovery import NoiseMaker
-from stream_dp.engine.run_config import GROUP
+from stream_dp.engine.run_config import GROUP, FileChange
 from stream_dp.files.files import FileSink, FileSource
 from stream_dp.files.highwater import HighWater
 from stream_dp.files.sqlite import SqliteAnswers, SqliteJournal, SqliteQuestions
@@ -117,13 +117,15 @@ def presence_of(spec: PipelineSpec) -> Presence | None:
 class Setup:
     """The parts of a run; only the test kit changes them, and then `private` is False.
 
-    `group` is about the largest number of ticks in one private commit when the engine is behind.
+    `group` is about the largest number of ticks in one private commit when the engine is behind. `change` is that of
+    the pipeline file, which a start applies.
     """
 
     make_noise: NoiseMaker = NoiseStream
     private: bool = True
     adapters: Callable[[PipelineSpec, Sealer, str, Holder], Ports] = open_ports
     group: int = GROUP
+    change: FileChange | None = None
 
 
 PRODUCT = Setup()
