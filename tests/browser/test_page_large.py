@@ -48,7 +48,7 @@ TAKEN = f"tick => {{ {CARD} return card?.latest?.tick === tick && !card.stale; }
 DRAWN = f"""([first, last]) => {{ {CARD}
     return card?.range?.first === first && card.range.last === last && !card.lacks && !card.stale; }}"""
 BETWEEN = """async (times) => {
-    const { chooseBetween } = await import("/range.js");
+    const { chooseBetween } = await import("/view.js");
     chooseBetween(...times.map((time) => Date.parse(time) / 1000));
 }"""
 PLOTTED = f"() => {{ {CARD} return card.chart.plot.data; }}"

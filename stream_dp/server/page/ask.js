@@ -5,13 +5,12 @@
 
 import { board } from "./app.js";
 import { complaint, priced, refused } from "./ask_answer.js";
-import { CardActions } from "./ask_cards.js";
+import { CardActions, Layout } from "./ask_cards.js";
 import { QuestionForm, inLabels } from "./ask_form.js";
-import { Layout } from "./ask_layout.js";
+import { EVER } from "./cards.js";
 import { amount, el, named, setChildren, tickText, toNumber, words } from "./format.js";
 import { ANEW, ENDED } from "./line_card.js";
 import { Session, freshKey } from "./login.js";
-import { EVER } from "./windowed_card.js";
 
 const REFRESH_MILLISECONDS = 10_000;
 const holder = document.getElementById("ask");

@@ -4,8 +4,7 @@
 // series all histories are loaded, of many those that can be seen.
 
 import { isLine } from "./cards.js";
-import { rangeAt } from "./range.js";
-import { choice, onChoice } from "./view.js";
+import { choice, onChoice, rangeAt } from "./view.js";
 
 const FRAME_MILLISECONDS = 100;
 const FEW_SERIES = 24;

@@ -6,7 +6,7 @@
 
 import { CardTools } from "./card_tools.js";
 import { amount, duration, el, errorText, named, percent, setText, spelled, theLength, tickText, titleOf, toNumber, words } from "./format.js";
-import { madeId } from "./proof.js";
+import { madeId } from "./promise.js";
 
 const RECENT_TICKS = 2000; // kept whatever the range
 const SLACK_TICKS = 1000; // that nobody needs, before they are let go

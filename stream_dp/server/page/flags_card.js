@@ -1,8 +1,8 @@
 // The keys that fired: how often, when last, and a strip of marks over time.
 
 import { isHalted } from "./budget.js";
-import { lowerBound, Card } from "./card.js";
-import { drawStrip } from "./marks.js";
+import { Card, lowerBound } from "./card.js";
+import { drawStrip } from "./charts.js";
 import { band, chance, count, el, isoOf, lengthOf, seconds, setText, shortTime, spelled, words } from "./format.js";
 
 const MOST_ROWS = 300;

@@ -4,9 +4,8 @@
 // drawn as far as the picture goes. A share is told in per cent.
 
 import { Card, lowerBound } from "./card.js";
-import { BandChart } from "./band_chart.js";
-import { chartPlace, thin } from "./charts.js";
-import { PER_CENT, PLAIN, band, count, el, ends, isoOf, lengthOf, near, percent, seconds, setText } from "./format.js";
+import { Chart, aboveZero, chartPlace, colour, drawLone, drawMarks, drawZero, floored, framed, thin } from "./charts.js";
+import { PER_CENT, PLAIN, axisShare, band, count, el, ends, isoOf, lengthOf, near, percent, seconds, setText } from "./format.js";
 
 export const noPoints = () => ({ tick: [], x: [], value: [], low: [], high: [], band: [], name: [], ends: [] });
 
@@ -202,3 +201,77 @@ export const noneOver = (series, told) => series.parameters?.told === ENDED && t
 
 /** Whether a window is the whole one before that which is open. */
 export const isBefore = (name) => /^\S+ before$/.test(name ?? "");
+
+// Drawing of one value over time: a line or bars with their band, and the period before as a ghost.
+// Rules: colours come from the style sheet. On a logarithmic scale what is not above 0 has no place: a band that goes there is
+// cut at the foot of the picture. Charts know no API.
+
+
+/** A line or bars with their band; `reading` says what stands at a time, and stood before. */
+export class BandChart extends Chart {
+  constructor(place, reading) {
+    super(place);
+    this.reading = reading;
+    this.bars = false;
+    this.percent = false;
+    this.floor = -Infinity;
+    this.marks = [];
+  }
+
+  /** `marks` are times at which something begins, with the text that stands there; `ghost` is a column of values or null. */
+  draw(found, range, marks = [], ghost = null) {
+    const { columns, range: heights } = framed(floored(found, this.floor));
+    if ((ghost !== null) !== this.ghostly) this.forget();
+    this.ghostly = ghost !== null;
+    this.framed = heights;
+    this.step = range.step;
+    this.marks = marks;
+    const all = ghost === null ? columns : [...columns, ghost];
+    this.plotted(range.scale === "log" ? aboveZero(all) : all, range, () => this.#own());
+  }
+
+  saidAt(plot, index) {
+    return this.reading(plot.data[0][index], plot.data[4]?.[index]);
+  }
+
+  get margin() {
+    return this.bars ? this.step / 2 : 0;
+  }
+
+  /** A share neither begins below 0 nor ends above 1. */
+  heights(low, high) {
+    const [bottom, top] = this.bars && this.scale === "" && low !== null ? uPlot.rangeNum(Math.min(0, low), Math.max(0, high), 0.1, true) : super.heights(low, high);
+    return this.percent && this.scale !== "log" ? [Math.max(0, bottom), Math.min(1, top)] : [bottom, top];
+  }
+
+  #own() {
+    const edge = { stroke: "transparent", width: 0, points: { show: false } };
+    const value = this.bars
+      ? { fill: colour("--bar"), width: 0, paths: uPlot.paths.bars({ size: [0.7] }), points: { show: false } }
+      : { stroke: colour("--accent"), width: 2, points: { show: false } };
+    const ghost = { stroke: colour("--ghost"), width: 1.5, dash: [5, 4], points: { show: false } };
+    return {
+      wholes: (data) => !this.percent && data[3].every(Number.isInteger),
+      series: [{}, edge, edge, value, ...(this.ghostly ? [ghost] : [])],
+      bands: this.bars ? [] : [{ series: [2, 1], fill: colour("--band") }],
+      hooks: { drawAxes: [drawZero], draw: [this.bars ? drawWhiskers : (plot) => drawLone(plot, [{ low: 1, high: 2, value: 3, stroke: value.stroke }]), (plot) => drawMarks(plot, this.marks)] },
+      ...(this.percent ? { labels: axisShare } : {}),
+    };
+  }
+}
+
+/** The band of each bar: a line from its low end to its high one, thin where bars are. */
+function drawWhiskers(plot) {
+  const { ctx: context, data: [x, low, high], bbox } = plot;
+  context.save();
+  context.strokeStyle = colour("--text");
+  context.lineWidth = Math.min(2 * uPlot.pxRatio, bbox.width / x.length / 6);
+  context.beginPath();
+  x.forEach((at, index) => {
+    const left = plot.valToPos(at, "x", true);
+    context.moveTo(left, plot.valToPos(low[index], "y", true));
+    context.lineTo(left, plot.valToPos(high[index], "y", true));
+  });
+  context.stroke();
+  context.restore();
+}

@@ -2,8 +2,7 @@
 // Rules: everything chosen here is in the address. Where a pipeline has few series there is nothing to look for.
 
 import { el, inputTime, setText, spelled } from "./format.js";
-import { ALL, chooseBetween, chooseLast, chosenRange, offered } from "./range.js";
-import { address, choice, choose, onChoice } from "./view.js";
+import { ALL, address, choice, choose, chooseBetween, chooseLast, chosenRange, offered, onChoice } from "./view.js";
 
 const MANY_SERIES = 8;
 const SCALES = [["", "Scale: to fit"], ["zero", "Scale: from zero"], ["log", "Scale: logarithmic"]];
