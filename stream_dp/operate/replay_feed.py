@@ -2,10 +2,12 @@
 
 import asyncio
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.core.wording import how_many
@@ -99,15 +101,19 @@ class Fed:
     skipped: int = 0
 
 
+Speed: TypeAlias = Callable[[int], float]
+"""Returns the ticks per second at a tick."""
+
+
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """The topic to feed and the speed (None: as fast as possible).
+    """The topic to feed and the speed, in ticks per second (None: as fast as possible).
 
     `create` makes a missing topic with this many partitions (0: never make it).
     """
 
     topic: str
-    ticks_per_second: float | None = None
+    speed: Speed | None = None
     create: int = 0
 
 
@@ -178,7 +184,7 @@ async def feed_records(
         await make_topic(settings, to.topic, to.create, stamped=False)
     feed_of = await asyncio.to_thread(feed_id, ticks)
     marks = TickMarks(sealer.mark_key(), to.topic, clock.grid, feed_of)
-    first = await feed(settings, marks, ticks, to.ticks_per_second, place, progress)
+    first = await feed(settings, marks, ticks, to.speed, place, progress)
     before = ticks.before(first)
     return Fed(len(records) - before, before)
 
@@ -195,25 +201,24 @@ async def feed(
     settings: KafkaSettings,
     marks: TickMarks,
     ticks: Sequence[Sequence[Record]],
-    ticks_per_second: float | None = None,
+    speed: Speed | None = None,
     place: Placement = by_content,
     progress: Progress = unseen,
 ) -> int:
-    """Send the ticks that the topic does not hold yet, at most `ticks_per_second`; return the first tick sent."""
+    """Send the ticks that the topic does not hold yet, at most at this speed; return the first tick sent."""
     sender = KafkaFeed(settings, marks, place)
-    chunk = CHUNK_TICKS
-    if ticks_per_second is not None:
-        chunk = max(1, round(ticks_per_second / CHUNKS_PER_SECOND))
     try:
         progress(f"Looking at what {marks.topic} holds")
         first = await sender.open()
-        started = time.monotonic()
-        for begin in range(first, len(ticks), chunk):
+        begin, due = first, time.monotonic()
+        while begin < len(ticks):
             progress(f"Feeding {marks.topic}", begin, len(ticks), "tick")
-            if ticks_per_second is not None:
-                due = started + (begin - first) / ticks_per_second
+            now = math.inf if speed is None else speed(begin)
+            chunk = max(1, round(min(CHUNK_TICKS, now / CHUNKS_PER_SECOND)))
+            if now < math.inf:
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
             await sender.send(begin, ticks[begin : begin + chunk])
+            begin, due = begin + chunk, due + chunk / now
         return first
     finally:
         await sender.close()

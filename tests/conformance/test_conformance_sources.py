@@ -304,7 +304,7 @@ async def test_a_paced_source_is_a_source(
     monkeypatch.setattr(demo, "PAUSE", 0)
 
     def at(ticks_per_second: float) -> Source:
-        return demo.Paced(file_source(tmp_path, "shops.csv"), ticks_per_second)
+        return demo.Paced(file_source(tmp_path, "shops.csv"), lambda _: ticks_per_second)
 
     await check(SourceCase(make=lambda: at(1e-9), regrouped=lambda: at(1e9)))
 

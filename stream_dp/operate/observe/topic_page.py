@@ -22,13 +22,12 @@ from stream_dp.journal.release import (
     release_of,
 )
 from stream_dp.kafka.client.clients import backing_off
-from stream_dp.operate.budget_view import OF_THE_FILE, api_budget
+from stream_dp.operate.budget_view import OF_THE_FILE, api_budget, judged_plan_json
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.operate.published_bodies import Backlog, all_published, find_keys, published
 from stream_dp.operate.run.run_pipeline import KEPT_RELEASES
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.yaml import load
 from stream_dp.server.server import PageServer
 from stream_dp.server.view import PublicView, ReleaseLog
@@ -45,7 +44,7 @@ class TopicPage:
 
     def __init__(self, built: Built, keep: int = KEPT_RELEASES) -> None:
         self._built = built
-        self._plan = plan_json(built)
+        self._plan = judged_plan_json(built)
         self._reading = False
         self._others: dict[str, Mapping[str, Any]] = {}
         self._keep = keep

@@ -7,11 +7,11 @@
 import { Board } from "./board.js";
 import { isHalted, showBudget, showQueries } from "./budget.js";
 import { makeCard, shapeOf } from "./cards.js";
-import { count, duration, el, seconds, setText, theLength, time, titleOf, words } from "./format.js";
+import { UTC, count, duration, el, seconds, setText, theLength, time, titleOf, words, zoneShown } from "./format.js";
 import { Histories, Pause } from "./histories.js";
 import { openProof, showPromise, showProof } from "./promise.js";
 import { Toolbar } from "./toolbar.js";
-import { choice } from "./view.js";
+import { choice, onChoice } from "./view.js";
 
 const BUDGET_MILLISECONDS = 10_000;
 const LOOK_MILLISECONDS = 1000;
@@ -68,7 +68,7 @@ function build({ pipeline, plan, budget, queries, series }) {
   Object.assign(state, { pipeline, plan, budget, queries, waiting: [], sequence: -1, head: series.sequence, latest: null });
   histories.forget();
   state.cards.clear();
-  board.clear({ step: Number(pipeline.clock?.step) || 1, horizon: pipeline.clock?.horizon });
+  board.clear({ step: Number(pipeline.clock?.step) || 1, horizon: pipeline.clock?.horizon, zone: pipeline.clock?.zone ?? UTC });
   const latest = new Map(series.series.map((entry) => [entry.name, entry.latest]));
   const names = [...new Set([...pipeline.series.map(({ name }) => name), ...latest.keys()])];
   for (const name of names.filter((name) => !halted(queries, name))) addCard(name, latest.get(name) ?? null);
@@ -233,6 +233,7 @@ function showFrame() {
   document.documentElement.dataset.sequence = state.sequence;
   if (state.latest === null) return null;
   const { tick, end } = state.latest;
+  setText(byId("zone"), words(zoneShown()));
   setText(byId("clock"), time(seconds(end)));
   setText(byId("tick"), ` · tick ${count(tick)}`);
   if (ends || [...state.cards.values()].some(lags)) looking ??= setTimeout(look, LOOK_MILLISECONDS);
@@ -256,6 +257,7 @@ document.addEventListener("visibilitychange", () => {
   if (!document.hidden) again.now();
   refreshBudget();
 });
+onChoice(() => state.pipeline !== null && showSpending()); // it says times
 setInterval(refreshBudget, BUDGET_MILLISECONDS);
 openProof(byId("proof"));
 load();

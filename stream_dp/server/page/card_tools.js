@@ -4,7 +4,10 @@
 
 import { colour } from "./charts.js";
 import { count, el, spelled } from "./format.js";
+import { choose } from "./view.js";
 
+export const [SMALL, MEDIUM, LARGE] = ["s", "m", "l"];
+export const SIZES = { [SMALL]: "Small", [MEDIUM]: "Medium", [LARGE]: "Large" };
 const MOST_ROWS = 300;
 const REFRESH_MILLISECONDS = 1000;
 
@@ -22,8 +25,17 @@ export class CardTools {
       return made;
     };
     this.values = button("CSV", () => this.#saveValues());
-    this.element = el("div", { class: "card-tools", hidden: true }, card.tabled ? this.table : null,
-      this.values, button("PNG", () => this.#savePicture()));
+    this.sizes = Object.entries(SIZES).map(([size, name]) => {
+      const made = el("button", { type: "button", value: size, "aria-label": `${name}: ${card.title}`, title: name }, name[0]);
+      made.addEventListener("click", () => choose({ [`size.${card.series.name}`]: size }));
+      return made;
+    });
+    this.element = el("div", { class: "card-tools", hidden: true }, card.foot, card.tabled ? this.table : null,
+      this.values, button("PNG", () => this.#savePicture()), el("div", { class: "segmented sizes wide", role: "group", "aria-label": `Size of ${card.title}` }, ...this.sizes));
+  }
+
+  sized(size) {
+    for (const button of this.sizes) button.setAttribute("aria-pressed", String(button.value === size));
   }
 
   /** There is something to take away. */
@@ -32,7 +44,7 @@ export class CardTools {
     const { lacks } = this.card;
     this.values.disabled = lacks;
     this.values.title = lacks ? "What was released before is still being loaded" : "";
-    if (this.card.tabled !== this.table.isConnected && this.element.isConnected) this.card.tabled ? this.element.prepend(this.table) : this.table.remove();
+    if (this.card.tabled !== this.table.isConnected && this.element.isConnected) this.card.tabled ? this.card.foot.after(this.table) : this.table.remove();
     if (!this.table.open || this.waits) return;
     this.waits = true;
     setTimeout(() => this.#fill(), Math.max(0, this.filled + REFRESH_MILLISECONDS - performance.now()));

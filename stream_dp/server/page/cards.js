@@ -12,14 +12,17 @@ import { RanksCard } from "./ranks_card.js";
 import { choice, choose } from "./view.js";
 
 // A card that shows one window of its releases, which its reader chooses.
-// Rules: the choice is offered where there is one. Counts and sums begin with the single tick; what a tick holds too
-// little for begins with the window after it. Once there are enough releases, a card whose reader has not chosen goes to
-// the shortest window that says something at most times, and stays there. A tick is told by its length.
+// Rules: the choice is offered where there is one. A card whose reader has not chosen begins with the shortest window whose value
+// is more than two bands; once there are enough releases it goes to the shortest of which most are so too, and stays there. A tick is
+// told by its length.
 
 export const TICK = "tick";
 export const EVER = "ever";
 
+const BAR = 4; // pixels at least
+
 const ENOUGH = 48; // releases
+const CLEAR = [2, 1]; // bands that a value exceeds: what is wished, and what else will do
 
 /** What a window is over, by what its series says of when it tells it; windows slide unless it says otherwise. */
 const SPANS = { [ENDED]: (length) => `in the ${length} that ended last`, [ANEW]: (length) => `since the ${length} began` };
@@ -34,8 +37,8 @@ function overText(series, name) {
 /** The parts of a release by window; what has no windows is one, without a name. */
 export const partsOf = (release) => release.windows ?? { "": release };
 
-/** `begins` is the place of the window that is shown until another is chosen, `points` what is kept of each. */
-export const windowed = (Base, { shape, begins = 0, points = () => null }) => class extends Base {
+/** `points`: what is kept of each window. */
+export const windowed = (Base, { shape, points = () => null }) => class extends Base {
   constructor(series, planned) {
     super(series, planned, shape);
     this.windows = new Map();
@@ -59,8 +62,7 @@ export const windowed = (Base, { shape, begins = 0, points = () => null }) => cl
     const names = Object.keys(parts);
     const asked = choice(this.#asked);
     if (this.window === undefined && names.includes(asked)) this.settled = true;
-    if (this.window === undefined) this.#choose(this.settled ? asked : names[Math.min(begins, names.length - 1)]);
-    else if (!this.settled) this.#settle(names);
+    if (this.window === undefined) this.#choose(this.settled ? asked : this.#clearest(names));
     this.latest = { ...release, ...parts[this.window] };
   }
 
@@ -79,11 +81,24 @@ export const windowed = (Base, { shape, begins = 0, points = () => null }) => cl
     return `window.${this.series.name}`;
   }
 
-  #settle(names) {
-    if (!((this.windows.get(this.window)?.tick.length ?? 0) >= ENOUGH)) return;
-    this.settled = true;
-    const better = names.slice(begins).find((name) => name !== EVER && (this.says?.(this.windows.get(name), ENOUGH) ?? true));
-    if (better !== undefined && better !== this.window) this.#choose(better);
+  show(range) {
+    if (!this.settled && this.received >= ENOUGH) {
+      this.settled = true;
+      const better = this.#clearest([...this.windows.keys()]);
+      if (better !== this.window) this.#choose(better);
+    }
+    super.show(range);
+  }
+
+  /** The shortest of these windows whose value exceeds its band twice, or once; the longest where none does. */
+  #clearest(names) {
+    const parts = partsOf(this.whole);
+    const most = (name, bands) => (this.windows.get(name)?.tick?.length ?? 0) < ENOUGH || (this.says?.(this.windows.get(name), ENOUGH, bands) ?? true);
+    for (const bands of CLEAR) {
+      const found = names.find((name) => name in parts && this.bandsOf(parts[name]) > bands && most(name, bands));
+      if (found !== undefined) return found;
+    }
+    return names.at(-1);
   }
 
   #offer(name) {
@@ -138,17 +153,22 @@ export function makeCard(series, planned, shape) {
   return new (cards[shape] ?? UnknownCard)(series, planned);
 }
 
-/** A single tick is bars, for each stands alone; a window is a line, for it slides. */
+/** A single tick is bars, for each stands alone; a window is a line, for it slides, and so is what is more than there is room for. */
 class RateCard extends windowed(ScalarCard, { shape: "rate", points: noPoints }) {
   look(name) {
     this.points = this.windows.get(name);
-    this.chart.bars = name === TICK;
     this.chart.forget();
+  }
+
+  bar(many) {
+    const bars = this.window === TICK && BAR * many <= this.chart.columns;
+    if (bars !== this.chart.bars) this.chart.forget();
+    this.chart.bars = bars;
   }
 }
 
 /** A quotient is a line over every window, for it does not begin at 0. */
-class MeanCard extends windowed(QuotientCard, { shape: "quotient", begins: 1, points: noPoints }) {
+class MeanCard extends windowed(QuotientCard, { shape: "quotient", points: noPoints }) {
   look(name) {
     this.points = this.windows.get(name);
     this.chart.forget();
@@ -162,7 +182,7 @@ class RatesCard extends windowed(HistogramCard, { shape: "rates", points: noKeys
   }
 }
 
-class MeansCard extends windowed(QuotientsByKeyCard, { shape: "quotients", begins: 1, points: noKeys }) {
+class MeansCard extends windowed(QuotientsByKeyCard, { shape: "quotients", points: noKeys }) {
   look(name) {
     this.kept = this.windows.get(name);
     this.filled = -Infinity;
@@ -176,7 +196,7 @@ class FansCard extends windowed(FanCard, { shape: "fan", points: noFan }) {
   }
 }
 
-class TopCard extends windowed(RanksCard, { shape: "ranks", begins: 1 }) {}
+class TopCard extends windowed(RanksCard, { shape: "ranks" }) {}
 
 /** What a newer engine may release. */
 class UnknownCard extends Card {

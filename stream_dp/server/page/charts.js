@@ -4,11 +4,15 @@
 // as high as most of what is known needs. All charts show the same time and the same moment under the cursor. Charts know
 // no API.
 
-import { axisCount, axisTimes, el, setText, time } from "./format.js";
+import { axisCount, axisTimes, el, setText, time, zoneShown } from "./format.js";
 import { chooseBetween } from "./view.js";
 
 const MOST_POINTS = 600;
-const HEIGHT = 190;
+const PLAIN_HEIGHT = 150; // pixels
+const BESIDE = 88; // pixels of a chart that its axis and its edge take
+const BANDS = 3; // no picture is lower than so many bands
+const NEARBY = 1 / 6; // of a picture: where a movement is looked for
+const FAINT = "59"; // the opacity of a line that says nothing
 const STEPS = Array.from({ length: 21 }, (_, place) => [1, 2, 5].map((digit) => Number(`${digit}e${place - 6}`))).flat();
 const WHOLE_STEPS = STEPS.filter(Number.isInteger);
 const SHORTEST_DRAG = 8; // pixels
@@ -16,29 +20,78 @@ const LINKED = ["mousemove", "mouseleave"];
 
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** Where points from `start` on, before `many`, are drawn: the last of each stride, and the first of what it stands for. */
-export function* strides(many, start) {
-  const stride = Math.max(1, Math.ceil((many - start) / MOST_POINTS));
+/** Where points from `start` on, before `many`, are drawn in so many `columns`: the last of each stride, and the first of what it stands for. */
+export function* strides(many, start, columns = MOST_POINTS) {
+  const stride = Math.max(1, Math.ceil((many - start) / columns));
   for (let last = many - 1 - (Math.floor((many - start - 1) / stride) * stride); last < many; last += stride) yield [Math.max(start, last - stride + 1), last];
 }
 
-/** Points from `start` on, before `stop`, as uPlot columns [x, low, high, value]; null where nothing is known. */
-export function thin(points, start, stop = points.x.length) {
+/** What points from `first` to `last` are together: the mean of their values, and from the least to the greatest end of their bands; nulls where nothing is known. */
+export function together({ value, low, high }, first, last) {
+  const found = { low: Infinity, high: -Infinity, sum: 0, many: 0 };
+  for (let at = first; at <= last; at += 1) {
+    if ((value[at] ?? null) === null) continue;
+    found.low = Math.min(found.low, low[at]);
+    found.high = Math.max(found.high, high[at]);
+    found.sum += value[at];
+    found.many += 1;
+  }
+  if (found.many === 0) return { low: null, high: null, value: null, many: 0 };
+  return { ...found, value: found.many === 1 ? found.sum : found.sum / found.many };
+}
+
+/** Points from `start` on, before `stop`, as uPlot columns [x, low, high, value], at most so many; null where nothing is known. */
+export function thin(points, start, stop = points.x.length, most = MOST_POINTS) {
   const columns = [[], [], [], []];
-  for (const [first, last] of strides(stop, start)) {
-    let low = Infinity;
-    let high = -Infinity;
-    for (let index = first; index <= last; index += 1) {
-      if (points.value[index] === null) continue;
-      low = Math.min(low, points.low[index]);
-      high = Math.max(high, points.high[index]);
-    }
-    columns[0].push(points.x[last]);
-    columns[1].push(low <= high ? low : null);
-    columns[2].push(low <= high ? high : null);
-    columns[3].push(points.value[last]);
+  for (const [first, last] of strides(stop, start, most)) {
+    const { low, high, value } = together(points, first, last);
+    [points.x[last], low, high, value].forEach((told, place) => columns[place].push(told));
   }
   return columns;
+}
+
+/** How high the bands of these columns usually are, from end to end: the median of what is known. */
+function bandOf([, ...columns]) {
+  const heights = columns.flatMap((lows, place) => (place % 3 === 0 ? lows.map((low, at) => (low === null ? NaN : columns[place + 1][at] - low)) : []));
+  const known = heights.filter(Number.isFinite).sort((one, two) => one - two);
+  return known[known.length >> 1] ?? 0;
+}
+
+/** The greatest of `values` at most `reach` places away, for each place. */
+function nearbyMost(values, reach) {
+  const queue = []; // places whose values fall
+  const found = [];
+  for (let at = 0; at < values.length + reach; at += 1) {
+    while (at < values.length && queue.length > 0 && values[queue.at(-1)] <= values[at]) queue.pop();
+    if (at < values.length) queue.push(at);
+    if (queue[0] < at - 2 * reach) queue.shift();
+    if (at >= reach) found.push(values[queue[0]]);
+  }
+  return found;
+}
+
+/** Where a line moves more than its band: two bands nearby do not meet. Elsewhere its ups and downs may be noise alone. */
+export function moving(lows, highs) {
+  const reach = Math.max(1, Math.ceil(lows.length * NEARBY));
+  const most = nearbyMost(lows.map((low) => low ?? -Infinity), reach);
+  const least = nearbyMost(highs.map((high) => -(high ?? Infinity)), reach);
+  return most.map((low, at) => low > -least[at]);
+}
+
+/** The colour of a line over time, faint where it does not move more than its band. */
+export function fading(stroke, low, high) {
+  return (plot) => {
+    const { data, bbox, ctx: context } = plot;
+    const moves = moving(data[low], data[high]);
+    if (moves.every(Boolean) || bbox.width === 0) return stroke;
+    const paint = context.createLinearGradient(bbox.left, 0, bbox.left + bbox.width, 0);
+    moves.forEach((firm, at) => {
+      if (at > 0 && at < moves.length - 1 && moves[at - 1] === firm && moves[at + 1] === firm) return;
+      const part = (plot.valToPos(data[0][at], "x", true) - bbox.left) / bbox.width;
+      paint.addColorStop(Math.min(1, Math.max(0, part)), firm ? stroke : stroke + FAINT);
+    });
+    return paint;
+  };
 }
 
 /** Columns x, then low, high and value of each line, with open ends cut beyond the picture, and its range; null: it holds all there is. */
@@ -80,14 +133,16 @@ export function logNamed(splits) {
 export function chartPlace() {
   const holder = el("div", { class: "chart", tabindex: "0", role: "img", "aria-label": "A chart, empty before the first release" });
   const readout = el("p", { class: "readout" });
-  return { holder, readout, box: el("div", { class: "chart-box" }, holder, readout) };
+  const still = el("p", { class: "still", hidden: true }, "ups and downs within the band: they may be noise");
+  return { holder, readout, still, box: el("div", { class: "chart-box" }, holder, readout, still) };
 }
 
 /** A chart that follows its holder's width and is read point by point, by pointer or keys. */
 export class Chart {
-  constructor({ holder, readout }) {
-    this.holder = holder;
-    this.readout = readout;
+  constructor({ holder, readout, still }) {
+    Object.assign(this, { holder, readout, still });
+    this.height = PLAIN_HEIGHT;
+    this.least = 0; // how high the picture is at least
     this.plot = null;
     this.span = [0, 1];
     this.scale = "";
@@ -105,13 +160,14 @@ export class Chart {
     const width = Math.floor(this.holder.clientWidth);
     if (width <= 0 || columns[0].length === 0) return void this.forget();
     if (this.scale !== range.scale) this.forget();
+    this.high = Math.max(this.height, this.holder.clientHeight);
     this.span = [range.from, range.to];
     this.scale = range.scale;
     if (this.plot === null) {
       this.plot = new uPlot(this.#options(width, special()), columns, this.holder);
       return;
     }
-    if (this.plot.width !== width) this.plot.setSize({ width, height: HEIGHT });
+    if (this.plot.width !== width || this.plot.height !== this.high) this.plot.setSize({ width, height: this.high });
     this.plot.setData(columns);
   }
 
@@ -119,6 +175,18 @@ export class Chart {
     this.plot?.destroy();
     this.plot = null;
     setText(this.readout, "");
+  }
+
+  /** How many points have room: one for each pixel. */
+  get columns() {
+    return Math.max(24, Math.floor(this.holder.clientWidth) - BESIDE);
+  }
+
+  /** Look at columns x, then low, high and value of each line: how high a picture they need, and whether any line moves more than its band. */
+  weigh(columns) {
+    this.least = BANDS * bandOf(columns);
+    const lines = columns.slice(1).filter((_, place) => place % 3 === 0);
+    this.still.hidden = columns[0].length < 3 || lines.some((lows, place) => lows.every((low) => low === null) || moving(lows, columns[3 * place + 2]).some(Boolean));
   }
 
   /** How wide half a bar is, in seconds. */
@@ -131,7 +199,16 @@ export class Chart {
     if (low === null || high === null) return this.scale === "log" ? [1, 10] : [0, 1];
     if (this.framed !== null) return this.#framedHeights(low);
     if (this.scale === "log") return [low / 1.2, high * 1.2];
-    return this.scale === "zero" ? uPlot.rangeNum(Math.min(0, low), Math.max(0, high), 0.1, true) : uPlot.rangeNum(low, high, 0.1, true);
+    return this.scale === "zero" ? uPlot.rangeNum(Math.min(0, low), Math.max(0, high), 0.1, true) : this.#roomy(low, high);
+  }
+
+  /** A range that holds these two and is as high as the picture is at least, above the floor where they are. */
+  #roomy(low, high) {
+    const [bottom, top] = uPlot.rangeNum(low, high, 0.1, true);
+    const more = Math.max(0, this.least - (top - bottom)) / 2;
+    const foot = low >= (this.floor ?? -Infinity) ? this.floor ?? -Infinity : -Infinity;
+    const from = Math.max(foot, bottom - more);
+    return [from, Math.max(top + more, from + this.least)];
   }
 
   /** The range of a picture with open ends, as the scale has it; `low` is the least drawn. */
@@ -147,7 +224,7 @@ export class Chart {
     const steps = this.scale === "log" ? { splits: (_plot, _axis, low, high) => logSplits(low, high), filter: (_plot, splits) => logNamed(splits) } : { incrs: (plot) => (wholes(plot.data) ? WHOLE_STEPS : STEPS) };
     return {
       width,
-      height: HEIGHT,
+      height: this.high,
       padding: [10, 26, 0, 0],
       legend: { show: false },
       cursor: {
@@ -157,7 +234,7 @@ export class Chart {
         sync: { key: "time", setSeries: false, scales: ["x", null], filters: { pub: (type) => LINKED.includes(type) } },
         bind: { dblclick: () => null },
       },
-      tzDate: (stamp) => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
+      tzDate: (stamp) => uPlot.tzDate(new Date(stamp * 1000), zoneShown()),
       scales: {
         x: { range: () => this.#times() },
         y: { distr: this.scale === "log" ? 3 : 1, range: (_plot, low, high) => this.heights(low, high) },

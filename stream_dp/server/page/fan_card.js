@@ -43,6 +43,12 @@ export class FanCard extends Card {
     return low > this.clamp[0] || high < this.clamp[1];
   }
 
+  /** A part tells every quantile, or as good as nothing. */
+  bandsOf({ quantiles }) {
+    const told = Object.values(quantiles);
+    return told.length > 0 && told.every((each) => this.#known(endsOf(each))) ? Infinity : 0;
+  }
+
   /** Whether at least half of the last so many points tell every quantile. */
   says({ tick, ends }, many) {
     const last = tick.length - 1;

@@ -42,15 +42,20 @@ export class Histories {
     const ticks = Math.max(10, Math.floor(CELLS / (card.series.domain?.length ?? 12)));
     const meanwhile = this.loading.get(card);
     const found = [];
+    const whole = spans.reduce((many, [from, to]) => many + to - from + 1, 0);
+    let loaded = 0;
+    card.loads(0);
     try {
       for (const [from, to] of spans) {
         for (let first = from; first <= to; first += ticks) {
           const path = `/api/series/${encodeURIComponent(card.series.name)}?from=${first}&to=${Math.min(to, first + ticks - 1)}`;
           found.push(...(await this.get(path)).releases);
-          if (this.loading.get(card) !== meanwhile) return;
+          if (this.loading.get(card) !== meanwhile) return void card.loads(null);
+          card.loads(Math.min(1, (loaded += ticks) / whole));
         }
       }
     } catch ({ status }) {
+      card.loads(null);
       if (this.loading.get(card) !== meanwhile) return;
       this.loading.delete(card);
       if (status === UNKNOWN) card.lose();
@@ -59,6 +64,7 @@ export class Histories {
       return;
     }
     this.loading.delete(card);
+    card.loads(null);
     this.pause.end();
     card.restart([...found, ...meanwhile], spans);
     this.changed();

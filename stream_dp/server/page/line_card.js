@@ -4,7 +4,7 @@
 // drawn as far as the picture goes. A share is told in per cent.
 
 import { Card, lowerBound } from "./card.js";
-import { Chart, aboveZero, chartPlace, colour, drawLone, drawMarks, drawZero, floored, framed, thin } from "./charts.js";
+import { Chart, aboveZero, chartPlace, colour, drawLone, drawMarks, drawZero, fading, floored, framed, strides, thin, together } from "./charts.js";
 import { PER_CENT, PLAIN, axisShare, band, count, el, ends, isoOf, lengthOf, near, percent, seconds, setText } from "./format.js";
 
 export const noPoints = () => ({ tick: [], x: [], value: [], low: [], high: [], band: [], name: [], ends: [] });
@@ -98,9 +98,14 @@ export class ScalarCard extends Card {
 
   picture(range) {
     const [start, stop] = this.#shown(range);
-    const columns = thin(this.points, start, stop);
+    this.bar(stop - start);
+    const columns = thin(this.points, start, stop, this.chart.columns);
+    this.strides = [...strides(stop, start, this.chart.columns)];
     this.chart.draw(columns, range, this.#marks(start, stop), range.before ? this.#before(columns[0], range) : null);
   }
+
+  /** Whether so many points are drawn as bars. */
+  bar() {}
 
   headline() {
     return this.element.querySelector(".figure").textContent;
@@ -128,10 +133,15 @@ export class ScalarCard extends Card {
     });
   }
 
-  /** Whether at least half of the last so many points say something. */
-  says(points, many) {
+  /** By how many bands a value is off 0. */
+  bandsOf({ value, band: width, low = value - width, high = value + width }) {
+    return value === null || !Number.isFinite(high - low) ? 0 : Math.abs(value) / ((high - low) / 2 || Number.MIN_VALUE);
+  }
+
+  /** Whether at least half of the last so many points are off 0 by so many bands. */
+  says(points, many, bands) {
     const last = points.tick.length - 1;
-    const clear = Array.from({ length: many }, (_, back) => !this.reading(pointAt(points, last - back)).noise);
+    const clear = Array.from({ length: many }, (_, back) => this.bandsOf(pointAt(points, last - back)) > bands);
     return 2 * clear.filter(Boolean).length >= many;
   }
 
@@ -148,10 +158,22 @@ export class ScalarCard extends Card {
   }
 
   #saidAt(x, before) {
-    const point = pointAt(this.points, lowerBound(this.points.x, x));
+    const at = lowerBound(this.points.x, x);
+    const point = pointAt(this.points, at);
+    const [first] = this.strides.find(([, last]) => last === at) ?? [at];
+    if (first < at) return this.#saidTogether(first, at);
     const { value, spread } = this.reading(point);
     const ghost = Number.isFinite(before) ? `, before: ${this.reading({ value: before, low: before, high: before, band: 0 }).value}` : "";
     return `${this.whose(point)}${value} ${spread}${ghost}`;
+  }
+
+  /** What is said of several ticks that one pixel stands for. */
+  #saidTogether(first, last) {
+    const { value, low, high, many } = together(this.points, first, last);
+    if (many === 0) return "–";
+    const form = formOf(this.series);
+    const width = Number.isFinite(high - low) ? (high - low) / 2 : 0;
+    return `${near(value, width, form)} on average of ${count(many)} ticks, their bands ${ends(low, high, width, form)}`;
   }
 }
 
@@ -220,6 +242,7 @@ export class BandChart extends Chart {
 
   /** `marks` are times at which something begins, with the text that stands there; `ghost` is a column of values or null. */
   draw(found, range, marks = [], ghost = null) {
+    this.weigh(found);
     const { columns, range: heights } = framed(floored(found, this.floor));
     if ((ghost !== null) !== this.ghostly) this.forget();
     this.ghostly = ghost !== null;
@@ -248,13 +271,13 @@ export class BandChart extends Chart {
     const edge = { stroke: "transparent", width: 0, points: { show: false } };
     const value = this.bars
       ? { fill: colour("--bar"), width: 0, paths: uPlot.paths.bars({ size: [0.7] }), points: { show: false } }
-      : { stroke: colour("--accent"), width: 2, points: { show: false } };
+      : { stroke: fading(colour("--accent"), 1, 2), width: 2, points: { show: false } };
     const ghost = { stroke: colour("--ghost"), width: 1.5, dash: [5, 4], points: { show: false } };
     return {
       wholes: (data) => !this.percent && data[3].every(Number.isInteger),
       series: [{}, edge, edge, value, ...(this.ghostly ? [ghost] : [])],
       bands: this.bars ? [] : [{ series: [2, 1], fill: colour("--band") }],
-      hooks: { drawAxes: [drawZero], draw: [this.bars ? drawWhiskers : (plot) => drawLone(plot, [{ low: 1, high: 2, value: 3, stroke: value.stroke }]), (plot) => drawMarks(plot, this.marks)] },
+      hooks: { drawAxes: [drawZero], draw: [this.bars ? drawWhiskers : (plot) => drawLone(plot, [{ low: 1, high: 2, value: 3, stroke: colour("--accent") }]), (plot) => drawMarks(plot, this.marks)] },
       ...(this.percent ? { labels: axisShare } : {}),
     };
   }

@@ -43,6 +43,7 @@ const FEWEST_TICKS = 24;
 const USUAL_TICKS = 48;
 const MOST_OFFERED = 5;
 export const ALL = "all";
+export const OWN_ZONE = "yours"; // how the address names the zone of whoever reads
 
 /** Texts such as "2d" for the lengths that a pipeline offers, and all. */
 export function offered({ step, horizon }) {

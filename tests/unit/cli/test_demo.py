@@ -4,6 +4,7 @@ import fcntl
 import gzip
 import json
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
@@ -152,7 +153,7 @@ def test_the_page_of_the_paced_demo(say: Say, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "SECONDS_FOR_A_YEAR", 0.2)
     said = say("demo", "--embedded", "--until-end", "--port", "0")
     assert said.code == 0
-    assert "The page is at http://127.0.0.1:" in said.err
+    assert re.search(r"The page is at http://127.0.0.1:\d+/#token=[0-9a-f]{64}\n", said.err)
     (asked,) = (line for line in said.err.splitlines() if " query create " in line)
     assert asked.strip().startswith(f"STREAM_DP_HOME={os.environ['STREAM_DP_HOME']} ")
     assert "Private values at tick 47" in said.out
@@ -191,7 +192,7 @@ async def test_a_paced_source_holds_back(monkeypatch: pytest.MonkeyPatch) -> Non
                 found += batch
             return found
 
-    paced = Paced(Whole(_marks(9)), ticks_per_second=2)
+    paced = Paced(Whole(_marks(9)), lambda _: 2)
     await paced.open(0)
     await paced.seek({})
     sizes = []
