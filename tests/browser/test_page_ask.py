@@ -4,7 +4,7 @@ import asyncio
 import re
 
 import pytest
-from browser.ask_worlds import Shop, Tab, nothing_exact
+from browser.ask_worlds import MANY, Shop, Tab, nothing_exact
 from browser.page_worlds import blank
 from playwright.async_api import Browser, Route
 
@@ -51,6 +51,31 @@ async def test_three_questions_without_a_terminal(browser: Browser, shop: Shop) 
     assert (cells[4].split()[0], cells[5]) == ("3", "runs")
     assert await nothing_exact(tab) == []
     assert tab.console.complaints == []
+
+
+async def test_the_first_proposal_fits_and_is_judged(browser: Browser, prepared: None) -> None:
+    guesses = {"expect": {"records": "3"}}
+    async with Shop({**MANY, "privacy": {**MANY["privacy"], **guesses}}) as shop:
+        tab = await Tab.opened(browser, shop, "ann")
+        labels = await tab.page.locator(".ask-field > label").all_inner_texts()
+        assert labels == [
+            "Statistic",
+            "Sliding windows",
+            "Tumbling windows",
+            "Running totals within a window",
+            "Name",
+        ]
+        assert await tab.page.input_value(".ask-form [name=windows]") == "3 hours"
+        price = await tab.prices()
+        assert "It costs ε 0.1" in price
+        assert "Verdict in 3 hours" in price
+        assert "of about 9: mostly noise" in price
+        await tab.page.click(".ask-answer button.primary")
+        assert "mostly noise by the guesses" in await tab.page.inner_text(".ask-noise")
+        assert shop.running == {}
+        await tab.page.click("text=Ask it all the same")
+        await tab.page.wait_for_selector(".ask-done")
+        assert shop.running == {"count": "ann"}
 
 
 COMPARED: list[tuple[str, dict[str, str], str, str | None]] = [

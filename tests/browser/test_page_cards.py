@@ -428,8 +428,42 @@ async def test_a_count_opens_with_the_shortest_window_that_says_something(browse
         assert await text(page, f"{RARE} {PRESSED}") == "1 hour"
 
 
+async def test_a_line_inside_its_band_is_faint_and_never_fills_the_picture(
+    browser: Browser,
+) -> None:
+    async with Cards("level", "departures").shown(browser, script=KEEPS_PLOTS) as page:
+        for name, faint in (("level", True), ("departures", False)):
+            card = f"[data-series={name}]"
+            (firm,) = await pixels(page, card, LINE)
+            assert (firm == 0) == faint
+            assert await page.locator(f"{card} .still").is_hidden() != faint
+        scale = await page.evaluate(
+            f"card => {{ const {{ min, max }} = ({PLOT})(card).scales.y; return [min, max]; }}",
+            "[data-series=level]",
+        )
+        low, high = scale
+        assert high - low >= 3 * 80
+
+
+async def test_a_card_says_what_its_window_is_worth(browser: Browser) -> None:
+    async with Cards("departures", "rate", "most").shown(browser) as page:
+        verdict = page.locator("[data-series=departures] .verdict")
+        assert await verdict.inner_text() == "useful"
+        assert "about 2,510, and the band, ± 45, is at most a fifth" in str(
+            await verdict.get_attribute("title")
+        )
+        assert await page.locator(f"{MOST} .verdict").is_hidden()
+        for which, worth in (("1 hour", "rough"), ("24 hours", "useful"), ("ever", "noise")):
+            await window(page, "rate", which)
+            assert await text(page, f"{RATE} .verdict") == worth
+        await window(page, "rate", "6 hours")
+        assert await page.locator(f"{RATE} .verdict").is_hidden()
+
+
 async def test_a_windowed_histogram_shows_the_keys_of_the_window(browser: Browser) -> None:
     async with Cards("rates").shown(browser) as page:
+        assert await text(page, f"{RATES} {PRESSED}") == "24 hours"  # of a tick most keys are noise
+        await window(page, "rates", "1 hour")
         assert await texts(page, f"{RATES} .key") == ["DL", "AA", "UA"]
         assert "Each value in the last hour ± 15" in await text(page, f"{RATES} .note")
         await page.click(f"{RATES} summary")

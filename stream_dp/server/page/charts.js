@@ -133,7 +133,7 @@ export function logNamed(splits) {
 export function chartPlace() {
   const holder = el("div", { class: "chart", tabindex: "0", role: "img", "aria-label": "A chart, empty before the first release" });
   const readout = el("p", { class: "readout" });
-  const still = el("p", { class: "still", hidden: true }, "ups and downs within the band: they may be noise");
+  const still = el("p", { class: "still", hidden: true }, "within the band: it may be noise");
   return { holder, readout, still, box: el("div", { class: "chart-box" }, holder, readout, still) };
 }
 
@@ -147,6 +147,7 @@ export class Chart {
     this.span = [0, 1];
     this.scale = "";
     this.framed = null; // the range of a picture that does not hold all there is
+    new ResizeObserver(() => this.#fit()).observe(holder);
     holder.addEventListener("keydown", (event) => this.#move(event));
     holder.addEventListener("focus", () => readout.setAttribute("aria-live", "polite")); // of linked charts one speaks
     holder.addEventListener("blur", () => {
@@ -160,15 +161,24 @@ export class Chart {
     const width = Math.floor(this.holder.clientWidth);
     if (width <= 0 || columns[0].length === 0) return void this.forget();
     if (this.scale !== range.scale) this.forget();
-    this.high = Math.max(this.height, this.holder.clientHeight);
     this.span = [range.from, range.to];
     this.scale = range.scale;
     if (this.plot === null) {
       this.plot = new uPlot(this.#options(width, special()), columns, this.holder);
       return;
     }
-    if (this.plot.width !== width || this.plot.height !== this.high) this.plot.setSize({ width, height: this.high });
+    this.#fit();
     this.plot.setData(columns);
+  }
+
+  /** As high as its size says, or as there is room in its row of cards. */
+  get high() {
+    return Math.max(this.height, this.holder.clientHeight);
+  }
+
+  #fit() {
+    const [width, height] = [Math.floor(this.holder.clientWidth), this.high];
+    if (this.plot !== null && width > 0 && (this.plot.width !== width || this.plot.height !== height)) this.plot.setSize({ width, height });
   }
 
   forget() {

@@ -177,6 +177,12 @@ export class ScalarCard extends Card {
   }
 }
 
+/** Columns [x, low, high, value] of shares, where both bounds of all shares are open ends: they say nothing, and no picture is to hold them. */
+function unbounded([x, lows, highs, values]) {
+  const open = (at) => lows[at] <= 0 && highs[at] >= 1;
+  return [x, lows.map((low, at) => (low !== null && open(at) ? -Infinity : low)), highs.map((high, at) => (high !== null && open(at) ? Infinity : high)), values];
+}
+
 /** How a series of quotients writes them: one that stays within 0 and 1 as per cent. */
 export const formOf = (series) => (series.parameters?.within === "0 to 1" ? PER_CENT : PLAIN);
 
@@ -242,6 +248,7 @@ export class BandChart extends Chart {
 
   /** `marks` are times at which something begins, with the text that stands there; `ghost` is a column of values or null. */
   draw(found, range, marks = [], ghost = null) {
+    if (this.percent) found = unbounded(found);
     this.weigh(found);
     const { columns, range: heights } = framed(floored(found, this.floor));
     if ((ghost !== null) !== this.ghostly) this.forget();
