@@ -100,7 +100,7 @@ async def test_a_price_is_compared_with_what_tells_the_same_or_with_nothing(
         statistic, fields, gift, beside = case
         await tab.page.reload()
         await tab.page.wait_for_selector(".ask-form")
-        await tab.fills(statistic, fields)
+        await tab.fills(statistic, {"windows": "", **fields})
         if gift:
             await tab.only_gifts(gift)
         await tab.by("epsilon", "0.2")
@@ -290,9 +290,9 @@ async def test_what_an_error_is_for_is_told_with_it(browser: Browser, shop: Shop
 
 
 COMPLAINTS: list[tuple[str, dict[str, str], str, str]] = [
-    ("count", {"windows": "soon"}, "Over the last: must be a duration", "windows"),
-    ("quantiles", {"of": "amount"}, "Numbers count from … to …: is missing", "clamp"),
-    ("quantiles", {"of": "amount", "clamp": "0", "clamp-2": "9", "at": "most"}, "Which shares: must be", "at"),
+    ("count", {"windows": "soon"}, "Sliding windows: must be a duration", "windows"),
+    ("quantiles", {"of": "amount"}, "Clamp: is missing", "clamp"),
+    ("quantiles", {"of": "amount", "clamp": "0", "clamp-2": "9", "at": "most"}, "Quantiles: must be", "at"),
 ]  # fmt: skip
 
 
@@ -313,6 +313,7 @@ async def test_an_error_that_no_price_reaches_leads_to_prices(browser: Browser, 
     await tab.fills("quantiles", {"of": "amount", "clamp": "0", "clamp-2": "1000", "at": "50%"})
     assert "events in rank" in await tab.prices()
     await tab.fills("sum", {"of": "amount", "clamp": "0", "clamp-2": "999999999"})
+    await tab.by("error", "25")
     assert "no epsilon up to 100" in await tab.prices()
     await tab.page.click("text=See how far off ε 0.1 is")
     price = tab.page.locator(".ask-answer", has_text="It costs ε 0.1")

@@ -11,7 +11,7 @@ import { UTC, count, duration, el, seconds, setText, theLength, time, titleOf, w
 import { Histories, Pause } from "./histories.js";
 import { openProof, showPromise, showProof } from "./promise.js";
 import { Toolbar } from "./toolbar.js";
-import { choice, onChoice } from "./view.js";
+import { BASE, choice, onChoice } from "./view.js";
 
 const BUDGET_MILLISECONDS = 10_000;
 const LOOK_MILLISECONDS = 1000;
@@ -30,7 +30,7 @@ const histories = new Histories(get, () => board.wish());
 export const board = new Board(byId("cards"), histories, showFrame);
 
 async function get(path) {
-  const answer = await fetch(path, { cache: "no-store" });
+  const answer = await fetch(BASE + path, { cache: "no-store" });
   if (!answer.ok) throw Object.assign(new Error(`${path}: ${answer.status}`), { status: answer.status });
   return answer.json();
 }
@@ -143,7 +143,7 @@ async function describeNew() {
 }
 
 function follow() {
-  const source = new EventSource(`/api/stream?after=${state.sequence}`);
+  const source = new EventSource(`${BASE}/api/stream?after=${state.sequence}`);
   stream = source;
   source.addEventListener("head", (event) => {
     if (source !== stream) return;

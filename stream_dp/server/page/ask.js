@@ -11,6 +11,7 @@ import { EVER } from "./cards.js";
 import { amount, el, lengthOf, named, setChildren, spelled, tickText, toNumber, words } from "./format.js";
 import { ANEW, ENDED } from "./line_card.js";
 import { Session, freshKey } from "./login.js";
+import { BASE } from "./view.js";
 
 const REFRESH_MILLISECONDS = 10_000;
 const TENTH = 10;
@@ -19,7 +20,7 @@ const session = new Session();
 const state = { schema: null, windows: [], queries: [], form: null, pipeline: "", key: freshKey(), turn: 0, shown: undefined, over: false, asked: 0, heard: 0 };
 
 async function get(path) {
-  const answer = await fetch(path, { cache: "no-store" });
+  const answer = await fetch(BASE + path, { cache: "no-store" });
   if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
   return answer.json();
 }

@@ -157,6 +157,7 @@ export function makeCard(series, planned, shape) {
 class RateCard extends windowed(ScalarCard, { shape: "rate", points: noPoints }) {
   look(name) {
     this.points = this.windows.get(name);
+    this.chart.bars = name === TICK;
     this.chart.forget();
   }
 

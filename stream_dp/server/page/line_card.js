@@ -88,8 +88,12 @@ export class ScalarCard extends Card {
     this.name.hidden = whose === "";
     for (const figure of [this.name, this.value]) figure.classList.toggle("noise", noise);
     setText(this.note, this.meaning(this.latest, percent(this.latest.confidence ?? 0.95)));
-    this.holder.setAttribute("aria-label", `${this.chart.bars ? "Bar" : "Line"} chart of ${this.title} with its error band, ` +
-      `now ${whose}${value} ${spread}${this.over}. Arrow keys read single points.`);
+    this.#label(`now ${whose}${value} ${spread}${this.over}`);
+  }
+
+  #label(now) {
+    this.now = now;
+    this.holder.setAttribute("aria-label", `${this.chart.bars ? "Bar" : "Line"} chart of ${this.title} with its error band, ${now}. Arrow keys read single points.`);
   }
 
   early() {
@@ -99,6 +103,7 @@ export class ScalarCard extends Card {
   picture(range) {
     const [start, stop] = this.#shown(range);
     this.bar(stop - start);
+    this.#label(this.now);
     const columns = thin(this.points, start, stop, this.chart.columns);
     this.strides = [...strides(stop, start, this.chart.columns)];
     this.chart.draw(columns, range, this.#marks(start, stop), range.before ? this.#before(columns[0], range) : null);

@@ -3,6 +3,9 @@
 
 import { lengthOf, rangeTime, short, spelled } from "./format.js";
 
+/** Where this page lies on its server: empty, or "/NAME" of one of several pipelines. */
+export const BASE = location.pathname.replace(/\/[^/]*$/, "");
+
 const listeners = new Set();
 let chosen = new URLSearchParams(location.search);
 
