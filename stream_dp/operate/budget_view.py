@@ -319,6 +319,7 @@ def _made(made: MadeOf) -> dict[str, Any]:
         "errors": {},
         "windows": {},
         "alarms": [],
+        "bounds": None,
     }
 
 

@@ -247,7 +247,7 @@ async def test_what_is_loaded_anew_leaves_nothing_behind(browser: Browser, engin
 
 # --- very many series ---------------------------------------------------------------------------
 
-COUNTS, KEYS, PAST, MORE = 60, 1000, 150, 10
+COUNTS, KEYS, PAST, MORE = 90, 1000, 150, 10
 LARGEST_PART = 60  # ticks of 1,000 keys
 TOP, BOTTOM, MANY = "[data-series=s0]", f"[data-series=s{COUNTS - 1}]", "[data-series=many]"
 DREW = """() => Object.fromEntries([...document.querySelectorAll('.card')].map(

@@ -48,7 +48,7 @@ PAUSES = """async (status) => {
     const get = async () => { throw Object.assign(new Error("no"), { status }); };
     const lost = [];
     const lose = function () { lost.push(this.series.name); this.unknown = true; };
-    const card = { latest: { tick: 9 }, missing: () => [[0, 9]], lose };
+    const card = { latest: { tick: 9 }, missing: () => [[0, 9]], lose, loads: () => {} };
     const cards = ["one", "two"].map((name) => ({ ...card, series: { name } }));
     const histories = new Histories(get, () => {});
     const turn = async () => {

@@ -55,7 +55,7 @@ export class Board {
   #lay() {
     this.laid = true;
     const shown = [...this.holder.children].map((element) => this.cards.get(element)).filter((card) => card && card.element.offsetParent !== null);
-    const columns = getComputedStyle(this.holder).gridTemplateColumns.split(" ").length;
+    const columns = Number(getComputedStyle(this.holder).getPropertyValue("--columns"));
     const rows = [];
     for (const card of shown) {
       card.resize(choice(`size.${card.series.name}`) || (this.cards.size > FEW_SERIES ? SMALL : card.usual));

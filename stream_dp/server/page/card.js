@@ -1,7 +1,7 @@
 // What every card has: title, body, note, foot, and the tools under its picture.
 // Rules: a card takes releases in order (each sequence once) and draws when asked, so that many releases cost one
 // drawing; a picture that nobody can see is not drawn, its words are. What is kept is what the range needs, the newest ticks, and
-// little more: the rest is let go, and loaded again for a range that needs it. The foot of every card says the same of every series, of
+// little more: the rest is let go, and loaded again for a range that needs it. The details of every card say the same of every series, of
 // the file or a live one: price, expected error, start, end, analyst; how it is made is one click away. Cards know no network.
 
 import { CardTools, LARGE, MEDIUM, SIZES, SMALL } from "./card_tools.js";
@@ -36,7 +36,8 @@ export class Card {
     this.about = spelled(words(series.about)).replace(/\bper tick\b/, series.step > 0 ? `per ${theLength(duration(series.step))}` : "$&") || shape;
     this.size = "";
     this.claims = el("div");
-    this.foot = el("details", { class: "card-foot" }, el("summary", {}, "Details"), el("div", { class: "about" }, sentence(this.about)), this.claims);
+    this.judged = el("div", { class: "about" });
+    this.foot = el("details", { class: "card-foot" }, el("summary", {}, "Details"), el("div", { class: "about" }, sentence(this.about)), this.judged, this.claims);
     this.worth = el("span", { class: "verdict", hidden: true });
     this.progress = el("progress", { class: "loading", max: 1, "aria-label": "Loading what was released before", hidden: true });
     this.note = el("p", { class: "note" }, "Waiting for the first release.");
@@ -230,14 +231,15 @@ export class Card {
 
   /** What its number is worth by the public guesses of the file. */
   #judge() {
-    const { verdict, typical, band: width, of, false_alarm: false_ } = (this.planned?.verdicts ?? []).find(({ window = "" }) => window === (this.window ?? "")) ?? {};
+    const { verdict, typical, band: width, of, false_alarm: likely } = (this.planned?.verdicts ?? []).find(({ window = "" }) => window === (this.window ?? "")) ?? {};
     this.worth.hidden = !verdict;
-    if (!verdict) return;
+    if (!verdict) return void setText(this.judged, "");
     setText(this.worth, verdict);
     this.worth.dataset.verdict = verdict;
     const about = `${count(round(typical))}${of ? ` (${of})` : ""}`;
-    const alarms = false_ ? `; a false alarm per key and day has a chance of ${percent(false_)}` : "";
+    const alarms = likely ? `; a false alarm per key and day has a chance of ${percent(likely)}` : "";
     this.worth.title = `By the guesses of the pipeline file: about ${about}, and the band, ${width === null ? "without an end" : band(round(width))}, is ${WORTH[verdict]}${alarms}`;
+    setText(this.judged, `${this.worth.title}.`);
   }
 
   /** Whether it goes on, on its head. */

@@ -31,7 +31,7 @@ export class CardTools {
       return made;
     });
     this.element = el("div", { class: "card-tools", hidden: true }, card.foot, card.tabled ? this.table : null,
-      this.values, button("PNG", () => this.#savePicture()), el("div", { class: "segmented sizes wide", role: "group", "aria-label": `Size of ${card.title}` }, ...this.sizes));
+      this.values, button("PNG", () => this.#savePicture()), el("div", { class: "segmented sizes", role: "group", "aria-label": `Size of ${card.title}` }, ...this.sizes));
   }
 
   sized(size) {
