@@ -4,12 +4,10 @@ Rules: the data is public, so exact figures may be shown, and only because the p
 the user's state folder; a demo goes on where it stopped, and `fresh` deletes that state only.
 """
 
-import asyncio
 import math
 import shutil
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -21,14 +19,13 @@ from stream_dp.broker.process import LocalKafka, held
 from stream_dp.broker.topics import create_topic
 from stream_dp.core.progress import Progress
 from stream_dp.engine.history import JournalSummary, read_summary
-from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Ports, Positions, Source
+from stream_dp.engine.ports import Ports
 from stream_dp.errors import FailClosed, UsageError, WorldError
-from stream_dp.files.memory import WrappedSource
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.log.lease import Holder
 from stream_dp.operate.audit.journal_access import sealed_commits
 from stream_dp.operate.keys import sealer_for
-from stream_dp.operate.replay_feed import Feed, Speed, feed_records, loaded
+from stream_dp.operate.replay_feed import Feed, Paced, Speed, feed_records, loaded
 from stream_dp.operate.run.run_pipeline import served
 from stream_dp.operate.run.running import Run, alongside, signals
 from stream_dp.operate.run.wiring import open_ports
@@ -42,42 +39,6 @@ from stream_dp.records.endpoints import (
     SqliteJournalSpec,
 )
 from stream_dp.records.privacy import Analyst
-
-PAUSE = 0.1
-
-
-class Paced(WrappedSource):
-    """`source` with at most `speed` marks a second, for the demo without a broker; one in ten `PAUSE`s at least."""
-
-    def __init__(self, source: Source, speed: Speed) -> None:
-        super().__init__(source)
-        self._speed = speed
-        self._waiting: deque[Batch] = deque()
-        self._due = time.monotonic()  # when the next mark is
-
-    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        self._waiting.clear()
-        self._due = time.monotonic()
-        await super().seek(positions, behind)
-
-    async def read(self) -> Sequence[Batch]:
-        """Return the batches that are due by now, at least one; empty at the end of the source."""
-        if not self._waiting:
-            self._waiting.extend(await super().read())
-        if not self._waiting:
-            return []
-        await asyncio.sleep(min(10 * PAUSE, max(PAUSE, self._due - time.monotonic())))
-        now, taken = time.monotonic(), [self._take()]
-        while self._waiting and self._due < now:
-            taken.append(self._take())
-        return taken
-
-    def _take(self) -> Batch:
-        batch = self._waiting.popleft()
-        if batch.mark is not None:
-            self._due += 1 / self._speed(batch.mark)
-        return batch
-
 
 FOLDER = Path("examples", "01_flights")
 DATA = "flights.csv.gz"

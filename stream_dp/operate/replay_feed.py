@@ -1,9 +1,10 @@
-"""A file fed into a topic at a chosen speed, with tick marks: the work behind `replay` and the demo."""
+"""A file fed at a chosen speed, into a topic with tick marks or to an engine: the work behind `replay` and the demo."""
 
 import asyncio
 import hashlib
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +12,17 @@ from typing import TypeAlias
 
 from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.core.wording import how_many
-from stream_dp.engine.ports import Placement, by_content
+from stream_dp.engine.ports import (
+    NOTHING_BEHIND,
+    Batch,
+    Behinds,
+    Placement,
+    Positions,
+    Source,
+    by_content,
+)
 from stream_dp.errors import UsageError
+from stream_dp.files.memory import WrappedSource
 from stream_dp.files.records import Record, load_records, ticked
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
@@ -232,3 +242,39 @@ def feed_id(ticks: Sequence[Sequence[Record]]) -> str:
         for record in records:
             digest.update(b"%d\n%s" % (len(record.payload), record.payload))
     return digest.hexdigest()
+
+
+PAUSE = 0.1
+
+
+class Paced(WrappedSource):
+    """`source` with at most `speed` marks a second, for the demo without a broker; one in ten `PAUSE`s at least."""
+
+    def __init__(self, source: Source, speed: Speed) -> None:
+        super().__init__(source)
+        self._speed = speed
+        self._waiting: deque[Batch] = deque()
+        self._due = time.monotonic()  # when the next mark is
+
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
+        self._waiting.clear()
+        self._due = time.monotonic()
+        await super().seek(positions, behind)
+
+    async def read(self) -> Sequence[Batch]:
+        """Return the batches that are due by now, at least one; empty at the end of the source."""
+        if not self._waiting:
+            self._waiting.extend(await super().read())
+        if not self._waiting:
+            return []
+        await asyncio.sleep(min(10 * PAUSE, max(PAUSE, self._due - time.monotonic())))
+        now, taken = time.monotonic(), [self._take()]
+        while self._waiting and self._due < now:
+            taken.append(self._take())
+        return taken
+
+    def _take(self) -> Batch:
+        batch = self._waiting.popleft()
+        if batch.mark is not None:
+            self._due += 1 / self._speed(batch.mark)
+        return batch

@@ -157,6 +157,7 @@ async def test_a_reader_chooses_the_size_of_a_card(browser: Browser) -> None:
         await page.get_by_role("button", name="Large: S0").click()
         await lie(page, 3, [2, 1, 1, 1, 1, 1, 2])
         await card.get_by_role("button", name="Small").click()
+        await page.wait_for_selector("[data-series=by_destination].size-s")
         assert await card.locator(".bars li:visible").count() == 3
         assert await card.locator(".note").is_hidden()
         query = await page.evaluate("() => location.search")

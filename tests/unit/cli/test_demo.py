@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from itertools import islice
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,8 @@ from stream_dp.core.progress import unseen
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import WorldError
 from stream_dp.files.memory import MemorySource
-from stream_dp.operate.demo import DATA, Paced, flights_folder
+from stream_dp.operate.demo import DATA, flights_folder
+from stream_dp.operate.replay_feed import Paced
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 
@@ -182,7 +184,7 @@ def _marks(count: int) -> list[Batch]:
 
 async def test_a_paced_source_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("stream_dp.operate.demo.PAUSE", 0)
+    monkeypatch.setattr("stream_dp.operate.replay_feed.PAUSE", 0)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
     class Whole(MemorySource):
@@ -200,6 +202,11 @@ async def test_a_paced_source_holds_back(monkeypatch: pytest.MonkeyPatch) -> Non
         now[0] = moment
         sizes.append(len(await paced.read()))
     assert sizes == [1, 1, 1, 3, 3]
+
+
+def test_a_month_is_there_at_once_and_the_last_quarter_leaves_time_to_ask() -> None:
+    speed = module._speed(load(flights_folder() / "pipeline.yaml"))
+    assert [speed(tick) for tick in (0, 719, 720, 6569, 6570, 8759)] == [inf, inf, 73, 73, 1.2, 1.2]
 
 
 async def test_the_broker_outlives_its_readers(
