@@ -91,7 +91,7 @@ function showSpending() {
   for (const name of state.cards.keys()) tell(name);
 }
 
-/** The foot of a card, from what was loaded last. */
+/** The details of a card, from what was loaded last. */
 function tell(name) {
   const planned = state.plan.series?.find((entry) => entry.name === name);
   state.cards.get(name).tell(planned, state.queries.find((query) => query.name === name) ?? {});
