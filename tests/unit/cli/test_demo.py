@@ -204,6 +204,13 @@ async def test_a_paced_source_holds_back(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sizes == [1, 1, 1, 3, 3]
 
 
+def test_its_plan_says_what_each_number_is_worth(say: Say) -> None:
+    said = say("plan", str(flights_folder() / "pipeline.yaml"))
+    assert (said.code, said.err) == (0, "")
+    assert "Verdicts: 7 useful, 7 rough, 3 noise" in said.out
+    assert "share_late: post-processing of late_flights and departures" in said.out
+
+
 def test_a_month_is_there_at_once_and_the_last_quarter_leaves_time_to_ask() -> None:
     speed = module._speed(load(flights_folder() / "pipeline.yaml"))
     assert [speed(tick) for tick in (0, 719, 720, 6569, 6570, 8759)] == [inf, inf, 73, 73, 1.2, 1.2]
