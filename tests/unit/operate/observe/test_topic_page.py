@@ -140,3 +140,20 @@ async def test_a_folder_has_a_page_for_each_of_its_pipelines(tmp_path: Path) -> 
     other.write_text(said, encoding="utf-8")
     with pytest.raises(UsageError, match=f"more than one file has `name: {name}`"):
         await serve_page(tmp_path, 0)
+
+
+@pytest.mark.parametrize(("zone", "said"), [("", None), (", zone: Europe/Zurich", "Europe/Zurich")])
+async def test_it_says_the_zone_of_the_records_and_what_numbers_are_worth(
+    tmp_path: Path, zone: str, said: str | None
+) -> None:
+    path = published(tmp_path, [of_the_file(0, 0)])
+    text = path.read_text(encoding="utf-8")
+    zoned = text.replace("{type: time}", f"{{type: time{zone}}}", 1)
+    path.write_text(
+        zoned.replace("epsilon: 1}", "epsilon: 1, expect: {records: 40}}", 1), encoding="utf-8"
+    )
+    async with serving(path) as client:
+        assert (await told(client, "/api/pipeline"))["clock"].get("zone") == said
+        (orders,) = (await told(client, "/api/plan"))["series"]
+        (verdict,) = orders["verdicts"]
+        assert (verdict["series"], verdict["verdict"]) == ("orders", "useful")
