@@ -93,7 +93,7 @@ class Commands(LazyGroup):
         "doctor": "Look at what PIPELINE.yaml needs: brokers, login, rights, topics, clocks, key, disk; say what mends "
         "each.",
         "export": "Write what PIPELINE.yaml has released into PostgreSQL, DuckDB, Parquet or CSV: a row a number.",
-        "page": "Serve the page of PIPELINE.yaml from what it has published, apart from the engine.",
+        "page": "Serve the page of PIPELINE.yaml, or of all in DIR, from what was published, apart from the engine.",
         "broker": "Start a real, local Apache Kafka; needs neither Docker nor an installed Java.",
         "send": "Send the records of FILE (CSV or JSON lines, - for standard input) into a topic, which stamps them as "
         "they come.",

@@ -30,7 +30,7 @@ from stream_dp.operate.demo_figures import DemoFigures, figures_of
 
 SHOWN_KEYS = 5
 LIVE_SERIES = (
-    "{name: very_late, statistic: count, where: [{field: delay, at_least: 120}], epsilon: 0.25}"
+    "{name: very_late, statistic: count, where: [{field: delay, at_least: 120}], epsilon: 0.1}"
 )
 
 
@@ -65,12 +65,13 @@ def demo(
 async def _demo(
     options: DemoOptions, line: Line, *, compare_exact: bool
 ) -> tuple[DemoRun, DemoFigures]:
-    def page(url: str, goes_on: bool) -> None:
-        line.say(f"The page is at {url}")
-        if goes_on:
+    def page(url: str, token: str) -> None:
+        link = f"{url}#token={token}" if token else url
+        line.say(f"The page is at {link}")
+        if token:
             line.say(_invitation(url))
         if sys.stdout.isatty():
-            webbrowser.open(url)
+            webbrowser.open(link)
 
     callbacks = Told(line.say, line, page, ticks_shown(line))
     async with run_demo(options, callbacks) as done:
@@ -86,7 +87,10 @@ def _invitation(url: str) -> str:
     called = Path(sys.argv[0])
     us = f"{sys.executable} -m {called.parent.name}" if called.name == "__main__.py" else called
     command = f"{us} query create {flights_folder() / 'pipeline.yaml'} --url {url} --series '{LIVE_SERIES}'"
-    return f"Ask it something of your own while it runs, as far as the budget goes:\n  {there}{command}"
+    return (
+        "The link has a guest's token: ask something of your own below the cards. Or as the operator, from a second "
+        f"terminal:\n  {there}{command}"
+    )
 
 
 def print_results(figures: DemoFigures) -> None:

@@ -46,7 +46,7 @@ def replay(
     if speed is not None and not 0 < speed < math.inf:
         raise UsageError("--speed: must be more than 0 ticks per second, and finite")
     with progress(f"Reading {pipeline}") as line:
-        to = Feed(topic, speed, create, encoding)
+        to = Feed(topic, None if speed is None else (lambda _: speed), create, encoding)
         feeding = replay_file(pipeline, file, to, key_file, line.say, skip_bad, progress=line)
         fed = asyncio.run(feeding)
     say_on_stderr(f"{topic}: fed up to the end of the declared range. NOT PRIVATE: {_told(fed)}")

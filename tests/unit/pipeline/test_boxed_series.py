@@ -11,13 +11,13 @@ from stream_dp.core.guarantee import ApproxDP, PureDP
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.series import Registry
 from stream_dp.errors import BudgetRefused, UsageError
-from stream_dp.live.planner import LiveSeriesPlanner, canonical_series
+from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.budget_view import PlanView, budget_json, filters_json
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.yaml import load_series
+from stream_dp.pipeline.yaml import canonical_series, load_series
 
 COUNTRIES = [f"c{number}" for number in range(50)]
 WHOLE = {"name": "whole", "statistic": "count", "epsilon": "0.5"}
