@@ -23,7 +23,6 @@ from matplotlib import pyplot
 import stream_dp as sdp
 
 NOTEBOOK = Path(__file__).with_name("analyst.ipynb")
-FLIGHTS = Path(__file__).parents[1] / "01_flights" / "pipeline.yaml"
 URL = "http://127.0.0.1:8765"
 
 
@@ -78,17 +77,17 @@ def _data(shown: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def demo() -> Iterator[str]:
-    """Run the demo with a state of its own; yield its address, with the operator's token in `operator.token`."""
+    """Run the demo with a state of its own; yield its address, with its guest's token in `guest.token`."""
     ours = [sys.executable, "-m", "stream_dp"]
     start = [*ours, "demo", "--embedded", "--port", "0"]
     with tempfile.TemporaryDirectory() as home, contextlib.chdir(home):
         env = {**os.environ, "STREAM_DP_HOME": home}
         piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": env}
         with subprocess.Popen(start, **piped) as run:  # type: ignore[call-overload]  # noqa: S603 - ours
-            url = run.stdout.readline().split()[-1].rstrip("/")
+            link, _, token = run.stdout.readline().split()[-1].partition("#token=")
+            url = link.rstrip("/")
             try:
-                token = subprocess.check_output([*ours, "query", "token", str(FLIGHTS)], env=env)  # noqa: S603
-                Path("operator.token").write_bytes(token)
+                Path("guest.token").write_text(token)
                 next(sdp.connect(url).stream())
                 yield url
             finally:
