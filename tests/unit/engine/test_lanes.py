@@ -13,6 +13,7 @@ from faults import test_user_caps as caps
 from lane_crews import in_lanes
 from unit.engine.recovery import test_checkpoints as worlds
 from unit.journal.runtime_worlds import Router, World
+from unit.live import test_changed_file as changed
 from unit.live import test_live_series_crashes as live
 from unit.live.live_series_worlds import World as LiveWorld
 from unit.pipeline.routing.user_worlds import KEYED, UserWorld, specification
@@ -45,6 +46,12 @@ async def read_again() -> None:
     await caps.test_what_is_read_again_for_a_live_series_uses_no_cap_twice()
 
 
+async def changed_files() -> None:
+    await changed.test_a_crash_anywhere_leaves_one_file_one_ledger_and_one_version(1)
+    await changed.test_a_running_engine_applies_a_file_in_one_commit_and_goes_on()
+    await changed.test_words_need_no_commit_and_a_field_that_comes_is_read()
+
+
 async def other_series() -> None:
     for place in range(1, 12, 3):
         await live.restarted(LiveWorld(), place)
@@ -52,7 +59,7 @@ async def other_series() -> None:
 
 SEVERAL = [
     worlds.a_plain_one, users_of_two_partitions, identifiers_in_two_partitions, worlds.live_series, worlds.analysts,
-    worlds.watched_sums,
+    worlds.watched_sums, changed_files,
 ]  # fmt: skip
 ONE = [
     worlds.users, worlds.users_by_key, worlds.totals_of_users, worlds.totals_that_series_share,
