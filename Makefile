@@ -8,8 +8,8 @@ ARGS ?=
 # Two locks, one environment: `demo` installs the first only; the second is a superset of it.
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
-RUN_EXTRAS := --extra kafka --extra serve --extra broker
-DEV_EXTRAS := $(RUN_EXTRAS) --extra faust --extra parquet --extra export --extra otel --extra dev
+RUN_EXTRAS := --extra serve --extra broker
+DEV_EXTRAS := $(RUN_EXTRAS) --extra faust --extra parquet --extra export --extra frames --extra plot --extra otel --extra dev
 PEERS := .venv-peers
 DOCS := .venv-docs
 PURCHASES := $(VENV)/purchases
@@ -23,12 +23,13 @@ WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 PYTEST := python -m pytest
 PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 MYPY_SAID := $(VENV)/.mypy-said
+RESULTS := $(VENV)/results.xml
 # Else each worker compiles all tests anew in every run (12 CPU seconds for tests/unit), and each process that is started.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-fast test-slow bench bench-peers journals docs lint format lock clean python
+.PHONY: help demo dist test test-all test-fast test-slow bench bench-peers journals docs lint format lock clean python
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +37,9 @@ help:  ## Show this list
 
 demo: $(RUN_STAMP)  ## Real flights through a local Kafka to a private live page (Ctrl-C stops it)
 	@exec $(BIN)/stream-dp demo $(ARGS)
+
+dist: $(DEV_STAMP)  ## Wheel, sdist and SBOM of the last commit in dist/, the same bytes from every build
+	@$(BIN)/python deploy/dist.py
 
 # --- checks -----------------------------------------------------------------------------------
 
@@ -53,7 +57,7 @@ $(call check,ruff format --check)
 @echo "== mypy (beside pytest)"
 @$(BIN)/mypy >$(MYPY_SAID) 2>&1 & mypy=$$!; code=0; \
 echo "== $(PYTEST) $(PARALLEL) -m \"$(1)\" $(ARGS)"; \
-$(BIN)/$(PYTEST) $(PARALLEL) -m "$(1)" $(ARGS) || code=$$?; \
+$(BIN)/$(PYTEST) $(PARALLEL) -m "$(1)" --junitxml=$(RESULTS) $(ARGS) || code=$$?; \
 wait $$mypy; typed=$$?; echo "== mypy"; cat $(MYPY_SAID); \
 [ $$typed -eq 0 ] || echo "make $@: FAILED: mypy" >&2; \
 [ $$code -eq 0 ] || echo "make $@: FAILED: pytest" >&2; \

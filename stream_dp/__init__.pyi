@@ -27,6 +27,14 @@ from stream_dp.accounting.situations import Parallel as Parallel
 from stream_dp.accounting.situations import Situation as Situation
 from stream_dp.accounting.situations import Ticks as Ticks
 from stream_dp.accounting.situations import Touched as Touched
+from stream_dp.client.api import AsyncClient as AsyncClient
+from stream_dp.client.api import Client as Client
+from stream_dp.client.api import connect as connect
+from stream_dp.client.api import connect_async as connect_async
+from stream_dp.client.frames import ReleaseTable as ReleaseTable
+from stream_dp.client.public_release import Counts as Counts
+from stream_dp.client.public_release import PublicRelease as PublicRelease
+from stream_dp.client.public_release import PublicWindow as PublicWindow
 from stream_dp.core.derivation import Alternative as Alternative
 from stream_dp.core.derivation import Condition as Condition
 from stream_dp.core.derivation import Derivation as Derivation
@@ -46,8 +54,10 @@ from stream_dp.errors import BrokenCondition as BrokenCondition
 from stream_dp.errors import BudgetRefused as BudgetRefused
 from stream_dp.errors import FailClosed as FailClosed
 from stream_dp.errors import InvalidCost as InvalidCost
+from stream_dp.errors import MostlyNoise as MostlyNoise
 from stream_dp.errors import NotDerivable as NotDerivable
 from stream_dp.errors import RejectedMessage as RejectedMessage
+from stream_dp.errors import ReleasesMissing as ReleasesMissing
 from stream_dp.errors import StreamDPError as StreamDPError
 from stream_dp.errors import TaintError as TaintError
 from stream_dp.errors import UnknownMechanism as UnknownMechanism
@@ -56,6 +66,7 @@ from stream_dp.errors import WorldError as WorldError
 from stream_dp.python.budget import Budget as Budget
 from stream_dp.python.embedded import Pipeline as Pipeline
 from stream_dp.python.embedded import Plan as Plan
+from stream_dp.python.released import read_releases as read_releases
 from stream_dp.python.series import ContinualSeries as ContinualSeries
 from stream_dp.python.short_names import ContinualAlerts as ContinualAlerts
 from stream_dp.python.short_names import ContinualCounter as ContinualCounter
@@ -80,9 +91,6 @@ from stream_dp.python.statistic import Ratio as Ratio
 from stream_dp.python.statistic import Statistic as Statistic
 from stream_dp.python.statistic import Sum as Sum
 from stream_dp.python.statistic import Top as Top
-from stream_dp.python.tick_release import Counts as Counts
-from stream_dp.python.tick_release import PublicRelease as PublicRelease
-from stream_dp.python.tick_release import PublicWindow as PublicWindow
 from stream_dp.python.tick_release import Ranked as Ranked
 from stream_dp.python.tick_release import SumRelease as SumRelease
 from stream_dp.python.tick_release import Sums as Sums

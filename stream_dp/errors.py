@@ -39,6 +39,15 @@ class Unconfirmed(FailClosed):
     """Nothing speaks against this journal, but what should confirm it has expired; what is public may do so still."""
 
 
+class ReleasesMissing(FailClosed):
+    """Releases are not there, although later ones are: those from number (or tick) `first` to `last`."""
+
+    def __init__(self, first: int, last: int, where: str) -> None:
+        missing = str(first) if first == last else f"{first} to {last}"
+        super().__init__(f"{where}: {missing} missing, although later ones are there")
+        self.first, self.last = first, last
+
+
 class UnknownFormat(FailClosed):
     """Something was written in a form that this version does not read; it was left as it is."""
 

@@ -2,8 +2,9 @@
 
 A node is a set of boxes that agree on some fields. Its bound is their sum, because a record in all of them weighs no
 more. A node is split by a field: every child has the boxes that hold one point of the field. The search takes the field
-whose heaviest child is lightest. Points where no side begins need no child: the boxes that hold such a point, or null,
-also hold a point where a side begins. Up to `DENSE` boxes are the bits of one integer.
+whose heaviest child is lightest. Points where no side begins need no child: the boxes that hold such a point also hold
+one where a side begins. Null is a point where a set lists it, behind all others. Up to `DENSE` boxes are the bits of
+one integer.
 
 Rules: work is counted in nodes, never in time, and boxes are sorted first, so that replays agree. The answer is never
 too small: at the limit it is the largest bound that is still open. The problem is NP-hard in the number of fields.
@@ -214,11 +215,13 @@ def _sums(sides: Iterable[tuple[Side, int]]) -> dict[Any, int]:
         else:
             for value in side:
                 sums[value] = sums.get(value, 0) + amount
+    null = {None: sums.pop(None)} if None in sums else {}
     if not stretches:
-        return {point: sums[point] for point in sorted(sums)}
+        return {point: sums[point] for point in sorted(sums)} | null
     points = {*sums, *(side.low for side, _ in stretches if side.low is not None)}
-    if any(side.low is None for side, _ in stretches):
-        points.add(min((side.high for side, _ in stretches if side.high is not None), default=0))
+    highs = [side.high for side, _ in stretches if side.high is not None]
+    if any(side.low is None for side, _ in stretches) and (highs or not points):
+        points.add(min(highs, default=0))  # where all are without ends, any point lies in them
     ordered = sorted(points)
     change = [0] * (len(ordered) + 1)
     for (low, high), amount in stretches:
@@ -227,7 +230,7 @@ def _sums(sides: Iterable[tuple[Side, int]]) -> dict[Any, int]:
     covered = accumulate(change)
     return {
         point: sums.get(point, 0) + cover for point, cover in zip(ordered, covered, strict=False)
-    }
+    } | null
 
 
 # Sets of any size.
@@ -310,6 +313,7 @@ def _inside(points: Sequence[Any], side: Side) -> Sequence[Any]:
     """Return the points, which are sorted, that lie in a side; all values of a set are points."""
     if not isinstance(side, Stretch):
         return list(side)
+    points = points[:-1] if points[-1] is None else points
     first = 0 if side.low is None else bisect_left(points, side.low)
     return points[first : None if side.high is None else bisect_right(points, side.high)]
 

@@ -34,8 +34,20 @@ def cache_dir() -> Path:
 
 
 def state_dir() -> Path:
-    """Return the folder for broker and demo data, which must survive; STREAM_DP_HOME overrides it."""
+    """Return the folder for high-water marks, keys and tokens, which must survive; STREAM_DP_HOME overrides it."""
     return _under_home("state") or Path(platformdirs.user_state_dir(_APP, appauthor=False))
+
+
+def local_dir(package: Path = Path(__file__).parents[1]) -> Path:
+    """Return the folder for the data of the demo and the local broker: a checkout of the source has one of its own.
+
+    An installed package, and whoever names STREAM_DP_HOME, has them in the state folder itself.
+    """
+    checkout = package.resolve().parent
+    if "STREAM_DP_HOME" in os.environ or not (checkout / "pyproject.toml").is_file():
+        return state_dir()
+    place = hashlib.sha256(os.fsencode(checkout)).hexdigest()[:8]
+    return state_dir() / "checkouts" / f"{checkout.name}-{place}"
 
 
 def _under_home(name: str) -> Path | None:

@@ -326,7 +326,7 @@ class LocalKafka:
     Start it from a thread that lives as long as the broker should: Linux kills the broker when that thread ends.
 
     Example:
-        async with LocalKafka(state_dir() / "broker") as kafka:
+        async with LocalKafka(local_dir() / "broker") as kafka:
             await create_topic(kafka.bootstrap, "events")
     """
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stream_dp.errors import UsageError, WorldError
+from stream_dp.errors import WorldError
 
 if TYPE_CHECKING:
     from aiokafka.admin import AIOKafkaAdminClient
@@ -29,13 +29,11 @@ async def create_topic(
     """Create a topic, replicated up to three times; return False if it existed already.
 
     `client` are further arguments of aiokafka's clients, for clusters with TLS or a login. Raises `WorldError` if
-    Kafka does not answer or refuses, `UsageError` if aiokafka is not installed.
+    Kafka does not answer or refuses.
     """
-    try:
-        from aiokafka.admin import AIOKafkaAdminClient
-        from aiokafka.errors import KafkaConnectionError, KafkaError
-    except ImportError as error:
-        raise UsageError("using Kafka needs aiokafka: pip install 'stream_dp[kafka]'") from error
+    from aiokafka.admin import AIOKafkaAdminClient
+    from aiokafka.errors import KafkaConnectionError, KafkaError
+
     admin = AIOKafkaAdminClient(**{**(client or {}), "bootstrap_servers": bootstrap})
     try:
         await admin.start()

@@ -21,7 +21,10 @@ from stream_dp import __version__
 from stream_dp.errors import StreamDPError
 
 BUG, INTERRUPTED = 1, 130
-HOMES = {"simulate": "check"}  # both look at records
+HOMES = {
+    "simulate": "check",
+    "apply": "query",
+}  # the first two look at records, the others ask an engine
 
 
 class WholeHelpGroup(TyperGroup):
@@ -82,13 +85,15 @@ class Commands(LazyGroup):
         "too well?",
         "run": "Run PIPELINE.yaml until stopped; goes on where the journal ends.",
         "replay": "Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.",
+        "apply": "Let the running engine go on with PIPELINE.yaml, which was changed: series added and ended, in one "
+        "commit.",
         "ledger": "Show what was charged to PIPELINE.yaml's budget and check its journal from end to end.",
         "journal": "Keep in an archive what `journal: keep` deletes from PIPELINE.yaml's journal.",
         "dead-letters": "List the records that PIPELINE.yaml could not use: why, how many, where. NOT PRIVATE.",
         "doctor": "Look at what PIPELINE.yaml needs: brokers, login, rights, topics, clocks, key, disk; say what mends "
         "each.",
         "export": "Write what PIPELINE.yaml has released into PostgreSQL, DuckDB, Parquet or CSV: a row a number.",
-        "page": "Serve the page of PIPELINE.yaml from what it has published, apart from the engine.",
+        "page": "Serve the page of PIPELINE.yaml, or of all in DIR, from what was published, apart from the engine.",
         "broker": "Start a real, local Apache Kafka; needs neither Docker nor an installed Java.",
         "send": "Send the records of FILE (CSV or JSON lines, - for standard input) into a topic, which stamps them as "
         "they come.",

@@ -64,6 +64,9 @@ KeyFile = Annotated[
 Bootstrap = Annotated[
     str, Option(help="Address of Kafka (host:port), as `stream-dp broker` prints it.")
 ]
+Encoding = Annotated[
+    str, Option(help="What the bytes of a CSV mean: utf-8, or latin-1, cp1252 and the like.")
+]
 Host = Annotated[
     str,
     Option(
@@ -81,6 +84,15 @@ AllowHost = Annotated[
 ]
 Port = Annotated[
     int, Option(min=0, max=65535, help="Port of the page; the next free one if taken.")
+]
+Processes = Annotated[
+    int | None,
+    Option(
+        "--processes",
+        min=0,
+        show_default=False,
+        help="How many processes read a topic of several partitions; 0: as many as processors. Else as the file says.",
+    ),
 ]
 
 

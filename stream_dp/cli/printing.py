@@ -214,3 +214,38 @@ def watch_text(watch: Mapping[str, Any]) -> str:
     ]
     where = f", where {' and '.join(tests)}" if tests else ""
     return f"watch: {limit}{tick}{by}{once}{where}"
+
+
+def change_lines(shown: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a changed pipeline file would change, a line each, from what `file_change` shows."""
+    name, old = shown["pipeline"], shown["against"]
+    whole = f"the journal of {name}" if old == "running" else old
+    if not shown["pending"]:
+        yield f"{name}: nothing to apply; {whole} goes on with this file"
+    else:
+        yield f"{name}: changes against {whole}"
+    for series in shown["added"]:
+        yield f"  + series {series['name']}: epsilon {series['epsilon']}, counts from tick {series['start']} on"
+        if series["noise"]:
+            yield f"      {series['noise']}"
+    for series in shown["ended"]:
+        back = (
+            f"gives {series['gives_back']} back to later ticks"
+            if series["gives_back"] != "0"
+            else "gives nothing back"
+        )
+        yield f"  - series {series['name']}: no release from tick {series['end']} on; {back}; its name stays taken"
+    for series in shown.get("halted", ()):
+        yield f"  ? series {series} was halted by a message, and does not run; its name stays taken: leave it out"
+    for field in shown["fields"]:
+        yield f"  + field {field}"
+    for series in shown["words"]:
+        yield f"  ~ words of series {series}: shown from the next start on, and nothing to apply"
+    for reason in shown["refused"]:
+        yield f"  ! {reason}"
+    if "after" in shown and shown["pending"]:
+        before, after = shown["before"], shown["after"]
+        yield (
+            f"  spent {before['spent']}, then {after['spent']} {after['unit']}; left of {after['budget']}: "
+            f"{before['left']}, then {after['left']}"
+        )

@@ -1,30 +1,17 @@
 """A client of the HTTP API of a running engine, for `stream-dp query`.
 
-Rules: the token is sent to the named address only: no proxies, no redirects, and no plain http beyond this machine.
-It is never sent to an engine of another pipeline. A refusal is raised as the engine's error.
+Rules: the token is never sent to an engine of another pipeline.
 """
 
 import json
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from stream_dp.errors import (
-    BudgetRefused,
-    FailClosed,
-    MostlyNoise,
-    StreamDPError,
-    UnknownMechanism,
-    UsageError,
-    WorldError,
-)
+from stream_dp.client.http_api import SECONDS, HttpApi, TokenRefused
+from stream_dp.errors import UnknownMechanism, UsageError
 
-SECONDS = 60.0
-_HERE = frozenset({"127.0.0.1", "localhost", "::1"})
-_KINDS = (StreamDPError, UsageError, BudgetRefused, FailClosed, WorldError)
-_ERRORS = {kind.exit_code: kind for kind in _KINDS}
-_BY_STATUS = {404: UnknownMechanism, 428: MostlyNoise}
+_NAMED = "--url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,39 +73,26 @@ class LiveSeriesClient:
 
     def _asked(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """Check that the engine runs this pipeline, and return the bytes of its answer."""
-        name = json.loads(self._send("GET", "/api/pipeline", None, {})).get("name")
+        api = HttpApi(self.url, f"engine of {self.pipeline}", _NAMED, seconds=SECONDS)
+        name = json.loads(api.send("GET", "/api/pipeline")).get("name")
         if name != self.pipeline:
             raise UsageError(
                 f"--url: the engine at {self.url} does not run {self.pipeline} but another pipeline; "
                 "`stream-dp run --serve` prints the address of its page when it starts"
             )
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        return self._send(method, path, body, headers)
-
-    def _send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> bytes:
-        connection = _connection(self.url)
-        kind = {} if body is None else {"Content-Type": "application/json"}
         try:
-            connection.request(method, path, body, {**headers, **kind})
-            answer = connection.getresponse()
-            return _content(self.url, answer.status, answer.read())
-        except TimeoutError:
-            raise WorldError(
-                f"the engine at {self.url} did not answer within {SECONDS:g} s; what was asked may still happen: "
-                "look with `stream-dp query list`"
+            return api.send(method, path, body, headers)
+        except TokenRefused:
+            raise UsageError(
+                "the engine refused this key's token; name the key it runs with (--key-file or STREAM_DP_KEY_FILE), or "
+                "the analyst whose token it is (--analyst)"
             ) from None
-        except (OSError, HTTPException):
-            raise WorldError(
-                f"no engine of {self.pipeline} answers at {self.url}: start one with "
-                "`stream-dp run PIPELINE.yaml --serve`, or name the address it printed with --url"
-            ) from None
-        finally:
-            connection.close()
 
 
 def nobody_listens(url: str) -> bool:
     """Return whether the port of this address is closed; raise UsageError if it is not an engine's address."""
-    connection = _connection(url)
+    connection = HttpApi(url, named=_NAMED).connection()
     try:
         connection.connect()
     except OSError as error:
@@ -126,41 +100,3 @@ def nobody_listens(url: str) -> bool:
     finally:
         connection.close()
     return False
-
-
-def _connection(url: str) -> HTTPConnection:
-    parts = urlsplit(url)
-    try:
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if parts.scheme not in {"http", "https"} or not host or parts.path.strip("/") or parts.query:
-        raise UsageError("--url: must be like http://127.0.0.1:8765")
-    if parts.scheme == "https":
-        return HTTPSConnection(host, port, timeout=SECONDS)
-    if host not in _HERE:
-        raise UsageError(
-            "--url: http reaches this machine only, for the token must not be read on the way; use https or a tunnel"
-        )
-    return HTTPConnection(host, port, timeout=SECONDS)
-
-
-def _content(url: str, status: int, body: bytes) -> bytes:
-    """Return the body of an answer, a JSON object, or of a recorded refusal; raise other refusals."""
-    try:
-        content = json.loads(body)
-    except ValueError:
-        content = None
-    if isinstance(content, dict) and (status < 300 or "refused" in content):
-        return body  # a recorded answer, which may be a refusal
-    if isinstance(content, dict) and content.get("exit_code") in _ERRORS:
-        text = str(content.get("detail", "refused"))
-        if status == 401:
-            text = (
-                "the engine refused this key's token; name the key it runs with (--key-file or STREAM_DP_KEY_FILE), or "
-                "the analyst whose token it is (--analyst)"
-            )
-        raise _BY_STATUS.get(status, _ERRORS[content["exit_code"]])(text)
-    if status in {404, 405}:
-        raise UsageError(f"the engine at {url} takes no queries")
-    raise WorldError(f"{url} answers like no engine of ours (status {status}); is --url right?")

@@ -25,11 +25,11 @@ def message_text(
 ) -> str:
     """Return the JSON text of a message with the id `name`, which may arrive until an hour from now.
 
-    `definition` is the JSON of a series or a watch, which is included unchanged.
+    `definition` is the JSON of a series, a watch or a file, which is included unchanged.
     """
     until = (datetime.now(UTC) + LASTS).strftime("%Y-%m-%dT%H:%M:%SZ")
     text = json.dumps({"id": name, "analyst": analyst, "until": until, "do": do, **content})
-    key = "watch" if do == "watch" else "series"
+    key = {"watch": "watch", "apply": "file"}.get(do, "series")
     return f'{text[:-1]}, "{key}": {definition}}}' if definition else text
 
 

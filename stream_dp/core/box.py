@@ -1,10 +1,10 @@
 """Boxes: which records a mechanism may see, as conditions on single fields.
 
-Rules: null, and a field that a record does not have, lie in no side: a box without a side on a field holds them, a box
-with one does not. A field has one type, so values are only ever compared within their field. Stretches are closed.
+Rules: null, and a field that a record does not have, lie in no stretch, and in a set only where it lists None: a box
+without a side on a field holds them. A field has one type, so values are only ever compared within their field.
+Stretches are closed; the one without ends is all that is not null, of any type.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,11 +23,11 @@ _EMPTY: frozenset[Any] = frozenset()
 
 
 def holds(side: Side, value: Any) -> bool:
-    """Return whether a value that is not null lies in a side."""
-    if isinstance(side, Stretch):
-        low, high = side
-        return (low is None or value >= low) and (high is None or value <= high)
-    return value in side
+    """Return whether a value, or null, lies in a side."""
+    if not isinstance(side, Stretch):
+        return value in side
+    low, high = side
+    return value is not None and (low is None or value >= low) and (high is None or value <= high)
 
 
 def intersection(first: Side, second: Side) -> Side:
@@ -44,6 +44,23 @@ def intersection(first: Side, second: Side) -> Side:
     if high is None or (other_high is not None and other_high < high):
         high = other_high
     return _plain(Stretch(low, high))
+
+
+def union(first: Side, second: Side) -> Side | None:
+    """Return the smallest side that holds both; None: no side does, for one has null and the other is a stretch."""
+    if isinstance(first, frozenset) and isinstance(second, frozenset):
+        return first | second
+    lows, highs = list[Any](), list[Any]()
+    for side in (first, second):
+        if isinstance(side, Stretch):
+            lows.append(side.low)
+            highs.append(side.high)
+        elif None in side:
+            return None
+        else:
+            lows += side
+            highs += side
+    return Stretch(None if None in lows else min(lows), None if None in highs else max(highs))
 
 
 def _plain(side: Side) -> Side:
@@ -104,15 +121,17 @@ def _listed(side: Side) -> tuple[Any, ...]:
     return tuple(side) if isinstance(side, Stretch) else ("of", *_sorted(side))
 
 
-def _sorted(values: Iterable[Any]) -> list[Any]:
-    return sorted(values, key=lambda value: (isinstance(value, str), value))
+def _sorted(values: frozenset[Any]) -> list[Any]:
+    known = [value for value in values if value is not None]
+    ordered = sorted(known, key=lambda value: (isinstance(value, str), value))
+    return ordered if None not in values else [*ordered, None]
 
 
 def _text(name: str, side: Side) -> str:
     if isinstance(side, Stretch):
         match side:
             case (None, None):
-                return f"{name} any number"
+                return f"{name} is not null"
             case (low, None):
                 return f"{name} at least {_written(low)}"
             case (None, high):
@@ -120,12 +139,14 @@ def _text(name: str, side: Side) -> str:
         return f"{name} from {_written(side.low)} to {_written(side.high)}"
     values = [_written(value) for value in _sorted(side)[:_SHOWN]]
     if len(side) == 1:
-        return f"{name} = {values[0]}"
+        return f"{name} is null" if None in side else f"{name} = {values[0]}"
     more = ", ..." if len(side) > _SHOWN else ""
     return f"{name} one of {', '.join(values)}{more}"
 
 
 def _written(value: Any) -> str:
+    if value is None:
+        return "null"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:

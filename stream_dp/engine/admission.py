@@ -24,6 +24,7 @@ from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageE
 from stream_dp.journal.answer_body import read_answer
 from stream_dp.journal.checkpoint import Account, Ended, Running, Spent, Standing, Watching
 from stream_dp.journal.commit import (
+    Applied,
     Asked,
     Charge,
     Commit,
@@ -92,10 +93,10 @@ class Halting:
 
 @dataclass(slots=True)
 class Admission:
-    """Which series run, and the ledgers that paid for them; only creations and halts change this.
+    """Which series run, and the ledgers that paid for them; only creations, halts and changed files change this.
 
     `names` holds every name ever used, because releases carry the name. Where `private` is False (noise of the test
-    kit), every release of a created series says so.
+    kit), every release of a created series says so. `applied` is the last change of the pipeline file.
     """
 
     registry: Registry
@@ -103,6 +104,7 @@ class Admission:
     planner: SeriesPlanner | None = None
     names: UsedNames = field(default_factory=UsedNames)
     private: bool = True
+    applied: Applied | None = None
     _running: dict[int, Running] = field(default_factory=dict)
     _ended: dict[str, deque[Ended]] = field(default_factory=dict)
 
@@ -190,6 +192,18 @@ class Admission:
             f"all{near}"
         )
 
+    def apply(self, applied: Applied) -> list[int]:
+        """Go on with a changed file, and end the first series that it lacks; return the numbers of those that had one.
+
+        What the first series were charged, together, stays charged. Raises `UsageError` if one comes back; then nothing
+        has changed.
+        """
+        before = () if self.applied is None else self.applied.ended
+        if not set(before) <= set(applied.ended):
+            raise UsageError("a series of the first file that has ended does not come back")
+        self.applied = applied
+        return self.registry.end(applied.ended)
+
     def hold(self) -> None:
         if self.planner is not None:
             self.planner.hold()
@@ -230,8 +244,10 @@ class Admission:
         """Update the series that a durable commit asked, from the answers in the commit."""
         bodies = {answer.number: answer.body for answer in commit.answers}
         for change in commit.changes:
+            if not isinstance(change, Asked):
+                continue
             live = self.registry.numbered(change.number)
-            if not isinstance(change, Asked) or live is None or live.series.asking is None:
+            if live is None or live.series.asking is None:
                 continue
             if change.answer not in bodies:
                 raise _broken(f"at commit {commit.sequence}", "it asks without an answer")
@@ -266,6 +282,8 @@ class Admission:
                         created.append(self._create_again(change, charge))
                     case Watched() | Unwatched():
                         self.take(change.number, self.watched_again(change))
+                    case Applied():
+                        self.apply(change)
         except (UsageError, BudgetRefused) as error:
             raise _broken(f"at commit {commit.sequence}", str(error)) from None
         if charges:
@@ -328,6 +346,7 @@ class Admission:
             tuple(chain.from_iterable(self._ended.values())),
             self.names.saved(),
             self.registry.next_number,
+            self.applied,
         )
 
     def _watching(self) -> Iterator[Watching]:
@@ -343,6 +362,8 @@ class Admission:
         """
         running = self.subledgers.running
         try:
+            if saved.applied is not None:
+                self.apply(saved.applied)
             for one in saved.running:
                 self._run_again(one)
             for kept in saved.watching:

@@ -5,7 +5,8 @@ ticks only. If the engine has already read records behind the cut, it reads them
 cut. Where a tick is too long for that, a change begins after the open tick, at that tick's cut, and nothing of the
 tick is read again; the declared step alone decides this. Every change that draws noise has a seed of its own. A
 refusal takes no seed, so state, ledger and randomness stay as they were. Several queries may share a commit;
-creating or halting a series is the last change of a commit. This file knows no message.
+creating or halting a series is the last change of a commit, but a changed pipeline file creates and halts several in
+one. This file knows no message.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from stream_dp.accounting.subledgers import MAIN
 from stream_dp.core.mechanism import IntArray, Noise, Query
 from stream_dp.core.wording import meant
 from stream_dp.engine.admission import Admission
@@ -32,11 +34,13 @@ from stream_dp.engine.messages.addressed import (
 )
 from stream_dp.engine.proposals import Proposal
 from stream_dp.engine.recovery import Coming
+from stream_dp.engine.run_config import FileChange
 from stream_dp.engine.series import LiveSeries, MadeSeries, Series
 from stream_dp.engine.tick_reader import Reader
 from stream_dp.errors import MostlyNoise, RejectedMessage, UsageError
 from stream_dp.journal.commit import (
     Answer,
+    Applied,
     Asked,
     Change,
     Charge,
@@ -150,12 +154,12 @@ def _listed(places: Mapping[str, int], keys: Any) -> Sequence[str]:
 
 @dataclass(slots=True, repr=False)
 class Pending:
-    """What the next commit records, and the action (`then`) that follows once the commit is durable."""
+    """What the next commit records, and the actions (`then`) that follow once the commit is durable."""
 
     changes: list[Change] = field(default_factory=list)
     charges: list[Charge] = field(default_factory=list)
     seeds: list[bytes] = field(default_factory=list)
-    then: Callable[[], Awaitable[None]] | None = None
+    then: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
 
 class CutChanges:
@@ -176,8 +180,12 @@ class CutChanges:
         self._ensemble, self._reader, self._memories = ensemble, reader, memories
         self._answers, self._seeds = answers, seeds
         self._pending = Pending()
-        self.stale = False
-        """Whether a change at the cut requires that the records behind it are read again."""
+        self._stale = False
+
+    @property
+    def stale(self) -> bool:
+        """Whether the records behind the cut are to be read again: for a change at it, or because a lane was lost."""
+        return self._stale or self._reader.lost
 
     @property
     def begins(self) -> int:
@@ -200,7 +208,8 @@ class CutChanges:
             self.chain.now.coming.append(Coming(live.number, fresh, seed))
         else:
             await self._open(fresh)
-            self._pending.then = partial(self._ensemble.start_new, live, seed, self._reader.width)
+            begin = partial(self._ensemble.start_new, live, seed, self._reader.width)
+            self._pending.then.append(begin)
         self._pending.charges.append(charge)
         self._pending.seeds.append(seed)
         self._pending.changes.append(created)
@@ -212,8 +221,26 @@ class CutChanges:
         """
         halted = self.admission.halt(name, self.chain.next_tick)
         self._pending.changes.append(halted)
-        self._pending.then = partial(self._ensemble.halt, halted.number)
+        self._pending.then.append(partial(self._ensemble.halt, halted.number))
         return halted
+
+    async def apply(self, change: FileChange) -> Applied:
+        """Apply a changed pipeline file; durable after `flush`. Ticks wait while its series are derived.
+
+        Errors as of `create`, `halt` and `Admission.apply`. After one, part of it has been done, and the caller ends
+        the engine: none of it is durable.
+        """
+        for name in change.halted:
+            self.halt(name)
+        for definition in change.created:
+            propose = partial(self.admission.propose, definition, self.begins)
+            proposal = await asyncio.to_thread(propose)
+            await self.create(proposal, MAIN, accept_noise=True)
+        applied = msgspec.structs.replace(change.applied, at=self.chain.next_tick)
+        for number in self.admission.apply(applied):
+            self._pending.then.append(partial(self._ensemble.halt, number))
+        self._pending.changes.append(applied)
+        return applied
 
     async def watch(
         self,
@@ -318,7 +345,7 @@ class CutChanges:
     async def read_on(self) -> None:
         """Read the records behind the cut again, once, if a change at the cut requires it."""
         if self.stale:
-            self.stale = False
+            self._stale = False
             await self._reader.again(self.chain.opened(self._reader.width, NONE))
 
     @contextmanager
@@ -335,7 +362,7 @@ class CutChanges:
 
     async def _open(self, fresh: slice) -> None:
         """Let the columns in `fresh` count from this cut on; nothing is read before `read_on`."""
-        self.stale = True
+        self._stale = True
         await self._reader.forget()
         self.chain.opened(self._reader.width, fresh)
 
@@ -349,8 +376,8 @@ class CutChanges:
         )  # fmt: skip
         await self.chain.add(commit)
         self.admission.answered(commit)
-        if done.then is not None:
-            await done.then()
+        for then in done.then:
+            await then()
 
     async def _asked(self, live: LiveSeries, query: Query) -> MechanismAnswer:
         """Return a mechanism's answer to a query made now, with noise of its own; raise `UsageError` if refused."""

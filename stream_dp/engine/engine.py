@@ -13,17 +13,20 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, cast
 
+import msgspec
+
 from stream_dp.engine.admission import Admission, Halting
 from stream_dp.engine.commands import ENDED, Command, Inbox
 from stream_dp.engine.cut_changes import NONE, CutChanges
 from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.gate import CommitChain, Gate, commit_of
+from stream_dp.engine.lanes import LaneReader
 from stream_dp.engine.memories import Memories, Memory, OpenIdentifiers
 from stream_dp.engine.messages.addressed import Addressed
 from stream_dp.engine.messages.answering import Answering, NeedsDerivation, Requests, recorded
 from stream_dp.engine.messages.conversation import Conversation
 from stream_dp.engine.phases import ENGINE, EnginePhase, Lifecycle
-from stream_dp.engine.ports import NO_AUDIENCE, Audience, Ports, Questions
+from stream_dp.engine.ports import NO_AUDIENCE, Audience, Beginning, Ports, Questions
 from stream_dp.engine.proposals import Derived, OnThread, Proposal
 from stream_dp.engine.recovery import (
     NoiseMaker,
@@ -35,7 +38,7 @@ from stream_dp.engine.recovery import (
 )
 from stream_dp.engine.run_config import RunConfig
 from stream_dp.engine.tick_assembler import ClosedTick, Router
-from stream_dp.engine.tick_reader import EveryRecord, Reader, RecordGuard
+from stream_dp.engine.tick_reader import EveryRecord, OwnReader, Reader, RecordGuard
 from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
 from stream_dp.journal.commit import Commit, Header, Release
 from stream_dp.journal.release import release_of
@@ -86,6 +89,7 @@ class Engine:
         self._inbox = Inbox(self._lifecycle)
         self._pricing = asyncio.Lock()
         self._since_snapshot = 0
+        self._lanes: LaneReader | None = None
         self._under_way: set[asyncio.Event] = set()
         self._heard = False
 
@@ -100,6 +104,11 @@ class Engine:
     @property
     def ready(self) -> asyncio.Event:
         return self._lifecycle.reached(EnginePhase.RUNNING)
+
+    @property
+    def lanes(self) -> int:
+        """How many processes read the source; known once the engine runs."""
+        return 1 if self._lanes is None else self._lanes.lanes
 
     @property
     def advanced(self) -> bool:
@@ -213,7 +222,14 @@ class Engine:
             raise
         finally:
             self._inbox.close()
-            opened = (ports.journal, ports.sink, ports.source, ports.questions, ports.answers)
+            opened = (
+                self._lanes,
+                ports.journal,
+                ports.sink,
+                ports.source,
+                ports.questions,
+                ports.answers,
+            )
             async with AsyncExitStack() as stack:  # a port that fails to close leaves no other open
                 for port in (self._deriver, *opened):
                     if port is not None:
@@ -234,16 +250,17 @@ class Engine:
         header = config.header(
             ports.source.name, partitions, origin, ports.sealer.key_id, ports.source.identity
         )
-        self._guard.begin((header if recovered is None else recovered.header).partitions)
+        first = (header if recovered is None else recovered.header).partitions
+        self._guard.begin(first)
         if recovered is None:
             recovered = await self._first_commit(header)
         recovered.require_same(header, grows=ports.source.grows)
-        self._partitions = partitions
         if recovered.past.first.charges != config.charges:
             raise FailClosed(
                 f"the ledger in the journal of {config.pipeline} is not what its pipeline file derives; "
                 "run the version of the code and of the file that wrote it"
             )
+        config.pending(admission.applied)
         self._latest = recovered.latest
         ports.progress("Reading what is published")
         wanted = recovered.past.numbers.before(self._audience.wanted(recovered.shown))
@@ -251,11 +268,23 @@ class Engine:
             self._show(release_of(body))
         await self._gate.tell(recovered.unanswered)
         await self._gate.publish(recovered.unpublished)
-        await ports.source.seek(recovered.cut.positions, recovered.cut.behind)
+        self._reader = self._reader_of(partitions, Beginning(origin, first))
+        await self._reader.seek(recovered.cut)
         if ports.questions is not None and self._messages is not None:
             await ports.questions.open()
             await ports.questions.seek(self._conversation.place)
         return recovered
+
+    def _reader_of(self, partitions: Sequence[int], beginning: Beginning) -> Reader:
+        crew, source = self._ports.crew, self._ports.source
+        parts = (
+            self._guard, self._router, partitions, self._inbox, self._memories, lambda: self._group,
+        )  # fmt: skip
+        lanes = 1 if crew is None else min(crew.most, len(partitions))
+        if crew is None or lanes == 1:
+            return OwnReader(*parts, source=source)
+        self._lanes = LaneReader(*parts, crew=crew, lanes=lanes, beginning=beginning)
+        return self._lanes
 
     def _show(self, release: Release) -> None:
         """Keep a public release as the last one of its series, from which queries are answered, and hand it on."""
@@ -273,6 +302,7 @@ class Engine:
     async def _first_commit(self, header: Header) -> Recovered:
         """Make the header, the charges and the first seed durable before any mechanism exists."""
         seed = self._ports.seeds()
+        header = msgspec.structs.replace(header, file=self._config.text())
         commit = Commit(0, b"", header, self._config.charges, seeds=(seed,))
         sealed, link = self._gate.seal(commit)
         await self._gate.commit(commit, sealed)
@@ -283,10 +313,7 @@ class Engine:
         self._chain = CommitChain(self._gate, self._grid, recovered)
         self._since_snapshot = recovered.replayed
         async with asyncio.TaskGroup() as tasks:
-            self._reader = Reader(
-                self._ports.source, self._guard, self._router, self._partitions, self._inbox,
-                self._memories, tasks, lambda: self._group,
-            )  # fmt: skip
+            self._reader.tasks = tasks
             self._ensemble = Ensemble(
                 self.admission.registry, self._grid, self._make_noise, tasks, self._router.width
             )
@@ -297,10 +324,18 @@ class Engine:
                 self._conversation.take_answers, lambda: self._ports.seeds(), self._config.lead,
             )  # fmt: skip
             self._reader.begin(self._chain.opened(self._router.width, NONE))
+            await self._apply_file()
             await self._serve(tasks)
             self._lifecycle.move(EnginePhase.STOPPING)
             await self._reader.end()
             await self._ensemble.end()
+
+    async def _apply_file(self) -> None:
+        """Commit the change of the pipeline file that a start was told to apply, before any tick."""
+        change = self._config.pending(self.admission.applied)
+        if change is not None:
+            await self._changes.apply(change)
+            await self._changes.flush()
 
     @property
     def _group(self) -> int:
@@ -398,6 +433,7 @@ class Engine:
                         continue
                     with self._ports.spans("tick", tick=ticks[-1].tick):
                         await self._chain.add(await self._step(ticks))
+                        self._reader.settled(self._chain.next_tick)
                         if self._messages is not None:
                             await self._answering.flush()  # the refusals that waited for this tick
 

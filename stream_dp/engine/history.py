@@ -31,6 +31,7 @@ from stream_dp.journal.checkpoint import (
 )
 from stream_dp.journal.commit import (
     Answer,
+    Applied,
     Asked,
     Change,
     Charge,
@@ -224,7 +225,7 @@ def tick_of(change: Change) -> int:
     match change:
         case Created(start=tick) | Halted(end=tick):
             return tick
-        case Asked(at=tick) | Watched(at=tick) | Unwatched(at=tick):
+        case Asked(at=tick) | Watched(at=tick) | Unwatched(at=tick) | Applied(at=tick):
             return tick
 
 
@@ -240,7 +241,7 @@ def _lies(change: Change, cut: int, coming: set[int]) -> bool:
     match change:
         case Halted(number=number):
             return later == (number in coming)
-        case Asked():
+        case Asked() | Applied():
             return later == 0
     return later in (0, 1)
 
@@ -433,8 +434,9 @@ def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
     if differing:
         raise FailClosed(
             f"the journal was written for something else (changed: {'; '.join(differing)}). Use the pipeline file "
-            "it belongs to; a changed one needs a name of its own, which opens a second ledger: the two guarantees "
-            "then add up"
+            "it belongs to. `stream-dp plan FILE --against running` says what a changed one would do, `run FILE "
+            "--apply` does it; any other change needs a name of its own, which opens a second ledger: the two "
+            "guarantees then add up"
         )
 
 
@@ -456,6 +458,13 @@ class JournalSummary:
     @property
     def header(self) -> Header | None:
         return None if self.past is None else self.past.header
+
+    @property
+    def applied(self) -> Applied | None:
+        """The last change of the pipeline file."""
+        changes = (change for commit in reversed(self.changing) for change in commit.changes)
+        before = None if self.series is None else self.series.applied
+        return next((change for change in changes if isinstance(change, Applied)), before)
 
     @property
     def totals(self) -> Totals:

@@ -207,12 +207,27 @@ class UserMemory:
 
     def settle(self, taken: Iterable[Used], next_tick: int) -> dict[int, bytes]:
         """Move to the cut before `next_tick`, whose ticks took these events; return what the commit records."""
+        return written_by_window(Counted.together(self.take(taken, next_tick)).since(self._open))
+
+    def take(self, taken: Iterable[Used], next_tick: int) -> Sequence[Counted]:
+        """Move to the cut before `next_tick`, whose ticks took these events; return the events."""
         parts = []
         for used in taken:
             del self._pending[used.number]
             parts.append(used.counted)
         self._forget(next_tick)
-        return written_by_window(Counted.together(parts).since(self._open))
+        return parts
+
+    def count(self, counted: Counted) -> Used | None:
+        """Add events that a memory of the same caps admitted in another process, of partitions that it alone reads;
+        return None where the cap does not allow them.
+        """
+        return self._used(counted) if self._table.add(counted, self._cap) else None
+
+    def become(self, held: Mapping[int, bytes], next_tick: int) -> None:
+        """Become, from an empty memory, one that stands before `next_tick` and of which this was `held`."""
+        standing = Commit(0, b"", ticks=(next_tick - 1,) if next_tick else ())
+        self.recall(held, standing)
 
     def replay(self, commit: Commit) -> None:
         recorded = part_in(commit, self.kind, _BY_WINDOW, _OTHERS)

@@ -190,6 +190,40 @@ class Questions(Protocol):
     async def close(self) -> None: ...
 
 
+class Channel(Protocol):
+    """The way to a process that reads a lane, and back; see `engine.lanes` for what is sent."""
+
+    def send(self, order: Any) -> None:
+        """Send without waiting; what a process that has ended does not get is lost."""
+
+    async def receive(self) -> Any:
+        """Wait for the next report; raise EOFError once the process has ended."""
+
+    def kill(self) -> None: ...
+
+
+class Beginning(NamedTuple):
+    """How a pipeline began: when (ms since 1970), and with which partitions."""
+
+    origin: int
+    partitions: Sequence[int]
+
+
+class Crew(Protocol):
+    """Processes that read the source beside the engine, one for each lane; at most `most`. `ends` are the ends of the
+    partitions that they know of; private.
+    """
+
+    most: int
+    ends: dict[int, int]
+
+    async def enlist(self, lane: int, lanes: int, beginning: Beginning) -> Channel:
+        """Start a process that reads the partitions of this one of so many lanes."""
+
+    async def close(self) -> None:
+        """End all processes."""
+
+
 Sink: TypeAlias = PublicPort[Release]
 Answers: TypeAlias = PublicPort[Answer]
 
@@ -241,7 +275,8 @@ class Ports:
     """The adapters that an engine runs on; `seeds` gives 32 fresh bytes (the test kit replaces it).
 
     Without `questions` no message comes from a queue; without `answers` an answer goes to its sender and nowhere else.
-    `progress` learns how far a recovery has come: it sees public ticks only, and nothing of the source.
+    `progress` learns how far a recovery has come: it sees public ticks only, and nothing of the source. With a `crew`
+    other processes read the source, if it has several partitions; the engine opens it for what it says about itself.
     """
 
     source: Source
@@ -254,6 +289,7 @@ class Ports:
     answers: Answers | None = None
     spans: Spans = untold
     progress: Progress = unseen
+    crew: Crew | None = None
 
 
 class Placement(Protocol):

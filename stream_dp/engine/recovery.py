@@ -6,7 +6,7 @@ never from the source. Replayed releases and answers must equal the recorded byt
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -41,6 +41,7 @@ from stream_dp.errors import FailClosed, RejectedMessage, Unconfirmed, UsageErro
 from stream_dp.journal.answer_body import AnswerCut, places_in
 from stream_dp.journal.commit import (
     Answer,
+    Applied,
     Asked,
     Commit,
     Created,
@@ -169,7 +170,7 @@ class _Replay:
         """Repeat the changes of a commit, each with its recorded seed. `held`: the engine continues at this cut, so
         changes that begin later do not count yet.
         """
-        drawn = [change for change in commit.changes if not isinstance(change, Halted)]
+        drawn = [change for change in commit.changes if not isinstance(change, Halted | Applied)]
         if len(drawn) != len(commit.seeds):
             raise _other_version(
                 f"commit {commit.sequence} of the journal does not hold one seed for each of its changes that draws"
@@ -247,14 +248,15 @@ class _Replay:
             whole, bodies = np.array(row, dtype=np.int64), dict[str, bytes]()
             until = served_until(self.coming)
             for live in self._registry.at(tick):
-                number, name, release = live.number, live.series.name, next(recorded)
+                number, name = live.number, live.series.name
+                release = _recorded(recorded, name, tick)
                 series, noise = until.get(number, live.series), self._make_noise(seed, number)
                 self.states[number], body = series.step(
                     self._grid, self.states[number], tick, release.sequence, whole, noise
                 )
                 bodies[name] = _as_recorded(body, release, name, tick)
             for made in self._registry.made:
-                release = next(recorded)
+                release = _recorded(recorded, made.name, tick)
                 if not made.gives(release.body, self._grid, release.sequence, tick, bodies):
                     raise _other_bytes(made.name, tick)
             for change in self.coming:
@@ -380,6 +382,13 @@ def _no_watch(commit: Commit, refusal: Exception) -> FailClosed:
     return _other_version(
         f"commit {commit.sequence} of the journal begins or ends a watch that there is not ({refusal})"
     )
+
+
+def _recorded(releases: Iterator[Release], name: str, tick: int) -> Release:
+    release = next(releases, None)
+    if release is None:
+        raise _other_bytes(name, tick)
+    return release
 
 
 def _as_recorded(body: bytes, release: Release, name: str, tick: int) -> bytes:

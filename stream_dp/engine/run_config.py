@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.series import MadeSeries, Registry, Series
-from stream_dp.journal.commit import Charge, Header
+from stream_dp.errors import FailClosed
+from stream_dp.journal.commit import Applied, Charge, Header
 
 GROUP = 100
 """How many ticks at most share a private commit when the engine is behind."""
@@ -59,13 +60,30 @@ class PublicBlocks:
 
 
 @dataclass(frozen=True, slots=True)
+class FileChange:
+    """A changed pipeline file that a start applies, if the journal is still that of the file with fingerprint `before`.
+
+    `applied` is what the journal records of it, at whichever tick; the live series `halted` end, and those of the
+    definitions `created` begin, all paid by the main ledger.
+    """
+
+    before: str
+    applied: Applied
+    halted: tuple[str, ...] = ()
+    created: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunConfig:
     """The series of the first start with their charges, on a tick grid; times in ms.
 
     A public block has `block` ticks and waits for `hold` after its end. `parts` are fingerprints that say what changed.
     `accepted` names a new guarantee on a source that was seen before. At most `group` ticks share a commit when the
     engine is behind. `made` are series made of the releases of `series`. Where a tick is longer than `read_again`, a
-    created series, and a watch that begins or ends, does so with the next tick.
+    created series, and a watch that begins or ends, does so with the next tick. `file` is the fingerprint of the
+    pipeline file as it is now, `first_file` of that with which the journal begins ("" of both: any), and `text` returns
+    what the file says; `change` is to be applied first, and `applied` the
+    fingerprint of a file that an attempt before has applied ("": none).
     """
 
     pipeline: str
@@ -83,6 +101,11 @@ class RunConfig:
     group: int = GROUP
     made: tuple[MadeSeries, ...] = ()
     read_again: int = READ_AGAIN_MS
+    file: str = ""
+    first_file: str = ""
+    text: Callable[[], bytes] = bytes
+    change: FileChange | None = None
+    applied: str = ""
 
     @property
     def lead(self) -> int:
@@ -133,3 +156,22 @@ class RunConfig:
             self.pipeline, self.fingerprint, source, partitions, origin, self.private, key_id,
             parts=dict(self.parts), accepted=self.accepted, identity=identity,
         )  # fmt: skip
+
+    def pending(self, applied: Applied | None) -> FileChange | None:
+        """Return the change that is still to be applied, where the journal's last one is `applied`; raise `FailClosed`
+        if the journal is of another file than this one.
+        """
+        now, change = self.first_file if applied is None else applied.fingerprint, self.change
+        if now in (self.file, self.applied):
+            return None
+        if change is not None and now == change.before:
+            return change
+        raise another_file(self.pipeline)
+
+
+def another_file(pipeline: str) -> FailClosed:
+    return FailClosed(
+        f"the journal of {pipeline} goes on with another pipeline file, which was applied to it: start it with that "
+        "one. `stream-dp plan FILE --against running` says what this one would change, `stream-dp run FILE --apply` "
+        "applies it"
+    )

@@ -4,7 +4,7 @@ Rules: the form of a release is that of `journal.release`. A change takes effect
 series. This file knows no actor, journal or pipeline file.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -468,7 +468,7 @@ class LiveSeries:
 
 class Registry:
     """All running series, in the order of their numbers, which are never used twice. `made` are made of the releases of
-    the `first` ones; they have no number, and neither they nor their inputs are halted.
+    the `first` ones; they have no number, and end with them only (`end`).
     """
 
     def __init__(self, first: Sequence[Series], made: Sequence[MadeSeries] = ()) -> None:
@@ -480,6 +480,11 @@ class Registry:
     @property
     def live(self) -> tuple[LiveSeries, ...]:
         return tuple(self._live.values())
+
+    @property
+    def first(self) -> tuple[Series | MadeSeries, ...]:
+        """Those of the first series that run, and what is made of them."""
+        return (*(live.series for live in self.live if not live.created), *self.made)
 
     def at(self, tick: int) -> tuple[LiveSeries, ...]:
         """Return the running series that see this tick."""
@@ -512,6 +517,15 @@ class Registry:
     def change(self, number: int, series: Series) -> LiveSeries:
         live = self._live[number] = replace(self._live[number], series=series)
         return live
+
+    def end(self, names: Collection[str]) -> list[int]:
+        """End first series at this cut, made ones among them; return the numbers of those that had one."""
+        self.made = tuple(series for series in self.made if series.name not in names)
+        first = (live for live in self.live if not live.created)
+        ended = [live.number for live in first if live.series.name in names]
+        for number in ended:
+            self.remove(number)
+        return ended
 
     def remove(self, number: int) -> LiveSeries:
         """Halt a series at this cut, and return it; raise `UnknownMechanism` if it does not run."""

@@ -5,14 +5,15 @@ decides by a record's user, by that user's own records and by public values. Thi
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from stream_dp.engine.commands import Inbox
 from stream_dp.engine.memories import Memories, UserMemory
 from stream_dp.engine.ports import Batch, Source
-from stream_dp.engine.tick_assembler import Cut, Router, TickAssembler
+from stream_dp.engine.tick_assembler import ClosedTick, Cut, Router, TickAssembler
 
 
 class RecordGuard(Protocol):
@@ -47,29 +48,42 @@ class EveryRecord:
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class Reader:
-    """Reads `source` from a cut on and puts closed ticks into `inbox`: at a time those up to the next multiple of
-    `group`.
+class Reader(ABC):
+    """Reads the source from a cut on and puts closed ticks into `inbox`: at a time those up to the next multiple of
+    `group`. `tasks` fail with it, once they are known.
     """
 
-    source: Source
     guard: RecordGuard
     router: Router
     partitions: Sequence[int]
     inbox: Inbox
     memories: Memories
-    tasks: asyncio.TaskGroup
     group: Callable[[], int]
+    tasks: asyncio.TaskGroup | None = None
+    lost: bool = False
+    """Whether what was read behind the cut cannot go on, and is to be read again."""
     _task: asyncio.Task[None] | None = None
 
     @property
     def width(self) -> int:
         return self.router.width
 
+    @abstractmethod
+    async def seek(self, cut: Cut) -> None:
+        """Let the source stand at this cut."""
+
+    @abstractmethod
+    async def _read(self, cut: Cut, group: int) -> None:
+        """Read from this cut on, to the end of the source."""
+
     def begin(self, cut: Cut) -> None:
         """Start reading behind this cut, where the source stands."""
-        ticks = TickAssembler(self.partitions, self.width, self.memories.rewind(cut))
-        self._task = self.tasks.create_task(self._gather(ticks, cut.next_tick, self.group()))
+        if self.tasks is None:
+            raise TypeError("a reader begins under the tasks that fail with it")
+        self._task = self.tasks.create_task(self._read(self.memories.rewind(cut), self.group()))
+
+    def settled(self, next_tick: int) -> None:  # noqa: B027 - a reader need not do anything
+        """Learn that nothing before this tick is read again."""
 
     async def forget(self) -> None:
         """Stop reading, and drop what was read behind the cut."""
@@ -79,7 +93,7 @@ class Reader:
     async def again(self, cut: Cut) -> None:
         """Drop what was read behind this cut and read it again."""
         await self.forget()
-        await self.source.seek(cut.positions, cut.behind)
+        await self.seek(cut)
         self.begin(cut)
 
     async def end(self) -> None:
@@ -88,17 +102,51 @@ class Reader:
             task.cancel()
             await asyncio.wait({task})
 
-    async def _gather(self, ticks: TickAssembler, tick: int, group: int) -> None:
+
+@dataclass(slots=True, repr=False, eq=False, kw_only=True)
+class OwnReader(Reader):
+    """Reads `source` in this process."""
+
+    source: Source
+
+    async def seek(self, cut: Cut) -> None:
+        await self.source.seek(cut.positions, cut.behind)
+
+    async def _read(self, cut: Cut, group: int) -> None:
+        ticks = TickAssembler(self.partitions, self.width, cut)
+        gathering = Gathering(self.source, self.guard, self.router, ticks)
+
+        async def put(closed: list[ClosedTick]) -> None:
+            await self.inbox.put(closed, group)
+
+        await gathering.to_the_end(cut.next_tick, group, put)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Gathering:
+    """How records become closed ticks: source -> decoder -> guard -> router -> `ticks`."""
+
+    source: Source
+    guard: RecordGuard
+    router: Router
+    ticks: TickAssembler
+
+    async def to_the_end(
+        self, tick: int, group: int, put: Callable[[list[ClosedTick]], Awaitable[None]]
+    ) -> None:
+        """Put closed ticks, of which `tick` is the next, up to the next multiple of `group` at a time; none at the end
+        of the source.
+        """
         batches: Sequence[Batch] = ()
         while True:
             for batch in batches:
-                passed = ticks.passed(batch.partition)
+                passed = self.ticks.passed(batch.partition)
                 admitted = self.guard.admit(self.router.decode(batch), passed)
-                ticks.add(admitted, self.router.route(admitted))
+                self.ticks.add(admitted, self.router.route(admitted))
                 await asyncio.sleep(0)  # let other tasks run after each batch
-            while closed := ticks.closed(group - tick % group):
+            while closed := self.ticks.closed(group - tick % group):
                 tick = closed[-1].tick + 1
-                await self.inbox.put(closed, group)
+                await put(closed)
             if not (batches := await self.source.read()):
                 break
-        await self.inbox.put([])
+        await put([])

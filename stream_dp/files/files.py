@@ -36,11 +36,13 @@ class FileSource:
     """
 
     def __init__(
-        self, path: Path, fields: Fields, time_field: str, grid: TickGrid, form: TimeForm = ISO
-    ) -> None:
+        self, path: Path, fields: Fields, time_field: str, grid: TickGrid, form: TimeForm = ISO,
+        encoding: str = "utf-8",
+    ) -> None:  # fmt: skip
         self.name, self.identity, self.grows = path.name, "", False
         self._path, self._grid = path, grid
         self._fields, self._time_field, self._form = fields, time_field, form
+        self._encoding = encoding
         self._ticks = TickedRecords({}, 0)
         self._position = 0
 
@@ -69,7 +71,8 @@ class FileSource:
         self._ticks = TickedRecords({}, 0)
 
     def _load(self) -> TickedRecords:
-        records = load_records(self._path, self._fields, self._time_field, self._form)
+        how = self._fields, self._time_field, self._form, self._encoding
+        records = load_records(self._path, *how)
         with self._path.open("rb") as file:
             self.identity = hashlib.file_digest(file, "sha256").hexdigest()
         return ticked(records, self._grid)

@@ -32,7 +32,8 @@ from stream_dp.core.time import ISO, TickGrid, TimeForm, moment_text, own_time, 
 from stream_dp.core.wording import meant
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.records.decoder import node, record_type
-from stream_dp.records.schema import Fields, FieldSpec, ListField, TimeField, key_path
+from stream_dp.records.endpoints import UTF_8
+from stream_dp.records.schema import Fields, FieldSpec, ListField, NumberField, TimeField, key_path
 
 Row: TypeAlias = Sequence[object] | None
 _BAD: Final = object()
@@ -48,6 +49,9 @@ _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 _TRUTHS = {"true": True, "false": False}
 _MARK = "\ufeff"
+_ESCAPED = re.compile("[\udc80-\udcff]")
+WITH_COMMA = re.compile(r"-?(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+)(?:,[0-9]+)?", re.ASCII)
+"""A number with a decimal comma; points may group its thousands."""
 
 
 class UnreadableParquet(Exception):
@@ -141,30 +145,34 @@ _Bytes = gzip.GzipFile | io.BufferedReader
 _Reader = Callable[[_Bytes, Fields, str, TimeForm], Iterator[Record]]
 
 
-def load_records(path: Path, fields: Fields, time_field: str, form: TimeForm = ISO) -> list[Record]:
-    """Read the whole file in its own order; `form` is the form of times; raises as `each_record`."""
-    return list(each_record(path, fields, time_field, form))
+def load_records(
+    path: Path, fields: Fields, time_field: str, form: TimeForm = ISO, encoding: str = UTF_8
+) -> list[Record]:
+    """Read the whole file in its own order, as `each_record` does."""
+    return list(each_record(path, fields, time_field, form, encoding))
 
 
 def each_record(
-    path: Path, fields: Fields, time_field: str, form: TimeForm = ISO
+    path: Path, fields: Fields, time_field: str, form: TimeForm = ISO, encoding: str = UTF_8
 ) -> Iterator[Record]:
-    """Read the file record by record in its own order; `form` is the form of the times in `time_field`.
+    """Read the file record by record in its own order; `form` is the form of the times in `time_field`, `encoding` that
+    of a CSV.
 
     Raises `UsageError` (no such file, an unknown or damaged format, no column for the time) or `WorldError`.
     """
     with opened_data(path) as (file, ending):
-        yield from _READERS[ending](file, fields, time_field, form)
+        read = partial(_csv, encoding=encoding) if ending == ".csv" else _READERS[ending]
+        yield from read(file, fields, time_field, form)
 
 
-def column_names(path: Path) -> list[str]:
+def column_names(path: Path, encoding: str = UTF_8) -> list[str]:
     """Return the column names of a CSV or Parquet file, none for JSON lines; raises as `each_record`."""
     with opened_data(path) as (file, ending):
         if ending == ".parquet":
             return _parquet_cells(file).names
         if ending != ".csv":
             return []
-        with io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
+        with _text_of(file, encoding, "replace") as text:
             return next(csv_rows(text), (0, None))[1] or []
 
 
@@ -262,6 +270,11 @@ def _number(text: str) -> int | float | str:
     return value if math.isfinite(value) else text
 
 
+def _with_comma(text: str) -> int | float | str:
+    match = WITH_COMMA.fullmatch(text)
+    return text if match is None else _number(text.replace(".", "").replace(",", "."))
+
+
 def _integer(text: str) -> int | str:
     return int(text) if _INTEGER.fullmatch(text) else text
 
@@ -300,6 +313,8 @@ def cell_reader(field: FieldSpec) -> Callable[[str], object]:
         return lambda cell: cell.split(separator) if cell else []
     pattern = isinstance(field, TimeField) and "%" in field.format
     convert = str if pattern else _CONVERT.get(field.type, str)
+    if isinstance(field, NumberField) and field.decimal == ",":
+        convert = _with_comma
     return lambda cell: convert(cell) if cell else None
 
 
@@ -335,12 +350,23 @@ def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
             yield number, None
 
 
-def _csv(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
-    # surrogateescape carries bad UTF-8 through to the payload unchanged
+def _text_of(file: _Bytes, encoding: str, bad: str) -> io.TextIOWrapper:
+    marked = f"{UTF_8}-sig" if encoding == UTF_8 else encoding
+    return io.TextIOWrapper(file, encoding=marked, errors=bad, newline="")
+
+
+def _csv(
+    file: _Bytes, fields: Fields, time_field: str, form: TimeForm, encoding: str = UTF_8
+) -> Iterator[Record]:
+    # surrogateescape carries bytes that mean nothing through to the payload unchanged: bad UTF-8
     bad = "surrogateescape"
-    with io.TextIOWrapper(file, encoding="utf-8-sig", errors=bad, newline="") as text:
+    with _text_of(file, encoding, bad) as text:
         rows = csv_rows(text)
         header = next(rows, (0, None))[1] or []
+        absent = {time_field, *fields}.difference(header)
+        if _ESCAPED.search("".join(header)) and not "".join(absent).isascii():
+            why = "declare the file's `encoding`, such as latin-1 or cp1252"
+            raise _BadFileError(f"line 1: the columns' names are not {encoding}: {why}")
         _columns(header, fields, time_field)
         columns = [(header.index(n), _cells(n, kind)) for n, kind in fields.items() if n in header]
         width, at = len(header), header.index(time_field)
@@ -430,12 +456,12 @@ def json_object(text: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def cell_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
+def cell_rows(lines: Iterable[bytes], encoding: str = UTF_8) -> Iterator[PlainRow]:
     """Yield the rows below the first line of a CSV, as texts by column name; an empty cell is None.
 
     Columns without a name, or with a name that occurs twice, are left out, as their names do not identify them.
     """
-    texts = (line.decode("utf-8", "surrogateescape") for line in lines)  # bad UTF-8 passes through
+    texts = (line.decode(encoding, "surrogateescape") for line in lines)  # bad UTF-8 passes through
     rows = csv_rows(text.removeprefix(_MARK) if at == 0 else text for at, text in enumerate(texts))
     header = next(rows, (0, None))[1] or []
     once = set(nameable(header))
@@ -452,10 +478,10 @@ def nameable(header: Sequence[str]) -> list[str]:
     return [name for name in header if name and counts[name] == 1]
 
 
-def plain_rows(lines: Iterable[bytes], *, cells: bool) -> Iterator[PlainRow]:
-    """Yield the rows of a CSV (`cells`), or of JSON lines, of which blank ones are skipped."""
+def plain_rows(lines: Iterable[bytes], *, cells: bool, encoding: str = UTF_8) -> Iterator[PlainRow]:
+    """Yield the rows of a CSV (`cells`) of this encoding, or of JSON lines, of which blank ones are skipped."""
     if cells:
-        yield from cell_rows(lines)
+        yield from cell_rows(lines, encoding)
         return
     for number, line in enumerate(lines, 1):
         text = line.removeprefix(_BOM) if number == 1 else line

@@ -268,6 +268,14 @@ def add_sealed(path: Path, begin: int, sealed: Sequence[bytes]) -> None:
             database.executemany("INSERT INTO commits VALUES (?, ?)", enumerate(sealed, begin))
 
 
+def checkpoints_in(path: Path) -> tuple[int, ...]:
+    """Return the commits after which the last checkpoints stand, newest first; raises as `read_sealed`."""
+    with _read_only(path) as database:
+        made = "SELECT count(*) FROM sqlite_master WHERE name = 'checkpoints'"
+        (there,) = database.execute(made).fetchone()
+        return tuple(after for (after,) in database.execute(_KNOWN, (KEPT,))) if there else ()
+
+
 def bounds_of(path: Path) -> tuple[int, int]:
     """Return the number of the first commit and that of the next one, without a lock; raises as `read_sealed`."""
     with _read_only(path) as database:

@@ -12,7 +12,16 @@ from typing import Any
 import msgspec
 
 from stream_dp.journal.answer_body import RefusedMessage, read_answer
-from stream_dp.journal.commit import Answer, Asked, Charge, Commit, Created, Private, part
+from stream_dp.journal.commit import (
+    Answer,
+    Applied,
+    Asked,
+    Charge,
+    Commit,
+    Created,
+    Private,
+    part,
+)
 
 KIND = "checkpoint"
 """The kind of a piece among the parts of a commit."""
@@ -180,7 +189,8 @@ class Account(_Public, frozen=True):
 
 class Standing(_Public, frozen=True):
     """Which series and watches there are, by number, and what is kept of those that ended: sums of the ledgers, the
-    last ones of each, and `names`, which are the digests of all names ever used, sorted.
+    last ones of each, and `names`, which are the digests of all names ever used, sorted. `applied` is the last change
+    of the pipeline file.
     """
 
     running: tuple[Running, ...] = ()
@@ -189,6 +199,7 @@ class Standing(_Public, frozen=True):
     ended: tuple[Ended, ...] = ()
     names: bytes = b""
     next_number: int = 0
+    applied: Applied | None = None
 
 
 class Checkpoint(Private, frozen=True, tag=KIND):

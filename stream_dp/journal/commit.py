@@ -173,11 +173,28 @@ class Unwatched(_Part, frozen=True, tag="unwatched"):
     at: int
 
 
-Change: TypeAlias = Created | Halted | Asked | Watched | Unwatched
+class Applied(_Part, frozen=True, tag="applied"):
+    """The pipeline file was changed at the cut before tick `at`; the journal goes on with the file of `fingerprint`.
+
+    `file` is what it says, `first` what the file of the first start said (public JSON, deflated). The series `ended` of
+    that first file see no tick any more; what they were charged stays. What it creates and halts stands beside it.
+    """
+
+    at: int
+    fingerprint: str
+    file: bytes
+    first: bytes
+    ended: tuple[str, ...] = ()
+
+
+Change: TypeAlias = Created | Halted | Asked | Watched | Unwatched | Applied
 
 
 class Header(_Part, frozen=True, tag="header"):
-    """The journal's first commit says what it belongs to; anything else is refused at start."""
+    """The journal's first commit says what it belongs to; anything else is refused at start.
+
+    `file` is what the pipeline file says, as deflated public JSON (empty before there was an `Applied`).
+    """
 
     pipeline: str
     fingerprint: str
@@ -189,6 +206,7 @@ class Header(_Part, frozen=True, tag="header"):
     parts: dict[str, str] = {}
     accepted: str = ""
     identity: str = ""
+    file: bytes = b""
 
 
 class SavedStates(Private, frozen=True, tag="snapshot"):

@@ -477,6 +477,10 @@ class ReleaseReader:
     def __init__(self, keys: Mapping[str, Sequence[str]]) -> None:
         self._keys = dict(keys)
 
+    def learn(self, keys: Mapping[str, Sequence[str]]) -> None:
+        """Know the keys of further series."""
+        self._keys.update(keys)
+
     def read(self, body: bytes) -> Released:
         """Return a release; errors as of `read_by_key`."""
         released = read(body)

@@ -169,6 +169,15 @@ class UnwatchMessage(Message):
     """The watch's name."""
 
 
+class ApplyMessage(Message):
+    """Go on with a changed pipeline file; takes the operator's token."""
+
+    definition_key = "file"
+    do: Literal["apply"]
+    file: Definition
+    """What the file says, as `stream-dp apply` writes it."""
+
+
 AnyMessage: TypeAlias = (
     CreateMessage
     | PreviewMessage
@@ -177,6 +186,7 @@ AnyMessage: TypeAlias = (
     | AskMessage
     | WatchMessage
     | UnwatchMessage
+    | ApplyMessage
 )
 MESSAGES: Mapping[str, type[Message]] = {
     get_args(model.model_fields["do"].annotation)[0]: model for model in get_args(AnyMessage)
@@ -354,6 +364,8 @@ class SignedMessages:
                 return Wanted(do, series, definition, accept_noise=accept)
             case UnwatchMessage(do=do, series=series, watch=watch):
                 return Wanted(do, series, parameters={"watch": watch})
+            case ApplyMessage(do=do, file=definition):
+                return Wanted(do, definition=definition)
 
     @staticmethod
     def _addressed(text: bytes, *, operator: bool) -> Addressed:

@@ -6,9 +6,7 @@ tick, the file and, for a watch, the monitor with its present watches. A watch i
 counts in more watches at once than the monitor's noise is made for. These classes implement `engine.proposals`.
 """
 
-import json
 import pickle
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,15 +27,13 @@ from stream_dp.pipeline.problems import with_expected
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.verdicts import Guessed, Row, judged_alone, only_noise
-from stream_dp.pipeline.yaml import load_live, load_series
+from stream_dp.pipeline.yaml import canonical_series, load_live, load_series
 from stream_dp.records.conditions import tests_of
 from stream_dp.statistics import Series as SeriesSpec
 from stream_dp.statistics.parts.alarms import Looking
 from stream_dp.statistics.parts.choice import ENDLESS, FalseAlarm, noise_of
 from stream_dp.statistics.parts.series_spec import entries_of
 from stream_dp.statistics.parts.watch_roster import ENDED, Placed, WatchRoster
-
-_ESCAPED = re.compile("[\x7f-\uffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +79,15 @@ class PlannedWatch:
 
 @dataclass(slots=True)
 class LiveSeriesPlanner:
-    """Plans live series of one pipeline; `running` has the running ones by number, `entries` the room of each."""
+    """Plans live series of one pipeline; `running` has the running ones by number, `entries` the room of each. Those of
+    the file as it is now, if any, have their words from `file`.
+    """
 
     spec: PipelineSpec
     router: OpenRouter
     running: dict[int, "PlannedSeries"] = field(default_factory=dict)
     entries: dict[int, int] = field(default_factory=dict)
+    file: Mapping[str, SeriesSpec] = field(default_factory=dict)
 
     def propose(self, definition: bytes, start: int, *, former: bool = False) -> "PlannedSeries":
         """Derive the series of a definition: an entry of `series:`, in YAML or JSON."""
@@ -96,17 +95,20 @@ class LiveSeriesPlanner:
         series = load_series(definition, spec)
         if former:
             series = series.model_copy(update=dict(series.former_keys))
+        if (now := self.file.get(series.name)) is not None:
+            words = {key: getattr(now, key) for key in series.words if hasattr(now, key)}
+            series = series.model_copy(update=words)
         if series.identifier is not None:
             raise UsageError(
                 f"statistic: '{series.statistic}' remembers who was there from the first tick on; put it into the "
-                "pipeline file"
+                "first pipeline file"
             )
         feature = feature_of(self.spec, series)
         alone = RowLayout.alone(self.spec, feature)
         if alone.totals(signed=False) or alone.totals(signed=True):
             raise UsageError(
                 "user_total: what each user has added is remembered from the first tick on; put the series into the "
-                "pipeline file, or leave user_total out; shared_total is of what privacy.total remembers anyway"
+                "first pipeline file, or leave user_total out; shared_total is of what privacy.total remembers anyway"
             )
         chosen = chosen_for(spec, series, slice(0, alone.width))
         return PlannedSeries(self, spec, start, feature, chosen)
@@ -379,13 +381,3 @@ def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
         raise UsageError(f"{what}: no tick is left that a live series could see")
     clock = spec.clock.model_copy(update={"horizon": horizon - start})
     return spec.model_copy(update={"clock": clock})
-
-
-def canonical_series(series: SeriesSpec) -> bytes:
-    """Return the definition as journals and messages hold it; it reads the same as YAML and as JSON.
-
-    YAML breaks lines at some characters and refuses others unless they are escaped, and takes no surrogate pairs.
-    """
-    plain = series.model_dump(mode="json", exclude_none=True, exclude=series.left_out)
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()

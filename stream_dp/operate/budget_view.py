@@ -207,6 +207,19 @@ def whole_plan_json(built: Built) -> dict[str, Any]:
     }
 
 
+def judged_plan_json(built: Built) -> dict[str, Any]:
+    """Return the plan for `GET /api/plan`: `plan_json`, with the verdicts of each series where the file has guesses."""
+    planned = plan_json(built)
+    if built.spec.privacy.expect is None:
+        return planned
+    rows = judged(built, Guessed(built.spec))
+    series = [
+        {**entry, "verdicts": [row.json() for row in rows if row.series == entry["name"]]}
+        for entry in planned["series"]
+    ]
+    return {**planned, "series": series}
+
+
 class PlanView:
     """The plan of `pipeline` as `stream-dp plan` shows it: guarantee, derivation, expected errors. Touches no data.
 

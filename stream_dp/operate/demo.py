@@ -1,32 +1,31 @@
 """The demo: a year of real flights through a local Kafka, or through a file and a database, to a private live page.
 
 Rules: the data is public, so exact figures may be shown, and only because the pipeline file says so. The state lies in
-the user's state folder; a demo goes on where it stopped, and `fresh` deletes that state only.
+`local_dir()`; a demo goes on where it stopped, and `fresh` deletes that state only.
 """
 
-import asyncio
+import math
 import shutil
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-from stream_dp.broker.jars import resolve_jars, state_dir
+from stream_dp.broker.jars import local_dir, resolve_jars
 from stream_dp.broker.process import LocalKafka, held
 from stream_dp.broker.topics import create_topic
 from stream_dp.core.progress import Progress
 from stream_dp.engine.history import JournalSummary, read_summary
-from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Ports, Positions, Source
+from stream_dp.engine.ports import Ports
 from stream_dp.errors import FailClosed, UsageError, WorldError
-from stream_dp.files.memory import WrappedSource
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.log.lease import Holder
 from stream_dp.operate.audit.journal_access import sealed_commits
 from stream_dp.operate.keys import sealer_for
-from stream_dp.operate.replay_feed import Feed, feed_records, loaded
+from stream_dp.operate.replay_feed import Feed, Paced, Speed, feed_records, loaded
 from stream_dp.operate.run.run_pipeline import served
 from stream_dp.operate.run.running import Run, alongside, signals
 from stream_dp.operate.run.wiring import open_ports
@@ -39,43 +38,7 @@ from stream_dp.records.endpoints import (
     Releases,
     SqliteJournalSpec,
 )
-
-PAUSE = 0.1
-
-
-class Paced(WrappedSource):
-    """`source` with at most `ticks_per_second` marks a second, for the demo without a broker."""
-
-    def __init__(self, source: Source, ticks_per_second: float) -> None:
-        super().__init__(source)
-        self._speed = ticks_per_second
-        self._waiting: deque[Batch] = deque()
-        self._started = time.monotonic()
-        self._marks = 0
-
-    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
-        self._waiting.clear()
-        self._started, self._marks = time.monotonic(), 0
-        await super().seek(positions, behind)
-
-    async def read(self) -> Sequence[Batch]:
-        """Return the batches that are due by now, at least one; empty at the end of the source."""
-        if not self._waiting:
-            self._waiting.extend(await super().read())
-        if not self._waiting:
-            return []
-        await asyncio.sleep(PAUSE)
-        due = (time.monotonic() - self._started) * self._speed
-        taken = [self._take()]
-        while self._waiting and self._marks < due:
-            taken.append(self._take())
-        return taken
-
-    def _take(self) -> Batch:
-        batch = self._waiting.popleft()
-        self._marks += batch.mark is not None
-        return batch
-
+from stream_dp.records.privacy import Analyst
 
 FOLDER = Path("examples", "01_flights")
 DATA = "flights.csv.gz"
@@ -107,6 +70,13 @@ TOPIC = "flights"
 JOURNAL = "flights.journal"
 PARTITIONS = 2
 SECONDS_FOR_A_YEAR = 120
+FIRST_TICKS = 30 * 24
+"""These are not paced, so that every window is full when the page opens."""
+SLOW_FROM = Fraction(3, 4)
+"""From this part of the year on a day takes 20 seconds, so that there is half an hour to ask and see answers."""
+SLOW_SPEED = 1.2
+GUEST = Analyst(name="guest", epsilon=Fraction(2, 5))
+"""The demo's analyst, beside the pipeline file: the link to the page has a token of theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +88,19 @@ class DemoOptions:
     until_end: bool
     fresh: bool
     port: int
+    processes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
     """Callbacks for progress: a text line, the progress of a start, the page's address, the running `Run`.
 
-    The second argument of `page` says whether the year still goes on, so that visitors can still create series.
+    The second argument of `page` is the guest's token, with which visitors create series; empty once the year is over.
     """
 
     line: Callable[[str], None]
     progress: Progress
-    page: Callable[[str, bool], None]
+    page: Callable[[str, str], None]
     beside: Callable[[Run], AbstractAsyncContextManager[None]]
 
 
@@ -152,9 +123,9 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
     Raises UsageError if another demo runs, or the pipeline is not one that may be shown.
     """
     embedded = options.embedded or not _kafka_can_be_had(callbacks)
-    folder = state_dir() / "demo" / ("embedded" if embedded else "kafka")
+    folder = local_dir() / "demo" / ("embedded" if embedded else "kafka")
     try:
-        spec = load(flights_folder() / "pipeline.yaml")
+        spec = _with_guest(load(flights_folder() / "pipeline.yaml"))
         if not spec.public_data:
             raise UsageError(
                 "the demo shows exact figures: its pipeline must declare public_data: true"
@@ -181,8 +152,8 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
     except FailClosed as error:
         flags = f"{'--embedded ' if embedded else ''}--fresh"
         raise FailClosed(
-            f"{error.args[0].rstrip('.')}. On this machine the state of the demo lies in {folder}, "
-            f"for every checkout and version. If none of them runs, `stream-dp demo {flags}` "
+            f"{error.args[0].rstrip('.')}. The state of the demo lies in {folder}. If no demo runs on it, "
+            f"`stream-dp demo {flags}` "
             f"(or `make demo ARGS='{flags}'`) deletes it and begins anew; STREAM_DP_HOME=FOLDER before the command "
             "gives this one a state of its own"
         ) from None
@@ -209,6 +180,11 @@ def _delete(folder: Path, callbacks: Told) -> None:
     shutil.rmtree(folder)
 
 
+def _with_guest(spec: PipelineSpec) -> PipelineSpec:
+    privacy = spec.privacy.model_copy(update={"analysts": (GUEST,)})
+    return spec.model_copy(update={"privacy": privacy})
+
+
 def _embedded(spec: PipelineSpec, folder: Path) -> PipelineSpec:
     return spec.model_copy(
         update={
@@ -226,6 +202,7 @@ async def _run(
     callbacks: Told,
     feed: Callable[[], Awaitable[None]] | None,
 ) -> DemoRun:
+    spec = spec.read_by(options.processes)
     built, sealer = build(spec), sealer_for(spec, None)
     holder = Holder()
 
@@ -242,12 +219,13 @@ async def _run(
         journal = await sealed_commits(spec, callbacks.progress)
         before = await read_summary(journal.commits, sealer, spec.name)
     goes_on = before.totals.ticks != spec.clock.horizon
+    token = sealer.query_token(GUEST.name) if goes_on else ""
     started = time.monotonic()
     port = None if options.headless else options.port
     async with (
         signals(this),
         nullcontext() if feed is None else alongside(feed, this.stop),
-        served(this, port, lambda url: callbacks.page(url, goes_on)),
+        served(this, port, lambda url: callbacks.page(url, token)),
     ):
         async with callbacks.beside(this):
             await this.until_end()
@@ -262,6 +240,14 @@ def _ran_before(marks: Path) -> bool:
     return any(marks.glob("*.json"))
 
 
-def _speed(spec: PipelineSpec) -> float:
-    """Return the ticks per second at which the year takes `SECONDS_FOR_A_YEAR`."""
-    return (spec.clock.horizon or 1) / SECONDS_FOR_A_YEAR
+def _speed(spec: PipelineSpec) -> Speed:
+    """Return the ticks per second by the tick: first all at once, then a year in `SECONDS_FOR_A_YEAR`, then slow."""
+    horizon = spec.clock.horizon or 1
+    quick = horizon / SECONDS_FOR_A_YEAR
+
+    def at(tick: int) -> float:
+        if tick < FIRST_TICKS:
+            return math.inf
+        return quick if tick < SLOW_FROM * horizon else min(quick, SLOW_SPEED)
+
+    return at

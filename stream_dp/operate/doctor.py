@@ -43,6 +43,8 @@ from stream_dp.kafka.client.topics import (
 from stream_dp.kafka.log.append_clock import Difference, append_differences, clock_topic
 from stream_dp.kafka.log.questions import RULES
 from stream_dp.operate.audit.journal_access import (
+    GoingOn,
+    built_of,
     check_pages,
     partitions_at_first,
     require_own,
@@ -52,7 +54,7 @@ from stream_dp.operate.keys import KEY_VARIABLE, sealer_for
 from stream_dp.operate.observe.operator_figures import FEWEST
 from stream_dp.operate.run.settings import settings_for
 from stream_dp.operate.run.wiring import open_ports
-from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import grown
 from stream_dp.pipeline.yaml import load
@@ -115,10 +117,12 @@ def check_key(spec: PipelineSpec, key_file: Path | None) -> tuple[Sealer | None,
         return None, closed(about, "cannot be used", str(error))
 
 
-async def check_owner(built: Built, sealer: Sealer) -> Observation:
-    """Return whether this file and key began the journal; where there is none, whether there was one."""
+async def check_owner(going_on: GoingOn, sealer: Sealer) -> Observation:
+    """Return whether the journal goes on with this file and key; where there is none, whether there was one."""
+    built = going_on.built
     try:
         none = await require_own(built, sealer, private=True)
+        going_on.require()
     except FailClosed as error:
         return closed("journal", "does not belong to this file and key", str(error))
     if not none:
@@ -242,8 +246,10 @@ async def diagnose_pipeline(
     clocks; last the journal itself. An invalid pipeline file raises: then no check was made.
     """
     spec = load(pipeline)
-    built = build(spec)
     sealer, key = check_key(spec, key_file)
+    going_on = (
+        await built_of(spec, sealer, sure=True) if sealer else GoingOn(build(spec), same=True)
+    )
     findings = [key, *check_folders(spec)]
     begun = isinstance(spec.journal, SqliteJournalSpec) and spec.journal.path.exists()
     if begun:
@@ -259,7 +265,7 @@ async def diagnose_pipeline(
         begun = begun or cluster.begun
         answers, partitions = cluster.answers, cluster.partitions
     if sealer is not None and answers:
-        findings.append(owner := await check_owner(built, sealer))
+        findings.append(owner := await check_owner(going_on, sealer))
         if begun and owner.level is Level.OK:
             findings += await check_records(spec, sealer, pipeline)
         if partitions:

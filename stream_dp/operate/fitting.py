@@ -21,7 +21,7 @@ from stream_dp.core.time import EPOCH_UNITS, TickGrid, own_time
 from stream_dp.core.wording import alike_names, how_many
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import UsageError
-from stream_dp.files.records import Record, column_names, each_record
+from stream_dp.files.records import WITH_COMMA, Record, column_names, each_record
 from stream_dp.journal.dead_letters import (
     BAD_MARK,
     MISSING_FIELD,
@@ -41,9 +41,16 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import NO_KEY, guard_of
 from stream_dp.pipeline.user_homes import PARTITIONERS, placement_of
 from stream_dp.records.decoder import RecordDecoder
-from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
+from stream_dp.records.endpoints import UTF_8, FileSourceSpec, KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields
-from stream_dp.records.schema import CategoryField, ListField, TimeField, key_path
+from stream_dp.records.schema import (
+    CategoryField,
+    Fields,
+    ListField,
+    TimeField,
+    formula_of,
+    key_path,
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -104,10 +111,16 @@ def file_sample(spec: PipelineSpec, path: Path, most: int) -> Sample:
 
 def file_samples(spec: PipelineSpec, path: Path, most: int) -> Iterable[Sample]:
     """Yield the records of a data file in samples of `most` records; raises as `each_record`."""
-    columns = column_names(path)
-    records = each_record(path, spec.fields, _time_column(spec, path, columns), spec.own_times)
+    encoding = _encoding(spec)
+    columns = column_names(path, encoding)
+    time = _time_column(spec, path, columns)
+    records = each_record(path, spec.fields, time, spec.own_times, encoding)
     while some := list(islice(records, most)):
         yield Sample(path.name, (piece_of(some),), columns, lines=True)
+
+
+def _encoding(spec: PipelineSpec) -> str:
+    return spec.source.encoding if isinstance(spec.source, FileSourceSpec) else UTF_8
 
 
 def piece_of(records: Sequence[Record]) -> Piece:
@@ -183,20 +196,24 @@ class FieldFit:
 
 
 def used_fields(spec: PipelineSpec) -> set[str]:
-    """Return the fields without which a record cannot be counted."""
+    """Return the fields without which a record cannot be counted, and what these are made of."""
     used = {name for feature, _ in RowLayout.of(spec).counted(spec) for name in feature.fields}
     used.update(spec.privacy.guarded)
+    formulas = (formula_of(spec.fields[name]) for name in used if name in spec.fields)
+    used |= {name for formula in formulas if formula is not None for name in formula.names}
     return used | ({spec.clock.field} if isinstance(spec.clock, ReplayClock) else set())
 
 
-def _fit(name: str, field: Any, used: bool, payloads: Sequence[bytes]) -> FieldFit:
+def _fit(name: str, fields: Fields, used: bool, payloads: Sequence[bytes]) -> FieldFit:
     """Return how one declared field fits, by the product's own decoder."""
-    decoder = RecordDecoder({name: field})
+    field, formula = fields[name], formula_of(fields[name])
+    read = [name] if formula is None else formula.names
+    decoder = RecordDecoder({name: field}, fields)
     decoded, value_of = decoder.decode(payloads), attrgetter(decoder.attribute(name))
     known = _known(field)
 
     def refused(*reasons: str) -> list[int]:
-        return [r.position for r in decoded.refused if r.field == name and r.reason in reasons]
+        return [r.position for r in decoded.refused if r.field in read and r.reason in reasons]
 
     fits: list[int] = []
     null: list[int] = []
@@ -227,7 +244,6 @@ def _known(field: Any) -> Callable[[Any], bool]:
 
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _NUMBER = re.compile(r"\s*[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?\s*")
-WITH_COMMA = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
 _FRAMED = 5
 """Bytes before a value in Confluent's wire format: a zero and the number of a schema."""
 _CONFLUENT_JSON = (
@@ -271,9 +287,9 @@ def hints(
     values = [_object(payload) for payload in sample.payloads]
     for payload, value in zip(sample.payloads, values, strict=True):
         if not isinstance(value, dict):
-            seen[_framing(payload, value, table=bool(sample.columns))] += 1
+            seen[_framing(spec, payload, value, table=bool(sample.columns))] += 1
     for fit in fits:
-        if fit.used:
+        if fit.used and formula_of(spec.fields[fit.name]) is None:
             seen.update(_of_field(spec, fit, values, sample.columns))
     seen.update(_of_range(spec, values, outside))
     return [Hint(says, records) for says, records in seen.most_common()]
@@ -286,9 +302,11 @@ def _object(payload: bytes) -> Any:
         return _ABSENT
 
 
-def _framing(payload: bytes, value: object, *, table: bool) -> str:
+def _framing(spec: PipelineSpec, payload: bytes, value: object, *, table: bool) -> str:
     """Return what a payload that is not a JSON object looks like."""
     if payload[:1] == b"{" and not _utf8(payload):
+        if table and isinstance(spec.source, FileSourceSpec):
+            return f"text that is not {spec.source.encoding}: declare `source.encoding`, such as latin-1 or cp1252"
         return "text that is not UTF-8: convert it, such as with `iconv -f latin1 -t utf-8`"
     if table:
         return "rows with more or fewer cells than the first line, or with an open quote"
@@ -411,8 +429,9 @@ def _of_value(field: Any, value: object, *, cells: bool) -> str:
     if isinstance(field, ListField):
         return _of_list(field, value)
     if isinstance(value, str) and field.type in _CELL:
-        if WITH_COMMA.fullmatch(value):
-            return "numbers with a comma; write them with a decimal point, such as 12.5"
+        if "," in value and WITH_COMMA.fullmatch(value):
+            declared = 'declare `decimal: ","`, or ' * (cells and field.type == "number")
+            return f"numbers with a comma; {declared}write them with a decimal point, such as 12.5"
         if _NUMBER.fullmatch(value) is None:
             return "texts, where numbers are declared"
         return _CELL[field.type] if cells else "numbers in quotes; write them without"
@@ -514,7 +533,7 @@ def fitting_of(spec: PipelineSpec, sample: Sample) -> Fitting:
     """
     why, late = routed(spec, sample)
     used = used_fields(spec)
-    fits = [_fit(name, field, name in used, sample.payloads) for name, field in spec.fields.items()]
+    fits = [_fit(name, spec.fields, name in used, sample.payloads) for name in spec.fields]
     reasons = reasons_of(sample, why)
     grouped = {name for series in spec.series for name in grouping_fields(series.grouped_by)}
     by = [fit for fit in fits if fit.name in grouped and fit.type in _WITH_OTHER]

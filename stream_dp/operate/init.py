@@ -24,6 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from stream_dp.core.time import TimeForm, parse_moment
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.files.records import (
+    WITH_COMMA,
     column_names,
     json_object,
     lines_of,
@@ -34,8 +35,8 @@ from stream_dp.files.records import (
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.sample import sample_topic
 from stream_dp.kafka.client.topics import administering, config, stamped
-from stream_dp.operate.fitting import WITH_COMMA
 from stream_dp.operate.run.settings import brokers_there, settings_at
+from stream_dp.records.endpoints import UTF_8
 from stream_dp.records.scalars import UNDECLARED, FieldName
 
 _UTC = ZoneInfo("UTC")
@@ -62,7 +63,8 @@ ODD_ONE_IN = 20
 """A column keeps its type if at most one value in this many has another form (`n/a` among numbers)."""
 _ODD = "some values have another form: `check` says how many"
 _LATE = "a record without it cannot be used"
-_COMMA = "numbers with a decimal comma? With a point they can be `type: number`"
+_THOUSANDS = re.compile(r",[0-9]{3}$", re.ASCII)
+_COMMA = 'a decimal comma, or thousands? If decimals: `type: number, decimal: ","`'
 _NO_OFFSET = "its times have no offset: where were they written?"
 _PATTERNS = (
     "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M:%S",
@@ -193,10 +195,13 @@ def _simple(column: Column, *, cells: bool) -> Sequence[Form]:
         ProposedType(kind, nullable=nullable) for kind in ("boolean", "integer", "number")
     )
     if cells:
+        comma = replace(number, keys={"decimal": '","'})
+        ambiguous = all(map(_THOUSANDS.search, (text for text in column.texts if "," in text)))
         return [
             (boolean, lambda cell: str(cell).lower() in _TRUTHS),
             (integer, lambda cell: _INTEGER.fullmatch(str(cell)) is not None),
             (number, lambda cell: _NUMBER.fullmatch(str(cell)) is not None),
+            (comma, lambda cell: not ambiguous and WITH_COMMA.fullmatch(str(cell)) is not None),
         ]
     listed = ProposedType("list", {"domain": "[]", "most": UNDECLARED}, nullable)
     return [
@@ -211,7 +216,8 @@ def _text(column: Column, *, cells: bool) -> ProposedType:
     if names_people(column.name) or is_numbered(column.name):
         return ProposedType("text", nullable=column.nullable)
     if cells:
-        if _nearly(sum(map(bool, map(WITH_COMMA.fullmatch, column.texts))), column.texts):
+        texts = column.texts
+        if _nearly(sum("," in t and WITH_COMMA.fullmatch(t) is not None for t in texts), texts):
             return ProposedType("text", nullable=column.nullable, note=_COMMA)
         for separator in SEPARATORS:
             if _joined(column.texts, separator):
@@ -453,6 +459,7 @@ class SampleColumns:
     unnamed: int = 0
     cells: bool = False
     stamped: bool | None = None
+    encoding: str = UTF_8
 
 
 @dataclass(frozen=True, slots=True)
@@ -526,6 +533,10 @@ def _draft(
     times = [name for name, proposed in fields.items() if proposed.type == "time"]
     if wanted.file is not None and not wanted.topic and times:
         source = ["kind: file", f"path: {yaml_key(os.path.relpath(wanted.file, path.parent))}"]
+        if sample.encoding != UTF_8:
+            source.append(
+                f"encoding: {sample.encoding}   # it is not UTF-8; a guess: look at --show-values"
+            )
         return Draft(wanted.called, source, fields, times[0])
     address = wanted.bootstrap if settings is None else settings.bootstrap
     source = [
@@ -533,6 +544,10 @@ def _draft(
         f"topic: {wanted.topic or wanted.called}",
         f"bootstrap: {json.dumps(address or LOCAL)}   # a login, TLS: docs/kafka.md",
     ]
+    if sample.encoding != UTF_8:
+        source.append(
+            f"# the sample is not UTF-8: send it with `--encoding {sample.encoding}`, a guess"
+        )
     kinds = {name: proposed.stamped() for name, proposed in fields.items()}
     return Draft(wanted.called, source, kinds)
 
@@ -543,14 +558,25 @@ def file_columns(path: Path, *, cells: bool) -> SampleColumns:
     if not path.name.removesuffix(".gz").endswith(ending):
         raise UsageError(f"{path}: the name must end in {ending} or {ending}.gz")
     with opened_data(path) as (file, _):
-        rows = [row.value for row in islice(plain_rows(lines_of(file), cells=cells), SAMPLE)]
-    names = column_names(path) if cells else []
-    if any("\N{REPLACEMENT CHARACTER}" in name for name in names):
-        raise UsageError(
-            f"{path}: its first line is not UTF-8: convert the file, such as with `iconv -f latin1 -t utf-8`"
-        )
-    named = nameable(names)
-    return replace(_columns(rows, named), cells=cells, unnamed=len(names) - len(named))
+        lines = list(islice(lines_of(file), SAMPLE + 1))
+    encoding = encoding_of(b"".join(lines)) if cells else UTF_8
+    rows = [row.value for row in plain_rows(lines, cells=cells, encoding=encoding)][:SAMPLE]
+    names = column_names(path, encoding) if cells else []
+    named, unnamed = nameable(names), len(names) - len(nameable(names))
+    return replace(_columns(rows, named), cells=cells, unnamed=unnamed, encoding=encoding)
+
+
+def encoding_of(text: bytes) -> str:
+    """Return what a text is likely to be in: UTF-8, or else what is usual in Western Europe.
+
+    >>> encoding_of("Köln".encode()), encoding_of("Köln".encode("latin-1")), encoding_of("5 €".encode("cp1252"))
+    ('utf-8', 'latin-1', 'cp1252')
+    """
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return "cp1252" if any(0x80 <= byte < 0xA0 for byte in text) else "latin-1"
+    return UTF_8
 
 
 async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:

@@ -127,7 +127,7 @@ def published(
     releases, or the topic or file was replaced), or WorldError.
     """
     if isinstance(spec.journal, SqliteJournalSpec):
-        return _of_file(settled(spec.releases_path, Path), every, ticks)
+        return of_file(settled(spec.releases_path, Path), every, ticks)
     settings = settings_for(settled(spec.source, KafkaSourceSpec), bootstrap)
     return of_topic(settings, f"{spec.name}.{RELEASES.name}", beyond, every, ticks)
 
@@ -187,9 +187,7 @@ def _tick_of(body: bytes) -> int:
     return release_of(body).tick
 
 
-async def _of_file(
-    path: Path, every: float | None, ticks: int | None
-) -> AsyncIterator[list[bytes]]:
+async def of_file(path: Path, every: float | None, ticks: int | None) -> AsyncIterator[list[bytes]]:
     if every is None and not await asyncio.to_thread(path.exists):
         raise UsageError(f"{path}: there are no releases yet; run the pipeline first")
     position = 0 if ticks is None else await asyncio.to_thread(_start_of, path, ticks)

@@ -1,16 +1,28 @@
-"""A file fed into a topic at a chosen speed, with tick marks: the work behind `replay` and the demo."""
+"""A file fed at a chosen speed, into a topic with tick marks or to an engine: the work behind `replay` and the demo."""
 
 import asyncio
 import hashlib
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.core.wording import how_many
-from stream_dp.engine.ports import Placement, by_content
+from stream_dp.engine.ports import (
+    NOTHING_BEHIND,
+    Batch,
+    Behinds,
+    Placement,
+    Positions,
+    Source,
+    by_content,
+)
 from stream_dp.errors import UsageError
+from stream_dp.files.memory import WrappedSource
 from stream_dp.files.records import Record, load_records, ticked
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
@@ -19,11 +31,11 @@ from stream_dp.kafka.client.tick_marks import TickMarks
 from stream_dp.operate.fitting import Reason, Sample, piece_of, reasons_of, routed
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.settings import settings_for, settled, source_there
-from stream_dp.operate.sending import make_topic
+from stream_dp.operate.sending import known_encoding, make_topic
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load
-from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
+from stream_dp.records.endpoints import UTF_8, KafkaSourceSpec, ReplayClock
 from stream_dp.records.schema import TimeField
 
 _AT_ONCE = 8192
@@ -99,16 +111,21 @@ class Fed:
     skipped: int = 0
 
 
+Speed: TypeAlias = Callable[[int], float]
+"""Returns the ticks per second at a tick."""
+
+
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """The topic to feed and the speed (None: as fast as possible).
+    """The topic to feed and the speed, in ticks per second (None: as fast as possible).
 
     `create` makes a missing topic with this many partitions (0: never make it).
     """
 
     topic: str
-    ticks_per_second: float | None = None
+    speed: Speed | None = None
     create: int = 0
+    encoding: str = UTF_8
 
 
 async def replay_file(
@@ -126,13 +143,13 @@ async def replay_file(
     brokers do not answer yet. `progress` receives how much is done. With `skip_bad`, records that the pipeline
     cannot use are left out.
     """
-    spec = load(pipeline)
+    spec, encoding = load(pipeline), known_encoding(to.encoding)
     _, source = _replayed(spec)
     if to.topic != source.topic:
         tell(f"Warning: {spec.name} reads topic {source.topic}, not {to.topic}")
     sealer = sealer_for(spec, key_file)
     progress(f"Reading {file.name}")
-    records = await loaded(spec, file)
+    records = await loaded(spec, file, encoding)
 
     def shown(done: int) -> None:
         progress(f"Examining {file.name}", *percent(done, len(records)))
@@ -152,9 +169,10 @@ async def replay_file(
     return replace(fed, skipped=examined.refused)
 
 
-async def loaded(spec: PipelineSpec, file: Path) -> list[Record]:
+async def loaded(spec: PipelineSpec, file: Path, encoding: str = UTF_8) -> list[Record]:
     clock, _ = _replayed(spec)
-    return await asyncio.to_thread(load_records, file, spec.fields, clock.field, spec.own_times)
+    times = clock.field, spec.own_times
+    return await asyncio.to_thread(load_records, file, spec.fields, *times, encoding)
 
 
 async def feed_records(
@@ -178,7 +196,7 @@ async def feed_records(
         await make_topic(settings, to.topic, to.create, stamped=False)
     feed_of = await asyncio.to_thread(feed_id, ticks)
     marks = TickMarks(sealer.mark_key(), to.topic, clock.grid, feed_of)
-    first = await feed(settings, marks, ticks, to.ticks_per_second, place, progress)
+    first = await feed(settings, marks, ticks, to.speed, place, progress)
     before = ticks.before(first)
     return Fed(len(records) - before, before)
 
@@ -195,25 +213,24 @@ async def feed(
     settings: KafkaSettings,
     marks: TickMarks,
     ticks: Sequence[Sequence[Record]],
-    ticks_per_second: float | None = None,
+    speed: Speed | None = None,
     place: Placement = by_content,
     progress: Progress = unseen,
 ) -> int:
-    """Send the ticks that the topic does not hold yet, at most `ticks_per_second`; return the first tick sent."""
+    """Send the ticks that the topic does not hold yet, at most at this speed; return the first tick sent."""
     sender = KafkaFeed(settings, marks, place)
-    chunk = CHUNK_TICKS
-    if ticks_per_second is not None:
-        chunk = max(1, round(ticks_per_second / CHUNKS_PER_SECOND))
     try:
         progress(f"Looking at what {marks.topic} holds")
         first = await sender.open()
-        started = time.monotonic()
-        for begin in range(first, len(ticks), chunk):
+        begin, due = first, time.monotonic()
+        while begin < len(ticks):
             progress(f"Feeding {marks.topic}", begin, len(ticks), "tick")
-            if ticks_per_second is not None:
-                due = started + (begin - first) / ticks_per_second
+            now = math.inf if speed is None else speed(begin)
+            chunk = max(1, round(min(CHUNK_TICKS, now / CHUNKS_PER_SECOND)))
+            if now < math.inf:
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
             await sender.send(begin, ticks[begin : begin + chunk])
+            begin, due = begin + chunk, due + chunk / now
         return first
     finally:
         await sender.close()
@@ -227,3 +244,39 @@ def feed_id(ticks: Sequence[Sequence[Record]]) -> str:
         for record in records:
             digest.update(b"%d\n%s" % (len(record.payload), record.payload))
     return digest.hexdigest()
+
+
+PAUSE = 0.1
+
+
+class Paced(WrappedSource):
+    """`source` with at most `speed` marks a second, for the demo without a broker; one in ten `PAUSE`s at least."""
+
+    def __init__(self, source: Source, speed: Speed) -> None:
+        super().__init__(source)
+        self._speed = speed
+        self._waiting: deque[Batch] = deque()
+        self._due = time.monotonic()  # when the next mark is
+
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
+        self._waiting.clear()
+        self._due = time.monotonic()
+        await super().seek(positions, behind)
+
+    async def read(self) -> Sequence[Batch]:
+        """Return the batches that are due by now, at least one; empty at the end of the source."""
+        if not self._waiting:
+            self._waiting.extend(await super().read())
+        if not self._waiting:
+            return []
+        await asyncio.sleep(min(10 * PAUSE, max(PAUSE, self._due - time.monotonic())))
+        now, taken = time.monotonic(), [self._take()]
+        while self._waiting and self._due < now:
+            taken.append(self._take())
+        return taken
+
+    def _take(self) -> Batch:
+        batch = self._waiting.popleft()
+        if batch.mark is not None:
+            self._due += 1 / self._speed(batch.mark)
+        return batch

@@ -34,7 +34,7 @@ from stream_dp.operate.run.settings import brokers_there, settings_at, settings_
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load
-from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
+from stream_dp.records.endpoints import UTF_8, KafkaSourceSpec, ReplayClock, encoding_name
 
 
 async def make_topic(
@@ -82,20 +82,21 @@ async def send_file(
     bootstrap: str,
     pipeline: Path | None,
     tell: Callable[[str], None],
-    *,
     skip_bad: bool = False,
+    encoding: str = UTF_8,
     progress: Progress = unseen,
 ) -> SentRecords:
     """Send the rows of `file` (`-`: standard input) into a topic in order, and wait until all are acknowledged.
 
     With a `pipeline` file, its source names topic and brokers, and its schema gives the types of a CSV's cells.
-    `skip_bad` leaves out incomplete rows and lines that are not JSON objects. `progress` receives the number of
-    records sent. NOT PRIVATE.
+    `encoding` is that of a CSV. `skip_bad` leaves out incomplete rows and lines that are not JSON objects. `progress`
+    receives the number of records sent. NOT PRIVATE.
     """
     topic, settings, spec = _where(topic, bootstrap, pipeline)
+    encoding = known_encoding(encoding)
     if file != STDIN and not skip_bad:
         progress(f"Reading {file}")
-        await asyncio.to_thread(_read_through, file)
+        await asyncio.to_thread(_read_through, file, encoding)
     await brokers_there(settings, tell)
     place = by_content if spec is None else placement_of(spec)
     async with TryOutProducer(settings, topic, place) as producer:
@@ -104,7 +105,7 @@ async def send_file(
         if spec is not None and not await has_begun(spec, settings):
             tell(_TOO_EARLY.format(spec.name))
         sent = skipped = 0
-        with _rows(file) as (rows, cells):
+        with _rows(file, encoding) as (rows, cells):
             payload = plain_reader(None if spec is None else spec.fields, cells=cells)
             async for row in _read_ahead(rows, 1 if file == STDIN else _AT_ONCE):
                 if row.value is not None:
@@ -120,6 +121,14 @@ async def send_file(
                     )
         await producer.acknowledged()
         return SentRecords(sent, skipped)
+
+
+def known_encoding(written: str) -> str:
+    """Return the encoding that the option `--encoding` names."""
+    try:
+        return encoding_name(written)
+    except ValueError as error:
+        raise UsageError(f"--encoding: {error}") from None
 
 
 def _where(
@@ -147,7 +156,7 @@ async def _read_ahead(rows: Iterator[PlainRow], at_once: int) -> AsyncIterator[P
 
 
 @contextmanager
-def _rows(file: str) -> Iterator[tuple[Iterator[PlainRow], bool]]:
+def _rows(file: str, encoding: str) -> Iterator[tuple[Iterator[PlainRow], bool]]:
     """Yield the rows of a file or of standard input, and whether they are cells of a CSV."""
     if file == STDIN:
         lines = lines_of(sys.stdin.buffer)
@@ -157,7 +166,7 @@ def _rows(file: str) -> Iterator[tuple[Iterator[PlainRow], bool]]:
             if line.strip():
                 break
         cells = not looks_like_json(b"".join(first))
-        yield plain_rows(chain(first, lines), cells=cells), cells
+        yield plain_rows(chain(first, lines), cells=cells, encoding=encoding), cells
         return
     with opened_data(Path(file)) as (opened, ending):
         if ending == ".parquet":
@@ -165,12 +174,12 @@ def _rows(file: str) -> Iterator[tuple[Iterator[PlainRow], bool]]:
                 f"{file}: a CSV or JSON lines can be sent; `stream-dp replay` feeds Parquet"
             )
         cells = ending == ".csv"
-        yield plain_rows(lines_of(opened), cells=cells), cells
+        yield plain_rows(lines_of(opened), cells=cells, encoding=encoding), cells
 
 
-def _read_through(file: str) -> None:
+def _read_through(file: str, encoding: str) -> None:
     """Read the whole file; raise UsageError if a line is not a record."""
-    with _rows(file) as (rows, _):
+    with _rows(file, encoding) as (rows, _):
         bad = next((row.line for row in rows if row.value is None), None)
     if bad is not None:
         raise UsageError(

@@ -30,7 +30,13 @@ from stream_dp.pipeline.derivations import (
     of_boxes,
     whole,
 )
-from stream_dp.pipeline.fingerprints import Fingerprints, fingerprints
+from stream_dp.pipeline.fingerprints import (
+    Fingerprints,
+    fingerprint,
+    fingerprints,
+    going_on,
+    text_of,
+)
 from stream_dp.pipeline.layout import (
     RowLayout,
     entries_of_parts,
@@ -125,6 +131,9 @@ class Built:
     `block` derives the series of the file together, whatever records they see.
     `charged` are the parts that the ledger adds up for the series of the file: their derivation as one, its premises,
     or each series' own. `made` are the series without mechanisms, in the order of the file.
+
+    Where the file was changed since the journal began, `spec` is the pipeline as it goes on, with the series of the
+    `first` file, and `file` the file as it is now.
     """
 
     spec: PipelineSpec
@@ -134,6 +143,8 @@ class Built:
     charged: tuple[Seen, ...]
     ledgers: Mapping[str, Ledger]
     made: tuple[MadeOf, ...] = ()
+    first: PipelineSpec | None = None
+    file: PipelineSpec | None = None
 
     @cached_property
     def derivation(self) -> Derivation:
@@ -175,6 +186,16 @@ class Built:
         return {**self._prints.parts, "mechanisms": _sha256(self._mechanisms)[:12]}
 
     @property
+    def first_print(self) -> str:
+        """The fingerprint of the file with which the journal began, without its mechanisms."""
+        return self._prints.whole
+
+    @cached_property
+    def file_print(self) -> str:
+        """The fingerprint of the file as it is now, without its mechanisms."""
+        return self.first_print if self.file is None else fingerprint(self.file)
+
+    @property
     def keys(self) -> dict[str, tuple[str, ...]]:
         """The names of the entries of each series of the file ("" of a single one), in their order."""
         counted = {
@@ -185,7 +206,7 @@ class Built:
 
     @cached_property
     def _prints(self) -> Fingerprints:
-        return fingerprints(self.spec)
+        return fingerprints(self.first or self.spec)
 
     @cached_property
     def _mechanisms(self) -> str:
@@ -213,6 +234,9 @@ class Built:
             parts=self.parts,
             accepted=accepted,
             made=tuple(replace(made.series, array=spec.in_order) for made in self.made),
+            file=self.file_print,
+            first_file=self.first_print,
+            text=lambda: text_of(self.first or spec),
         )
 
     def _series(self, chosen: Chosen) -> Series:
@@ -225,12 +249,15 @@ def _sha256(text: str) -> str:
 
 
 @uncollected()
-def build(spec: PipelineSpec) -> Built:
-    """Choose mechanisms, derive the guarantee and charge the ledgers.
+def build(spec: PipelineSpec, first: PipelineSpec | None = None) -> Built:
+    """Choose mechanisms, derive the guarantee and charge the ledgers. `first` is the file with which its journal began,
+    where that was another one.
 
     Raises `BudgetRefused` (the series and the analysts' ledgers need more than the budget), `NotDerivable`, or
     `UsageError` (a series asks for a mechanism that is not made for these rows and neighbours).
     """
+    file = None if first is None else spec
+    spec = spec if first is None else going_on(first, spec)
     layout = RowLayout.of(spec)
     chosen = tuple(
         chosen_for(spec, series, layout.slice(series.name), advise=True) for series in spec.counted
@@ -238,7 +265,7 @@ def build(spec: PipelineSpec) -> Built:
     ledgers, block, charges = first_charges(spec, chosen)
     ledgers[MAIN] = charged(ledgers[MAIN], block, charges)
     made = made_of_releases(spec, layout, chosen)
-    return Built(spec, layout, chosen, block, charges, ledgers, made)
+    return Built(spec, layout, chosen, block, charges, ledgers, made, first, file)
 
 
 def first_charges(

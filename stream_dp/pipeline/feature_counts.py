@@ -22,7 +22,7 @@ from stream_dp.core.time import EPOCH, TickGrid
 from stream_dp.engine.tick_assembler import together
 from stream_dp.pipeline.layout import Feature, Slot
 from stream_dp.records.amount_units import Amount, Centred, Known, SharedAmount, Sign, UserTotal
-from stream_dp.records.conditions import Test
+from stream_dp.records.conditions import Needs, Test
 from stream_dp.records.decoder import Decoded
 from stream_dp.records.groupings import Edges, TickKey, edge_value, grouping_fields, number_of_keys
 from stream_dp.records.list_columns import Entries
@@ -45,8 +45,6 @@ MANY = 8  # from so many features on, those that share a field and all other con
 _CODED = ("category", "text", "list", "integer")
 _VALUED = ("equals", "one_of", "contains")
 
-Wheres = frozenset[Test]
-
 
 class AskedFor(NamedTuple):
     """A feature's columns of the row, and the values of the field that it counts."""
@@ -60,17 +58,17 @@ class Alike:
     """Features that count values of `field`, among the records that pass `rest`."""
 
     field: str
-    rest: Wheres
+    rest: Needs
     wanted: tuple[AskedFor, ...]
 
 
 def alike(
-    scalars: Mapping[Wheres, Sequence[int]], fields: Mapping[str, Any]
-) -> tuple[list[Alike], dict[Wheres, Sequence[int]]]:
+    scalars: Mapping[Needs, Sequence[int]], fields: Mapping[str, Any]
+) -> tuple[list[Alike], dict[Needs, Sequence[int]]]:
     """Split features (columns of the row by their conditions) into those counted together and the others."""
     known = Counter(key for where in scalars for _, key in _ways(where, fields))
-    together: dict[tuple[str, Wheres], list[AskedFor]] = {}
-    alone: dict[Wheres, Sequence[int]] = {}
+    together: dict[tuple[str, Needs], list[AskedFor]] = {}
+    alone: dict[Needs, Sequence[int]] = {}
     for where, columns in scalars.items():
         ways = [(known[key], key[0], test, key) for test, key in _ways(where, fields)]
         number, _, test, key = max(ways, key=lambda way: way[:2], default=(0, "", None, None))
@@ -82,8 +80,10 @@ def alike(
     return groups, alone
 
 
-def _ways(where: Wheres, fields: Mapping[str, Any]) -> Iterator[tuple[Test, tuple[str, Wheres]]]:
+def _ways(where: Needs, fields: Mapping[str, Any]) -> Iterator[tuple[Test, tuple[str, Needs]]]:
     for test in where:
+        if not isinstance(test, Test):
+            continue
         if test.operator in _VALUED and fields[test.field].type in _CODED:
             yield test, (test.field, where - {test})
 
@@ -205,7 +205,7 @@ class FeatureCounts:
         elsewhere = Identified | CapUse | UserTotal
         features = [item for item in every if not isinstance(item[0].of, elsewhere)]
         named = [(f, f.of, slot) for f, slot in every if isinstance(f.of, Identified | UserTotal)]
-        scalars: dict[frozenset[Test], list[int]] = {}
+        scalars: dict[Needs, list[int]] = {}
         for feature, slot in features:
             if feature.by is None and feature.of is None:
                 scalars.setdefault(feature.where, []).append(slot.start)

@@ -1,21 +1,34 @@
-"""Fingerprints of all that touches data or guarantee in a pipeline file: of the whole, and of each part.
+"""Fingerprints of all that touches data or guarantee in a pipeline file, whole and by part; and what differs in a file
+that changes while its journal goes on.
 
 Rules: the fingerprint covers everything that touches data or guarantee and nothing else. A key added in a later
-version is left out at its default, which has the meaning of files without the key. This file opens no file.
+version is left out at its default, which has the meaning of files without the key. The series of the first file are one
+block, charged together, so the pipeline of a journal is always that of its first file; series that came with a later
+file are live series of the operator. A change may add and end series, add fields, and change words. All else belongs to
+the ledger or to the meaning of what is public, and is refused by name. This file opens no file.
 """
 
 import hashlib
 import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from pydantic import ValidationError
+
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import FailClosed, UsageError
+from stream_dp.pipeline.layout import uncollected
 from stream_dp.pipeline.spec import PipelineSpec, zone_offsets, zones_in
+from stream_dp.pipeline.yaml import canonical_series, escaped, load_live
 from stream_dp.records.conditions import Condition, typed
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.privacy import GONE_FILTER, OF_USERS, Privacy
 from stream_dp.records.schema import TimeField, offsets
+from stream_dp.statistics import Series
 from stream_dp.statistics.parts.series_spec import SeriesSpec
 
 # keys of `privacy` newer than the first journals: their defaults have the meaning of files without them
@@ -112,10 +125,10 @@ def _of_series(series: SeriesSpec, dumped: dict[str, Any]) -> dict[str, Any]:
 
 
 def _declared_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
-    """Leave out what is not declared: paths, tables, zones; the zone of the clock's field counts with its offsets."""
+    """Leave out what is not declared: paths, tables, formulas, zones; the clock's field counts its offsets."""
     for name, field in spec.fields.items():
-        for key in ("path", "map"):
-            if schema[name].get(key) is None:
+        for key in ("path", "map", "from", "decimal"):
+            if schema[name].get(key) in (None, "."):
                 schema[name].pop(key, None)
         if not isinstance(field, TimeField):
             continue
@@ -134,6 +147,178 @@ def _digest(text: str) -> str:
 
 
 def _meaning(spec: PipelineSpec, condition: Condition) -> list[Any]:
+    if condition.field is None:
+        return [condition.combines, [_meaning(spec, part) for _, part in condition.parts]]
     field, operator = spec.fields[condition.field], condition.operator
     values = sorted({typed(field, operator, text) for text in condition.texts})
     return [condition.field, operator, values]
+
+
+_SERIES, _SCHEMA = "series", "schema"
+_MOST = 9  # every checkpoint holds what the first file said
+_REASONS = {
+    "name": "another name is another pipeline",
+    "privacy": "the ledger promises this to somebody, for good",
+    "clock": "ticks are counted from the first start on",
+    "source": "the ledger is of one source",
+    "public_data": "the ledger promises this to somebody, for good",
+    "confidence": "what is public names it",
+    "releases": "what is public has one form",
+}
+
+
+class Said(NamedTuple):
+    """What a file says: its fields and series, beside the other parts of the file of now; and what it says of those."""
+
+    spec: PipelineSpec
+    others: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, spec: PipelineSpec) -> "Said":
+        return cls(spec, _others(spec))
+
+
+@uncollected()
+def told(spec: PipelineSpec) -> bytes:
+    """Return what a file says that its fingerprint covers, as public JSON; empty if it cannot be read."""
+    plain = spec.model_dump(mode="json", exclude_none=True, by_alias=True, include={"fields"})
+    series = [json.loads(canonical_series(own)) for own in spec.series]
+    others = json.dumps(_others(spec), sort_keys=True)  # a text, for YAML takes no null
+    text = escaped({_SCHEMA: plain[_SCHEMA], _SERIES: series, "others": others})
+    try:
+        return text if fingerprint(heard(text, spec).spec) == fingerprint(spec) else b""
+    except FailClosed:
+        return b""
+
+
+def text_of(spec: PipelineSpec) -> bytes:
+    """Return what `told` does as journals keep it, deflated."""
+    return zlib.compress(text, _MOST) if (text := told(spec)) else b""
+
+
+def earlier(text: bytes, spec: PipelineSpec) -> Said:
+    """Return what the file said of which `text_of` wrote this, beside the other parts of `spec`; raise `FailClosed` if
+    it is not one.
+    """
+    try:
+        return heard(zlib.decompress(text), spec)
+    except zlib.error:
+        return heard(b"", spec)
+
+
+def heard(text: bytes, spec: PipelineSpec) -> Said:
+    """Return what `told` wrote, as `earlier` does."""
+    try:
+        data = load_live(text, lambda data: data, "file")
+        others = json.loads(data["others"])
+        parts = {name: getattr(spec, name) for name in PipelineSpec.model_fields}
+        privacy = spec.privacy.model_copy(update={"expect": None})  # may name series of now
+        parts |= {"privacy": privacy, _SCHEMA: data[_SCHEMA], _SERIES: data[_SERIES]}
+        del parts["fields"]
+        return Said(PipelineSpec.model_validate(parts), others)
+    except (UsageError, ValidationError, KeyError, TypeError, ValueError):
+        raise FailClosed(
+            f"the journal of {spec.name} holds a pipeline file that this version does not read; use the version that "
+            "wrote it"
+        ) from None
+
+
+def going_on(first: PipelineSpec, now: PipelineSpec) -> PipelineSpec:
+    """Return the pipeline as its journal goes on: the series of the `first` file, in the words of `now`, and its fields
+    with those that were added.
+    """
+    meant, said = _series(now), {own.name: own for own in now.series}
+    series = tuple(
+        said[own.name] if meant.get(own.name) == of else own
+        for own, of in zip(first.series, _series(first).values(), strict=True)
+    )
+    return now.model_copy(update={_SERIES: series})
+
+
+@dataclass(frozen=True)
+class FileChanges:
+    """What a changed file would change: series by name, and added fields. `worded` have other words only.
+
+    `refused` says what cannot be changed, and why; then nothing can be applied. `equal`: there is nothing to record.
+    """
+
+    added: tuple[Series, ...] = ()
+    ended: tuple[Series, ...] = ()
+    fields: tuple[str, ...] = ()
+    worded: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    equal: bool = True
+
+
+def compared(then: Said, file: Said) -> FileChanges:
+    """Return what changes from the file of before to a file of now, of one journal."""
+    (before, others), now = then, file.spec
+    old, new = _series(before), _series(now)
+    stays = [name for name in new if name in old]
+    changed = [name for name in stays if old[name] != new[name]]
+    said = {own.name: own for own in before.series}
+    refused = [*_other_changes(others, file.others), *_schema_changes(before, now)]
+    refused += [
+        f"series {name} ({_keys(old[name], new[name])}): a series keeps its meaning as long as it has its name, which "
+        f"its releases bear; write it under another name, such as {name}_2, and leave {name} out"
+        for name in changed
+    ]
+    return FileChanges(
+        tuple(own for own in now.series if own.name not in old),
+        tuple(own for own in before.series if own.name not in new),
+        tuple(name for name in now.fields if name not in before.fields),
+        tuple(
+            own.name
+            for own in now.series
+            if own.name in said and _words(own) != _words(said[own.name])
+        ),
+        tuple(refused),
+        fingerprint(before) == fingerprint(now),
+    )
+
+
+def _series(spec: PipelineSpec) -> dict[str, Any]:
+    """Return the meaning of each series, by name."""
+    named: dict[str, Any] = {own["name"]: own for own in meaning(spec)[_SERIES]}
+    return named
+
+
+def _others(spec: PipelineSpec) -> dict[str, Any]:
+    """Return the meaning of all parts but series and fields, as JSON has it."""
+    meant = meaning(spec)
+    for part in (_SERIES, _SCHEMA, "zones"):  # zones follow from series
+        meant.pop(part, None)
+    plain: dict[str, Any] = json.loads(json.dumps(meant))
+    return {
+        part: {key: value for key, value in of.items() if value is not None}
+        if isinstance(of, dict)
+        else of
+        for part, of in plain.items()
+    }
+
+
+def _other_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for part in sorted(old.keys() | new.keys()):
+        if old.get(part) != new.get(part):
+            what = _keys(old.get(part), new.get(part))
+            yield f"{part}{f' ({what})' if what else ''}: {_REASONS.get(part, 'does not change')}"
+
+
+def _schema_changes(before: PipelineSpec, now: PipelineSpec) -> Iterator[str]:
+    new = meaning(now)[_SCHEMA]
+    for name, field in meaning(before)[_SCHEMA].items():
+        if name not in new:
+            yield f"schema.{name}: a field stays, for series of before may read it"
+        elif new[name] != field:
+            yield f"schema.{name}: what a field of before means does not change; add one of another name"
+
+
+def _keys(old: Any, new: Any) -> str:
+    """Return the keys that differ, in one line; empty if there are none."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return ""
+    return ", ".join(key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key))
+
+
+def _words(series: Series) -> list[Any]:
+    return [getattr(series, key, None) for key in series.words]

@@ -14,7 +14,7 @@ from stream_dp.core.box import Box
 from stream_dp.core.neighbors import UserShape
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.amount_units import Addend, UserTotal
-from stream_dp.records.conditions import Test, box_of, tests_of
+from stream_dp.records.conditions import Needs, box_of, tests_of
 from stream_dp.records.groupings import By, grouping_fields, keys_of, number_of_keys, parts_of
 from stream_dp.records.record_columns import CapUse, Identified
 from stream_dp.records.schema import CategoryField
@@ -28,14 +28,14 @@ class Feature:
     """Counts the records that pass all of `where`, by `by` (None: a scalar); or, with `of`, sums or identifies."""
 
     by: By | None
-    where: frozenset[Test]
+    where: Needs
     of: Addend | Identified | CapUse | None = None
 
     @property
     def fields(self) -> Iterator[str]:
         """The fields of the schema that it reads; some occur twice."""
         yield from grouping_fields(self.by)
-        yield from sorted(test.field for test in self.where)
+        yield from sorted(name for need in self.where for name in need.fields)
         if self.of is not None and not isinstance(self.of, CapUse):
             yield self.of.field
 

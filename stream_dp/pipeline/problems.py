@@ -280,6 +280,7 @@ def _example(model: type[BaseModel]) -> str:
     keys = [field.alias or name for name, field in fields if field.is_required()]
     extra: Any = model.model_config.get("json_schema_extra") or {}
     more = [name for name, _ in fields if name not in keys]
-    keys += more[: max(extra.get("minProperties", 0) - len(keys), 0)]
+    least = extra.get("then", extra).get("minProperties", 0)
+    keys += more[: max(least - len(keys), 0)]
     shown = [*([f"{tag[0]}: {tag[1]}"] if tag else []), *(f"{key}: ..." for key in keys)]
     return "{" + ", ".join(shown[:_SHOWN] or ["..."]) + "}"

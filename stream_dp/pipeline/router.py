@@ -231,12 +231,23 @@ class _Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counting:
-    """What is counted: all by `every`, added features also by `shards`; nothing counts in the columns `muted`."""
+class Counting:
+    """What is counted beside the file's series: each of `added` from its column on, but nothing in the columns `muted`;
+    the row has `width` entries.
+    """
 
+    added: Sequence[tuple[Feature | Block, int]]
+    muted: Sequence[slice]
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    """How `counting` is counted: all by `every`, added features also by `shards`."""
+
+    counting: Counting
     every: Router
     shards: Sequence[Router]
-    muted: Sequence[slice]
 
 
 class OpenRouter:
@@ -254,8 +265,8 @@ class OpenRouter:
         self._shards: list[_Shard] = []
         self._muted: dict[int, list[slice]] = {}
         self._width = self._base.width
-        self._now: _Counting | None = None
-        self._held: _Counting | None = None
+        self._now: _Counters | None = None
+        self._held: _Counters | None = None
 
     @property
     def width(self) -> int:
@@ -266,6 +277,19 @@ class OpenRouter:
 
     def renew(self) -> None:
         self._held = None
+
+    def counting(self) -> Counting:
+        """Return what is counted now, for another router of the pipeline."""
+        return (self._held or self._counted()).counting
+
+    def count(self, counting: Counting) -> None:
+        """Count this from here on, and nothing else beside the file's series."""
+        self._added.clear()
+        self._shards.clear()
+        for feature, column in counting.added:
+            self._add(feature, column)
+        self._muted = {0: list(counting.muted)}
+        self._width, self._held, self._now = counting.width, None, None
 
     @property
     def layout(self) -> RowLayout:
@@ -338,11 +362,11 @@ class OpenRouter:
         return (self._held or self._counted()).every.decode(batch)
 
     def route(self, batch: Batch) -> Routed:
-        counting = self._held or self._counted()
-        routed, refused = counting.every.tally(batch)
-        if refused and counting.every is not self._base:
-            refused = self._one_by_one(batch, routed, refused, counting)
-        for columns in counting.muted:
+        counters = self._held or self._counted()
+        routed, refused = counters.every.tally(batch)
+        if refused and counters.every is not self._base:
+            refused = self._one_by_one(batch, routed, refused, counters)
+        for columns in counters.counting.muted:
             routed.rows = {tick: without(row, columns) for tick, row in routed.rows.items()}
         routed.dead = dead(batch, refused)
         return routed
@@ -360,14 +384,15 @@ class OpenRouter:
         shard.router = self._now = None
         return added
 
-    def _counted(self) -> _Counting:
+    def _counted(self) -> _Counters:
         if self._now is None:
             self._shards.sort(key=attrgetter("fields"))
             shards, every = [self._router(shard) for shard in self._shards], self._base
             if shards or self._width != self._base.width:
                 every = self._base.beside(shards, self._width)
+            added = [(feature, part.slot.start) for feature, part in self._added.items()]
             muted = list(chain.from_iterable(self._muted.values()))
-            self._now = _Counting(every, shards, muted)
+            self._now = _Counters(Counting(added, muted, self._width), every, shards)
         return self._now
 
     def _router(self, shard: _Shard) -> Router:
@@ -378,7 +403,7 @@ class OpenRouter:
         return shard.router
 
     def _one_by_one(
-        self, batch: Batch, routed: Routed, refused: Sequence[Refusal], counting: _Counting
+        self, batch: Batch, routed: Routed, refused: Sequence[Refusal], counters: _Counters
     ) -> list[Refusal]:
         """Add what each feature can read of the refused records; return the refusals that remain."""
         places = [refusal.position for refusal in refused]
@@ -386,12 +411,12 @@ class OpenRouter:
         payloads = [batch.payloads[place] for place in places]
         again = replace(batch, payloads=payloads, decoded=None, units=units)
         base, dead_for_file = self._base.tally(again)
-        width = counting.every.width
+        width = counters.every.width
         _count(routed.rows, base, width)
         for tick, number in base.records.items():
             routed.records[tick] = routed.records.get(tick, 0) + number
         why = {refusal.position: refusal for refusal in dead_for_file}
-        for shard in counting.shards:
+        for shard in counters.shards:
             added, dead_for_shard = shard.tally(again)
             _count(routed.rows, added, width)
             for refusal in dead_for_shard:

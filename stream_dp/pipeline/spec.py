@@ -27,6 +27,7 @@ from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.time import TickGrid, TimeForm
 from stream_dp.core.wording import how_many
 from stream_dp.engine.messages.conversation import PER_TICK
+from stream_dp.errors import UsageError
 from stream_dp.pipeline.derivations import Protection
 from stream_dp.pipeline.problems import explained
 from stream_dp.records.amount_units import number_problems
@@ -49,6 +50,7 @@ from stream_dp.records.schema import (
     ListField,
     TimeField,
     field_problems,
+    formula_problems,
     offsets,
     path_problems,
 )
@@ -128,6 +130,23 @@ class PipelineSpec(Frozen):
     confidence: Confidence = Fraction(19, 20)
     queries: Queries = Queries()
 
+    def read_by(self, processes: int | None) -> "PipelineSpec":
+        """Return the pipeline whose topic so many processes read (0: as many as processors; None: as the file says).
+
+        Raises `UsageError` where the source is no topic.
+        """
+        if processes is None:
+            return self
+        if not isinstance(self.source, KafkaSourceSpec):
+            if processes == 1:
+                return self
+            raise UsageError(
+                f"--processes: the source of {self.name} is a {self.source.kind}, which one process reads; a topic of "
+                "several partitions may be read by several"
+            )
+        source = self.source.model_copy(update={"processes": processes or "cores"})
+        return self.model_copy(update={"source": source})
+
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, data: Any) -> Any:
@@ -149,6 +168,7 @@ class PipelineSpec(Frozen):
     def _together(self) -> "PipelineSpec":
         problems = [
             *path_problems(self.fields),
+            *formula_problems(self.fields),
             *self._source_problems(),
             *self._clock_problems(),
             *self._user_problems(),
@@ -252,7 +272,10 @@ class PipelineSpec(Frozen):
             place = ("privacy", "analysts", at)
             yield from where_problems(place, analyst.where, self.fields)
             for number, condition in enumerate(analyst.where):
-                if isinstance(self.fields.get(condition.field), ListField):
+                if condition.field is None:
+                    why = "must be a comparison of one field, so that it sets records apart"
+                    yield problem((*place, "where", number), why)
+                elif isinstance(self.fields.get(condition.field), ListField):
                     why = "a condition on a list sets no records apart: use another field"
                     yield problem((*place, "where", number, "field"), why)
 

@@ -41,14 +41,22 @@ from stream_dp.engine.user_table import Hashes, Used, in_order
 from stream_dp.journal.dead_letters import NAME_TOO_LONG, WRONG_PARTITION, as_spans
 from stream_dp.pipeline.layout import RowLayout, Slot
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_homes import Homes, UserNames, grown, homes_of, naming_field
+from stream_dp.pipeline.user_homes import (
+    BLOCK,
+    Alike,
+    Homes,
+    Texts,
+    UserNames,
+    grown,
+    homes_of,
+    naming_field,
+)
 from stream_dp.records.decoder import Decoded, OwnTicks, RecordDecoder, Refusal
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.privacy import TOTAL, Privacy, SharedTotal
 from stream_dp.records.record_columns import BoolArray, numbers_of, texts_of
 from stream_dp.records.schema import CategoryField
 
-_BLOCK = 16
 _REDUCTION = 0x87
 
 
@@ -65,31 +73,26 @@ class UserHash:
     def __init__(self, key: bytes) -> None:
         # single blocks: the mode is CMAC's own, below
         self._cipher = Cipher(AES(key), ECB()).encryptor()  # noqa: S305
-        once = _doubled(self._cipher.update(bytes(_BLOCK)))
+        once = _doubled(self._cipher.update(bytes(BLOCK)))
         self._whole, self._padded = _bytes(once), _bytes(_doubled(once))
 
     def of(self, texts: Sequence[bytes]) -> Hashes:
         """Return the hash of each text, of shape (texts, 2)."""
-        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-        blocks = np.maximum(1, -(-lengths // _BLOCK))
-        hashes = np.empty((len(texts), _BLOCK), np.uint8)
-        for number in np.unique(blocks).tolist():
-            places = np.flatnonzero(blocks == number)
-            alike = [texts[at] for at in places.tolist()] if len(places) < len(texts) else texts
-            hashes[places] = self._alike(alike, lengths[places], number * _BLOCK)
-        return hashes.view("<u8").astype(np.uint64)
+        hashes = np.empty((len(texts), BLOCK), np.uint8)
+        for alike in Texts.of(texts).alike:
+            hashes[alike.places] = self._alike(alike)
+        return hashes.view("<u8").astype(np.uint64, copy=False)
 
-    def _alike(self, texts: Sequence[bytes], lengths: IntArray, width: int) -> NDArray[np.uint8]:
-        """Return the hashes of texts with the same number of blocks, `width` bytes together."""
-        padded = np.array(texts, f"S{width}").view(np.uint8).reshape(len(texts), width)
-        short = np.flatnonzero(lengths < width)
-        padded[short, lengths[short]] = 0x80
-        padded[:, -_BLOCK:] ^= self._whole
-        padded[short, -_BLOCK:] ^= self._whole ^ self._padded
-        state = np.zeros((len(texts), _BLOCK), np.uint8)
-        for at in range(0, width, _BLOCK):
-            mixed = (state ^ padded[:, at : at + _BLOCK]).tobytes()
-            state = _bytes(self._cipher.update(mixed)).reshape(-1, _BLOCK)
+    def _alike(self, texts: Alike) -> NDArray[np.uint8]:
+        number, width = texts.padded.shape
+        padded, short = texts.padded.copy(), np.flatnonzero(texts.lengths < width)
+        padded[short, texts.lengths[short]] = 0x80
+        padded[:, -BLOCK:] ^= self._whole
+        padded[short, -BLOCK:] ^= self._whole ^ self._padded
+        state = np.zeros((number, BLOCK), np.uint8)
+        for at in range(0, width, BLOCK):
+            mixed = (state ^ padded[:, at : at + BLOCK]).tobytes()
+            state = _bytes(self._cipher.update(mixed)).reshape(-1, BLOCK)
         return state
 
 
@@ -100,8 +103,8 @@ def _bytes(data: bytes) -> NDArray[np.uint8]:
 def _doubled(block: bytes) -> bytes:
     """Return twice the block in the field of 2^128 elements."""
     value = int.from_bytes(block)
-    doubled = (value << 1) & ((1 << 8 * _BLOCK) - 1)
-    return (doubled ^ (_REDUCTION if value >> (8 * _BLOCK - 1) else 0)).to_bytes(_BLOCK)
+    doubled = (value << 1) & ((1 << 8 * BLOCK) - 1)
+    return (doubled ^ (_REDUCTION if value >> (8 * BLOCK - 1) else 0)).to_bytes(BLOCK)
 
 
 class Rooms(NamedTuple):

@@ -6,10 +6,11 @@ record alone.
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,22 +26,78 @@ from stream_dp.records.record_columns import BoolArray
 LONGEST_NAME = 1024  # bytes of a user's name; a longer one would cost work, and names nobody
 
 
+BLOCK = 16
+
+
+class Alike(NamedTuple):
+    """Texts that take the same number of blocks of 16 bytes, at least one: their places among others, their lengths,
+    and their bytes, of shape (texts, bytes), with 0 behind each.
+    """
+
+    places: IntArray
+    lengths: IntArray
+    padded: NDArray[np.uint8]
+
+
+class Texts(Sequence[bytes]):
+    """Texts that are hashed more than once. Private."""
+
+    def __init__(self, texts: Sequence[bytes], lengths: IntArray | None = None) -> None:
+        self._texts = texts
+        self._lengths = _lengths(texts) if lengths is None else lengths
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes]) -> "Texts":
+        return texts if isinstance(texts, cls) else cls(texts)
+
+    @cached_property
+    def alike(self) -> Sequence[Alike]:
+        lengths = self._lengths
+        blocks = np.maximum(1, -(-lengths // BLOCK))
+        found = []
+        for number in np.unique(blocks).tolist():
+            places = np.flatnonzero(blocks == number)
+            every = len(places) == len(self)
+            texts = self._texts if every else [self._texts[at] for at in places.tolist()]
+            width = number * BLOCK
+            padded = np.array(texts, f"S{width}").view(np.uint8).reshape(len(texts), width)
+            found.append(Alike(places, lengths[places], padded))
+        return found
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._texts[at]
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._texts)
+
+    def __repr__(self) -> str:
+        return "<Texts>"
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class UserNames:
     """The users of some records as text: an integer's digits, or any other value itself, in UTF-8. Private. The text is
     hashed, and it decides where a user's records lie. `long` marks names that are too long, whose text is empty.
     """
 
-    texts: list[bytes]
+    texts: Texts
     long: BoolArray
 
     @classmethod
     def of(cls, values: Iterable[str | int]) -> "UserNames":
         texts = list(map(str.encode, map(str, values)))
-        long = np.fromiter(map(len, texts), np.int64, len(texts)) > LONGEST_NAME
+        lengths = _lengths(texts)
+        long = lengths > LONGEST_NAME
         for at in np.flatnonzero(long).tolist():
             texts[at] = b""
-        return cls(texts, long)
+        return cls(Texts(texts, np.where(long, 0, lengths)), long)
+
+
+def _lengths(texts: Sequence[bytes]) -> IntArray:
+    return np.fromiter(map(len, texts), np.int64, len(texts))
 
 
 def naming_field(spec: PipelineSpec, user: str) -> dict[str, Any]:
@@ -59,27 +116,29 @@ _POSITIVE = 0x7FFFFFFF
 
 def murmur2(keys: Sequence[bytes]) -> IntArray:
     """Return the 32-bit hash of each key, by which the Java client chooses partitions. One step mixes one word of all
-    keys that have it: the work grows with the number of words, whatever the lengths.
+    keys of about one length: the work grows with the number of bytes.
     """
-    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
-    whole = lengths // 4
-    padded = b"".join([key.ljust(len(key) // 4 * 4 + 4, b"\0") for key in keys])
-    words: NDArray[np.uint32] = np.frombuffer(padded, "<u4").astype(np.uint32)
-    times, rests = np.uint32(_TIMES), np.cumsum(whole + 1) - 1
+    hashes = np.empty(len(keys), np.int64)
+    for alike in Texts.of(keys).alike:
+        hashes[alike.places] = _murmur2(alike)
+    return hashes
+
+
+def _murmur2(keys: Alike) -> NDArray[np.uint32]:
+    times, lengths = np.uint32(_TIMES), keys.lengths
+    words = np.ascontiguousarray(keys.padded).view("<u4").astype(np.uint32, copy=False)
     mixed = words * times
     mixed = (mixed ^ (mixed >> np.uint32(_SHIFT))) * times
-    order = np.argsort(-whole, kind="stable")
-    begins = (rests - whole)[order]
-    hashes = np.uint32(_SEED) ^ lengths[order].astype(np.uint32)
-    places = np.arange(int(whole.max(initial=0)))
-    for at, some in enumerate(np.searchsorted(-whole[order], -places).tolist()):
-        hashes[:some] = (hashes[:some] * times) ^ mixed[begins[:some] + at]
-    rest = words[rests[order]]
-    hashes = np.where(lengths[order] % 4 > 0, (hashes ^ rest) * times, hashes)
+    whole = lengths // 4
+    hashes = np.uint32(_SEED) ^ lengths.astype(np.uint32)
+    least = int(whole.min())
+    for at in range(int(whole.max())):
+        next_ones = (hashes * times) ^ mixed[:, at]
+        hashes = next_ones if at < least else np.where(whole > at, next_ones, hashes)
+    rest = words[np.arange(len(words)), np.minimum(whole, words.shape[1] - 1)]
+    hashes = np.where(lengths % 4 > 0, (hashes ^ rest) * times, hashes)
     hashes = (hashes ^ (hashes >> np.uint32(13))) * times
-    hashed = np.empty(len(keys), np.int64)
-    hashed[order] = hashes ^ (hashes >> np.uint32(15))
-    return hashed
+    return hashes ^ (hashes >> np.uint32(15))
 
 
 PARTITIONERS: Mapping[str, Callable[[Sequence[bytes]], IntArray]] = {

@@ -80,6 +80,7 @@ MOST = 100  # problems listed at once: finding each in the text takes time in it
 # names of texts that came by message: their content is never repeated
 _BY_MESSAGE = ("series", "watch")
 _T = TypeVar("_T")
+_ESCAPED = re.compile("[\x7f-\uffff]")
 _BREAKS = re.compile("[\x85\u2028\u2029]")
 _QUOTED = re.compile(r"'.*'", re.DOTALL)  # greedy: a value may contain quotes and line breaks
 _HALF = "holds half of a pair of escapes, such as \\ud83d without \\ude00; write both halves, or the character itself"
@@ -157,9 +158,13 @@ def load(path: str | Path) -> PipelineSpec:
     parts, or if there are none, all conflicts between parts.
     """
     path = Path(path)
-    context = {"folder": path.parent}
+    return load_text(_text(path), path.parent, str(path))
+
+
+def load_text(text: str, folder: Path, name: str) -> PipelineSpec:
+    """Read and check the text of a pipeline file called `name` in `folder`; errors are those of `load`."""
     with uncollected():
-        return _checked(_text(path), str(path), lambda data: diagnose(data, context))
+        return _checked(text, name, lambda data: diagnose(data, {"folder": folder}))
 
 
 def load_series(definition: bytes, spec: PipelineSpec, name: str = _LIVE) -> Series:
@@ -182,6 +187,21 @@ def load_live(
     except UnicodeDecodeError:
         raise UsageError(f"{name}: not a text in UTF-8") from None
     return _checked(_unbroken(text), name, check, aliases=False)
+
+
+def canonical_series(series: Series) -> bytes:
+    """Return the definition as journals and messages hold it: JSON that reads the same as YAML."""
+    return escaped(
+        series.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=series.left_out)
+    )
+
+
+def escaped(plain: Any) -> bytes:
+    """Return plain values as JSON that reads the same as YAML, which breaks lines at some characters, refuses others
+    unless they are escaped, and takes no surrogate pairs.
+    """
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
 
 
 def _unbroken(text: str) -> str:

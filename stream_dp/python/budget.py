@@ -6,12 +6,24 @@ a program share no clock, so that one has ended tells nothing about when another
 common one). Every method here but `series` is a short name for one statistic: its events, and no other arithmetic.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import wraps
+from inspect import Parameter, signature
 from itertools import count
 from threading import RLock
-from typing import Any, Literal, Required, TypeAlias, TypedDict, Unpack, overload
+from typing import (
+    Any,
+    Literal,
+    ParamSpec,
+    Required,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 from weakref import WeakValueDictionary
 
 from stream_dp.accounting.amounts import budget_units, text
@@ -21,6 +33,7 @@ from stream_dp.accounting.filters.filter import DP, largest_pure
 from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive, Filtered
+from stream_dp.client.html import html_table
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, Measure, PureDP
 from stream_dp.core.neighbors import Neighbors
@@ -57,7 +70,11 @@ from stream_dp.python.statistic import (
 from stream_dp.python.tick_release import Window
 from stream_dp.records.privacy import FilterName
 
+P = ParamSpec("P")
+R = TypeVar("R")
 NeighborsName: TypeAlias = Neighbors | Literal["add_remove", "replace"]
+
+_EXAMPLES = {"epsilon": '"0.1"', "keys": '["DE", "FR"]', "k": "10", "threshold": "50"}
 
 SUBJECT = "all that this budget ever pays for"
 
@@ -111,6 +128,31 @@ class Counted(Guessed, total=False):
     windows: Iterable[Window]
     method: Literal["tree", "hss", "auto", "gaussian", "correlated", "nested"]
     expected_shape: Literal["even", "zipf", "bursts"] | None
+
+
+def _by_name(method: Callable[P, R]) -> Callable[P, R]:
+    """Raise UsageError, which says how to call `method`, where arguments lack or stand without their names."""
+    parameters = signature(method).parameters.values()
+    unnamed = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    needed = [
+        p.name
+        for p in parameters
+        if p.kind is Parameter.KEYWORD_ONLY and p.default is Parameter.empty
+    ]
+
+    @wraps(method)
+    def called(*given: P.args, **named: P.kwargs) -> R:
+        missing = [name for name in needed if name not in named]
+        if len(given) > len(unnamed) or missing:
+            shown = [*unnamed[1:], *(f"{name}={_EXAMPLES[name]}" for name in needed or ["epsilon"])]
+            word = method.__name__
+            raise UsageError(
+                f"{word}: arguments are given by name, as in {word}({', '.join(shown)})"
+                + (f"; missing: {', '.join(missing)}" if missing else "")
+            )
+        return method(*given, **named)
+
+    return called
 
 
 class Budget(Single):
@@ -251,6 +293,7 @@ class Budget(Single):
         ever = [Part(part, Alive(0, None)) for part in parts]
         return whole("budget", filter_, ever, target(self._privacy))
 
+    @_by_name
     def series(
         self,
         statistic: Statistic,
@@ -286,6 +329,7 @@ class Budget(Single):
             self._series[series.name] = series
         return series
 
+    @_by_name
     def counter(
         self,
         *,
@@ -306,6 +350,7 @@ class Budget(Single):
         given = {**_only(running, Running), "windows": windows}
         return ContinualCounter(*self._short(Count(method=method), epsilon, given))
 
+    @_by_name
     def histogram(
         self, *, epsilon: Amount, keys: Iterable[str], **counted: Unpack[Counted]
     ) -> ContinualHistogram:
@@ -318,6 +363,7 @@ class Budget(Single):
         asked = Histogram(by="key", **_own(counted, Counted))
         return ContinualHistogram(*self._short(asked, epsilon, counted, keys))
 
+    @_by_name
     def top(
         self, *, epsilon: Amount, keys: Iterable[str], k: int, **counted: Unpack[Counted]
     ) -> ContinualTop:
@@ -337,6 +383,7 @@ class Budget(Single):
     def sum(
         self, *, epsilon: Amount, keys: Iterable[str], **adding: Unpack[Adding]
     ) -> ContinualSums: ...
+    @_by_name
     def sum(
         self, *, epsilon: Amount, keys: Iterable[str] | None = None, **adding: Unpack[Adding]
     ) -> ContinualSum | ContinualSums:
@@ -350,6 +397,7 @@ class Budget(Single):
         given = self._short(asked, epsilon, adding, keys)
         return ContinualSum(*given) if keys is None else ContinualSums(*given)
 
+    @_by_name
     def maximum(
         self, *, epsilon: Amount, keys: Iterable[str], **guessed: Unpack[Guessed]
     ) -> ContinualMaximum:
@@ -360,6 +408,7 @@ class Budget(Single):
         asked = Maximum(by="key", **_own(guessed, Guessed))
         return ContinualMaximum(*self._short(asked, epsilon, guessed, keys))
 
+    @_by_name
     def alerts(
         self, *, epsilon: Amount, keys: Iterable[str], threshold: int, **listed: Unpack[Listed]
     ) -> ContinualAlerts:
@@ -460,6 +509,11 @@ class Budget(Single):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} ({self._privacy.filter}): {self._state()}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(e.name, text(e.epsilon), e.measure) for e in self._ledger.entries]
+        note = f"One more series may cost epsilon {text(self.largest_epsilon)}."
+        return html_table(self._state(), ("series", "cost", "measure"), rows, note)
 
 
 def _only(given: Mapping[str, Any], known: type[Any]) -> Mapping[str, Any]:

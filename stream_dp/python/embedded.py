@@ -11,22 +11,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from stream_dp.client.html import plan_html
+from stream_dp.client.public_release import PublicRelease
 from stream_dp.core.derivation import Derivation
 from stream_dp.engine.ports import Ports, Sink, closing
 from stream_dp.errors import UsageError
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import KeysUnknown, ReleaseReader, release_of
 from stream_dp.kafka.log.lease import Holder
-from stream_dp.operate.audit.journal_access import require_own
+from stream_dp.operate.audit.journal_access import built_of, require_own
 from stream_dp.operate.budget_view import whole_plan_json
 from stream_dp.operate.check_pipeline import require_fitting
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.published_bodies import find_keys
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.wiring import open_ports
-from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.yaml import load
-from stream_dp.python.tick_release import PublicRelease
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.yaml import load, load_text
+from stream_dp.python.statistic import Statistic, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,9 @@ class Plan:
         prices = [_price(series) for series in self.values["series"]]
         return "\n".join([str(self.promise), *prices])
 
+    def _repr_html_(self) -> str:
+        return plan_html(self.values)
+
 
 def _price(series: Mapping[str, Any]) -> str:
     about, error = f"{series['name']}: {series['mechanism']}, epsilon {series['epsilon']}", ""
@@ -60,7 +67,11 @@ def _price(series: Mapping[str, Any]) -> str:
 
 
 class Pipeline:
-    """A pipeline file, ready to run in this program; made by `Pipeline.load`.
+    """A pipeline, ready to run in this program: of a file (`Pipeline.load`), or written in Python.
+
+    In Python its keys are those of a pipeline file, and its series statistics with a name and a price:
+    ``Pipeline(name="clicks", source={...}, ..., series=[Count(name="clicks", epsilon="0.5")])``. `to_yaml` returns the
+    file that says the same.
 
     Privacy claim: that of the plan, for everything that is ever published, across runs and crashes. It runs once at a
     time; a second engine on the same pipeline takes over, and this one ends with `FailClosed`.
@@ -73,11 +84,34 @@ class Pipeline:
     ('flights', 'add_remove')
     """
 
-    def __init__(self, built: Built, key_file: Path | None = None) -> None:
-        self._built = built
-        self._key_file = key_file
+    def __init__(
+        self,
+        *,
+        file: str | Path | None = None,
+        series: Sequence[Statistic | Mapping[str, Any]] = (),
+        folder: str | Path = ".",
+        key_file: str | Path | None = None,
+        **parts: Any,
+    ) -> None:
+        """Derive its guarantee and check it as `load` does: of a `file`, or of what a file in `folder` would say.
+
+        `series` are statistics, or entries as in a file. `parts` are the other keys of a file: ``name``, ``source``,
+        ``schema``, ``privacy``, ``clock`` and so on. Errors and `key_file` are those of `load`.
+        """
+        if file is None:
+            whole = plain({"version": 1, **parts, "series": [_entry(each) for each in series]})
+            self._text = yaml.safe_dump(whole, sort_keys=False, allow_unicode=True)
+            self._built = build(load_text(self._text, Path(folder), "pipeline"))
+        else:
+            self._built = build(load(file))
+            self._text = Path(file).read_text(encoding="utf-8")
+        self._key_file = None if key_file is None else Path(key_file)
         self._busy = False
         self._running: tuple[Run, asyncio.AbstractEventLoop] | None = None
+
+    def to_yaml(self) -> str:
+        """Return the text of its pipeline file; paths in it are relative to the folder in which it is kept."""
+        return self._text
 
     @classmethod
     def load(cls, path: str | Path, *, key_file: str | Path | None = None) -> "Pipeline":
@@ -87,7 +121,7 @@ class Pipeline:
         the one that `STREAM_DP_KEY_FILE` names. Raises UsageError with every problem of the file, its line and column;
         BudgetRefused where its series need more than its budget, and NotDerivable where no rule covers them.
         """
-        return cls(build(load(path)), None if key_file is None else Path(key_file))
+        return cls(file=path, key_file=key_file)
 
     @property
     def name(self) -> str:
@@ -165,6 +199,7 @@ class Pipeline:
         self, waiting: "asyncio.Queue[PublicRelease | None]", accepted: str, check: bool
     ) -> Run:
         sealer = sealer_for(self._built.spec, self._key_file)
+        self._built, _ = await built_of(self._built.file or self._built.spec, sealer)
         if await require_own(self._built, sealer, private=True) and check:
             await require_fitting(self._built.spec, sealer)
         holder, handed = Holder(), _Handed(waiting.put_nowait, ReleaseReader(self._built.keys))
@@ -174,6 +209,10 @@ class Pipeline:
             return replace(ports, sink=_Watched(ports.sink, handed))
 
         return Run(self._built, watched(), keep=1, accepted=accepted, again=watched)
+
+
+def _entry(series: Statistic | Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"statistic": series.word, **series.keys} if isinstance(series, Statistic) else series
 
 
 @asynccontextmanager

@@ -17,6 +17,8 @@ from typing import Any, Generic, NoReturn, TypeAlias, TypeVar, overload
 
 import msgspec
 
+from stream_dp.client.frames import release_html, rows_of
+from stream_dp.client.public_release import PublicRelease
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.mechanism import IntArray, Noise
@@ -34,7 +36,6 @@ from stream_dp.pipeline.router import Router, memories_of
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.python.statistic import Request
-from stream_dp.python.tick_release import PublicRelease
 from stream_dp.records.decoder import Decoded
 
 
@@ -306,6 +307,10 @@ class ContinualSeries(Continual[PublicRelease, Iterable[Event]]):
 
     def _released(self, body: bytes) -> PublicRelease:
         return PublicRelease.of(body)
+
+    def _repr_html_(self) -> str:
+        rows = [] if self.last is None else rows_of("", self.last.body)
+        return release_html(f"{self.name}: {how_many(self.ticks, 'tick')} released", rows)
 
 
 class _Lane:

@@ -14,12 +14,13 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
+from stream_dp.client.public_release import Counts
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.row_relations import AMOUNTS, MOST_EVENTS
 from stream_dp.engine.series import Guard
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.python.series import Continual, Prepared
-from stream_dp.python.tick_release import Counts, Ranked, SumRelease, Sums, TickRelease, Window
+from stream_dp.python.tick_release import Ranked, SumRelease, Sums, TickRelease, Window
 from stream_dp.records.amount_units import Amount
 from stream_dp.records.record_columns import Numbers
 

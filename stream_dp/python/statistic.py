@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from pydantic_core import ErrorDetails
@@ -43,8 +44,8 @@ class Statistic:
     Parameters
     ----------
     **keys
-        What the statistic needs: as in a pipeline file, with lists, dicts and exact numbers. They are checked when a
-        budget is asked for it, together with the schema.
+        What the statistic needs: as in a pipeline file, with lists, dicts and exact numbers; in a `Pipeline` also
+        `name` and `epsilon`. They are checked together with the schema, when a budget or a pipeline is asked for it.
     """
 
     kind: ClassVar[type[SeriesSpec]]
@@ -142,17 +143,19 @@ def checked_parts(parts: Mapping[str, Any]) -> PipelineSpec:
 
 def _whole(parts: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     schema = parts["schema"] or _NO_FIELD
-    plain = {"version": 1, "name": "budget", "source": _SOURCE, **parts, "schema": schema}
-    whole: dict[str, Any] = _exact({**plain, "series": entries})
+    keys = {"version": 1, "name": "budget", "source": _SOURCE, **parts, "schema": schema}
+    whole: dict[str, Any] = plain({**keys, "series": entries})
     return whole
 
 
-def _exact(value: Any) -> Any:
-    """Return the value with texts in place of decimals, which the models read exactly."""
+def plain(value: Any) -> Any:
+    """Return the value with texts in place of decimals, which the models read exactly, and of paths."""
     if isinstance(value, Mapping):
-        return {key: _exact(entry) for key, entry in value.items()}
+        return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_exact(item) for item in value]
+        return [plain(item) for item in value]
+    if isinstance(value, Fraction | Path):
+        return str(value)
     return f"{value:f}" if isinstance(value, Decimal) else value
 
 
@@ -165,11 +168,11 @@ def _floats(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         for place, item in enumerate(value):
             yield from _floats(item, joined(path, place))
     elif isinstance(value, float):
-        plain, instead = float(value), "write an exact number, such as 1"
-        if math.isfinite(plain):
-            top, bottom = Fraction(repr(plain)).as_integer_ratio()
-            instead = f'write "{plain!r}" or Fraction({top}, {bottom})'
-        yield path, f"{plain!r} is a float, and numbers are exact here: {instead}"
+        double, instead = float(value), "write an exact number, such as 1"
+        if math.isfinite(double):
+            top, bottom = Fraction(repr(double)).as_integer_ratio()
+            instead = f'write "{double!r}" or Fraction({top}, {bottom})'
+        yield path, f"{double!r} is a float, and numbers are exact here: {instead}"
 
 
 def _problems(data: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Iterator[tuple[str, str]]:

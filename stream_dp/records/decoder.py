@@ -22,7 +22,14 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import EPOCH_UNITS, TickGrid, TimeForm
 from stream_dp.journal.dead_letters import MISSING_FIELD, NOT_JSON, TOO_MANY_ENTRIES, WRONG_TYPE
 from stream_dp.records.list_columns import Entries, ListReader
-from stream_dp.records.schema import CategoryField, ListField, TimeField, key_path
+from stream_dp.records.schema import (
+    MOST_OF_PATH,
+    CategoryField,
+    ListField,
+    TimeField,
+    formula_of,
+    key_path,
+)
 
 OUTSIDE: Final = -1  # the time lies outside the grid
 NO_TIME: Final = -2  # it is no time
@@ -195,8 +202,13 @@ class Decoded:
 class RecordDecoder:
     """Decodes records of the given fields; each field becomes the attribute `attribute(name)`, for `attrgetter`."""
 
-    def __init__(self, fields: Mapping[str, Any], schema: Iterable[str] | None = None) -> None:
+    def __init__(self, fields: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> None:
         """`fields` are the used fields of the `schema`: decoders of one schema call a field the same."""
+        made = {name: of for name, field in fields.items() if (of := formula_of(field)) is not None}
+        sources = dict.fromkeys(name for of in made.values() for name in of.names)
+        if made and schema is not None:
+            lying = {name: field for name, field in fields.items() if name not in made}
+            fields = {name: schema[name] for name in sources} | lying
         numbers = {name: i for i, name in enumerate(fields if schema is None else schema)}
         self._paths = {name: key_path(name, field) for name, field in fields.items()}
         self._leaves = {name: f"f{numbers[name]}" for name in fields}
@@ -209,7 +221,11 @@ class RecordDecoder:
             for name, field in fields.items()
             if isinstance(field, CategoryField) and field.map is not None
         ]
-        self._decode = self._decoder_of(fields, _kind)
+        self._sources = {name: attrgetter(self._attributes[name]) for name in sources}
+        self._made = {f"f{numbers[name]}": of for name, of in made.items()}
+        self._attributes |= {name: f"f{numbers[name]}" for name in made}
+        self._fields = fields
+        self._decode = self._decoder_of(_kind)
         self._missing, self._wrong = dict[str, str](), dict[str, str]()
         for name, path in self._paths.items():
             for depth, key in enumerate(path):
@@ -219,13 +235,13 @@ class RecordDecoder:
                     self._missing.setdefault(f"Object missing required field `{key}`{place}", name)
                 self._wrong.setdefault(f"`{at}`", name)
 
-    def _decoder_of(
-        self, fields: Mapping[str, Any], kind_of: Callable[[Any], Any]
-    ) -> Callable[[bytes], Any]:
+    def _decoder_of(self, kind_of: Callable[[Any], Any]) -> Callable[[bytes], Any]:
         leaves = [
             (self._paths[name], _member(self._leaves[name], field, kind_of))
-            for name, field in fields.items()
+            for name, field in self._fields.items()
         ]
+        # Whatever a record has at such a key, longer than any field's, another value takes its place.
+        leaves += [((leaf.ljust(MOST_OF_PATH + 1, "_"),), (leaf, Any, None)) for leaf in self._made]
         return msgspec.json.Decoder(record_type(leaves)).decode
 
     def attribute(self, field: str) -> str:
@@ -246,6 +262,12 @@ class RecordDecoder:
             for each in objects:
                 value = getattr(each, leaf)
                 setattr(each, leaf, table.get(value, value))
+        if self._made:
+            columns = {name: [*map(of, decoded.records)] for name, of in self._sources.items()}
+            for leaf, formula in self._made.items():
+                values = formula.of(columns, len(decoded.records))
+                for record, made in zip(decoded.records, values, strict=True):
+                    setattr(record, leaf, made)
         return decoded
 
     def _one_by_one(self, payloads: Sequence[bytes], decode: Callable[[bytes], Any]) -> Decoded:
@@ -273,14 +295,14 @@ class RecordDecoder:
 class ListDecoder(RecordDecoder):
     """Decodes records with columns of what their lists hold; lists themselves are not for reading."""
 
-    def __init__(self, fields: Mapping[str, Any], schema: Iterable[str] | None = None) -> None:
+    def __init__(self, fields: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> None:
         super().__init__(fields, schema)
         self._lists = {
             self.attribute(name): ListReader(name, field)
             for name, field in fields.items()
             if isinstance(field, ListField)
         }
-        self._decode_raw = self._decoder_of(fields, _raw_kind) if self._lists else self._decode
+        self._decode_raw = self._decoder_of(_raw_kind) if self._lists else self._decode
         self._rest = 0  # batches that are decoded strictly before plain lists are sought again
 
     def decode(self, payloads: Sequence[bytes]) -> Decoded:

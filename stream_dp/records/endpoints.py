@@ -4,6 +4,7 @@ Rules: all of it is declared and public. Secrets are named by the file that hold
 the pipeline file's folder (validation context `folder`). This file opens nothing.
 """
 
+import codecs
 import re
 from fractions import Fraction
 from functools import reduce
@@ -158,10 +159,34 @@ class KafkaSourceSpec(SourceSpec):
     """Producers give each record the text of this field as its key, which says its partition."""
     partitioner: Literal["murmur2", "crc32"] = "murmur2"
     """How they choose a partition by a key: as the Java client does, or librdkafka."""
+    processes: Annotated[int, Field(ge=1, le=256)] | Literal["cores"] = 1
+    """How many processes read the topic, if it has as many partitions; by default the engine's own."""
 
     @property
     def counting(self) -> dict[str, str | int]:
         return self.model_dump(include=_COUNTING, exclude_defaults=True)
+
+
+UTF_8 = "utf-8"
+# A byte is a character in each, those of ASCII are the same, so a byte that means nothing spoils its own line alone.
+_ENCODINGS = re.compile(
+    r"utf-8|ascii|iso8859-\d+|cp125\d|cp437|cp85\d|koi8-[rtu]|mac-roman", re.ASCII
+)
+
+
+def encoding_name(name: str) -> str:
+    """Return the one name of an encoding of files.
+
+    >>> encoding_name("latin-1"), encoding_name("UTF8"), encoding_name("windows-1252")
+    ('iso8859-1', 'utf-8', 'cp1252')
+    """
+    try:
+        known = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        known = ""
+    if _ENCODINGS.fullmatch(known) is None:
+        raise ValueError("must be utf-8 or one byte a character, such as latin-1 or cp1252")
+    return known
 
 
 class FileSourceSpec(SourceSpec):
@@ -169,11 +194,20 @@ class FileSourceSpec(SourceSpec):
 
     kind: Literal["file"] = "file"
     path: LocalPath
+    encoding: Annotated[str, Field(max_length=40), AfterValidator(encoding_name)] = UTF_8
+    """Of a CSV: what its bytes mean."""
+
+    @property
+    def counting(self) -> dict[str, str | int]:
+        return {} if self.encoding == UTF_8 else {"encoding": self.encoding}
 
     @model_validator(mode="after")
     def _known_format(self) -> "FileSourceSpec":
-        if not self.path.name.removesuffix(".gz").endswith((".csv", ".jsonl")):
+        name = self.path.name.removesuffix(".gz")
+        if not name.endswith((".csv", ".jsonl")):
             refuse([problem(("path",), "must end in .csv, .jsonl, .csv.gz or .jsonl.gz")])
+        if self.encoding != UTF_8 and not name.endswith(".csv"):
+            refuse([problem(("encoding",), "is of a CSV; JSON is UTF-8: leave it out")])
         return self
 
 

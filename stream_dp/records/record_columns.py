@@ -2,21 +2,24 @@
 
 Rules: a batch reads each field once and answers each distinct condition once. Integers are compared as 64-bit
 integers, numbers as doubles, so a comparison says exactly what it says of the value itself; texts and booleans are
-told apart by codes. Null passes no condition. Columns are private, and what stands in one depends on its own record.
+told apart by codes. Null passes no comparison and no `not` of one. Columns are private, and what stands in one depends
+on its own record.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.records.conditions import OPERATORS, Test
+from stream_dp.records.conditions import OPERATORS, AnyOf, Fails, Needs, Test
 from stream_dp.records.decoder import Decoded
 from stream_dp.records.list_columns import Entries
 from stream_dp.records.schema import (
@@ -58,7 +61,7 @@ class RecordColumns:
     def __init__(
         self,
         by: Collection[str],
-        wheres: Sequence[frozenset[Test]],
+        wheres: Sequence[Needs],
         fields: Mapping[str, Any],
         attribute: Callable[[str], str],
         named: Mapping[str, Sequence[Any]] | None = None,
@@ -69,7 +72,7 @@ class RecordColumns:
         fields whose codes are wanted, each with the values that have one; a category's or a list's are its domain.
         """
         named = named or {}
-        tests = dict.fromkeys(test for where in wheres for test in where)
+        tests = dict.fromkeys(test for where in wheres for test in _compared(where))
         self._coded: list[tuple[str, _Coded | _Listed, slice]] = []
         self._ordered: list[tuple[str, _Ordered, slice]] = []
         self._valued = frozenset(by)
@@ -89,8 +92,27 @@ class RecordColumns:
                 if name in named:
                     coded = _Coded(attribute(name), named[name], ())
                     self._coded.append((name, coded, slice(0, 0)))
-        self._tests = len(rows)
-        self._rounds = _rounds([[rows[test] for test in where] for where in wheres])
+        self._known: dict[str, Callable[[Any], Any]] = {}
+        self._steps: list[tuple[Callable[..., None], int, str]] = []
+        places: dict[Any, int] = {**rows}
+
+        def place(need: Test | Fails | AnyOf) -> int:
+            """Return the row of answers to this; what is made of other rows has a step behind theirs."""
+            if need in places:
+                return places[need]
+            name, step = next(need.fields), partial(_null, True in getattr(need, "values", ()))
+            if isinstance(need, AnyOf):
+                step = partial(_any, [list(map(place, each)) for each in need.alternatives])
+            else:
+                self._known[name] = attrgetter(attribute(name))
+                if isinstance(need, Fails):
+                    step = partial(_fails, places[need.test])
+            places[need] = row = len(places)
+            self._steps.append((step, row, name))
+            return row
+
+        self._rounds = _rounds([list(map(place, where)) for where in wheres])
+        self._tests = len(places)
 
     def codes_of(self, name: str) -> Mapping[Any, int]:
         """Return the code of each value of a field that is coded; all others have one more together."""
@@ -111,6 +133,9 @@ class RecordColumns:
             ordered.answer(read, answers[part])
             if name in self._valued:
                 numbers[name] = read.or_null()
+        known = {name: _there(list(map(of, records))) for name, of in self._known.items()}
+        for write, row, name in self._steps:
+            write(answers, row, known.get(name))
         if not self._rounds:
             return Columns(codes, numbers, answers)
         (_, first), *later = self._rounds
@@ -118,6 +143,40 @@ class RecordColumns:
         for sets, rows in later:
             passing[sets] &= answers[rows]
         return Columns(codes, numbers, passing)
+
+
+# Answers that are made of others, and of which records have a value of the field at all.
+
+
+def _compared(where: Needs) -> Iterator[Test]:
+    """Yield the comparisons that are behind some conditions."""
+    for need in where:
+        if isinstance(need, AnyOf):
+            for each in need.alternatives:
+                yield from _compared(each)
+        elif isinstance(need, Fails):
+            yield need.test
+        elif need.operator != "is_null":
+            yield need
+
+
+def _there(values: Sequence[Any]) -> BoolArray:
+    null = msgspec.Raw(b"null")  # a list that is not read yet
+    return np.array([value is not None and value != null for value in values], np.bool_)
+
+
+def _fails(test: int, answers: BoolArray, row: int, known: BoolArray) -> None:
+    np.greater(known, answers[test], out=answers[row])
+
+
+def _null(wanted: bool, answers: BoolArray, row: int, known: BoolArray) -> None:
+    np.not_equal(known, wanted, out=answers[row])
+
+
+def _any(each: Sequence[Sequence[int]], answers: BoolArray, row: int, known: object) -> None:
+    answers[row] = False
+    for rows in each:
+        answers[row] |= answers[rows].all(axis=0)
 
 
 class _Coded:

@@ -1,6 +1,6 @@
 """What a record looks like: the fields of `schema:`. Every model is frozen and refuses unknown keys."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated, ClassVar, Literal, TypeAlias
 from zoneinfo import ZoneInfo, available_timezones
@@ -10,6 +10,7 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.time import EPOCH, EPOCH_UNITS, TickGrid, TimeForm, compiled
 from stream_dp.core.wording import meant
+from stream_dp.records.formulas import Formula, formula
 from stream_dp.records.scalars import Domain, Frozen, problem, refuse
 
 # Time zones by their IANA names, as the database of this machine (or the package tzdata) knows them. A zone is
@@ -19,6 +20,7 @@ from stream_dp.records.scalars import Domain, Frozen, problem, refuse
 
 _OF_THE_MACHINE = "localtime"
 _DAY = timedelta(days=1)
+MOST_OF_PATH = 1_000  # characters
 _MOST_DAYS = 200_000  # that are looked through; later a zone repeats the rule that it has by then
 
 
@@ -100,7 +102,7 @@ def _of_keys(path: str) -> str:
 
 
 class _Placed(Frozen):
-    path: Annotated[str, Field(max_length=1_000), AfterValidator(_of_keys)] | None = None
+    path: Annotated[str, Field(max_length=MOST_OF_PATH), AfterValidator(_of_keys)] | None = None
     """The keys to the value in the record, with a point between them; without it, the field's name is its key."""
 
 
@@ -190,9 +192,25 @@ class IntegerField(_Field):
 
 
 class NumberField(_Field):
-    """A number, read as an IEEE double; bounds in conditions are rounded to one too."""
+    """A number, read as an IEEE double; bounds in conditions are rounded to one too. Or it is made of the record's
+    numbers, by a formula. A cell of a CSV has a `decimal` point or comma; where it is a comma, points group thousands.
+    """
 
     type: Literal["number"] = "number"
+    decimal: Literal[".", ","] = "."
+    from_: Annotated[
+        Annotated[str, Field(max_length=200), AfterValidator(lambda text: formula(text).text)]
+        | None,
+        Field(alias="from"),
+    ] = None
+
+    @model_validator(mode="after")
+    def _lies_nowhere(self) -> "NumberField":
+        if self.from_ is not None:
+            given = [("path", self.path is not None), ("decimal", self.decimal != ".")]
+            wrong = "is of a number that lies in the record, and this one is made of others: leave it out"
+            refuse([problem((key,), wrong) for key, there in given if there])
+        return self
 
 
 class BooleanField(_Field):
@@ -218,9 +236,32 @@ def key_path(name: str, field: FieldSpec) -> tuple[str, ...]:
     return (name,) if field.path is None else tuple(field.path.split("."))
 
 
+def formula_of(field: FieldSpec) -> Formula | None:
+    """Return of what a field is made; None: it lies in the record."""
+    text = field.from_ if isinstance(field, NumberField) else None
+    return None if text is None else formula(text)
+
+
+def formula_problems(fields: Fields) -> Iterator[InitErrorDetails]:
+    """Yield which fields cannot be made of what their formulas name."""
+    made = {name: of for name, field in fields.items() if (of := formula_of(field)) is not None}
+    for name, of in made.items():
+        at = ("schema", name, "from")
+        for source in of.names:
+            wrong = ", not a number or an integer"
+            yield from field_problems(at, source, fields, ("number", "integer"), wrong)
+            if source in made:
+                yield problem(at, f"'{source}' is made of others itself: name what it is made of")
+        nullable = [each for each in of.names if getattr(fields.get(each), "nullable", False)]
+        if nullable and not getattr(fields[name], "nullable", False):
+            why = f"'{nullable[0]}' may be null, and so may this: it needs `nullable: true`"
+            yield problem(at, why)
+
+
 def path_problems(fields: Fields) -> list[InitErrorDetails]:
     """Return which fields cannot lie where they are declared: beside another at one place, or within its value."""
-    paths = {name: key_path(name, field) for name, field in fields.items()}
+    lying = ((name, field) for name, field in fields.items() if formula_of(field) is None)
+    paths = {name: key_path(name, field) for name, field in lying}
     first: dict[tuple[str, ...], str] = {}
     for name, path in paths.items():
         first.setdefault(path, name)

@@ -247,6 +247,24 @@ def create_app(
     return app
 
 
+def create_home(pages: Mapping[str, ASGIApp], allowed_hosts: frozenset[str]) -> FastAPI:
+    """Return the app of several pipelines: a page that lists them, and the app of each under its name."""
+    app = FastAPI(
+        openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, telemetry=SILENT
+    )
+    app.add_middleware(Shield, allowed_hosts=allowed_hosts)
+    add_refusals(app)
+
+    @app.get("/api/pipelines")
+    async def get_pipelines() -> dict[str, list[str]]:
+        return {"pipelines": [*pages]}
+
+    for name, page in pages.items():
+        app.mount(f"/{name}", page)
+    add_files(app, "page", "", POLICY, "home.html")
+    return app
+
+
 def add_configuration(app: FastAPI, view: PublicView) -> None:
     route = routes_of(app, "configuration")
 
@@ -327,10 +345,11 @@ def add_metrics(app: FastAPI, view: PublicView) -> None:
         return Response(text, headers={"content-type": form, "vary": "accept"})
 
 
-def add_files(app: FastAPI, folder: str, base: str, policy: str) -> None:
-    """Add a folder of the package under `base`, its index with this policy; files are read now, served by name only.
+def add_files(app: FastAPI, folder: str, base: str, policy: str, first: str = "index.html") -> None:
+    """Add a folder of the package under `base`, its index `first` with this policy.
 
-    They load nothing from elsewhere, and no HTML contains a script or style.
+    The files are read now and served by name only. They load nothing from elsewhere, and no HTML contains a script or
+    style.
     """
     entries = (files("stream_dp.server") / folder).iterdir()
     contents = {file.name: file.read_bytes() for file in entries if file.is_file()}
@@ -344,7 +363,7 @@ def add_files(app: FastAPI, folder: str, base: str, policy: str) -> None:
 
     @app.get(base or "/", include_in_schema=False)
     async def index() -> Response:
-        return answer("index.html", policy)
+        return answer(first, policy)
 
     @app.get(f"{base}/{{name}}", include_in_schema=False)
     async def page_file(name: str) -> Response:

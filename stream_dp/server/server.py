@@ -9,7 +9,7 @@ import asyncio
 import errno
 import importlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -55,7 +55,7 @@ class Listening:
 
 
 class PageServer(Listening):
-    """Serves one `PublicView`; it listens after `start`.
+    """Serves one `PublicView`, or several by the names of their pipelines, with a home page; it listens after `start`.
 
     `allowed_hosts` are further host names (without a port) for this server. By default, `limits` leaves files of the
     process to the engine. `spans` traces requests.
@@ -65,7 +65,7 @@ class PageServer(Listening):
 
     def __init__(
         self,
-        view: PublicView,
+        view: PublicView | Mapping[str, PublicView],
         allowed_hosts: frozenset[str] = frozenset(),
         limits: "Limits | None" = None,
         spans: Spans = untold,
@@ -78,18 +78,23 @@ class PageServer(Listening):
         """Listen on `port` or the next free one (0: any), and answer from now on."""
         if self._serving is not None:
             raise UsageError("the page server was started before")
-        from stream_dp.server.api import Traced, create_app
+        from stream_dp.server.api import Traced, create_app, create_home
 
         listener = await _listen(host, port)
         hosts = LOOPBACK | {_bracketed(host)} | self._extra_hosts
-        self._broadcast = Broadcast(self._view)
-        app = Traced(create_app(self._view, hosts, self._broadcast), self._spans)
+        several = self._view if isinstance(self._view, Mapping) else {"": self._view}
+        self._broadcasts = {name: Broadcast(view) for name, view in several.items()}
+        pages = {
+            name: create_app(view, hosts, self._broadcasts[name]) for name, view in several.items()
+        }
+        app = Traced(pages[""] if "" in pages else create_home(pages, hosts), self._spans)
         self._serving = Serving(app, listener, host, self._limits)
 
     async def stop(self) -> None:
         """End all streams and connections and free the port; a second call does nothing."""
         if self._serving is not None:
-            self._broadcast.close()
+            for broadcast in self._broadcasts.values():
+                broadcast.close()
         await super().stop()
 
 

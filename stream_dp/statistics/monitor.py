@@ -24,7 +24,7 @@ from stream_dp.mechanisms.watches.monitor_state import (
     WatchTerms,
 )
 from stream_dp.records.amount_units import Clamp, Step, number_problems
-from stream_dp.records.conditions import Test, Where, box_of, tests_of, where_problems
+from stream_dp.records.conditions import Needs, Where, box_of, tests_of, where_problems
 from stream_dp.records.groupings import (
     By,
     Place,
@@ -133,7 +133,10 @@ class WatchSpec(Frozen):
 
     @property
     def filter(self) -> list[dict[str, Any]]:
-        return [condition.model_dump(mode="json", exclude_none=True) for condition in self.where]
+        return [
+            condition.model_dump(mode="json", by_alias=True, exclude_none=True)
+            for condition in self.where
+        ]
 
     @property
     def words(self) -> str:
@@ -153,7 +156,7 @@ class Selection(NamedTuple):
 
     name: str
     ones: int
-    where: frozenset[Test]
+    where: Needs
 
 
 class Overlap(NamedTuple):

@@ -16,7 +16,7 @@ from typer import Option
 
 from stream_dp.cli.commands.run import Standby, run_on_terminal
 from stream_dp.cli.main import code_of
-from stream_dp.cli.options import KeyFile, PipelineFile, UntilEnd, with_groups
+from stream_dp.cli.options import KeyFile, PipelineFile, Processes, UntilEnd, with_groups
 from stream_dp.engine.ports import Ports
 from stream_dp.engine.run_config import GROUP
 from stream_dp.errors import UsageError
@@ -53,6 +53,7 @@ class Faults:
         int | None,
         Option(metavar="MS", help="Read one batch at a time, with pauses; commit each tick alone."),
     ] = None
+    processes: Processes = None
 
 
 @app.command()
@@ -78,7 +79,9 @@ def run(
     # one tick per commit, else the n-th commit would hold other ticks on a slower disk
     group = GROUP if faults.dawdle is None else 1
     setup = Setup(make_noise, private=False, adapters=adapters, group=group)
-    options = RunOptions(until_end=until_end, key_file=key_file, standby=standby)
+    options = RunOptions(
+        until_end=until_end, key_file=key_file, standby=standby, processes=faults.processes
+    )
     run_on_terminal(pipeline, options, setup)
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 LIBRARIES = frozenset({
-    "aiokafka", "cryptography", "dp_accounting", "fastapi", "faust", "jgo", "mode", "msgspec", "numpy", "opentelemetry",
-    "prometheus_client", "pyarrow", "pydantic", "rich", "scipy", "starlette", "structlog", "uvicorn", "yaml",
+    "aiokafka", "cryptography", "dp_accounting", "fastapi", "faust", "jgo", "matplotlib", "mode", "msgspec", "numpy",
+    "opentelemetry", "pandas", "polars", "prometheus_client", "pyarrow", "pydantic", "rich", "scipy", "starlette",
+    "structlog", "uvicorn", "yaml",
 })  # fmt: skip
 FLIGHTS = str(Path("examples", "01_flights", "pipeline.yaml"))
 NOBODY = "http://127.0.0.1:9"  # the discard port: no engine answers there
@@ -38,6 +39,12 @@ def floors(found: set[str]) -> set[str]:
 def test_importing_the_package_loads_nothing(root: Path) -> None:
     assert loaded(root, "import stream_dp") & LIBRARIES == set()
     assert floors(loaded(root, "import stream_dp")) == set()
+
+
+def test_a_client_loads_no_server_and_no_frames(root: Path) -> None:
+    found = loaded(root, "import stream_dp\nstream_dp.connect, stream_dp.ReleaseTable")
+    assert found & LIBRARIES <= {"cryptography", "msgspec", "numpy", "pydantic", "yaml"}
+    assert floors(found) & {"operate", "kafka", "verify", "statistics"} == set()
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])

@@ -98,14 +98,15 @@ def ladders(syntax: Syntax) -> int:
 
 
 def own_imports(syntax: Syntax) -> list[Path]:
-    """Return the modules that import more of our modules than a reader can hold."""
+    """Return the modules that import more of our modules than a reader can hold; the face is a list of names."""
     names = {named(path) for path in syntax}
 
     def count(tree: ast.Module) -> int:
         whole = {name for _, name in imported(tree)}
         return len((whole | {name.rpartition(".")[0] for name in whole}) & names)
 
-    return [path for path, tree in syntax.items() if count(tree) > OWN_IMPORTS]
+    modules = {path: tree for path, tree in syntax.items() if path.suffix == ".py"}
+    return [path for path, tree in modules.items() if count(tree) > OWN_IMPORTS]
 
 
 def figures(syntax: Syntax) -> dict[str, int]:

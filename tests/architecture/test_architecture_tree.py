@@ -88,7 +88,7 @@ def test_locks_cover_what_pyproject_asks_for(root: Path) -> None:
     project = settings["project"]
     extras = project["optional-dependencies"]
     needed = {*project["dependencies"], *settings["build-system"]["requires"]}
-    run = needed.union(*(extras[extra] for extra in ("kafka", "serve", "broker")))
+    run = needed.union(*(extras[extra] for extra in ("serve", "broker")))
     assert unlocked(run, (root / "requirements.lock").read_text()) == set()
     dev = (root / "requirements-dev.lock").read_text()
     assert unlocked(run.union(*extras.values()), dev) == set()

@@ -24,6 +24,7 @@ from stream_dp.pipeline.layout import RowLayout
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
+from stream_dp.records.conditions import Test
 
 FLIGHTS = Path(__file__).parents[2] / "examples" / "01_flights" / "pipeline.yaml"
 RECORDS, PER_TICK = 20_000, 40
@@ -76,7 +77,11 @@ def one_by_one(spec: PipelineSpec, decoded: Sequence[Any]) -> Callable[[], objec
         Counted(
             slot.start,
             (Named(feature.by, slot.keys[:-1]),) if isinstance(feature.by, str) else (),
-            tuple(Comparison(t.field, t.operator, tuple(t.values)) for t in feature.where),
+            tuple(
+                Comparison(t.field, t.operator, tuple(t.values))
+                for t in feature.where
+                if isinstance(t, Test)
+            ),
         )
         for feature, slot in layout.counted(spec)
     ]

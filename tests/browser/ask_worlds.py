@@ -239,7 +239,7 @@ class Tab:
                 await field.fill(value)
 
     async def only_gifts(self, which: str) -> None:
-        await self.page.click("text=Only some records")
+        await self.page.click("text=Add a filter")
         await self.page.select_option("[name=where-field]", "gift")
         await self.page.select_option("[name=where-value]", which)
 

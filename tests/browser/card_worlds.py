@@ -131,8 +131,18 @@ def rate(tick: int) -> Content:
 
 def rare(tick: int) -> Content:
     """A count of which single ticks say nothing, 6 hours seldom something, and days mostly."""
-    values = {"tick": 2, "6h": 12 if tick % 5 else 60, "24h": 90 if tick % 5 else 48, "ever": 9_000}
+    values = {
+        "tick": 2,
+        "6h": 12 if tick % 5 else 90,
+        "24h": 190 if tick % 5 else 48,
+        "ever": 9_000,
+    }
     return {"windows": {name: {"value": of, "band": BANDS[name]} for name, of in values.items()}}
+
+
+def level(tick: int) -> Content:
+    """A count so far that stays where it is, under noise that stays inside its band."""
+    return {"value": 2_000 + tick * 7 % 11 - 5, "band": 40}
 
 
 def keyed(values: dict[str, Any], band: int) -> Content:
@@ -221,6 +231,7 @@ def gallery() -> dict[str, tuple[Content, Callable[[int], Content]]]:
         ),
         "rare": (described("count", "rare", windows=_WINDOWS), rare),
         "turnover": (described("count", "turnover"), lambda tick: {"value": tick * 3.25, "band": 310.5}),
+        "level": (described("count", "level"), level),
         "later": (described("count", "later"), lambda _: {"value": 1, "band": 1}),
         "few": (
             {**described("histogram", "few", by="place"), "domain": KEYS[:15]},
@@ -231,6 +242,9 @@ def gallery() -> dict[str, tuple[Content, Callable[[int], Content]]]:
             lambda _: keyed(dict.fromkeys(KEYS, 30), 4),
         ),
     }  # fmt: skip
+
+
+VERDICT = {"series": "departures", "verdict": "useful", "typical": 2508.4, "band": 45.0}
 
 
 def plans() -> Content:
@@ -251,8 +265,16 @@ def plans() -> Content:
     day = {"window": "24h", "predicted_error": planned("", 48, 8760)["predicted_error"]}
     more = [
         planned("cut", 22, 99),
+        {**planned("departures", 45, 99), "verdicts": [VERDICT]},
         {**planned("delays", 48, 8760), "windows": [day]},
-        {**planned("rate", 15, 8760), "windows": windows},
+        {
+            **planned("rate", 15, 8760),
+            "windows": windows,
+            "verdicts": [
+                {**VERDICT, "series": "rate", "window": name, "verdict": verdict}
+                for name, verdict in (("tick", "rough"), ("24h", "useful"), ("ever", "noise"))
+            ],
+        },
     ]
     return {**plan(), "series": [*told, *more]}
 

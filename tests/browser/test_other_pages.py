@@ -13,6 +13,7 @@ from unit.operate.export.export_worlds import FORMS, bodies, published
 from unit.server.fake_live_series import FakeLiveSeries
 
 from stream_dp.operate.observe.topic_page import UNKNOWN, serve_page
+from stream_dp.pipeline.yaml import load
 from stream_dp.server.view import ReleaseLog
 
 pytestmark = pytest.mark.browser
@@ -116,6 +117,31 @@ async def test_without_an_engine_every_released_series_is_shown_and_nobody_logs_
     assert await page.is_hidden("#ask")
     assert await page.locator("#ask-token").count() == 0
     assert await findings(page) == []
+    assert console.complaints == []
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_home_page_leads_to_the_page_of_each_pipeline(
+    browser: Browser, tmp_path: Path
+) -> None:
+    path = published(tmp_path, bodies(range(6)))
+    said = path.read_text(encoding="utf-8")
+    name = load(path).name
+    path.with_name("second.yaml").write_text(
+        said.replace(f"name: {name}", "name: second", 1), encoding="utf-8"
+    )
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(serve_page(tmp_path, 0, opened=address.set_result))
+    page = await blank(browser, viewport={"width": 1280, "height": 900})
+    console = Console(page)
+    await page.goto(await address)
+    for each in (name, "second"):
+        await page.locator(f"[data-pipeline={each}]", has_text="No single event").wait_for()
+    assert await findings(page) == []
+    await page.locator(f"[data-pipeline={name}] a").click()
+    await page.wait_for_selector(".card[data-series=s0][data-tick='5']")
+    assert (await text(page, "#name")).lower() == name
     assert console.complaints == []
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -137,6 +137,7 @@ async def test_the_derivation_is_one_click_away_and_on_no_card(
         assert "HSS" not in await text(page, "#cards")
         row = page.locator("#made-by_destination")
         assert not await row.is_visible()
+        await page.click(f"{DESTINATIONS} .card-foot summary")
         await page.click(f"{DESTINATIONS} .card-foot a")
         await row.wait_for()
         assert (await row.locator("td").first.inner_text()).startswith("HSS")

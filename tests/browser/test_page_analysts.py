@@ -48,6 +48,16 @@ async def test_a_token_that_is_no_good_is_said_in_words(browser: Browser, shop: 
     assert {each for each in tab.console.complaints if "401" not in each} == set()
 
 
+async def test_a_link_brings_a_token_that_leaves_the_address(browser: Browser, shop: Shop) -> None:
+    tab = await Tab.opened(browser, shop)
+    await tab.page.goto("about:blank")
+    await tab.page.goto(f"{shop.url}?last=all#token={shop.token('ann')}")
+    await tab.page.wait_for_selector(".ask-form")
+    assert await tab.page.evaluate("() => location.href") == f"{shop.url}?last=all"
+    assert "ann" in await tab.page.inner_text(".ask-who")
+    assert tab.console.complaints == []
+
+
 @pytest.mark.parametrize("revoked", [False, True])
 async def test_an_answer_to_who_was_here_before_is_for_nobody(
     browser: Browser, shop: Shop, revoked: bool

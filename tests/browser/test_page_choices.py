@@ -8,6 +8,7 @@ import re
 from urllib.parse import parse_qs
 
 import pytest
+from browser.ask_worlds import GIVEN, HOLDS
 from browser.page_worlds import (
     HISTORY,
     KEEPS_PLOTS,
@@ -19,6 +20,7 @@ from browser.page_worlds import (
     readout,
     saved,
     saved_rows,
+    serving,
     showing,
     text,
     texts,
@@ -96,6 +98,61 @@ async def test_a_time_between_two_moments_is_typed(browser: Browser, engine: Eng
         assert await page.locator("#windows [aria-pressed=true]").count() == 0
         await page.click("#windows button >> text=2 days")
         assert await chosen(page) == {}
+
+
+async def test_times_are_those_of_the_file_or_of_the_reader(
+    browser: Browser, engine: Engine
+) -> None:
+    zoned = {**pipeline(), "clock": {**pipeline()["clock"], "zone": "America/New_York"}}
+    async with serving(engine.log, zoned) as server:
+        page = await blank(browser, timezone_id="Europe/Zurich")
+        await page.goto(server.url)
+        await drawn(page)
+        assert await text(page, "#clock") == "Wed, 30 Jan 2013, 09:00 GMT-5"
+        assert (await readout(page, DEPARTURES, "End")).startswith("Wed, 30 Jan 2013, 09:00 GMT-5")
+        await page.get_by_label("Time zone").select_option("yours")
+        await page.locator("#clock", has_text="Wed, 30 Jan 2013, 15:00 CET").wait_for()
+        assert await chosen(page) == {"zone": ["yours"]}
+        assert await text(page, "#zone") == "Europe/Zurich"
+        await page.click(".between summary")
+        fields = page.locator(".between input")
+        assert await fields.nth(1).input_value() == "2013-01-30T15:00"
+        await fields.nth(0).fill("2013-01-10T07:00:00")
+        await fields.nth(1).fill("2013-01-11T19:00:00")
+        await page.keyboard.press("Enter")
+        between = {"from": ["2013-01-10T06:00:00Z"], "to": ["2013-01-11T18:00:00Z"]}
+        assert await chosen(page) == {"zone": ["yours"], **between}
+
+
+async def test_a_pixel_stands_for_many_ticks_and_loading_is_shown(
+    browser: Browser, engine: Engine
+) -> None:
+    script = KEEPS_PLOTS + HOLDS
+    async with showing(browser, engine, script=script) as page:
+        path = f"/api/series/departures?from=0&to={HISTORY - 1}"
+        await page.evaluate("path => { window.holding = path; }", path)
+        await page.evaluate("() => window.board.cards.forEach((card) => { card.reached = 600; })")
+        await page.click("#windows button >> text=all")
+        await page.wait_for_selector(f"{DEPARTURES}[aria-busy=true] .loading")
+        await page.evaluate(GIVEN)
+        await page.wait_for_selector(f"{DEPARTURES}[aria-busy=false]")
+        await page.wait_for_function(
+            f"() => document.querySelector('{DEPARTURES} .chart').plot.data[0].length > 60"
+        )
+        times, lows, highs, values = await page.evaluate(PLOT + "(card).data", DEPARTURES)
+        width = await page.evaluate(PLOT + "(card).width", DEPARTURES)
+        assert len(times) <= width
+        told = [
+            json.loads(each.body) for each in engine.log.series_between("departures", 0, HISTORY)
+        ]
+        many = -(-HISTORY // len(times))
+        last = told[-many:]
+        assert values[-1] == pytest.approx(sum(each["value"] for each in last) / many)
+        assert (lows[-1], highs[-1]) == (
+            min(each["value"] - each["band"] for each in last),
+            max(each["value"] + each["band"] for each in last),
+        )
+        assert f"on average of {many} ticks" in await readout(page, DEPARTURES, "End")
 
 
 async def test_a_mouse_shows_its_moment_and_the_time_it_drags_over_in_all_charts(
@@ -226,7 +283,7 @@ async def test_csv_holds_what_was_released_in_the_time_shown(
 
 
 async def test_a_cell_is_no_formula(browser: Browser, engine: Engine) -> None:
-    ask = "async rows => (await import('./export.js')).csv(['key', 'value'], rows)"
+    ask = "async rows => (await import('./card_tools.js')).csv(['key', 'value'], rows)"
     rows = [["=1+1", -3], ["@x", None], ['say "a,b"', 0.5], ["-5", 1], ["-x", 2]]
     async with showing(browser, engine) as page:
         assert await page.evaluate(ask, rows) == (

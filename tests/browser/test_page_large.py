@@ -48,7 +48,7 @@ TAKEN = f"tick => {{ {CARD} return card?.latest?.tick === tick && !card.stale; }
 DRAWN = f"""([first, last]) => {{ {CARD}
     return card?.range?.first === first && card.range.last === last && !card.lacks && !card.stale; }}"""
 BETWEEN = """async (times) => {
-    const { chooseBetween } = await import("/range.js");
+    const { chooseBetween } = await import("/view.js");
     chooseBetween(...times.map((time) => Date.parse(time) / 1000));
 }"""
 PLOTTED = f"() => {{ {CARD} return card.chart.plot.data; }}"
@@ -247,7 +247,7 @@ async def test_what_is_loaded_anew_leaves_nothing_behind(browser: Browser, engin
 
 # --- very many series ---------------------------------------------------------------------------
 
-COUNTS, KEYS, PAST, MORE = 60, 1000, 150, 10
+COUNTS, KEYS, PAST, MORE = 90, 1000, 150, 10
 LARGEST_PART = 60  # ticks of 1,000 keys
 TOP, BOTTOM, MANY = "[data-series=s0]", f"[data-series=s{COUNTS - 1}]", "[data-series=many]"
 DREW = """() => Object.fromEntries([...document.querySelectorAll('.card')].map(

@@ -15,7 +15,8 @@ from playwright.async_api import Browser, Page
 pytestmark = pytest.mark.browser
 
 AXE = Path(__file__).with_name("axe.min.js")
-FILLED = """() => [...document.querySelectorAll(".card details")].every((each) => each.querySelector("tbody tr"))"""
+FILLED = """() => [...document.querySelectorAll(".card details:not(.card-foot)")].every(
+    (each) => each.querySelector("tbody tr"))"""
 """Whether all tables that are open have their rows: they are filled after they are open."""
 Scheme = Literal["light", "dark"]
 BOXES = """() => {
@@ -36,7 +37,7 @@ GAPS = """() => {
     return [...rows.values()].map((row) => Math.round(whole.right - Math.max(...row.map(({ right }) => right))));
 }"""
 """How many pixels are free at the right of each row of cards."""
-EDGES = """() => ["h1, .brand", "#windows", ".promise", "footer:not(.card-foot) p"].map(
+EDGES = """() => ["h1, .brand", "#windows", ".promise", "footer p"].map(
     (place) => Math.round(document.querySelector(place).getBoundingClientRect().left))"""
 WIDE = "document.documentElement.scrollWidth"
 SEARCH = ".tools input[type=search]"
@@ -114,32 +115,64 @@ def counts(many: int) -> tuple[Engine, dict[str, Any]]:
     }
 
 
-async def columns(page: Page) -> list[str]:
-    boxes = await page.evaluate(BOXES)
-    return ["both" if width > 0.9 else "left" if left == 0 else "right" for left, width in boxes]
+async def lie(page: Page, columns: int, spans: list[int]) -> None:
+    """Wait until each card takes so many of the columns."""
+    await page.wait_for_function(
+        f"([columns, spans]) => String(({BOXES})().map(([, width]) => Math.round(width * columns))) === String(spans)",
+        arg=[columns, spans],
+    )
 
 
-@pytest.mark.parametrize("cards", [4, 5])
-async def test_an_odd_last_card_takes_the_row(browser: Browser, cards: int) -> None:
-    async with showing(browser, *counts(cards - 1)) as page:
-        assert await columns(page) == ["left", "right"] * 2 + ["both"] * (cards - 4)
-        bars = [await bar.bounding_box() for bar in await page.locator(".bars li").all()]
-        lefts = {round(box["x"]) for box in bars if box is not None}
-        assert len(lefts) == cards - 3  # bars lie in two columns where there is room
-        tops = [round(box["y"]) for box in bars if box is not None]
-        assert tops[:8] == sorted(tops[:8])
+@pytest.mark.parametrize(("width", "columns"), [(1280, 3), (1920, 4)])
+async def test_cards_fill_the_page_and_the_last_ones_their_row(
+    browser: Browser, width: int, columns: int
+) -> None:
+    last = {3: [1, 2], 4: [4]}[columns]
+    async with showing(browser, *counts(4), width=width) as page:
+        await lie(page, columns, [1] * (5 - len(last)) + last)
+        bars = page.locator(".bars li:visible")
+        boxes = [await bar.bounding_box() for bar in await bars.all()]
+        assert (
+            len({round(box["x"]) for box in boxes if box is not None}) == 2
+        )  # where there is room
         await page.set_viewport_size({"width": 390, "height": 844})
         await page.wait_for_function(f"() => ({BOXES})().every(([, width]) => width > 0.9)")
         assert await page.evaluate(WIDE) <= 390
+        assert await bars.count() == 8
+
+
+async def test_six_numbers_are_seen_at_once(browser: Browser) -> None:
+    engine, public = counts(8)
+    async with serving(engine.log, public) as server:
+        page = await opened(browser, server.url, 1280, 800)
+        values = [await value.bounding_box() for value in await page.locator(".value").all()]
+        seen = [box for box in values if box is not None and box["y"] + box["height"] <= 800]
+        assert len(seen) >= 6
+
+
+async def test_a_reader_chooses_the_size_of_a_card(browser: Browser) -> None:
+    async with showing(browser, *counts(6)) as page:
+        card = page.locator("[data-series=by_destination]")
+        await lie(page, 3, [1] * 6 + [3])
+        await page.get_by_role("button", name="Large: S0").click()
+        await lie(page, 3, [2, 1, 1, 1, 1, 1, 2])
+        await card.get_by_role("button", name="Small").click()
+        await page.wait_for_selector("[data-series=by_destination].size-s")
+        assert await card.locator(".bars li:visible").count() == 3
+        assert await card.locator(".note").is_hidden()
+        query = await page.evaluate("() => location.search")
+        assert query == "?size.s0=l&size.by_destination=s"
+        await page.reload()
+        await page.wait_for_function(f"() => ({BOXES})().length === 7")
+        await page.wait_for_selector("[data-series=by_destination].size-s")
 
 
 async def test_cards_that_a_search_hides_do_not_count(browser: Browser) -> None:
     async with showing(browser, *counts(12)) as page:
-        assert await columns(page) == ["left", "right"] * 6 + ["both"]
-        for find, lie in (("destination", ["both"]), ("s1", ["left", "right", "both"])):
+        await lie(page, 3, [1] * 12 + [3])
+        for find, spans in (("destination", [3]), ("s1", [1, 1, 1])):
             await page.fill(SEARCH, find)
-            await page.wait_for_function(f"many => ({BOXES})().length === many", arg=len(lie))
-            assert await columns(page) == lie
+            await lie(page, 3, spans)
 
 
 @pytest.mark.parametrize("many", [7, 30])
@@ -166,4 +199,4 @@ async def test_very_many_cards_leave_no_gap(browser: Browser, many: int, width: 
         await page.fill(SEARCH, "s1")
         shown = "() => document.querySelectorAll('.card:not([hidden])').length === 11"
         await page.wait_for_function(shown)
-        assert set(await page.evaluate(GAPS)) == {0}
+        await page.wait_for_function(f"() => ({GAPS})().every((gap) => gap === 0)")

@@ -24,7 +24,6 @@ from browser.page_worlds import (
     showing,
     shows,
     text,
-    texts,
 )
 from playwright.async_api import Browser, Page
 
@@ -137,11 +136,11 @@ async def test_a_new_series_appears_without_reload(
         assert await received(page) == 7
         assert await tools.is_visible()
         assert await text(page, f"{CARD} .tag") == "histogram by airline so far"
-        assert await texts(page, f"{CARD} .card-foot p") == [
+        assert await page.locator(f"{CARD} .card-foot p").all_text_contents() == [
             f"Costs ε 0.1 · expected error ± 1,204 events at tick 8,759 (95%) · {MADE}",
             "Start: tick 700 (30 Jan 2013, 14:00 UTC) · Analyst: ann",
         ]
-        assert await texts(page, "[data-series=departures] .card-foot p") == [
+        assert await page.locator("[data-series=departures] .card-foot p").all_text_contents() == [
             f"Costs ε 0.1 · expected error ± 160 events at tick 8,760 (95%) · {MADE}",
             "Start: tick 0 (1 Jan 2013, 10:00 UTC)",
         ]
@@ -176,7 +175,7 @@ async def test_a_halted_series_is_marked_and_has_no_card_after_a_reload(
         await page.wait_for_selector(f"{LISTED}.halted")
         assert "703 30 Jan 2013, 17:00" in await text(page, LISTED)
         assert (await text(page, f"{CARD} .tag")).endswith("so far · halted")
-        assert await texts(page, f"{CARD} .card-foot p") == [
+        assert await page.locator(f"{CARD} .card-foot p").all_text_contents() == [
             f"Costs ε 0.1 · expected error ± 1,204 events at tick 8,759 (95%) · {MADE}",
             "Start: tick 700 (30 Jan 2013, 14:00 UTC) · End: tick 703 (30 Jan 2013, 17:00 UTC)",
         ]

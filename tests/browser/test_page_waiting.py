@@ -33,7 +33,7 @@ NOTES_PAUSES = """
         return milliseconds;
     };
     window.setTimeout = (then, milliseconds) => {
-        if (!String(new Error().stack).includes("pause.js")) return wait(then, milliseconds);
+        if (!String(new Error().stack).includes("histories.js")) return wait(then, milliseconds);
         window.waits = { then, milliseconds };
         return -1;
     };
@@ -48,7 +48,7 @@ PAUSES = """async (status) => {
     const get = async () => { throw Object.assign(new Error("no"), { status }); };
     const lost = [];
     const lose = function () { lost.push(this.series.name); this.unknown = true; };
-    const card = { latest: { tick: 9 }, missing: () => [[0, 9]], lose };
+    const card = { latest: { tick: 9 }, missing: () => [[0, 9]], lose, loads: () => {} };
     const cards = ["one", "two"].map((name) => ({ ...card, series: { name } }));
     const histories = new Histories(get, () => {});
     const turn = async () => {
@@ -161,7 +161,7 @@ async def test_a_history_that_fails_is_asked_for_when_the_engine_is_back(
     async with serving(engine.log) as server:
         page = await blank(browser, viewport={"width": 1280, "height": 900})
         await page.route(HISTORIES, fail)
-        await page.add_init_script(NOTES_PAUSES.replace("pause.js", "histories.js"))
+        await page.add_init_script(NOTES_PAUSES)
         await page.goto(server.url)
         words = "cannot be loaded just now"
         await page.locator(f"{DEPARTURES} .note", has_text=words).wait_for()

@@ -17,7 +17,7 @@ from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions, Source
 from stream_dp.files.files import FileSource
 from stream_dp.files.memory import MemorySource
-from stream_dp.operate import demo
+from stream_dp.operate import replay_feed
 from stream_dp.records.schema import CategoryField, Fields, TimeField
 from stream_dp.testing import source_checks as suite
 from stream_dp.testing.source_checks import SOURCE_CHECKS, SourceCase
@@ -301,10 +301,10 @@ async def test_a_file_is_a_source(check: Check, name: str, tmp_path: Path) -> No
 async def test_a_paced_source_is_a_source(
     check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "PAUSE", 0)
+    monkeypatch.setattr(replay_feed, "PAUSE", 0)
 
     def at(ticks_per_second: float) -> Source:
-        return demo.Paced(file_source(tmp_path, "shops.csv"), ticks_per_second)
+        return replay_feed.Paced(file_source(tmp_path, "shops.csv"), lambda _: ticks_per_second)
 
     await check(SourceCase(make=lambda: at(1e-9), regrouped=lambda: at(1e9)))
 

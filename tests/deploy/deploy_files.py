@@ -1,5 +1,6 @@
 """Where deploy/ lies, the linters that come from the lock, and what our own commands take."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -21,6 +22,16 @@ DEPLOY = ROOT / "deploy"
 def mutated(text: str, old: str, new: str) -> str:
     assert old in text, old
     return text.replace(old, new, 1)
+
+
+def worktree(folder: Path) -> str:
+    """Return git's name of the tree as it is now, with what is not committed; its index lies in `folder`."""
+    environment = {**os.environ, "GIT_INDEX_FILE": str(folder / "git.index")}
+    for command in (["read-tree", "HEAD"], ["add", "--all"], ["write-tree"]):
+        ended = subprocess.run(
+            ["git", *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+        )
+    return ended.stdout.strip()
 
 
 ENDS_WITHIN_S = STOPPING_S + GIVING_BACK_S + 5

@@ -4,6 +4,7 @@ import asyncio
 import random
 import signal
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from faults.cases import Case, seen
@@ -46,6 +47,17 @@ def pruning() -> str:
         "    await prune(self, before)\n"
         "HighWater.prune = archiving\n"
     )
+
+
+def lanes_of(engine: int) -> list[int]:
+    """The processes that read lanes for this one."""
+    found = []
+    for each in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            pid, parent = int(each.name), (each / "stat").read_text().rsplit(")", 1)[1].split()[1]
+            if int(parent) == engine and b"lane_processes" in (each / "cmdline").read_bytes():
+                found.append(pid)
+    return sorted(found)
 
 
 async def killed_at_random(

@@ -28,8 +28,9 @@ from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.source.source import KafkaSource, StampTicks
+from stream_dp.operate.run.lane_processes import crew_of
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.noise import ZeroNoise
 
@@ -49,6 +50,7 @@ class LivePipeline:
     folder: Path
     grid: Grid
     keep: str = ""
+    processes: int = 1
 
     def written(self) -> "LivePipeline":
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +64,12 @@ class LivePipeline:
         return {
             "version": 1,
             "name": self.name,
-            "source": {"kind": "kafka", "topic": self.topic, "bootstrap": self.bootstrap},
+            "source": {
+                "kind": "kafka",
+                "topic": self.topic,
+                "bootstrap": self.bootstrap,
+                "processes": self.processes,
+            },
             "schema": {"kind": {"type": "category", "domain": list(KINDS)}},
             "privacy": {"epsilon": "2"},
             **({"journal": {"kind": "kafka", "keep": self.keep}} if self.keep else {}),
@@ -120,8 +127,9 @@ def engine_in_memory(
     sealer = Sealer(KEY, pipeline.name)
     built = build(PipelineSpec.model_validate(pipeline.document()))
     config = built.run_config(0)
-    ports = Ports(source, MemoryJournal(store), sink, clock, sealer)
-    return Engine(config, Router(built.spec, config.origin), ports, lambda *_: ZeroNoise())
+    crew = crew_of(built.spec, sealer)
+    ports = Ports(source, MemoryJournal(store), sink, clock, sealer, crew=crew)
+    return Engine(config, OpenRouter(built.spec, config.origin), ports, lambda *_: ZeroNoise())
 
 
 @dataclass(slots=True)

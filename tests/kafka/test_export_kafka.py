@@ -9,10 +9,12 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from kafka.kafka_worlds import Parts, create, half_a_transaction, release
 
+from stream_dp.client.frames import rows_of
 from stream_dp.journal.commit import Release
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.operate.export.exporting import export_releases, rows_of
+from stream_dp.operate.export.exporting import export_releases
 from stream_dp.operate.published_bodies import of_topic
+from stream_dp.python.released import read_releases
 from stream_dp.testing.kafka import fresh_topic_name
 
 PIPELINE = """\
@@ -54,7 +56,10 @@ async def test_what_is_committed_is_exported_once(parts: Parts, tmp_path: Path) 
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
     await export_releases(path, f"csv:{to}")
-    assert sequences(to, name) == [one for number in range(12) for one in [number] * each]
+    exported = [one for number in range(12) for one in [number] * each]
+    assert sequences(to, name) == exported
+    for source in (f"kafka://{parts.kafka}/{name}", path):
+        assert [row.sequence for row in read_releases(source)] == exported
 
 
 async def test_what_a_kill_left_open_ends_no_export(impatient: Parts, tmp_path: Path) -> None:

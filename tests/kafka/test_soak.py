@@ -1,8 +1,9 @@
 """The soak: an engine with a standby over a cluster, everything that can happen to them at random, and a checker.
 
-Rules: it runs for STREAM_DP_SOAK_SECONDS (1,800) on STREAM_DP_SOAK_NODES (3) brokers from STREAM_DP_SOAK_SEED on, and
-prints its figures as JSON, also to the file STREAM_DP_SOAK_FIGURES if that is named. The test is synchronous, for a
-broker ends with the thread that started it. What is done to brokers is undone before the next thing is done to them.
+Rules: it runs for STREAM_DP_SOAK_SECONDS (1,800) on STREAM_DP_SOAK_NODES (3) brokers from STREAM_DP_SOAK_SEED on, with
+STREAM_DP_SOAK_PROCESSES (1) that read the topic, and prints its figures as JSON, also to the file
+STREAM_DP_SOAK_FIGURES if that is named. The test is synchronous, for a broker ends with the thread that started it.
+What is done to brokers is undone before the next thing is done to them.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import NewPartitions
 from faults.kafka_evidence import consumer
+from faults.killing import lanes_of
 from free_ports import free_port
 from kafka.cluster import Cluster, cluster
 from kafka.hostile_batches import HOSTILE
@@ -284,6 +286,12 @@ class Engines:
         time.sleep(seconds)
         engine.process.send_signal(signal.SIGCONT)
 
+    def lane(self, chance: random.Random) -> int | None:
+        """A process that reads a lane for the one at work."""
+        self.keep()
+        lanes = lanes_of(self._one(active=True).process.pid)
+        return chance.choice(lanes) if lanes else None
+
     def _one(self, *, active: bool) -> Engine:
         return next((one for one in self._running if one.waits != active), self._running[0])
 
@@ -346,6 +354,7 @@ class Engines:
 
 SECONDS = float(os.environ.get("STREAM_DP_SOAK_SECONDS", "1800"))
 NODES = int(os.environ.get("STREAM_DP_SOAK_NODES", "3"))
+PROCESSES = int(os.environ.get("STREAM_DP_SOAK_PROCESSES", "1"))
 SEED = int(os.environ.get("STREAM_DP_SOAK_SEED", "1"))
 STEP, DELAY, HORIZON = 1_000, 2_000, 100_000
 CLIENTS, MOST_PARTITIONS = 1_200, 8
@@ -367,6 +376,8 @@ class Faults:
             "engine killed": (6, lambda: engines.kill(active=True)),
             "standby killed": (2, lambda: engines.kill(active=False)),
             "engine asleep": (2, lambda: engines.sleep(chance.choice((1, 5, 30)))),
+            "lane killed": (4 * (PROCESSES > 1), self._lane_killed),
+            "lane asleep": (2 * (PROCESSES > 1), self._lane_asleep),
             "broker killed": (3, self._broker_killed),
             "broker paused": (3, self._broker_paused),
             "broker restarted": (2, self._broker_restarted),
@@ -384,6 +395,18 @@ class Faults:
         self._engines.keep()
         time.sleep(self._chance.uniform(0.5, 6))
         self._engines.keep()
+
+    def _lane_killed(self) -> None:
+        if lane := self._engines.lane(self._chance):
+            with suppress(ProcessLookupError):
+                os.kill(lane, signal.SIGKILL)
+
+    def _lane_asleep(self) -> None:
+        if lane := self._engines.lane(self._chance):
+            with suppress(ProcessLookupError):
+                os.kill(lane, signal.SIGSTOP)
+                time.sleep(self._chance.choice((1, 5, 20)))
+                os.kill(lane, signal.SIGCONT)
 
     def _node(self) -> int:
         return self._chance.randrange(self._brokers.size)
@@ -462,7 +485,9 @@ def test_soak(tmp_path: Path) -> None:
         bootstrap = brokers.bootstrap
         asyncio.run(create_topic(bootstrap, TOPIC, 2, {"message.timestamp.type": "LogAppendTime"}))
         grid = Grid(int(time.time() * 1000) // STEP * STEP + 5 * STEP, STEP, DELAY, HORIZON)
-        pipeline = LivePipeline(NAME, TOPIC, bootstrap, tmp_path / "engine", grid, KEEP).written()
+        pipeline = LivePipeline(
+            NAME, TOPIC, bootstrap, tmp_path / "engine", grid, KEEP, PROCESSES
+        ).written()
         archive, archives = tmp_path / "soak.archive", 0
         engines, writer = Engines(pipeline), SoakWriter(bootstrap, TOPIC, SEED)
         faults = Faults(brokers, engines, chance)
@@ -483,7 +508,8 @@ def test_soak(tmp_path: Path) -> None:
             engines.close()
         made, wrong = asyncio.run(verdict(pipeline, archive))
     figures = {
-        "seconds": SECONDS, "nodes": NODES, "seed": SEED, "caught up": caught_up, "archived": archives,
+        "seconds": SECONDS, "nodes": NODES, "processes": PROCESSES, "seed": SEED, "caught up": caught_up,
+        "archived": archives,
         "happened": dict(faults.done), "written": dict(writer.deeds), "not written": dict(writer.failures),
         "kills": engines.kills, "shut out and standing by again": engines.shut_out,
         "unplanned exits": len(engines.unplanned), **made,

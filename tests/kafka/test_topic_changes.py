@@ -49,11 +49,14 @@ class World:
     sink: MemorySink = field(default_factory=MemorySink)
     origin: int = field(default_factory=lambda: int(time.time() * 1000) // STEP * STEP)
     stamps: list[int] = field(default_factory=list)
+    processes: int = 1
 
     def engine(self) -> Engine:
         """A new engine; the journal decides where it goes on."""
         grid = Grid(self.origin, STEP, 2 * DELAY, 100_000)
-        pipeline = LivePipeline("changes", self.topic, self.kafka, Path(), grid)
+        pipeline = LivePipeline(
+            "changes", self.topic, self.kafka, Path(), grid, processes=self.processes
+        )
         return engine_in_memory(pipeline, self.store, self.sink)
 
     @asynccontextmanager
@@ -108,9 +111,9 @@ class World:
         assert [list(one["admitted"]) for one in self.commits if one.get("admitted")] == admitted
 
 
-async def made(kafka: str) -> World:
+async def made(kafka: str, processes: int = 1) -> World:
     topic = await create(kafka, fresh_topic_name("changes"), 1, **STAMPED)
-    return World(kafka, topic)
+    return World(kafka, topic, processes=processes)
 
 
 async def test_events_of_an_added_partition_are_all_in_their_ticks(kafka: str) -> None:
@@ -130,9 +133,12 @@ async def test_events_of_an_added_partition_are_all_in_their_ticks(kafka: str) -
     world.check([[1]])
 
 
-async def test_events_of_a_partition_that_was_added_while_nobody_looked(kafka: str) -> None:
-    """The engine was off; another partition comes while it reads on."""
-    world = await made(kafka)
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_events_of_a_partition_that_was_added_while_nobody_looked(
+    kafka: str, processes: int
+) -> None:
+    """The engine was off; others come while it reads on, alone or by two lanes."""
+    world = await made(kafka, processes)
     async with world.running() as task:
         await world.send(0, 10)
         await world.committed(3, task)

@@ -7,6 +7,7 @@ the operator's key, with the concurrent composition. Only these two options impo
 import asyncio
 import json
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 from typer import Argument, Option
 
+from stream_dp import __version__
 from stream_dp.accounting.amounts import text
 from stream_dp.cli.options import AsJson, KeyFile, with_groups
 from stream_dp.cli.printing import wide_console
@@ -124,17 +126,19 @@ def audit(
 def _attack(pipeline: Path, games: Games, as_json: bool) -> None:
     with progress(f"Reading {pipeline}") as line:
         result = attack(pipeline, **asdict(games), progress=line)
+    statement = _statement(result, f"{datetime.now(UTC):%Y-%m-%d}")
     if as_json:
-        typer.echo(json.dumps({**result.json(), **asdict(games)}))
+        typer.echo(json.dumps({**result.json(), **asdict(games), "statement": statement}))
     else:
         _print(result, games.runs, games.confidence)
+        typer.echo(statement)
     result.require_unrefuted()
 
 
 def _print(attacked: Attack, runs: int, confidence: float) -> None:
     console = wide_console()
     typer.echo(
-        f"{how_many(runs, 'game')} per row can see an epsilon from {attacked.seen:g} on, at confidence {confidence:g}: "
+        f"{how_many(runs, 'game')} per row can see an epsilon from {attacked.seen:g} on, at confidence {confidence}: "
         f"of a smaller claim even the least private mechanism would show nothing. {_louder(attacked)}"
     )
     table = Table(title=f"{attacked.pipeline}: audit by {how_many(runs, 'game')} per row")
@@ -150,7 +154,7 @@ def _print(attacked: Attack, runs: int, confidence: float) -> None:
     typer.echo(
         f"Each game: two streams that differ in {attacked.unit} ({attacked.relation}), told apart by the releases; "
         "together, one such pair for each series, the worst for it. All "
-        f"lower bounds hold together with confidence {confidence:g}. A bound below what was played proves nothing: "
+        f"lower bounds hold together with confidence {confidence}. A bound below what was played proves nothing: "
         "the derivation (stream-dp plan) does. One above it refutes the claim.\n"
         f"{_deltas(attacked)}"
         "Strongest possible: as many games against randomized response, the least private mechanism of the same claim "
@@ -176,6 +180,27 @@ def _deltas(attacked: Attack) -> str:
     return (
         "At a delta: so much is taken off an event's probability before the bound is computed. A claim in zCDP, RDP or "
         f"GDP holds at every delta and is attacked at {text(attacked.chosen_delta)}: so few games see no smaller one.\n"
+    )
+
+
+def _statement(attacked: Attack, day: str) -> str:
+    """Return one line to quote: what was attacked on this day, with which result, and what games cannot see."""
+    whole, ticks = attacked.together, how_many(attacked.ticks, "tick")
+    at = f" at delta {text(whole.delta)}" if whole.delta else ""
+    result = (
+        f"REFUTED the claimed epsilon of {', '.join(attacked.refuted)}"
+        if attacked.refuted
+        else f"refuted no claim, of all together epsilon {text(whole.claimed)}{at},"
+    )
+    louder = max((series.times for series in attacked.series), default=1)
+    multiplied = f" (at up to {louder} times its epsilon)" if louder > 1 else ""
+    return (
+        f"To quote: on {day} stream_dp {__version__} played {how_many(attacked.runs, 'game')} of {ticks} against "
+        f"each mechanism of {attacked.pipeline}{multiplied} and against all together, for {attacked.unit} "
+        f"({attacked.relation}), and {result} at confidence {attacked.confidence}; this can show faults in the code "
+        f"of the mechanisms that cost an epsilon of {attacked.seen:g} or more as played, within {ticks}, it cannot "
+        "prove a claim, and it does not see how records are read and capped, the journal, the key, the brokers, "
+        "times of publication, or people with access."
     )
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from stream_dp.broker.jars import resolve_jars, state_dir
+from stream_dp.broker.jars import local_dir, resolve_jars, state_dir
 from stream_dp.broker.process import LocalKafka
 from stream_dp.cli.progress_line import progress
 from stream_dp.errors import UsageError
@@ -28,13 +28,20 @@ def broker(
         int | None, Option(help="Port of the first node. Default: any free one.")
     ] = None,
     data_dir: Annotated[
-        Path | None, Option(help="Folder of the data. Default: in your state folder.")
+        Path | None,
+        Option(help="Folder of the data. Default: in your state folder, one for each checkout."),
     ] = None,
 ) -> None:
     """Start a real, local Apache Kafka; needs neither Docker nor an installed Java."""
     if nodes not in _DEFAULT_FOLDERS:
         raise UsageError(f"--nodes: a local Kafka has 1 or 3 nodes, not {nodes}")
-    kafka = LocalKafka(data_dir or state_dir() / _DEFAULT_FOLDERS[nodes], nodes=nodes, port=port)
+    folder = data_dir or local_dir() / _DEFAULT_FOLDERS[nodes]
+    shared = state_dir() / _DEFAULT_FOLDERS[nodes]
+    if not folder.exists() and shared.exists():
+        typer.echo(
+            f"A new, empty Kafka; --data-dir {shared} goes on with the one of before", err=True
+        )
+    kafka = LocalKafka(folder, nodes=nodes, port=port)
     try:
         with progress("Looking for Apache Kafka") as line:
             resolve_jars(line)

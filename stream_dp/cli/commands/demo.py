@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from typer import Option
 
-from stream_dp.cli.options import Port
+from stream_dp.cli.options import Port, Processes
 from stream_dp.cli.printing import folding_table
 from stream_dp.cli.progress_line import Line, progress
 from stream_dp.cli.until_stopped import ticks_shown
@@ -30,7 +30,7 @@ from stream_dp.operate.demo_figures import DemoFigures, figures_of
 
 SHOWN_KEYS = 5
 LIVE_SERIES = (
-    "{name: very_late, statistic: count, where: [{field: delay, at_least: 120}], epsilon: 0.25}"
+    "{name: very_late, statistic: count, where: [{field: delay, at_least: 120}], epsilon: 0.1}"
 )
 
 
@@ -51,9 +51,10 @@ def demo(
         bool, Option("--compare-exact", help="Show exact values beside the private ones.")
     ] = False,
     port: Port = 8765,
+    processes: Processes = None,
 ) -> None:
     """Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on."""
-    options = DemoOptions(embedded, headless, until_end, fresh, port)
+    options = DemoOptions(embedded, headless, until_end, fresh, port, processes)
     with progress("Looking at what is here") as line:
         done, figures = asyncio.run(_demo(options, line, compare_exact=compare_exact))
     print_results(figures)
@@ -64,12 +65,13 @@ def demo(
 async def _demo(
     options: DemoOptions, line: Line, *, compare_exact: bool
 ) -> tuple[DemoRun, DemoFigures]:
-    def page(url: str, goes_on: bool) -> None:
-        line.say(f"The page is at {url}")
-        if goes_on:
+    def page(url: str, token: str) -> None:
+        link = f"{url}#token={token}" if token else url
+        line.say(f"The page is at {link}")
+        if token:
             line.say(_invitation(url))
         if sys.stdout.isatty():
-            webbrowser.open(url)
+            webbrowser.open(link)
 
     callbacks = Told(line.say, line, page, ticks_shown(line))
     async with run_demo(options, callbacks) as done:
@@ -85,7 +87,10 @@ def _invitation(url: str) -> str:
     called = Path(sys.argv[0])
     us = f"{sys.executable} -m {called.parent.name}" if called.name == "__main__.py" else called
     command = f"{us} query create {flights_folder() / 'pipeline.yaml'} --url {url} --series '{LIVE_SERIES}'"
-    return f"Ask it something of your own while it runs, as far as the budget goes:\n  {there}{command}"
+    return (
+        "The link has a guest's token: ask something of your own below the cards. Or as the operator, from a second "
+        f"terminal:\n  {there}{command}"
+    )
 
 
 def print_results(figures: DemoFigures) -> None:

@@ -127,6 +127,14 @@ def _print(shown: dict[str, Any]) -> None:
             f"This journal began as new guarantee {shown['accepted']!r}; an older one on the same source adds to it.",
             markup=False,
         )
+    if file := shown.get("file"):
+        ended = (
+            f"; of the first one have ended: {', '.join(file['ended'])}" if file["ended"] else ""
+        )
+        console.print(
+            f"This file holds from tick {tick_text(file, 'start')} on, an earlier one before{ended}.",
+            markup=False,
+        )
     console.print(f"Unit {shown['protects']}; neighbours {shown['neighbors']}.", markup=False)
     if "condition" in shown:
         console.print(f"All of it on the condition that {shown['condition']}.", markup=False)

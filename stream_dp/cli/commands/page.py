@@ -1,6 +1,10 @@
 """`stream-dp page`: the page without the engine. Needs no key, and can write nothing."""
 
 import asyncio
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument
 
 from stream_dp.cli.options import (
     AllowHost,
@@ -8,7 +12,6 @@ from stream_dp.cli.options import (
     Host,
     LogForm,
     LogFormat,
-    PipelineFile,
     Port,
     logged,
 )
@@ -18,7 +21,14 @@ from stream_dp.operate.observe.topic_page import READING, serve_page
 
 
 def page(
-    pipeline: PipelineFile,
+    pipeline: Annotated[
+        Path,
+        Argument(
+            metavar="PIPELINE.yaml|DIR",
+            show_default=False,
+            help="The pipeline file, or a folder of them.",
+        ),
+    ],
     *,
     port: Port = 8765,
     host: Host = "127.0.0.1",
@@ -26,7 +36,7 @@ def page(
     bootstrap: Bootstrap = "",
     log_format: LogFormat = LogForm.TEXT,
 ) -> None:
-    """Serve the page of PIPELINE.yaml from what it has published, apart from the engine."""
+    """Serve the page of PIPELINE.yaml, or of all in DIR, from what was published, apart from the engine."""
     silent = log_format is LogForm.JSON
     with logged(pipeline, log_format) as log, progress(READING, silent=silent) as line:
 

@@ -1,15 +1,19 @@
 """`stream-dp plan`: the promise in one line, prices, the errors to expect; `--proof`: why. Touches no data."""
 
+import asyncio
 import json
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from typer import Option
 
-from stream_dp.cli.options import AsJson, PipelineFile, Proof
+from stream_dp.cli.options import AsJson, KeyFile, PipelineFile, Proof
 from stream_dp.cli.printing import (
     budget_text,
+    change_lines,
     derivation_tree,
     folding_table,
     on_records,
@@ -18,18 +22,42 @@ from stream_dp.cli.printing import (
 )
 from stream_dp.cli.progress_line import progress
 from stream_dp.operate.budget_view import MOST_ALIKE, PlanView
+from stream_dp.operate.run import file_change
 
+PENDING = 6
 _PADDING = 3  # of a column: a space to each side, and a line
 
 
-def plan(pipeline: PipelineFile, *, as_json: AsJson = False, proof: Proof = False) -> None:
+def plan(
+    pipeline: PipelineFile,
+    *,
+    against: Annotated[
+        str,
+        Option(
+            metavar="running|OLD.yaml",
+            show_default=False,
+            help="What this file would change of the one that its journal goes on with, or of OLD.yaml; exit code 6 "
+            "if there is something to apply.",
+        ),
+    ] = "",
+    as_json: AsJson = False,
+    proof: Proof = False,
+    key_file: KeyFile = None,
+) -> None:
     """Show what PIPELINE.yaml guarantees, why, and how large its errors will be."""
+    if against:
+        _compare(pipeline, against, key_file, as_json=as_json)
+        return
     with progress(f"Deriving what {pipeline} guarantees"):
         view = PlanView(pipeline)
         shown = view.json() if as_json else view.shown()
     if as_json:
         typer.echo(json.dumps(shown))
-        return
+    else:
+        _print(shown, proof=proof)
+
+
+def _print(shown: dict[str, Any], *, proof: bool) -> None:
     console = wide_console()
     console.print(shown["plainly"], highlight=False, soft_wrap=True, style="bold", markup=False)
     console.print()
@@ -58,6 +86,20 @@ def plan(pipeline: PipelineFile, *, as_json: AsJson = False, proof: Proof = Fals
         console.print(
             "Why this holds: `--proof` shows the derivation, each theorem with its conditions."
         )
+
+
+def _compare(pipeline: Path, old: str, key_file: Path | None, *, as_json: bool) -> None:
+    """Show what a file would change; exit with 6 if something is to be applied, as its error if it cannot be."""
+    with progress(f"Reading {pipeline}") as line:
+        changing = asyncio.run(file_change.against(pipeline, old, key_file, line.say, line))
+    if as_json:
+        typer.echo(json.dumps(changing.shown))
+    else:
+        for text in change_lines(changing.shown):
+            typer.echo(text)
+    changing.require()
+    if changing.shown["pending"]:
+        raise typer.Exit(PENDING)
 
 
 def _series_lines(series: dict[str, Any], *, proof: bool) -> Iterator[str]:

@@ -20,6 +20,7 @@ from stream_dp.cli.main import WholeHelpGroup
 from stream_dp.cli.options import KeyFile, PipelineFile, Proof, say_on_stderr, with_groups
 from stream_dp.cli.printing import (
     answer_text,
+    change_lines,
     derivation_tree,
     folding_table,
     given_back,
@@ -125,6 +126,15 @@ def create(pipeline: PipelineFile, *, series: Series, asking: Asking, yes: Yes =
         _confirmed(lambda accept: engine.create(series, accept_noise=accept), yes),
         "{name}: created, charged epsilon {epsilon}, left {left}. " + _START + _ERROR,
     )
+
+
+@with_groups
+def apply(pipeline: PipelineFile, *, asking: Asking, message: Id = "") -> None:
+    """Let the running engine go on with PIPELINE.yaml, which was changed: series added and ended, in one commit."""
+    engine = asking.engine(pipeline)
+    answer = _answered(lambda: engine.apply(pipeline, message))
+    lines = json.dumps(answer) if asking.as_json else "\n".join(change_lines(answer))
+    typer.echo(lines)
 
 
 @query.command()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from stream_dp.cli.options import KeyFile, say_on_stderr
+from stream_dp.cli.options import Encoding, KeyFile, say_on_stderr
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError
@@ -31,6 +31,7 @@ def replay(
             help="Create the topic with so many partitions if it is missing; 0: do not create it.",
         ),
     ] = 0,
+    encoding: Encoding = "utf-8",
     skip_bad: Annotated[
         bool, Option("--skip-bad", help="Leave out the records that the pipeline cannot use.")
     ] = False,
@@ -45,7 +46,7 @@ def replay(
     if speed is not None and not 0 < speed < math.inf:
         raise UsageError("--speed: must be more than 0 ticks per second, and finite")
     with progress(f"Reading {pipeline}") as line:
-        to = Feed(topic, speed, create)
+        to = Feed(topic, None if speed is None else (lambda _: speed), create, encoding)
         feeding = replay_file(pipeline, file, to, key_file, line.say, skip_bad, progress=line)
         fed = asyncio.run(feeding)
     say_on_stderr(f"{topic}: fed up to the end of the declared range. NOT PRIVATE: {_told(fed)}")

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -19,10 +19,12 @@ from stream_dp.cli.options import (
     LogFormat,
     PipelineFile,
     Port,
+    Processes,
     UntilEnd,
     logged,
     with_groups,
 )
+from stream_dp.cli.printing import change_lines
 from stream_dp.cli.progress_line import progress
 from stream_dp.cli.until_stopped import ticks_shown
 from stream_dp.core.wording import how_many
@@ -55,6 +57,7 @@ class Flags:
     allow_host: AllowHost = None
     key_file: KeyFile = None
     standby: Standby = False
+    processes: Processes = None
     no_check: Annotated[
         bool, Option("--no-check", help="Begin a new ledger also where no record fits the schema.")
     ] = False
@@ -65,6 +68,18 @@ class Flags:
             help="Begin a new ledger without being asked, also where most numbers would be noise by privacy.expect.",
         ),
     ] = False
+    apply: Annotated[
+        bool,
+        Option("--apply", help="Apply PIPELINE.yaml where it was changed since it ran last."),
+    ] = False
+    was: Annotated[
+        Path | None,
+        Option(
+            metavar="OLD.yaml",
+            show_default=False,
+            help="With --apply, and a journal that does not keep its file: the one that it ran with.",
+        ),
+    ] = None
     accept_new_guarantee: Annotated[
         str,
         Option(
@@ -86,6 +101,9 @@ class Flags:
             check=not self.no_check,
             standby=self.standby,
             yes=self.yes,
+            processes=self.processes,
+            apply=self.apply,
+            was=self.was,
         )
 
 
@@ -211,7 +229,7 @@ def run_on_terminal(
             totals, tell, phase, telling.port(figures, options.hosts), patient=True, progress=line,
             traces=at("traces", "Traces (NOT PRIVATE) go to") if telling.traces else None,
             over=lambda: tell(_over(pipeline, page=options.port is not None)),
-            waits=waits, opened=at("ready", "The page is at"), noisy=noisy,
+            waits=waits, opened=at("ready", "The page is at"), noisy=noisy, applies=_applying(tell),
         )  # fmt: skip
         work = run_pipeline(pipeline, options, setup, operator=operator, beside=ticks_shown(line))
         done = asyncio.run(_or_leave(work, log, tell))
@@ -220,6 +238,10 @@ def run_on_terminal(
         if done.ticks == spec.clock.horizon:
             tell(f"{spec.name}: {OVER}")
         tell(_totals(pipeline, totals, shown=telling.verbose or spec.public_data))
+
+
+def _applying(tell: Callable[[str], None]) -> Callable[[Mapping[str, Any]], None]:
+    return lambda shown: tell("\n".join(change_lines(shown)))
 
 
 def on_terminal() -> bool:

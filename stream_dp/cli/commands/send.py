@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from stream_dp.cli.options import Bootstrap, say_on_stderr
+from stream_dp.cli.options import Bootstrap, Encoding, say_on_stderr
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
 from stream_dp.operate.sending import send_file
@@ -28,6 +28,7 @@ def send(
         Path | None,
         Option(help="A pipeline file: where its source is, and the types of the cells of a CSV."),
     ] = None,
+    encoding: Encoding = "utf-8",
     skip_bad: Annotated[
         bool, Option("--skip-bad", help="Leave out lines that are no records.")
     ] = False,
@@ -39,6 +40,6 @@ def send(
     """
     with progress(f"Reading {pipeline or file}") as line:
         to = (topic, bootstrap, pipeline, line.say)
-        done = asyncio.run(send_file(file, *to, skip_bad=skip_bad, progress=line))
+        done = asyncio.run(send_file(file, *to, skip_bad, encoding, progress=line))
     left_out = f", {how_many(done.skipped, 'line')} left out" if done.skipped else ""
     say_on_stderr(f"NOT PRIVATE: {how_many(done.sent, 'record')} sent and acknowledged{left_out}")

@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from stream_dp.accounting.ledger import Preview
@@ -23,8 +24,16 @@ from stream_dp.engine.messages.addressed import Addressed, MessageReader, Wanted
 from stream_dp.engine.messages.conversation import PER_TICK, Conversation, not_accepted
 from stream_dp.engine.ports import Answers, Question, closing
 from stream_dp.engine.proposals import Derived, Deriver, Proposal, SeriesPlanner
+from stream_dp.engine.run_config import FileChange
 from stream_dp.engine.series import LiveSeries
-from stream_dp.errors import BudgetRefused, NotAccepted, NotYours, UnknownMechanism, UsageError
+from stream_dp.errors import (
+    BudgetRefused,
+    FailClosed,
+    NotAccepted,
+    NotYours,
+    UnknownMechanism,
+    UsageError,
+)
 from stream_dp.journal.answer_body import RefusalKind, answer_head
 from stream_dp.journal.commit import Answer, Created
 
@@ -47,6 +56,13 @@ class Wording(Protocol):
     def previewed(
         self, admission: Admission, proposal: Proposal, found: Preview, analyst: str
     ) -> Content: ...
+    def changed(
+        self, admission: Admission, text: bytes, at: int
+    ) -> tuple[FileChange | None, Content]:
+        """Return what a changed file is to change at the cut before tick `at`, and it in words; changes nothing, and
+        raises `UsageError` or `BudgetRefused`.
+        """
+
     def listed(self, admission: Admission, payers: Collection[str] | None) -> Sequence[Content]:
         """Return every running series, and the last halted ones; in detail where one of `payers` paid (None: all)."""
 
@@ -222,13 +238,9 @@ class Answering:
                     accept_noise=wanted.accept_noise, worked=self._conversation.worked,
                 )  # fmt: skip
             case "halt":
-                if not message.operator:
-                    self._asked(wanted, message)
-                self._require_own(wanted, message, "halt")
-                halting = admission.halting(wanted.series, changes.chain.next_tick)
-                halted = await asyncio.to_thread(self._wording.halted, halting)
-                changes.halt(wanted.series)
-                return halted
+                return await self._halted(wanted, message)
+            case "apply":
+                return await self._applied(wanted, message)
             case "preview":
                 effect = admission.preview(ready.proposal, message.analyst)
                 return self._wording.previewed(admission, ready.proposal, effect, message.analyst)
@@ -242,6 +254,33 @@ class Answering:
                 live = self._asked(wanted, message)
                 self._require_right(live, message)
                 return await changes.ask(live, wanted.parameters, self._conversation.next_number)
+
+    async def _halted(self, wanted: Wanted, message: Addressed) -> Content:
+        changes = self._changes
+        if not message.operator:
+            self._asked(wanted, message)
+        self._require_own(wanted, message, "halt")
+        halting = changes.admission.halting(wanted.series, changes.chain.next_tick)
+        halted = await asyncio.to_thread(self._wording.halted, halting)
+        changes.halt(wanted.series)
+        return halted
+
+    async def _applied(self, wanted: Wanted, message: Addressed) -> Content:
+        """Apply a changed pipeline file, which is tried first; then nothing of it can be refused."""
+        if not message.operator:
+            raise NotYours("file: only the operator applies a changed pipeline file")
+        changes, words = self._changes, self._wording
+        tried = partial(words.changed, changes.admission, wanted.definition)
+        change, content = await asyncio.to_thread(tried, changes.chain.next_tick)
+        if change is not None:
+            try:
+                await changes.apply(change)
+            except (UsageError, BudgetRefused) as refusal:
+                raise FailClosed(
+                    f"a changed file was tried, and refused when it was applied ({refusal}). Nothing of it is durable; "
+                    "start again, and report this"
+                ) from None
+        return content
 
     def _require_own(self, wanted: Wanted, message: Addressed, verb: str) -> str:
         """Return the analyst whose ledger paid for a series; raise `NotYours` if the sender is another one."""

@@ -14,11 +14,11 @@ from faust import App, Stream, Topic
 from faust.types import TopicT
 from mode import Service
 
+from stream_dp.client.public_release import PublicRelease
 from stream_dp.errors import FailClosed, StreamDPError
 from stream_dp.journal.release import named, read
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.public import ensure_public
-from stream_dp.python.tick_release import PublicRelease
 
 
 class EngineStopped(SystemExit):

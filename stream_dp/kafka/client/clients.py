@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from stream_dp.errors import FailClosed, Outage, StreamDPError, UsageError, WorldError
+from stream_dp.errors import FailClosed, Outage, StreamDPError, WorldError
 from stream_dp.kafka.client.security import OPEN, arguments
 from stream_dp.records.endpoints import Security
 
@@ -70,11 +70,8 @@ class KafkaSettings:
 
 
 def library(part: str = "") -> Any:
-    """Return the client library (or its submodule `part`), silenced; `UsageError` if it is not installed."""
-    try:
-        module = importlib.import_module(f"aiokafka{part}")
-    except ImportError:
-        raise UsageError("Kafka needs an extra package: pip install 'stream_dp[kafka]'") from None
+    """Return the client library (or its submodule `part`), silenced."""
+    module = importlib.import_module(f"aiokafka{part}")
     logger = logging.getLogger("aiokafka")
     if logger.level != _SILENT:  # a new level empties the caches of all loggers
         logger.setLevel(_SILENT)

@@ -21,7 +21,7 @@ nothing was written to a public topic is lost with its marker.
 
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -56,6 +56,7 @@ WITHOUT_OFFSETS = "went-on-without-offsets"
 VERSION = 1
 _FORM = "stream-dp-journal"
 _CHECKPOINTS = "checkpoints"
+_TRIES = 3
 
 
 async def settle_public(lease: KafkaLease, topic: str) -> None:
@@ -193,6 +194,12 @@ class KafkaJournal:
 
     async def bounds(self) -> tuple[int, int]:
         """Return the number of the first commit and that of the next one; takes no lease. `read` then begins there."""
+        for _ in range(_TRIES - 1):
+            with suppress(FailClosed):  # an engine that prunes may delete what is looked at
+                return await self._bounds()
+        return await self._bounds()
+
+    async def _bounds(self) -> tuple[int, int]:
         async with reading(self._lease.settings, self._topic) as log:
             last = await log.last()
             if last is None:

@@ -257,11 +257,24 @@ class StampTicks:
     clock_topic: str
 
 
+class Share(NamedTuple):
+    """The partitions of one of several lanes: partition mod lanes."""
+
+    lane: int
+    lanes: int
+
+    def of(self, partitions: Sequence[int]) -> tuple[int, ...]:
+        return tuple(number for number in partitions if number % self.lanes == self.lane)
+
+
+EVERY = Share(0, 1)
+
+
 class KafkaSource:
     """The `Source` port over one topic; it never joins a group and commits nothing.
 
-    A record batch that would expand beyond `limit` bytes is refused. With `wait`, records after an open transaction
-    wait for its end.
+    It reads the partitions of its `share`. A record batch that would expand beyond `limit` bytes is refused. With
+    `wait`, records after an open transaction wait for its end.
     """
 
     def __init__(
@@ -273,7 +286,9 @@ class KafkaSource:
         *,
         wait: bool = False,
         limit: int = LIMIT_BYTES,
+        share: Share = EVERY,
     ) -> None:
+        self._share = share
         self._settings, self._topic, self._clock, self._ticks = settings, topic, clock, ticks
         self._wait, self._limit = wait, limit
         self._grid: TickGrid | None = None
@@ -339,7 +354,7 @@ class KafkaSource:
                 await self._ask_brokers(self._grid)
             with speaking(settings, f"topic {self._topic!r}"):
                 self._looked = await self._watch.look()
-            self._opened = self._looked.partitions
+            self._opened = self._share.of(self._looked.partitions)
         except BaseException:
             await self.close()
             raise
@@ -350,7 +365,7 @@ class KafkaSource:
 
         Raises `FailClosed` if a position lies outside of the existing records.
         """
-        every, settings = self._looked.partitions, self._settings
+        every, settings = self._share.of(self._looked.partitions), self._settings
         with speaking(settings, f"topic {self._topic!r}"):
             begins = await self._offsets.begins(every)
             new = {number: begins[number] for number in every if number not in positions}
@@ -494,7 +509,8 @@ class KafkaSource:
     async def _look(self, moment: int = 0) -> None:
         """Check that the topic is unchanged, and start to read partitions that were added before `moment` or now."""
         look = await self._watch.look()
-        if added := [number for number in look.partitions if number not in self._logs]:
+        mine = self._share.of(look.partitions)
+        if added := [number for number in mine if number not in self._logs]:
             starts = await self._offsets.begins(added)
             positions = {
                 number: await self._reader.position(self._place(number)) for number in self._logs

@@ -62,7 +62,7 @@ class Attack:
     """Findings of the games against a pipeline; `filter` is the filter over all its series.
 
     `unit` and `relation` say in what the two neighbouring streams differ. `seen` is the least epsilon of which so many
-    games could show anything.
+    games could show anything; `runs` games were played for each claim, of `ticks` ticks each.
     """
 
     pipeline: str
@@ -72,6 +72,9 @@ class Attack:
     series: tuple[Attacked, ...]
     together: Finding
     seen: float
+    runs: int
+    ticks: int
+    confidence: float
 
     @property
     def refuted(self) -> list[str]:
@@ -157,7 +160,7 @@ def attack(
     )  # fmt: skip
     return Attack(
         spec.name, unit_words(spec), str(spec.relation), built.ledger.filter.name, series, together,
-        least_seen(runs // 4, failure),
+        least_seen(runs // 4, failure), runs, ticks, confidence,
     )  # fmt: skip
 
 

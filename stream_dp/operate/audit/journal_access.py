@@ -3,7 +3,8 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,18 +19,27 @@ from stream_dp.engine.history import (
     unsealed,
 )
 from stream_dp.engine.ports import closing
+from stream_dp.engine.run_config import another_file
 from stream_dp.errors import FailClosed, StreamDPError, UnknownFormat, UsageError, WorldError
-from stream_dp.files.sqlite import add_sealed, bounds_of, check_file, read_sealed
-from stream_dp.journal.commit import Commit, DeadLetter, Header, decode, digest
+from stream_dp.files.sqlite import (
+    add_sealed,
+    bounds_of,
+    check_file,
+    checkpoints_in,
+    read_sealed,
+)
+from stream_dp.journal.commit import Applied, Commit, DeadLetter, Header, decode, digest
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import KafkaLease
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.settings import settings_for, settled, source_there
-from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import (
     FORMER_ORDER,
+    earlier,
+    fingerprints,
     under_former_order,
     under_former_series,
     under_gone_filter,
@@ -183,9 +193,10 @@ async def _in_kafka(spec: PipelineSpec, progress: Progress) -> Sealed:
     return Sealed(begin, _unpruned(here, spec.name, journal.bounds))
 
 
-async def sealed_commits_of(path: Path, progress: Progress = unseen) -> Sealed:
-    """Return the commits of an SQLite journal; raise UsageError if there is no file."""
+async def sealed_commits_of(path: Path, progress: Progress = unseen, start: int = 0) -> Sealed:
+    """Return the commits of an SQLite journal, from `start` on; raise UsageError if there is no file."""
     begin, end = await asyncio.to_thread(bounds_of, path)
+    begin = max(begin, start)
     here = Sealed(begin, _in_file(path, begin, end, progress))
     return Sealed(begin, _unpruned(here, str(path), lambda: asyncio.to_thread(bounds_of, path)))
 
@@ -218,6 +229,76 @@ async def _in_file(path: Path, begin: int, end: int, progress: Progress) -> Asyn
             yield sealed
 
 
+class GoingOn(NamedTuple):
+    """The pipeline of a file as its journal goes on; `same`: with this file, as far as was looked."""
+
+    built: Built
+    same: bool
+
+    def require(self) -> None:
+        """Raise `FailClosed` if a changed file was applied, and it is not this one."""
+        if not self.same and self.built.file is not None:
+            raise another_file(self.built.spec.name)
+
+
+async def built_of(
+    spec: PipelineSpec, sealer: Sealer, opened: Callable[[], Awaitable[Sealed]] | None = None, *, sure: bool = False
+) -> GoingOn:  # fmt: skip
+    """Build the pipeline of a file as its journal goes on, which may have begun with an earlier file. `opened` opens
+    the journal, if it is elsewhere. What cannot be read is left to who reads it next. `sure`: look also whether the
+    first file was changed since, which the engine does at its start.
+
+    Raises what `build` raises, and `FailClosed` where the earlier file cannot be read.
+    """
+    header, applied = None, None
+    journal = partial(sealed_commits, spec) if opened is None else opened
+    prints = fingerprints(spec)
+    with suppress(StreamDPError):
+        header = await _header(spec, sealer, journal)
+    same = header is None or {**header.parts, "mechanisms": ""} == {
+        **prints.parts,
+        "mechanisms": "",
+    }
+    if header is not None and (sure or not same):
+        with suppress(StreamDPError):
+            applied = await _last_applied(spec, sealer, opened)
+    if applied is not None:
+        same = applied.fingerprint == prints.whole
+    return GoingOn(build_again(spec, applied), same)
+
+
+def build_again(spec: PipelineSpec, applied: Applied | None) -> Built:
+    """Build a pipeline whose journal says that this was the last change of its file."""
+    return build(spec) if applied is None else build(spec, earlier(applied.first, spec).spec)
+
+
+async def _last_applied(
+    spec: PipelineSpec, sealer: Sealer, opened: Callable[[], Awaitable[Sealed]] | None
+) -> Applied | None:
+    """Return the last change of the pipeline file that a journal records: in a file from its last checkpoint on."""
+    if opened is None and isinstance(spec.journal, endpoints.SqliteJournalSpec):
+        path = spec.journal.path
+        for begin in await asyncio.to_thread(checkpoints_in, path):
+            here = await sealed_commits_of(path, start=begin)
+            with suppress(FailClosed):
+                return await _applied_in(here, sealer, spec.name)
+    here = await (sealed_commits(spec) if opened is None else opened())
+    return await _applied_in(here, sealer, spec.name)
+
+
+async def _applied_in(here: Sealed, sealer: Sealer, pipeline: str) -> Applied | None:
+    applied, first = None, list[Commit]()
+    async with aclosing(unsealed(here.commits, sealer, pipeline, here.begin)) as commits:
+        if here.begin:
+            first, checkpoint = await read_checkpoint(commits)
+            if checkpoint is None:
+                raise FailClosed(f"the journal of {pipeline} has no checkpoint where it begins")
+            applied = checkpoint.series.applied
+        changes = [change for commit in first for change in commit.changes]
+        changes += [change async for commit, _ in commits for change in commit.changes]
+    return next((change for change in reversed(changes) if isinstance(change, Applied)), applied)
+
+
 async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
     """Check that the journal belongs to this pipeline, and return whether there is no journal yet.
 
@@ -229,14 +310,14 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
         version does not read.
     """
     try:
-        begin, sealed = await _first(built.spec)
+        _, sealed = await _first(await sealed_commits(built.spec))
     except UnknownFormat:
         raise
     except UsageError:
         return True
     except StreamDPError:
         return False
-    header = None if sealed is None else await _header(built.spec, sealer, begin, sealed)
+    header = await _header(built.spec, sealer, partial(sealed_commits, built.spec))
     if header is not None:
         _require_known_filter(built.spec, header)
         _require_same_order(built, header)
@@ -285,26 +366,31 @@ def _require_same_defaults(built: Built, header: Header) -> None:
 async def partitions_at_first(spec: PipelineSpec, sealer: Sealer) -> int | None:
     """Return the source's number of partitions at the first start; None if no readable journal states it."""
     try:
-        begin, sealed = await _first(spec)
-        header = None if sealed is None else await _header(spec, sealer, begin, sealed)
+        header = await _header(spec, sealer, partial(sealed_commits, spec))
     except StreamDPError:
         return None
     return None if header is None else len(header.partitions)
 
 
-async def _first(spec: PipelineSpec) -> tuple[int, bytes | None]:
-    """Return the number of the first commit of the journal, and it, sealed; None if the journal is empty."""
-    here = await sealed_commits(spec)
+async def _first(here: Sealed) -> tuple[int, bytes | None]:
+    """Return the number of the first commit of a journal, and it, sealed; None if the journal is empty."""
     async with closing(here.commits) as commits:
         return here.begin, await anext(commits, None)
 
 
-async def _header(spec: PipelineSpec, sealer: Sealer, begin: int, sealed: bytes) -> Header | None:
-    """Return the header, from the first commit, or the checkpoint there; None if the engine must tell what is wrong."""
+async def _header(
+    spec: PipelineSpec, sealer: Sealer, opened: Callable[[], Awaitable[Sealed]]
+) -> Header | None:
+    """Return the header, from the first commit, or the checkpoint there; None if the journal is empty, or the engine
+    must tell what is wrong.
+    """
+    begin, sealed = await _first(await opened())
+    if sealed is None:
+        return None
     first = decode(sealer.open(begin, sealed), f"commit {begin} of the journal of {spec.name}")
     if begin == 0:
         return first.header
-    here = await sealed_commits(spec)
+    here = await opened()
     async with aclosing(unsealed(here.commits, sealer, spec.name, here.begin)) as commits:
         _, checkpoint = await read_checkpoint(commits)
     return None if checkpoint is None else checkpoint.first.header

@@ -9,7 +9,7 @@ admitted and derived again by `engine.admission`, because mechanisms are built f
 private; errors name ticks and series.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -28,6 +28,7 @@ from stream_dp.errors import FailClosed, UsageError
 from stream_dp.journal.answer_body import AnswerCut, places_in
 from stream_dp.journal.commit import (
     Answer,
+    Applied,
     Asked,
     Commit,
     Created,
@@ -156,8 +157,11 @@ class JournalTrace:
             if watch.at > self._next:
                 self._until.setdefault(watch.number, running[watch.number])
         running |= {live.number: live for live in self._admission.replay(commit)}
-        seeds = iter(commit.seeds)
+        seeds, now = iter(commit.seeds), list[TraceStep]()
         for change in commit.changes:
+            if isinstance(change, Applied):
+                now += self._ended(running.values())
+                continue
             match change:
                 case Created(number=number):
                     chosen = self._planner.running[number].chosen
@@ -173,10 +177,15 @@ class JournalTrace:
                     step = TraceStep(Sent(Halt(number)), running[number])
                 case _:
                     assert_never(change)
-            if tick_of(change) > self._next:
-                self._coming.append(step)
-            else:
-                yield step
+            steps = self._coming if tick_of(change) > self._next else now
+            steps.append(step)
+        yield from now
+
+    def _ended(self, before: Iterable[LiveSeries]) -> Iterator[TraceStep]:
+        """Yield the halts of the series of the first file that a changed file has ended."""
+        for live in before:
+            if not live.created and self._registry.numbered(live.number) is None:
+                yield TraceStep(Sent(Halt(live.number)), live)
 
     def _ask(self, live: LiveSeries, asked: Asked, seed: bytes, commit: Commit) -> TraceStep:
         answer = next((given for given in commit.answers if given.number == asked.answer), None)

@@ -27,33 +27,45 @@ from stream_dp.engine.history import JournalSummary, read_summary, unsealed
 from stream_dp.engine.series import Registry
 from stream_dp.errors import FailClosed, NotDerivable
 from stream_dp.journal.answer_body import RefusedMessage, read_answer
-from stream_dp.journal.commit import Answer, Charge, Created, Halted, Header
+from stream_dp.journal.commit import Answer, Applied, Charge, Created, Halted, Header
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.operate.audit.journal_access import opened, sealed_commits
+from stream_dp.operate.audit.journal_access import build_again, opened, sealed_commits
 from stream_dp.operate.budget_view import budget_json, freed, freed_everywhere
 from stream_dp.pipeline.budget import target
-from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import Part, heaviest_load, whole
 from stream_dp.pipeline.promise import unit_words
 from stream_dp.pipeline.report import condition_json, derivation_json
 from stream_dp.pipeline.router import OpenRouter
-from stream_dp.verify.odometers import FAILS, loss_bound
 
 
 def header_of(built: Built, summary: JournalSummary) -> Header:
-    """Return the journal's header after checking that it fits this pipeline and its file's charges."""
+    """Return the journal's header after checking that it fits this pipeline and its file, as it is now."""
+    header = require_begun(built, summary)
+    last = built.first_print if summary.applied is None else summary.applied.fingerprint
+    if last != built.file_print:
+        raise _another_file()
+    return header
+
+
+def require_begun(built: Built, summary: JournalSummary) -> Header:
+    """Return the journal's header after checking that it fits this pipeline and its first charges."""
     if summary.header is None:
         raise FailClosed(
             f"the journal of {built.spec.name} is empty: it never ran. If it has releases all the same, the journal "
             "was lost, and what was spent with it: restore it"
         )
     if summary.header.fingerprint != built.fingerprint:
-        raise FailClosed(
-            "the journal was written for another version of this pipeline file; use the one it was run with"
-        )
+        raise _another_file()
     if list(summary.first_charges) != [charge_of(entry) for entry in built.ledger.entries]:
         raise FailClosed("the journal's charges differ from what the pipeline file derives")
     return summary.header
+
+
+def _another_file() -> FailClosed:
+    return FailClosed(
+        "the journal was written for another version of this pipeline file; use the one it was run with"
+    )
 
 
 def derived_again(
@@ -175,7 +187,7 @@ async def read_ledger(
     here = await sealed_commits(spec, progress, archive)
     summary = await read_summary(here.commits, sealer, spec.name, begin=here.begin)
     progress("Deriving its charges again")
-    return ledger_json(build(spec), summary)
+    return ledger_json(build_again(spec, summary.applied), summary)
 
 
 def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
@@ -193,6 +205,7 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         **condition_json(built.spec),
         **budget_json(built.spec, admission.subledgers),
         **(proof if summary.series is None else {}),
+        **_file(summary.applied, grid),
         "charges": _charges(summary, grid.start_text, _halts(summary, admission)),
         "messages": _messages(summary),
         "ticks": summary.totals.ticks,
@@ -200,6 +213,14 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         "journal": "whole",
         "verified_from_commit": summary.begin,
     }
+
+
+def _file(applied: Applied | None, grid: TickGrid) -> dict[str, Any]:
+    """Return from which tick on the journal goes on with its present file, and what has ended of the first one."""
+    if applied is None:
+        return {}
+    begins = grid.start_text(applied.at)
+    return {"file": {"start": applied.at, "start_time": begins, "ended": [*applied.ended]}}
 
 
 def loss_json(built: Built, parts: Sequence[Part]) -> dict[str, Any]:
@@ -211,6 +232,11 @@ def loss_json(built: Built, parts: Sequence[Part]) -> dict[str, Any]:
     """
     if built.ledger.filter.name != PURE:
         return {}
+    from stream_dp.verify.odometers import (  # a run tries changes, and shows no loss
+        FAILS,
+        loss_bound,
+    )
+
     series = [
         (_epsilon(single), alive)
         for part, alive, _ in parts

@@ -25,10 +25,16 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.journal.release import is_recorded
 from stream_dp.mechanisms.states import STATES
 from stream_dp.noise import NoiseStream
-from stream_dp.operate.audit.journal_access import archived, sealed_commits, sealed_commits_of
+from stream_dp.operate.audit.journal_access import (
+    Sealed,
+    archived,
+    built_of,
+    sealed_commits,
+    sealed_commits_of,
+)
 from stream_dp.operate.audit.journal_trace import JournalTrace, MadeStep, Neighbourhood, TraceStep
 from stream_dp.operate.keys import sealer_for
-from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.yaml import load
 from stream_dp.verify.game import TraceCounts, TracePlayer
 
@@ -104,19 +110,22 @@ async def check_trace(
             f"--copy: the journal {trace.name} is read where it is; what is copied is that of a pipeline file: "
             f"--trace {pipeline.name}, and no other file"
         )
-    sealer, built = sealer_for(spec, key_file), build(spec)
+    sealer = sealer_for(spec, key_file)
     if copy is not None and await asyncio.to_thread(copy.exists):
         raise UsageError(f"--copy: {copy} is there already; name a new file")
     try:
         if copy is not None:
             await archived(spec, sealer, copy, progress)
         file = copy if pipeline is None else trace
-        here = (
-            await sealed_commits(spec, progress)
-            if file is None
-            else await sealed_commits_of(file, progress)
-        )
+
+        async def journal() -> Sealed:
+            if file is None:
+                return await sealed_commits(spec, progress)
+            return await sealed_commits_of(file, progress)
+
+        here = await journal()
         _require_all(here.begin, spec.name)
+        built, _ = await built_of(spec, sealer, journal)
         return await compared(built, sealer, here.commits)
     except BaseException:
         if copy is not None:

@@ -9,157 +9,34 @@ import csv
 import fcntl
 import hashlib
 import io
-import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from itertools import groupby, repeat
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from msgspec import UNSET, UnsetType
-
 from stream_dp import __version__
+from stream_dp.client.frames import COLUMNS, KINDS, TABLE, Row, arrow_table, library, rows_of
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.files.threads import sync_folder
 from stream_dp.journal.public_sequence import RELEASES
 from stream_dp.journal.release import (
     KeysUnknown,
-    Released,
     ReleaseReader,
-    WindowPart,
-    by_key,
-    read_by_key,
 )
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.published_bodies import all_published, find_keys, published
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 
-
-class Row(NamedTuple):
-    """One number of a release.
-
-    `time_window` is the name of the window, "" if the series has none. `key` is the name of an entry, a quantile's
-    share or a name of a top list, "" if the release is a single number. `kind` is `value`, `quantile`, `rank` or
-    `fired`. `low` and `high` bound the true number with `confidence` (value minus and plus band, if there is a
-    band); None for an open end. The band of quantiles is in ranks. `name` is the entry that has the maximum or the
-    rank. `tied` lists, as a JSON array, the names that cannot be distinguished from that of the rank. `sequence` is
-    the release's sequence number.
-    """
-
-    pipeline: str
-    series: str
-    tick: int
-    tick_end: datetime
-    time_window: str
-    key: str
-    kind: str
-    value: float | None
-    low: float | None
-    high: float | None
-    band: float | None
-    confidence: float
-    name: str | None
-    rank: int | None
-    tied: str | None
-    sequence: int
-
-
-COLUMNS = Row._fields
 UNIQUE = ("pipeline", "series", "tick", "time_window", "key")
 """The columns that identify a row."""
-KINDS = dict.fromkeys(COLUMNS, "text") | {
-    "tick": "bigint", "tick_end": "timestamptz", "value": "double precision", "low": "double precision",
-    "high": "double precision", "band": "double precision", "confidence": "double precision", "rank": "integer",
-    "sequence": "bigint",
-}  # fmt: skip
-"""The SQL type of each column."""
-
 _T = TypeVar("_T")
-_Number = int | float | None
-_Part = WindowPart | Released
-
-
-class _Numbers(NamedTuple):
-    """The columns of a row that differ within a release and a window."""
-
-    key: str
-    kind: str
-    value: _Number
-    low: _Number = None
-    high: _Number = None
-    band: _Number = None
-    name: str | None = None
-    rank: int | None = None
-    tied: str | None = None
-
-
-def rows_of(
-    pipeline: str, body: bytes, read: Callable[[bytes], Released] = read_by_key
-) -> list[Row]:
-    """Return the rows of a published body, none if no alert in it fired; raise FailClosed if it cannot be read."""
-    release = read(body)
-    parts: Mapping[str, _Part] = release.windows or {"": release}
-    at = datetime.fromtimestamp(release.end_ms / 1000, UTC)
-    return [
-        Row(
-            pipeline, release.series, release.tick, at, window, row.key, row.kind,
-            _float(row.value), _float(row.low), _float(row.high), _float(row.band),
-            release.confidence, row.name, row.rank, row.tied, release.sequence,
-        )
-        for window, part in parts.items()
-        for row in _numbers(part)
-    ]  # fmt: skip
-
-
-def _numbers(part: _Part) -> Iterator[_Numbers]:
-    band = _known(part.band)
-    if isinstance(part, Released) and part.fired is not UNSET:
-        band, counts = _known(part.counts_band), part.counts or {}
-        for key in part.fired or ():
-            count = counts.get(key)
-            yield _Numbers(key, "fired", count, *_around(count, band), band)
-    elif part.ranks is not UNSET:
-        for place, rank in enumerate(part.ranks, 1):
-            tied = json.dumps(list(rank.tied), ensure_ascii=False)
-            ends = _around(rank.value, band)
-            yield _Numbers(rank.name, "rank", rank.value, *ends, band, rank.name, place, tied)
-    elif isinstance(part, WindowPart) and part.quantiles is not UNSET:
-        for share, quantile in part.quantiles.items():
-            ends = _known(quantile.low), _known(quantile.high)
-            yield _Numbers(share, "quantile", quantile.value, *ends, band)
-    elif part.values is not UNSET:
-        lows, highs = part.lows or repeat(None), part.highs or repeat(None)
-        for (key, value), low, high in zip(by_key(part).items(), lows, highs, strict=False):
-            ends = _around(value, band) if low is None and band is not None else (low, high)
-            yield _Numbers(key, "value", value, *ends, band)
-    else:
-        value = _known(part.value)
-        ends = _known(part.low), _known(part.high)
-        if ends[0] is None and band is not None:
-            ends = _around(value, band)
-        name = _known(part.name) if isinstance(part, Released) else None
-        yield _Numbers("", "value", value, *ends, band, name)
-
-
-def _around(value: _Number, band: _Number) -> tuple[_Number, _Number]:
-    """Return the interval of a value with its band, or two None if either is missing."""
-    return (None, None) if value is None or band is None else (value - band, value + band)
-
-
-def _float(number: _Number) -> float | None:
-    return None if number is None else float(number)
-
-
-def _known(value: _T | UnsetType) -> _T | None:
-    return None if isinstance(value, UnsetType) else value
-
 
 _PLACES = [COLUMNS.index(name) for name in UNIQUE]
 _END = COLUMNS.index("tick_end")
@@ -216,29 +93,6 @@ def each_place_once(rows: Iterable[Row]) -> list[Row]:
 
 def _with_end(row: Row, end: object) -> tuple[object, ...]:
     return (*row[:_END], end, *row[_END + 1 :])
-
-
-def arrow() -> Any:
-    """Return the module `pyarrow`; raise UsageError if it is not installed."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise UsageError(
-            "Parquet and DuckDB need pyarrow: pip install 'stream_dp[export]'"
-        ) from None
-    return pyarrow
-
-
-def arrow_table(rows: Sequence[Row]) -> Any:
-    """Return the rows as a `pyarrow.Table`; Parquet and DuckDB read it a hundred times faster than single rows."""
-    pyarrow = arrow()
-    types = {
-        "text": pyarrow.string(), "bigint": pyarrow.int64(), "integer": pyarrow.int32(),
-        "double precision": pyarrow.float64(), "timestamptz": pyarrow.timestamp("ms", "UTC"),
-    }  # fmt: skip
-    schema = pyarrow.schema([(name, types[kind]) for name, kind in KINDS.items()])
-    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)) if rows else {}
-    return pyarrow.table({name: columns.get(name, ()) for name in COLUMNS}, schema=schema)
 
 
 class _Blocking(ABC):
@@ -368,7 +222,7 @@ class ParquetFolder(_Folder):
         super().__init__(folder, pipeline, f"{pipeline}-*.parquet")
 
     def _look(self) -> None:
-        arrow()
+        library("pyarrow", "export")
         digits = "[0-9]" * 12
         files = f"{self._pipeline}-{digits}-{digits}.parquet"
         for half in self._folder.glob(f".{files}.part"):
@@ -426,7 +280,6 @@ def _in_utc(rows: Iterable[Row]) -> Iterator[tuple[object, ...]]:
         yield from (_with_end(row, end) for row in same)
 
 
-TABLE = "stream_dp_releases"
 _NULLABLE = ("value", "low", "high", "band", "name", "rank", "tied")
 _NAMES, _KEY = ", ".join(COLUMNS), ", ".join(UNIQUE)
 _REST = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS if name not in UNIQUE)

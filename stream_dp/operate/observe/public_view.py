@@ -10,13 +10,13 @@ from stream_dp.accounting.subledgers import MAIN
 from stream_dp.core.time import moment_text
 from stream_dp.engine.messages.issued_tokens import IssuedTokens
 from stream_dp.errors import FailClosed, WorldError
-from stream_dp.operate.budget_view import api_budget
+from stream_dp.operate.budget_view import api_budget, judged_plan_json
 from stream_dp.operate.run.live_series import Attempt, EngineLiveSeries
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.promise import unit_json
-from stream_dp.pipeline.report import condition_json, plan_json, promise_json
+from stream_dp.pipeline.report import condition_json, promise_json
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.records.endpoints import WallClock
+from stream_dp.records.endpoints import ReplayClock, WallClock
 from stream_dp.records.groupings import keys_of, most_ones
 from stream_dp.records.schema import CategoryField, ListField, TimeField
 from stream_dp.server.view import Behind, PublicView, ReleaseLog, TokenHolder
@@ -91,17 +91,26 @@ def public_view(
     the operator (""). `issued` are the tokens that the operator has made; a holder of one may create live series.
     `behind` says how late public ticks are.
     """
-    planned, schema = plan_json(built), askable_json(built.spec)
+    planned, schema = judged_plan_json(built), askable_json(built.spec)
     live_series = EngineLiveSeries(built, shown, catching_up)
 
     def running() -> list[Series]:
         planner = shown().words.planner
-        return [*built.spec.series, *(proposal.series for proposal in planner.running.values())]
+        first = [series for series in built.spec.series if series.name in first_names()]
+        return [*first, *(proposal.series for proposal in planner.running.values())]
+
+    def first_names() -> set[str]:
+        """The series of the first file that run: all, unless the file was changed."""
+        return {series.name for series in shown().engine.admission.registry.first}
 
     def plan() -> dict[str, Any]:
+        names = first_names()
         return {
             **planned,
-            "series": [*planned["series"], *live_series.planned()],
+            "series": [
+                *(series for series in planned["series"] if series["name"] in names),
+                *live_series.planned(),
+            ],
             "promise": promise_json(built, live_series.promise()),
         }
 
@@ -156,10 +165,19 @@ def pipeline_json(built: Built, series: Iterable[Series], ticks: int = 0) -> dic
             "step": spec.clock.step / 1000,
             "delay": spec.clock.delay / 1000 if isinstance(spec.clock, WallClock) else None,
             "horizon": spec.clock.horizon,
+            **({"zone": zone} if (zone := _zone(spec)) else {}),
         },
         "over": ticks == spec.clock.horizon,
         "series": [_series_json(spec, running) for running in series],
     }
+
+
+def _zone(spec: PipelineSpec) -> str:
+    """Return the time zone of the records' times, of the clock's field first; empty if none is named."""
+    times = [field for field in spec.fields.values() if isinstance(field, TimeField)]
+    first = spec.fields.get(spec.clock.field) if isinstance(spec.clock, ReplayClock) else None
+    times.sort(key=lambda field: field is not first)
+    return next((field.zone for field in times if field.zone is not None), "")
 
 
 def _series_json(spec: PipelineSpec, series: Series) -> dict[str, Any]:

@@ -5,6 +5,7 @@ created after the start it shows the content of its releases; only the engine kn
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from stream_dp import __version__
 from stream_dp.core.progress import Progress, unseen
-from stream_dp.errors import Outage
+from stream_dp.errors import Outage, UsageError
 from stream_dp.journal.release import (
     KeysUnknown,
     Released,
@@ -22,13 +23,12 @@ from stream_dp.journal.release import (
     release_of,
 )
 from stream_dp.kafka.client.clients import backing_off
-from stream_dp.operate.budget_view import OF_THE_FILE, api_budget
+from stream_dp.operate.budget_view import OF_THE_FILE, api_budget, judged_plan_json
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.operate.published_bodies import Backlog, all_published, find_keys, published
 from stream_dp.operate.run.run_pipeline import KEPT_RELEASES
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.yaml import load
 from stream_dp.server.server import PageServer
 from stream_dp.server.view import PublicView, ReleaseLog
@@ -45,7 +45,7 @@ class TopicPage:
 
     def __init__(self, built: Built, keep: int = KEPT_RELEASES) -> None:
         self._built = built
-        self._plan = plan_json(built)
+        self._plan = judged_plan_json(built)
         self._reading = False
         self._others: dict[str, Mapping[str, Any]] = {}
         self._keep = keep
@@ -122,21 +122,38 @@ async def serve_page(
     tell: TellEvent = silent,
     progress: Progress = unseen,
 ) -> None:
-    """Serve the page of PIPELINE.yaml from its published releases until cancelled; `opened` receives its address.
+    """Serve the page of PIPELINE.yaml, or of each such file in a folder, from its published releases until cancelled.
 
-    `hosts` are further host names that clients may use. `bootstrap` replaces the file's brokers. `tell` receives
-    phases only; `progress` receives the number of releases read until the newest is reached.
+    `opened` receives the address. `hosts` are further host names that clients may use. `bootstrap` replaces the file's
+    brokers. `tell` receives phases only; `progress` receives the number of releases read until the newest is reached.
     """
-    page = TopicPage(build(load(pipeline)))
-    tell("starting", pipeline=page.name, version=__version__)
-    server = PageServer(page.view(), hosts)
+    pages, folder = _pages(pipeline)
+    tell("starting", pipeline=", ".join(page.name for page in pages), version=__version__)
+    several = {page.name: page.view() for page in pages}
+    server = PageServer(several if folder else pages[0].view(), hosts)
     await server.start(host, port)
     opened(server.url)
     try:
-        await page.follow(bootstrap, tell, progress)
+        await asyncio.gather(*(page.follow(bootstrap, tell, progress) for page in pages))
     finally:
         with suppress(asyncio.CancelledError):
             await server.stop()
+
+
+def _pages(place: Path) -> tuple[list[TopicPage], bool]:
+    """Return the page of a file, or of each pipeline file in a folder, and whether it is one.
+
+    Raises UsageError if two files have one name.
+    """
+    folder = place.is_dir()
+    files = sorted(place.glob("*.y*ml")) if folder else [place]
+    if not files:
+        raise UsageError(f"{place}: there is no pipeline file (*.yaml) in this folder")
+    pages = [TopicPage(build(load(file))) for file in files]
+    twice = [name for name, many in Counter(page.name for page in pages).items() if many > 1]
+    if twice:
+        raise UsageError(f"{place}: more than one file has `name: {twice[0]}`")
+    return pages, folder
 
 
 def _described(release: Released) -> Mapping[str, Any]:

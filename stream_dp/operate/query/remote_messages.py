@@ -14,7 +14,6 @@ from stream_dp.client.kafka_messages import talking
 from stream_dp.client.message_text import fresh_id, message_text
 from stream_dp.engine.messages.issued_tokens import id_of
 from stream_dp.errors import UsageError
-from stream_dp.live.planner import canonical_series
 from stream_dp.operate.keys import token_for
 from stream_dp.operate.query.remote_series import (
     RemoteEngine,
@@ -24,7 +23,7 @@ from stream_dp.operate.query.remote_series import (
     told_in,
 )
 from stream_dp.operate.run.settings import brokers_there, settings_at
-from stream_dp.pipeline.yaml import load, load_series
+from stream_dp.pipeline.yaml import canonical_series, load, load_series
 from stream_dp.records.endpoints import KafkaJournalSpec
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}", re.ASCII)

@@ -55,6 +55,12 @@ class RemoteEngine(ABC):
     def unwatch(self, series: str, watch: str, name: str = "") -> Mapping[str, Any]:
         return told_in(self._line("unwatch", {"series": series, "watch": watch}, name))[1]
 
+    def apply(self, pipeline: Path, name: str = "") -> Mapping[str, Any]:
+        """Let the engine go on with a changed pipeline file, in one commit; return what that changed."""
+        from stream_dp.pipeline.fingerprints import told  # other messages need no meaning of a file
+
+        return told_in(self._line("apply", {}, name, told(load(pipeline)).decode()))[1]
+
     @abstractmethod
     def _line(self, do: str, content: Mapping[str, Any], name: str, definition: str = "") -> bytes:
         """Send a message and return the line that answers it; raise a refusal."""

@@ -19,12 +19,14 @@ from stream_dp.accounting.subledgers import MAIN
 from stream_dp.engine.admission import Admission, Halting
 from stream_dp.engine.memories import OF_RELEASES
 from stream_dp.engine.proposals import Proposal
+from stream_dp.engine.run_config import FileChange
 from stream_dp.engine.series import LiveSeries, Registry
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.journal.commit import Commit, Created, Release, part, part_in
 from stream_dp.journal.release import read
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.budget_view import fits, freed, freed_everywhere, spent, whole_budget
+from stream_dp.operate.run.file_change import changed_now
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.report import derivation_json
@@ -166,6 +168,11 @@ class SeriesWords:
             "budget": whole_budget(self.built.spec, ledger, halting.analyst),
         }
 
+    def changed(
+        self, admission: Admission, text: bytes, at: int
+    ) -> tuple[FileChange | None, Mapping[str, Any]]:
+        return changed_now(self.built, admission, text, at)
+
     def previewed(
         self, admission: Admission, proposal: Proposal, preview: Preview, analyst: str
     ) -> Mapping[str, Any]:
@@ -212,7 +219,8 @@ class SeriesWords:
                 most = LISTED_BYTES // monitors
                 row |= self._watches(live, live.series.asking, filters, most)
             rows.append(row)
-        made = [series for series in self.built.spec.series if series.inputs]
+        runs = {made.name for made in admission.registry.made}
+        made = [series for series in self.built.spec.series if series.name in runs]
         rows += [self._row(m.name, MAIN, m.listed, 0, None, False) for m in made]
         rows += [
             self._row(e.name, e.analyst, e.shown, e.start, e.end, True) for e in admission.ended

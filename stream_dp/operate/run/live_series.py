@@ -294,7 +294,10 @@ class EngineLiveSeries:
         """Return the entries of running live series in the form of `plan_json`, each with one predicted error."""
         confidence = float(self._built.spec.confidence)
         return [
-            series_json(planned.chosen, [planned.predicted()], confidence, planned.start)
+            {
+                **series_json(planned.chosen, [planned.predicted()], confidence, planned.start),
+                **({"verdicts": verdicts} if (verdicts := planned.verdicts) else {}),
+            }
             for planned in self._shown().words.planner.running.values()
         ]
 

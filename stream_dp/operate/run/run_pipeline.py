@@ -1,11 +1,12 @@
 """A pipeline file, run until it is stopped: what `stream-dp run` and an embedding program call."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from stream_dp import __version__
 from stream_dp.core.progress import Progress, unseen
@@ -20,13 +21,13 @@ from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.operator_figures import FiguresPort, OperatorFigures, figures_told
 from stream_dp.operate.observe.traces import traced
+from stream_dp.operate.run.file_change import going_on
 from stream_dp.operate.run.running import Run, alongside, signals
 from stream_dp.operate.run.settings import source_there
 from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
-from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
-from stream_dp.server.server import PageServer
+from stream_dp.server.server import PageServer, require_extra
 
 
 @asynccontextmanager
@@ -134,6 +135,8 @@ def start_line(run: Run, origin: int | None) -> str:
         told = f"a new ledger; counts what {where} holds from {moment_text(origin)} to {end}"
     else:
         told = f"a new ledger; counts what comes into {where} from {moment_text(origin)} on, and nothing older"
+    if (lanes := run.engine.lanes) > 1:
+        told += f"; {lanes} processes read it"
     if (keep := spec.journal.keep) is not None:
         told += f"; its journal keeps about {-(-keep // spec.clock.step):,} ticks, older ones are deleted"
     return f"{spec.name}: {told}"
@@ -193,7 +196,8 @@ class Operator:
     answer yet, and say so through `starts`. `traces` receives the collector's address (None: no traces). `progress`
     receives how far a start has come. `waits` is called when a standby is ready to take over. `opened` receives the
     page's address. `over` is called when no tick is left but the run stays for its page. `noisy` receives why a new
-    ledger would mostly pay for noise, and returns whether to begin all the same.
+    ledger would mostly pay for noise, and returns whether to begin all the same. `applies` receives what a
+    changed file changes, as `file_change` shows it.
     """
 
     figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))
@@ -207,6 +211,7 @@ class Operator:
     waits: Callable[[], None] = lambda: None
     opened: Callable[[str], None] = lambda url: None
     noisy: Callable[[str], bool] = lambda warning: True
+    applies: Callable[[Mapping[str, Any]], None] = lambda shown: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +222,9 @@ class RunOptions:
     `port` (None: not at all) of `host`; clients may also use the names in `hosts`. `accepted` names a new guarantee
     for a source that was used before. `check`: refuse a new ledger if no record fits. A `standby` begins once no
     other engine of the pipeline runs, and stands by again if another engine takes over. `yes`: begin a new ledger
-    without a question where the file's guesses say that most numbers would be noise.
+    without a question where the file's guesses say that most numbers would be noise. So many `processes` read the
+    topic (`PipelineSpec.read_by`). `apply`: go on with this file also where it was changed; `was` is the one before, of
+    a journal that keeps none.
     """
 
     until_end: bool = False
@@ -229,6 +236,16 @@ class RunOptions:
     check: bool = True
     standby: bool = False
     yes: bool = False
+    processes: int | None = None
+    apply: bool = False
+    was: Path | None = None
+
+
+def _require_possible(options: RunOptions, horizon: int | None) -> None:
+    if options.until_end and horizon is None:
+        raise UsageError("--until-end: this clock has no horizon, so there is no end")
+    if options.port is not None:
+        require_extra()
 
 
 async def run_pipeline(
@@ -246,15 +263,16 @@ async def run_pipeline(
     signals. After UsageError, NotDerivable and BudgetRefused nothing was started; after FailClosed and WorldError
     published releases stay valid.
     """
-    callbacks, spec = operator or Operator(), load(pipeline)
+    callbacks, spec = operator or Operator(), load(pipeline).read_by(options.processes)
     callbacks.tell("starting", pipeline=spec.name, version=__version__)
-    if options.until_end and spec.clock.horizon is None:
-        raise UsageError("--until-end: this clock has no horizon, so there is no end")
+    _require_possible(options, spec.clock.horizon)
     callbacks.progress(f"Deriving what {spec.name} guarantees")
-    built, sealer = build(spec), sealer_for(spec, options.key_file)
+    sealer = sealer_for(spec, options.key_file)
     if callbacks.patient and not options.standby:
         await source_there(spec, callbacks.starts)
     callbacks.progress("Looking for a journal")
+    applies, progress = callbacks.applies if options.apply else None, callbacks.progress
+    built, change = await going_on(spec, sealer, options.was, applies, progress)
     new = await require_own(built, sealer, private=setup.private)
     if new and not options.yes:
         require_wanted(built, str(pipeline), callbacks.noisy)
@@ -268,13 +286,13 @@ async def run_pipeline(
         holder = Holder()
 
         def ports() -> Ports:
-            opened = setup.adapters(spec, sealer, options.accepted, holder)
+            opened = setup.adapters(built.spec, sealer, options.accepted, holder)
             opened = replace(opened, spans=spans, progress=callbacks.progress)
-            ends = partial(known_ends, opened.source)
+            ends = partial(known_ends, opened)
             return callbacks.figures.watching(opened, spec.source.warn_dead, ends)
 
         return Run(
-            built, ports(), setup, keep=keep, accepted=options.accepted, again=ports,
+            built, ports(), replace(setup, change=change), keep=keep, accepted=options.accepted, again=ports,
             patient=options.standby, tell=callbacks.tell,
         )  # fmt: skip
 

@@ -82,6 +82,7 @@ class Run:
         self.ready = asyncio.Event()
         self.stopped = asyncio.Event()
         self._setup, self._accepted, self._again = setup, accepted, again
+        self._applied = ""
         self._token_of = ports.sealer.query_token
         self._issued = issued_for(built.spec, ports.sealer)
         self._patience = Patience(patience_of(built.spec), from_the_start=patient)
@@ -111,6 +112,8 @@ class Run:
                 if self._again is None or self.stopped.is_set():
                     raise
                 wait = self._patience.wait(error, self.engine.advanced)
+                if (applied := self.engine.admission.applied) is not None:
+                    self._applied = applied.fingerprint
                 if self.ready.is_set() and not self._catching_up:
                     self._tell("catching up")
                 self._catching_up = self.ready.is_set()
@@ -144,14 +147,16 @@ class Run:
         """
         built, setup, fired = self.built, self._setup, fired or self._fired
         config = built.run_config(ports.clock.now(), private=setup.private, accepted=self._accepted)
+        config = replace(config, group=setup.group, change=setup.change, applied=self._applied)
         key = ports.sealer.user_key()
         router = OpenRouter(built.spec, config.origin, built.layout, key)
-        planner = LiveSeriesPlanner(built.spec, router)
+        file = {} if built.file is None else {own.name: own for own in built.file.series}
+        planner = LiveSeriesPlanner(built.spec, router, file=file)
         known = max(0, self.log.last_sequence) if self.ready.is_set() else NOTHING
         words = SeriesWords(built, planner, self.times, fired)
         messages = SignedMessages(built.spec.name, ports.sealer.query_token, self._issued.text_of)
         engine = Engine(
-            replace(config, group=setup.group), router, ports, setup.make_noise,
+            config, router, ports, setup.make_noise,
             Audience(self._published, known, self._wanted),
             requests=Requests(
                 planner, built.subledgers(), Understanding(messages, words),

@@ -16,15 +16,19 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from stream_dp.core.wording import near_names
+from stream_dp.engine.ports import Clock
 from stream_dp.errors import Outage, UsageError, WorldError
 from stream_dp.kafka.client.clients import KafkaSettings, backing_off
 from stream_dp.kafka.client.security import OPEN
+from stream_dp.kafka.client.tick_marks import TickMarks
 from stream_dp.kafka.client.topics import administering
+from stream_dp.kafka.log.append_clock import clock_topic
+from stream_dp.kafka.source.source import EVERY, KafkaSource, ReplayTicks, Share, StampTicks
 from stream_dp.pipeline.problems import Written, message, suggestion
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records import endpoints
-from stream_dp.records.endpoints import KafkaSourceSpec, Security
+from stream_dp.records.endpoints import KafkaSourceSpec, Security, WallClock
 
 _T = TypeVar("_T")
 _VARIABLE = "STREAM_DP_KAFKA_"
@@ -44,6 +48,22 @@ def settings_for(source: endpoints.KafkaSourceSpec, bootstrap: str = "") -> Kafk
     """Return how to reach the source's brokers; `bootstrap` from a flag overrides the environment and the source."""
     security = {} if source.security is None else source.security.model_dump(exclude_none=True)
     return _settings(bootstrap, source.bootstrap, security)
+
+
+def kafka_source(
+    spec: PipelineSpec, clock: Clock, mark_key: Callable[[], bytes], share: Share = EVERY
+) -> KafkaSource:
+    """Return the source of a pipeline whose source is a topic; `share` are the partitions that it reads."""
+    source, ticking = settled(spec.source, KafkaSourceSpec), spec.clock
+    ticks = (
+        StampTicks(ticking.step, ticking.delay // 2, clock_topic(spec.name))
+        if isinstance(ticking, WallClock)
+        else ReplayTicks(TickMarks(mark_key(), source.topic, ticking.grid))
+    )
+    return KafkaSource(
+        settings_for(source), source.topic, clock, ticks,
+        wait=source.open_transactions == "wait", limit=source.largest_batch, share=share,
+    )  # fmt: skip
 
 
 def settings_at(bootstrap: str, pipeline: Path | None) -> KafkaSettings:

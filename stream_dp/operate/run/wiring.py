@@ -16,21 +16,20 @@ from stream_dp.engine.ports import (
     Source,
 )
 from stream_dp.engine.recovery import NoiseMaker
-from stream_dp.engine.run_config import GROUP
+from stream_dp.engine.run_config import GROUP, FileChange
 from stream_dp.files.files import FileSink, FileSource
 from stream_dp.files.highwater import HighWater
 from stream_dp.files.sqlite import SqliteAnswers, SqliteJournal, SqliteQuestions
 from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import Sealer
-from stream_dp.kafka.client.tick_marks import TickMarks
-from stream_dp.kafka.log.append_clock import clock_topic
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import Holder, KafkaLease, Presence
 from stream_dp.kafka.log.public import KafkaAnswers, KafkaSink
 from stream_dp.kafka.log.questions import KafkaQuestions
-from stream_dp.kafka.source.source import KafkaSource, ReplayTicks, StampTicks
+from stream_dp.kafka.source.source import KafkaSource
 from stream_dp.noise import NoiseStream
-from stream_dp.operate.run.settings import settings_for, settled
+from stream_dp.operate.run.lane_processes import crew_of
+from stream_dp.operate.run.settings import kafka_source, settings_for, settled
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import (
     FileSourceSpec,
@@ -39,7 +38,6 @@ from stream_dp.records.endpoints import (
     ReplayClock,
     SourceSpec,
     SqliteJournalSpec,
-    WallClock,
 )
 
 
@@ -65,25 +63,20 @@ def open_ports(
         lambda: journal.cluster if isinstance(journal, KafkaJournal) else "",
         place, "" if spec.public_data else sealer.key_id,
     )  # fmt: skip
-    return Ports(source, marked, sink, clock, sealer, questions=questions, answers=answers)
+    crew = crew_of(spec, sealer)
+    return Ports(
+        source, marked, sink, clock, sealer, questions=questions, answers=answers, crew=crew
+    )
 
 
 def _kafka_source(spec: PipelineSpec, clock: Clock, sealer: Sealer) -> Source:
-    source, ticking = settled(spec.source, KafkaSourceSpec), spec.clock
-    ticks = (
-        StampTicks(ticking.step, ticking.delay // 2, clock_topic(spec.name))
-        if isinstance(ticking, WallClock)
-        else ReplayTicks(TickMarks(sealer.mark_key(), source.topic, ticking.grid))
-    )
-    return KafkaSource(
-        settings_for(source), source.topic, clock, ticks,
-        wait=source.open_transactions == "wait", limit=source.largest_batch,
-    )  # fmt: skip
+    return kafka_source(spec, clock, sealer.mark_key)
 
 
 def _file_source(spec: PipelineSpec, _clock: Clock, _sealer: Sealer) -> Source:
     source, ticking = settled(spec.source, FileSourceSpec), settled(spec.clock, ReplayClock)
-    return FileSource(source.path, spec.fields, ticking.field, ticking.grid, spec.own_times)
+    times = ticking.field, ticking.grid, spec.own_times
+    return FileSource(source.path, spec.fields, *times, source.encoding)
 
 
 OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Source]] = {
@@ -93,9 +86,11 @@ OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Sourc
 """Opens the source of each kind; its specification was checked."""
 
 
-def known_ends(source: Source) -> Positions:
+def known_ends(ports: Ports) -> Positions:
     """Return the ends of a source's partitions that it knows without a request; private. Empty if unknown."""
-    return source.known_ends() if isinstance(source, KafkaSource) else {}
+    if ports.crew is not None and ports.crew.ends:
+        return ports.crew.ends
+    return ports.source.known_ends() if isinstance(ports.source, KafkaSource) else {}
 
 
 def _durable(spec: PipelineSpec, holder: Holder | None) -> tuple[Journal, Sink, Questions, Answers]:
@@ -122,13 +117,15 @@ def presence_of(spec: PipelineSpec) -> Presence | None:
 class Setup:
     """The parts of a run; only the test kit changes them, and then `private` is False.
 
-    `group` is about the largest number of ticks in one private commit when the engine is behind.
+    `group` is about the largest number of ticks in one private commit when the engine is behind. `change` is that of
+    the pipeline file, which a start applies.
     """
 
     make_noise: NoiseMaker = NoiseStream
     private: bool = True
     adapters: Callable[[PipelineSpec, Sealer, str, Holder], Ports] = open_ports
     group: int = GROUP
+    change: FileChange | None = None
 
 
 PRODUCT = Setup()

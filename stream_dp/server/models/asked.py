@@ -20,7 +20,12 @@ from stream_dp.server.models.answer import (
     Tick,
     Time,
 )
-from stream_dp.server.models.configured import Account, DerivationEntry, FalseAlarmEntry
+from stream_dp.server.models.configured import (
+    Account,
+    DerivationEntry,
+    FalseAlarmEntry,
+    VerdictEntry,
+)
 
 
 class AnalystMessage(Documented):
@@ -181,25 +186,6 @@ class HaltPreview(Answer):
     """The largest epsilon that one more series on any records may cost then."""
     budget: Decimal
     """The whole budget of the ledger that paid."""
-
-
-class VerdictEntry(Documented):
-    """Whether a number is worth its price: its half-width beside what it typically is by public guesses."""
-
-    series: str
-    window: str | Absent = None
-    """The window; missing where the series has none."""
-    verdict: Literal["useful", "rough", "noise"] | None
-    """`useful`: the band is at most a fifth of the number; `noise`: at least as large; null: not known."""
-    missing: Annotated[str | Absent, Field(examples=["privacy.expect.records"])] = None
-    """The guess without which there is no verdict."""
-    typical: float | Absent = None
-    band: float | Absent | None = None
-    """The half-width; null where it has no end."""
-    of: str | Absent = None
-    """Which number `typical` is, where that is not plain."""
-    false_alarm: float | Absent = None
-    """The chance of a false alarm per key and day."""
 
 
 class Preview(Answer):

@@ -11,6 +11,7 @@ from stream_dp.server.models.answer import (
     Answer,
     Confidence,
     Decimal,
+    Documented,
     HalfWidth,
     Tick,
     Time,
@@ -63,6 +64,8 @@ class ClockEntry(Answer):
     """How long after its end a tick is published, in seconds; null on a replay clock."""
     horizon: Annotated[int, Field(ge=1)] | None
     """The number of ticks after which the pipeline ends; null: it does not."""
+    zone: Annotated[str | Absent, Field(examples=["Europe/Zurich"])] = None
+    """The time zone of the records' times, by its IANA name; missing: UTC. All times of the API are in UTC."""
 
 
 class SeriesEntry(Answer):
@@ -237,6 +240,25 @@ class BoundsEntry(Answer):
     theorem: str
 
 
+class VerdictEntry(Documented):
+    """Whether a number is worth its price: its half-width beside what it typically is by public guesses."""
+
+    series: str
+    window: str | Absent = None
+    """The window; missing where the series has none."""
+    verdict: Literal["useful", "rough", "noise"] | None
+    """`useful`: the band is at most a fifth of the number; `noise`: at least as large; null: not known."""
+    missing: Annotated[str | Absent, Field(examples=["privacy.expect.records"])] = None
+    """The guess without which there is no verdict."""
+    typical: float | Absent = None
+    band: float | Absent | None = None
+    """The half-width; null where it has no end."""
+    of: str | Absent = None
+    """Which number `typical` is, where that is not plain."""
+    false_alarm: float | Absent = None
+    """The chance of a false alarm per key and day."""
+
+
 class PlannedSeries(Answer):
     """A series with its mechanism, its price (the parameters of its measure by name) and its error."""
 
@@ -254,6 +276,8 @@ class PlannedSeries(Answer):
     """The errors of each window; missing without windows."""
     false_alarms: tuple[FalseAlarmEntry, ...] | Absent = None
     """For alerts, and for each watch of a monitor (of very many only the first); missing if nothing can fire."""
+    verdicts: tuple[VerdictEntry, ...] | Absent = None
+    """What each window is worth by the public guesses of the pipeline file; missing without guesses."""
     bounds: BoundsEntry | Absent = None
     """For what lags behind (an HSS); missing for all others."""
 

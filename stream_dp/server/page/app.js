@@ -7,13 +7,11 @@
 import { Board } from "./board.js";
 import { isHalted, showBudget, showQueries } from "./budget.js";
 import { makeCard, shapeOf } from "./cards.js";
-import { showEmpty } from "./empty.js";
-import { count, duration, el, seconds, setText, theLength, time, titleOf, words } from "./format.js";
-import { Histories } from "./histories.js";
-import { Pause } from "./pause.js";
-import { showPromise } from "./promise.js";
-import { openProof, showProof } from "./proof.js";
+import { UTC, count, duration, el, seconds, setText, theLength, time, titleOf, words, zoneShown } from "./format.js";
+import { Histories, Pause } from "./histories.js";
+import { openProof, showPromise, showProof } from "./promise.js";
 import { Toolbar } from "./toolbar.js";
+import { BASE, choice, onChoice } from "./view.js";
 
 const BUDGET_MILLISECONDS = 10_000;
 const LOOK_MILLISECONDS = 1000;
@@ -32,7 +30,7 @@ const histories = new Histories(get, () => board.wish());
 export const board = new Board(byId("cards"), histories, showFrame);
 
 async function get(path) {
-  const answer = await fetch(path, { cache: "no-store" });
+  const answer = await fetch(BASE + path, { cache: "no-store" });
   if (!answer.ok) throw Object.assign(new Error(`${path}: ${answer.status}`), { status: answer.status });
   return answer.json();
 }
@@ -70,7 +68,7 @@ function build({ pipeline, plan, budget, queries, series }) {
   Object.assign(state, { pipeline, plan, budget, queries, waiting: [], sequence: -1, head: series.sequence, latest: null });
   histories.forget();
   state.cards.clear();
-  board.clear({ step: Number(pipeline.clock?.step) || 1, horizon: pipeline.clock?.horizon });
+  board.clear({ step: Number(pipeline.clock?.step) || 1, horizon: pipeline.clock?.horizon, zone: pipeline.clock?.zone ?? UTC });
   const latest = new Map(series.series.map((entry) => [entry.name, entry.latest]));
   const names = [...new Set([...pipeline.series.map(({ name }) => name), ...latest.keys()])];
   for (const name of names.filter((name) => !halted(queries, name))) addCard(name, latest.get(name) ?? null);
@@ -93,7 +91,7 @@ function showSpending() {
   for (const name of state.cards.keys()) tell(name);
 }
 
-/** The foot of a card, from what was loaded last. */
+/** The details of a card, from what was loaded last. */
 function tell(name) {
   const planned = state.plan.series?.find((entry) => entry.name === name);
   state.cards.get(name).tell(planned, state.queries.find((query) => query.name === name) ?? {});
@@ -145,7 +143,7 @@ async function describeNew() {
 }
 
 function follow() {
-  const source = new EventSource(`/api/stream?after=${state.sequence}`);
+  const source = new EventSource(`${BASE}/api/stream?after=${state.sequence}`);
   stream = source;
   source.addEventListener("head", (event) => {
     if (source !== stream) return;
@@ -235,6 +233,7 @@ function showFrame() {
   document.documentElement.dataset.sequence = state.sequence;
   if (state.latest === null) return null;
   const { tick, end } = state.latest;
+  setText(byId("zone"), words(zoneShown()));
   setText(byId("clock"), time(seconds(end)));
   setText(byId("tick"), ` · tick ${count(tick)}`);
   if (ends || [...state.cards.values()].some(lags)) looking ??= setTimeout(look, LOOK_MILLISECONDS);
@@ -258,6 +257,29 @@ document.addEventListener("visibilitychange", () => {
   if (!document.hidden) again.now();
   refreshBudget();
 });
+onChoice(() => state.pipeline !== null && showSpending()); // it says times
 setInterval(refreshBudget, BUDGET_MILLISECONDS);
 openProof(byId("proof"));
 load();
+
+// Where there are no cards, or no new numbers: why, in words.
+
+const NOT_YET = "Waiting for the engine, which does not answer. The page asks again by itself, after a second, then two, up to half a minute; nothing is lost.";
+const AWAY = "The engine does not answer. The page goes on by itself as soon as it does;";
+
+/** `connection` is that of the stream, `cards` are all there are; `ended`: nothing more will come. */
+export function showEmpty(element, connection, cards, ended) {
+  const text = why(connection, [...cards], ended);
+  element.hidden = text === "";
+  element.classList.toggle("away", ["waiting", "reconnecting"].includes(connection) && !ended);
+  setText(element, text);
+}
+
+function why(connection, cards, ended) {
+  if (connection === "reconnecting" && ended) return "The run is over, and its engine has gone. The numbers below are its last.";
+  if (connection === "reconnecting") return cards.length === 0 ? `${AWAY} nothing is lost.` : `${AWAY} the numbers below are those published until then.`;
+  if (connection === "waiting") return NOT_YET;
+  if (connection !== "open") return cards.length === 0 ? "Loading …" : "";
+  if (cards.length === 0) return "No series runs.";
+  return cards.every(({ element }) => element.hidden) ? `No series has “${choice("find")}” in its name or its words.` : "";
+}

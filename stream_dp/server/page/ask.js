@@ -5,21 +5,22 @@
 
 import { board } from "./app.js";
 import { complaint, priced, refused } from "./ask_answer.js";
-import { CardActions } from "./ask_cards.js";
+import { CardActions, Layout } from "./ask_cards.js";
 import { QuestionForm, inLabels } from "./ask_form.js";
-import { Layout } from "./ask_layout.js";
-import { amount, el, named, setChildren, tickText, toNumber, words } from "./format.js";
+import { EVER } from "./cards.js";
+import { amount, el, lengthOf, named, setChildren, spelled, tickText, toNumber, words } from "./format.js";
 import { ANEW, ENDED } from "./line_card.js";
 import { Session, freshKey } from "./login.js";
-import { EVER } from "./windowed_card.js";
+import { BASE } from "./view.js";
 
 const REFRESH_MILLISECONDS = 10_000;
+const TENTH = 10;
 const holder = document.getElementById("ask");
 const session = new Session();
-const state = { schema: null, queries: [], form: null, pipeline: "", key: freshKey(), turn: 0, shown: undefined, over: false, asked: 0, heard: 0 };
+const state = { schema: null, windows: [], queries: [], form: null, pipeline: "", key: freshKey(), turn: 0, shown: undefined, over: false, asked: 0, heard: 0 };
 
 async function get(path) {
-  const answer = await fetch(path, { cache: "no-store" });
+  const answer = await fetch(BASE + path, { cache: "no-store" });
   if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
   return answer.json();
 }
@@ -76,9 +77,17 @@ function show() {
   answer.replaceChildren();
   if (state.over) return void body.replaceChildren(...(me === null ? [] : [who]), ended());
   if (me === null) return void showLogin();
-  state.form = new QuestionForm(state.schema, () => new Set(state.queries.map(({ name }) => name)), changed);
+  state.form = new QuestionForm(state.schema, () => new Set(state.queries.map(({ name }) => name)), changed, proposed(me, state.windows));
   state.form.element.addEventListener("submit", (event) => { event.preventDefault(); price(); });
   body.replaceChildren(who, state.form.element, answer);
+}
+
+/** What the form proposes at first: a tenth of her budget, or what is left of it, over the longest window of the file. */
+function proposed({ epsilon: { total, left } }, windows) {
+  const most = Math.min(toNumber(total) / TENTH, toNumber(left));
+  const digits = 10 ** (1 - Math.floor(Math.log10(most)));
+  const longest = windows.filter((window) => lengthOf(window) !== null).sort((one, two) => lengthOf(two) - lengthOf(one));
+  return { epsilon: most > 0 ? String(Number((Math.floor(most * digits + 1e-9) / digits).toPrecision(2))) : "0.1", window: spelled(longest[0] ?? "") };
 }
 
 function showLogin() {
@@ -193,10 +202,10 @@ async function create(definition, accepted) {
 
 /** Where the engine takes questions, the page has a place for them. */
 async function begin() {
-  const [schema, { name }] = await Promise.all([get("/api/schema"), get("/api/pipeline")]).catch(() => [null, {}]);
+  const [schema, { name, series = [] }] = await Promise.all([get("/api/schema"), get("/api/pipeline")]).catch(() => [null, {}]);
   if (!schema) return void setTimeout(begin, REFRESH_MILLISECONDS);
   if (!(schema.statistics?.length > 0)) return;
-  Object.assign(state, { schema, pipeline: name });
+  Object.assign(state, { schema, pipeline: name, windows: series.flatMap(({ windows = [] }) => windows) });
   session.addEventListener("change", show);
   await refresh(); // the form needs the names that are taken, and what a number is compared with
   show();

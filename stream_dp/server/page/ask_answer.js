@@ -1,8 +1,8 @@
 // What a question would cost: price, expected error beside what is known already, what stays left, and why; or why not.
 // Rules: all amounts are the engine's, shown as they came; lengths only are reckoned. What is compared with was published.
 
-import { amount, band, chance, count, el, percent, sentence, spelled, toNumber, words } from "./format.js";
-import { EVER, TICK } from "./windowed_card.js";
+import { EVER, TICK } from "./cards.js";
+import { amount, band, chance, count, el, percent, round, sentence, spelled, toNumber, words } from "./format.js";
 
 /** A preview that fits, with a button that asks it; what is mostly noise has a second one, which confirms that. */
 export function priced(preview, beside, confirm) {
@@ -11,7 +11,7 @@ export function priced(preview, beside, confirm) {
   button.addEventListener("click", noise === null ? confirm : () => { button.disabled = true; noise.hidden = false; noise.focus(); });
   return el("section", { class: "ask-answer", "aria-label": "Price" },
     el("h3", { tabindex: "-1" }, `It costs ε ${amount(preview.asked)}`),
-    el("dl", { class: "facts" }, ...facts(preview, [...falsely(preview.false_alarms), ["Left after it", `ε ${amount(preview.after ?? preview.left)}`]])),
+    el("dl", { class: "facts" }, ...facts(preview, [...judged(preview), ...falsely(preview.false_alarms), ["Left after it", `ε ${amount(preview.after ?? preview.left)}`]])),
     scale(preview, beside), why(preview.derivation),
     el("p", { class: "muted small" }, "Asking spends this once. It then answers at the end of every tick, from the next one on, until you end it."), el("p", {}, button), noise);
 }
@@ -22,6 +22,18 @@ function warned(noise, confirm) {
   button.addEventListener("click", confirm);
   return el("div", { class: "ask-noise", role: "alert", tabindex: "-1", hidden: true }, el("p", {}, `This would be ${noise}.`), el("p", {}, button));
 }
+
+/** What it would be worth by the public guesses of the file, of each window. */
+function judged({ verdicts = [] }) {
+  return verdicts.map(({ window, verdict, missing, typical, band: width, of }) => {
+    const name = `Verdict${window ? ` ${over(window)}` : ""}`;
+    if (verdict === null) return [name, `not known without ${missing} in the pipeline file`];
+    const said = el("span", { class: "verdict", "data-verdict": verdict }, verdict);
+    return [name, [said, ` ${width === null ? "a band without an end" : band(round(width))} of about ${count(round(typical))}${of ? ` (${of})` : ""}${verdict === "noise" ? ": mostly noise" : ""}`]];
+  });
+}
+
+const over = (name) => (name === TICK ? "in a single tick" : name === EVER ? "so far" : `in ${spelled(name)}`);
 
 /** How likely alarms are false ones; of several watches the likeliest. */
 function falsely(alarms = []) {
@@ -61,13 +73,12 @@ const supposed = ({ supposing }) => (supposing ? `, ${supposing}` : "");
 /** The expected error, or that of each window. */
 function offs({ windows, ...preview }) {
   if (!windows) return off(preview);
-  const over = (name) => (name === TICK ? "in a single tick" : name === EVER ? "so far" : `in ${spelled(name)}`);
   return Object.entries(windows).map(([name, error]) => `${off({ ...preview, error })} ${over(name)}`).join(", ");
 }
 
 function facts({ error_tick: tick, confidence, ...preview }, more) {
   const told = [["Expected to be off by", offs(preview)], ["That holds", `${percent(confidence)} of the time, at tick ${count(tick)}${supposed(preview)}`], ...more];
-  return told.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
+  return told.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...[value].flat())));
 }
 
 /** The error on the scale of a series that tells such numbers already; in words where there is none. */

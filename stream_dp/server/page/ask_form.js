@@ -5,16 +5,16 @@
 import { el, words } from "./format.js";
 
 const LABELS = {
-  statistic: "What is to be told", name: "Called", where: "Only some records", error: "Off by at most", epsilon: "For a price of ε",
-  by: "For each", of: "Of which number", clamp: "Numbers count from … to …", buckets: "In how many steps", at: "Which shares", k: "How many places",
-  rank: "Which place", level: "At least how many events", threshold: "How many events", below: "Tell when there are fewer", windows: "Over the last", every: "Or once in every",
-  running: "While it runs", hop: "Told anew every",
+  statistic: "Statistic", name: "Name", where: "Filter", error: "Error (half-width)", epsilon: "Budget ε",
+  by: "Group by", of: "Field", clamp: "Clamp", buckets: "Buckets", at: "Quantiles", k: "Top k",
+  rank: "Rank", level: "Minimum count", threshold: "Threshold", below: "Alert below the threshold", windows: "Sliding windows", every: "Tumbling windows",
+  running: "Running totals within a window", hop: "Hop",
 };
 const HINTS = {
-  clamp: "What lies outside counts as the nearer end.", at: "0.5 is the median; several with commas.",
-  windows: "Such as 1 hour, 24 hours; empty: since it was asked.", every: "Such as 24 hours: told when they are over, with less noise.",
-  running: "Told at every tick since the last of these began, with more noise.",
-  hop: "Such as 12 hours: whole parts of the above, told at their ends, with less noise; empty: at every tick.", buckets: "A whole number that divides the range.",
+  clamp: "Values outside count as the nearer end.", at: "0.5 is the median; several with commas.",
+  windows: "The last 1 hour, 24 hours, say; empty: since it was asked.", every: "One number for each 24 hours, say, when they are over: less noise.",
+  running: "A number at every tick since the window began: more noise.",
+  hop: "A part of the window, 12 hours say: a number at the end of each, with less noise; empty: at every tick.", buckets: "A whole number that divides the range.",
 };
 const NUMBERS = ["integer", "number"];
 const OPERATORS = {
@@ -54,8 +54,10 @@ const shareOf = (text) => (/^\d+(\.\d+)?\s*%$/.test(text) ? String(Number((parse
 const windowOf = (text) => text.replace(/^(\d+)\s*([smhd])[a-z]*$/i, (_, many, unit) => `${many}${unit.toLowerCase()}`);
 
 export class QuestionForm {
-  constructor(schema, taken, changed) {
+  /** `first` is what is proposed: a price, and a window or none. */
+  constructor(schema, taken, changed, first) {
     this.schema = schema;
+    this.first = first;
     this.taken = taken;
     this.named = false;
     const statistics = schema.statistics.map(({ statistic }) => [statistic, words(statistic)]);
@@ -66,13 +68,13 @@ export class QuestionForm {
     this.conditions = el("div", { class: "ask-conditions" });
     this.name = el("input", { name: "name", required: true, maxlength: 63, pattern: "[a-z0-9][a-z0-9_.\\-]*", autocomplete: "off", spellcheck: "false" });
     this.how = this.exactness();
-    const add = el("button", { type: "button", class: "quiet" }, "Only some records …");
+    const add = el("button", { type: "button", class: "quiet" }, "Add a filter");
     add.addEventListener("click", () => this.condition());
     this.kind.addEventListener("change", () => this.show());
     this.name.addEventListener("input", () => { this.named = true; });
     this.element = el("form", { class: "ask-form", "aria-label": "A question" },
-      el("div", { class: "ask-fields" }, labelled("What is to be told", this.kind)), this.about, this.keys, this.conditions, add, this.how,
-      labelled("Called", this.name, "Small letters, digits, _ . - ; a name is used once for ever."),
+      el("div", { class: "ask-fields" }, labelled(LABELS.statistic, this.kind)), this.about, this.keys, this.conditions, add, this.how,
+      labelled(LABELS.name, this.name, "Small letters, digits, _ . - ; a name is used once for ever."),
       el("p", {}, el("button", { type: "submit", class: "primary" }, "Show the price")));
     this.element.addEventListener("input", ({ target }) => { target.removeAttribute?.("aria-invalid"); this.suggest(); changed(); });
     this.show();
@@ -97,7 +99,7 @@ export class QuestionForm {
       grouping: () => {
         const groups = of(["category", "list", "boolean"]);
         const both = el("span", { class: "ask-pair" }, select(key, [...none, ...groups], { required }));
-        if (groups.length > 1) both.append(" and ", select(`${key}-2`, [["", "–"], ...groups], { "aria-label": "and for each" }));
+        if (groups.length > 1) both.append(" and ", select(`${key}-2`, [["", "–"], ...groups], { "aria-label": "and group by" }));
         return both;
       },
       amount: () => select(key, [...none, ...of(NUMBERS)], { required }),
@@ -105,7 +107,7 @@ export class QuestionForm {
       whole: () => el("input", { ...text, type: "number", min: 1, step: 1 }),
       shares: () => el("input", { ...text, value: "0.5" }),
       flag: () => el("input", { name: key, type: "checkbox" }),
-      windows: () => el("input", { ...text, size: 16 }),
+      windows: () => el("input", { ...text, size: 16, value: key === "windows" ? this.first.window : "" }),
       window: () => el("input", { ...text, size: 16 }),
     };
     return widgets[kind] ? labelled(LABELS[key] ?? words(key), widgets[kind](), HINTS[key]) : null;
@@ -115,13 +117,13 @@ export class QuestionForm {
   condition() {
     const fields = this.schema.fields.map(({ name }) => [name, words(name)]);
     if (fields.length === 0) return;
-    const field = select("where-field", fields, { "aria-label": "Only records whose" });
+    const field = select("where-field", fields, { "aria-label": "Filter: field" });
     const rest = el("span", { class: "ask-pair" });
     const remove = el("button", { type: "button", class: "quiet" }, "Remove");
-    const row = el("div", { class: "ask-condition", role: "group", "aria-label": "Condition" }, field, rest, remove);
+    const row = el("div", { class: "ask-condition", role: "group", "aria-label": "Filter" }, field, rest, remove);
     const fill = () => {
       const { type, domain } = this.schema.fields.find(({ name }) => name === field.value);
-      const operator = select("where-operator", OPERATORS[type] ?? OPERATORS.text, { "aria-label": "compared how" });
+      const operator = select("where-operator", OPERATORS[type] ?? OPERATORS.text, { "aria-label": "Filter: operator" });
       rest.replaceChildren(operator, this.value(type, domain));
     };
     field.addEventListener("change", fill);
@@ -132,7 +134,7 @@ export class QuestionForm {
   }
 
   value(type, domain) {
-    const said = { name: "where-value", required: true, "aria-label": "with what" };
+    const said = { name: "where-value", required: true, "aria-label": "Filter: value" };
     if (type === "boolean") return select("where-value", [["true", "true"], ["false", "false"]], said);
     if (type === "list" && domain.length <= MANY) return select("where-value", domain.map((each) => [each, each]), said);
     if (type === "category" && domain.length <= MANY) return el("span", {}, select("where-value", domain.map((each) => [each, each]), { ...said, multiple: true, size: Math.min(4, domain.length) }));
@@ -140,16 +142,16 @@ export class QuestionForm {
   }
 
   exactness() {
-    const error = el("input", { name: "error", inputmode: "decimal", required: true, size: 8, value: "25", "aria-label": "Off by at most" });
-    const epsilon = el("input", { name: "epsilon", inputmode: "decimal", disabled: true, required: true, size: 8, value: "0.1", "aria-label": "Price in epsilon" });
+    const error = el("input", { name: "error", inputmode: "decimal", disabled: true, required: true, size: 8, value: "25", "aria-label": LABELS.error });
+    const epsilon = el("input", { name: "epsilon", inputmode: "decimal", required: true, size: 8, value: this.first.epsilon, "aria-label": LABELS.epsilon });
     this.price = epsilon;
     const choice = (value, text, input) => {
-      const radio = el("input", { type: "radio", name: "exact", value, id: `ask-exact-${value}`, checked: value === "error" });
+      const radio = el("input", { type: "radio", name: "exact", value, id: `ask-exact-${value}`, checked: value === "epsilon" });
       radio.addEventListener("change", () => this.by(value));
       return el("p", { class: "ask-choice" }, radio, el("label", { for: radio.id }, text), input);
     };
-    return el("fieldset", { class: "ask-exact" }, el("legend", {}, "How exact"), choice("error", "Off by at most ±", error), choice("epsilon", "For a price of ε", epsilon),
-      el("p", { class: "muted small" }, "Off by at most: 19 times in 20 the number shown is no farther from the exact one (of quantiles: in rank); the smaller, the dearer. Or name a price, and see how far off that is."));
+    return el("fieldset", { class: "ask-exact" }, el("legend", {}, "Accuracy"), choice("epsilon", "Spend ε", epsilon), choice("error", "Error at most ±", error),
+      el("p", { class: "muted small" }, "Name a budget and see the error, or name an error (half-width of the 95% band; of quantiles in ranks) and see what it costs: the smaller, the dearer."));
   }
 
   /** Ask for an error, or by a price. */

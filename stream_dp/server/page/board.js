@@ -1,11 +1,13 @@
 // The cards on the page: which can be seen, when they are drawn, over which time.
 // Rules: drawing happens at most ten times a second, whatever arrives. A picture is drawn where it can be seen or soon can, and
 // only if something changed; of the other cards the words are brought up to date, a few in each frame. Where there are few
-// series all histories are loaded, of many those that can be seen.
+// series all histories are loaded, of many those that can be seen. Rows of cards are as wide as the page: what is left of one is
+// given to its last cards.
 
+import { LARGE, SMALL } from "./card_tools.js";
 import { isLine } from "./cards.js";
-import { rangeAt } from "./range.js";
-import { choice, onChoice } from "./view.js";
+import { READERS, UTC, setZone } from "./format.js";
+import { OWN_ZONE, choice, onChoice, rangeAt } from "./view.js";
 
 const FRAME_MILLISECONDS = 100;
 const FEW_SERIES = 24;
@@ -15,15 +17,16 @@ const MARGIN = "1500px";
 export class Board {
   /** `frame` draws what is not a card, and gives the newest tick and its end. */
   constructor(holder, histories, frame) {
-    Object.assign(this, { holder, histories, frame, clock: { step: 1, horizon: null }, cards: new Map(), order: [], dirty: false, drawn: 0, shown: "" });
+    Object.assign(this, { holder, histories, frame, clock: { step: 1, horizon: null, zone: UTC }, width: 0, laid: true, cards: new Map(), order: [], dirty: false, drawn: 0, shown: "" });
     this.eyes = new IntersectionObserver((seen) => seen.forEach((entry) => this.#see(entry)), { rootMargin: MARGIN });
-    new ResizeObserver(() => this.#anew(() => {})).observe(holder);
+    new ResizeObserver(() => this.#widen()).observe(holder);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#anew((card) => card.recolour()));
     addEventListener("beforeprint", () => this.#print(true));
     addEventListener("afterprint", () => this.#print(false));
     onChoice(() => {
+      this.#say();
       for (const card of this.cards.values()) this.#find(card);
-      this.wish();
+      this.#lays();
     });
   }
 
@@ -33,6 +36,36 @@ export class Board {
     for (const card of this.cards.values()) card.leave();
     this.cards.clear();
     this.holder.replaceChildren();
+    this.#say();
+  }
+
+  /** Times are those of the pipeline file's zone, or the reader's. */
+  #say() {
+    if (setZone(choice("zone") === OWN_ZONE ? READERS : this.clock.zone)) this.#anew((card) => card.recolour());
+  }
+
+  #widen() {
+    if (this.holder.clientWidth === this.width) return; // what is drawn makes it longer only
+    this.width = this.holder.clientWidth;
+    this.laid = false;
+    this.#anew(() => {});
+  }
+
+  /** Each card as large as is chosen, in rows without a gap: a row that is not full gives what is left to its cards, the last first. */
+  #lay() {
+    this.laid = true;
+    const shown = [...this.holder.children].map((element) => this.cards.get(element)).filter((card) => card && card.element.offsetParent !== null);
+    const columns = Number(getComputedStyle(this.holder).getPropertyValue("--columns"));
+    const rows = [];
+    for (const card of shown) {
+      card.resize(choice(`size.${card.series.name}`) || (this.cards.size > FEW_SERIES ? SMALL : card.usual));
+      const span = Math.min(columns, card.size === LARGE ? 2 : 1);
+      const row = rows.find(({ left }) => left >= span) ?? rows[rows.push({ left: columns, cards: [] }) - 1];
+      row.cards.push({ card, span });
+      row.left -= span;
+    }
+    for (const { left, cards } of rows) for (let place = 0; place < left; place += 1) cards[cards.length - 1 - (place % cards.length)].span += 1;
+    for (const { card, span } of rows.flatMap(({ cards }) => cards)) card.widen(span);
   }
 
   /** Put a card on the page; or in the stead of another. */
@@ -46,6 +79,7 @@ export class Board {
     this.cards.set(card.element, card);
     this.#place();
     this.#find(card);
+    this.#lays();
     this.eyes.observe(card.element);
   }
 
@@ -53,6 +87,7 @@ export class Board {
   arrange(order) {
     this.order = order;
     this.#place();
+    this.#lays();
   }
 
   /** The cards as they are read, from the top: those in order, then lines over time, then the rest. Only what is elsewhere is moved. */
@@ -67,6 +102,11 @@ export class Board {
     }
   }
 
+  #lays() {
+    this.laid = false;
+    this.wish();
+  }
+
   wish() {
     if (this.dirty) return;
     this.dirty = true;
@@ -77,6 +117,7 @@ export class Board {
     if (now - this.drawn < FRAME_MILLISECONDS) return void requestAnimationFrame((later) => this.#draw(later));
     this.drawn = now;
     this.dirty = false;
+    if (!this.laid) this.#lay();
     const newest = this.frame();
     if (newest === null) return;
     const range = this.#range(newest);

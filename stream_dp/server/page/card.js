@@ -1,15 +1,17 @@
 // What every card has: title, body, note, foot, and the tools under its picture.
 // Rules: a card takes releases in order (each sequence once) and draws when asked, so that many releases cost one
 // drawing; a picture that nobody can see is not drawn, its words are. What is kept is what the range needs, the newest ticks, and
-// little more: the rest is let go, and loaded again for a range that needs it. The foot of every card says the same of every series, of
+// little more: the rest is let go, and loaded again for a range that needs it. The details of every card say the same of every series, of
 // the file or a live one: price, expected error, start, end, analyst; how it is made is one click away. Cards know no network.
 
-import { CardTools } from "./card_tools.js";
-import { amount, duration, el, errorText, named, percent, setText, spelled, theLength, tickText, titleOf, toNumber, words } from "./format.js";
-import { madeId } from "./proof.js";
+import { CardTools, LARGE, MEDIUM, SIZES, SMALL } from "./card_tools.js";
+import { amount, band, count, duration, el, errorText, named, percent, round, sentence, setText, spelled, theLength, tickText, titleOf, toNumber, words } from "./format.js";
+import { madeId } from "./promise.js";
 
 const RECENT_TICKS = 2000; // kept whatever the range
 const SLACK_TICKS = 1000; // that nobody needs, before they are let go
+const HEIGHTS = { [SMALL]: 84, [MEDIUM]: 150, [LARGE]: 250 }; // of a chart, in pixels
+const WORTH = { useful: "at most a fifth of it", rough: "more than a fifth of it", noise: "as large as it is, or larger" };
 const NEWEST = { first: 0, last: 0, length: 1, before: false, live: true };
 const UNKNOWN = "The engine does not know this series any more. What came of it stays; what was released before the page was opened cannot be loaded.";
 const FAILED = "What was released before cannot be loaded just now. The page asks for it again by itself.";
@@ -31,24 +33,29 @@ export class Card {
     this.gap = null; // the first and the last tick of those within it that are not kept
     this.aimed = NEWEST; // the range that is chosen
     this.fails = false; // whether what it needs for that was asked for in vain
-    this.foot = el("footer", { class: "card-foot" });
+    this.about = spelled(words(series.about)).replace(/\bper tick\b/, series.step > 0 ? `per ${theLength(duration(series.step))}` : "$&") || shape;
+    this.size = "";
+    this.claims = el("div");
+    this.judged = el("div", { class: "about" });
+    this.foot = el("details", { class: "card-foot" }, el("summary", {}, "Details"), el("div", { class: "about" }, sentence(this.about)), this.judged, this.claims);
+    this.worth = el("span", { class: "verdict", hidden: true });
+    this.progress = el("progress", { class: "loading", max: 1, "aria-label": "Loading what was released before", hidden: true });
     this.note = el("p", { class: "note" }, "Waiting for the first release.");
     this.body = el("div", { class: "card-body" });
-    this.about = spelled(words(series.about)).replace(/\bper tick\b/, series.step > 0 ? `per ${theLength(duration(series.step))}` : "$&") || shape;
-    this.tag = el("span", { class: "tag" }, this.about);
+    this.tag = el("span", { class: "tag", title: this.about }, this.about);
     this.title = titleOf(series);
     this.tools = new CardTools(this);
     const where = (series.where ?? []).map((text) => el("li", {}, text));
     this.element = el(
       "article",
       { class: `card ${shape}`, "data-series": series.name, "aria-labelledby": `card-${series.name}` },
-      el("header", { class: "card-head" }, el("h3", { id: `card-${series.name}` }, this.title), this.tag),
-      series.description ? el("p", { class: "description" }, series.description) : null,
+      this.progress,
+      el("header", { class: "card-head" }, el("h3", { id: `card-${series.name}` }, this.title), this.worth, this.tag),
+      series.description ? el("p", { class: "description", title: series.description }, series.description) : null,
       where.length > 0 ? el("ul", { class: "where", "aria-label": "Only what passes all of this is counted" }, ...where) : null,
       this.body,
       this.note,
       this.tools.element,
-      this.foot,
     );
     this.tell(planned, {});
   }
@@ -182,12 +189,57 @@ export class Card {
     this.planned = planned ?? this.planned;
     this.halted = query.end !== null && query.end !== undefined;
     this.#mark();
+    this.#judge();
     const price = priceText(this.planned, this.series.error_unit);
     const lines = [price, spanText(query)].filter(Boolean);
     if (lines.join() === this.told) return;
     this.told = lines.join();
-    this.foot.replaceChildren(...lines.map((line) => el("p", {}, line)));
-    if (price) this.foot.firstChild.append(" · ", el("a", { href: `#${madeId(this.series.name)}` }, "How it is made"));
+    this.claims.replaceChildren(...lines.map((line) => el("p", {}, line)));
+    if (price) this.claims.firstChild.append(" · ", el("a", { href: `#${madeId(this.series.name)}` }, "How it is made"));
+  }
+
+  /** How large it is until its reader chooses. */
+  get usual() {
+    return MEDIUM;
+  }
+
+  /** Take a size: how high its picture is and how much it says. */
+  resize(size) {
+    const known = size in SIZES ? size : this.usual;
+    if (known === this.size) return;
+    this.size = known;
+    for (const each of Object.keys(SIZES)) this.element.classList.toggle(`size-${each}`, each === known);
+    this.tools.sized(known);
+    if (this.chart) this.chart.height = HEIGHTS[known];
+    this.stale = true;
+  }
+
+  /** How many columns of the page it takes. */
+  widen(span) {
+    if (span === this.wide) return;
+    this.wide = span;
+    this.element.style.gridColumn = `span ${span}`;
+    this.element.classList.toggle("broad", span > 1);
+  }
+
+  /** What part of the history that it waits for is loaded; null: it waits for none. */
+  loads(part) {
+    this.progress.hidden = part === null;
+    this.progress.value = part ?? 0;
+    this.element.setAttribute("aria-busy", String(part !== null));
+  }
+
+  /** What its number is worth by the public guesses of the file. */
+  #judge() {
+    const { verdict, typical, band: width, of, false_alarm: likely } = (this.planned?.verdicts ?? []).find(({ window = "" }) => window === (this.window ?? "")) ?? {};
+    this.worth.hidden = !verdict;
+    if (!verdict) return void setText(this.judged, "");
+    setText(this.worth, verdict);
+    this.worth.dataset.verdict = verdict;
+    const about = `${count(round(typical))}${of ? ` (${of})` : ""}`;
+    const alarms = likely ? `; a false alarm per key and day has a chance of ${percent(likely)}` : "";
+    this.worth.title = `By the guesses of the pipeline file: about ${about}, and the band, ${width === null ? "without an end" : band(round(width))}, is ${WORTH[verdict]}${alarms}`;
+    setText(this.judged, `${this.worth.title}.`);
   }
 
   /** Whether it goes on, on its head. */

@@ -4,11 +4,15 @@
 // as high as most of what is known needs. All charts show the same time and the same moment under the cursor. Charts know
 // no API.
 
-import { axisCount, axisTimes, el, setText, time } from "./format.js";
-import { chooseBetween } from "./range.js";
+import { axisCount, axisTimes, el, setText, time, zoneShown } from "./format.js";
+import { chooseBetween } from "./view.js";
 
 const MOST_POINTS = 600;
-const HEIGHT = 190;
+const PLAIN_HEIGHT = 150; // pixels
+const BESIDE = 88; // pixels of a chart that its axis and its edge take
+const BANDS = 3; // no picture is lower than so many bands
+const NEARBY = 1 / 6; // of a picture: where a movement is looked for
+const FAINT = "59"; // the opacity of a line that says nothing
 const STEPS = Array.from({ length: 21 }, (_, place) => [1, 2, 5].map((digit) => Number(`${digit}e${place - 6}`))).flat();
 const WHOLE_STEPS = STEPS.filter(Number.isInteger);
 const SHORTEST_DRAG = 8; // pixels
@@ -16,29 +20,78 @@ const LINKED = ["mousemove", "mouseleave"];
 
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** Where points from `start` on, before `many`, are drawn: the last of each stride, and the first of what it stands for. */
-export function* strides(many, start) {
-  const stride = Math.max(1, Math.ceil((many - start) / MOST_POINTS));
+/** Where points from `start` on, before `many`, are drawn in so many `columns`: the last of each stride, and the first of what it stands for. */
+export function* strides(many, start, columns = MOST_POINTS) {
+  const stride = Math.max(1, Math.ceil((many - start) / columns));
   for (let last = many - 1 - (Math.floor((many - start - 1) / stride) * stride); last < many; last += stride) yield [Math.max(start, last - stride + 1), last];
 }
 
-/** Points from `start` on, before `stop`, as uPlot columns [x, low, high, value]; null where nothing is known. */
-export function thin(points, start, stop = points.x.length) {
+/** What points from `first` to `last` are together: the mean of their values, and from the least to the greatest end of their bands; nulls where nothing is known. */
+export function together({ value, low, high }, first, last) {
+  const found = { low: Infinity, high: -Infinity, sum: 0, many: 0 };
+  for (let at = first; at <= last; at += 1) {
+    if ((value[at] ?? null) === null) continue;
+    found.low = Math.min(found.low, low[at]);
+    found.high = Math.max(found.high, high[at]);
+    found.sum += value[at];
+    found.many += 1;
+  }
+  if (found.many === 0) return { low: null, high: null, value: null, many: 0 };
+  return { ...found, value: found.many === 1 ? found.sum : found.sum / found.many };
+}
+
+/** Points from `start` on, before `stop`, as uPlot columns [x, low, high, value], at most so many; null where nothing is known. */
+export function thin(points, start, stop = points.x.length, most = MOST_POINTS) {
   const columns = [[], [], [], []];
-  for (const [first, last] of strides(stop, start)) {
-    let low = Infinity;
-    let high = -Infinity;
-    for (let index = first; index <= last; index += 1) {
-      if (points.value[index] === null) continue;
-      low = Math.min(low, points.low[index]);
-      high = Math.max(high, points.high[index]);
-    }
-    columns[0].push(points.x[last]);
-    columns[1].push(low <= high ? low : null);
-    columns[2].push(low <= high ? high : null);
-    columns[3].push(points.value[last]);
+  for (const [first, last] of strides(stop, start, most)) {
+    const { low, high, value } = together(points, first, last);
+    [points.x[last], low, high, value].forEach((told, place) => columns[place].push(told));
   }
   return columns;
+}
+
+/** How high the bands of these columns usually are, from end to end: the median of what is known. */
+function bandOf([, ...columns]) {
+  const heights = columns.flatMap((lows, place) => (place % 3 === 0 ? lows.map((low, at) => (low === null ? NaN : columns[place + 1][at] - low)) : []));
+  const known = heights.filter(Number.isFinite).sort((one, two) => one - two);
+  return known[known.length >> 1] ?? 0;
+}
+
+/** The greatest of `values` at most `reach` places away, for each place. */
+function nearbyMost(values, reach) {
+  const queue = []; // places whose values fall
+  const found = [];
+  for (let at = 0; at < values.length + reach; at += 1) {
+    while (at < values.length && queue.length > 0 && values[queue.at(-1)] <= values[at]) queue.pop();
+    if (at < values.length) queue.push(at);
+    if (queue[0] < at - 2 * reach) queue.shift();
+    if (at >= reach) found.push(values[queue[0]]);
+  }
+  return found;
+}
+
+/** Where a line moves more than its band: two bands nearby do not meet. Elsewhere its ups and downs may be noise alone. */
+export function moving(lows, highs) {
+  const reach = Math.max(1, Math.ceil(lows.length * NEARBY));
+  const most = nearbyMost(lows.map((low) => low ?? -Infinity), reach);
+  const least = nearbyMost(highs.map((high) => -(high ?? Infinity)), reach);
+  return most.map((low, at) => low > -least[at]);
+}
+
+/** The colour of a line over time, faint where it does not move more than its band. */
+export function fading(stroke, low, high) {
+  return (plot) => {
+    const { data, bbox, ctx: context } = plot;
+    const moves = moving(data[low], data[high]);
+    if (moves.every(Boolean) || bbox.width === 0) return stroke;
+    const paint = context.createLinearGradient(bbox.left, 0, bbox.left + bbox.width, 0);
+    moves.forEach((firm, at) => {
+      if (at > 0 && at < moves.length - 1 && moves[at - 1] === firm && moves[at + 1] === firm) return;
+      const part = (plot.valToPos(data[0][at], "x", true) - bbox.left) / bbox.width;
+      paint.addColorStop(Math.min(1, Math.max(0, part)), firm ? stroke : stroke + FAINT);
+    });
+    return paint;
+  };
 }
 
 /** Columns x, then low, high and value of each line, with open ends cut beyond the picture, and its range; null: it holds all there is. */
@@ -80,18 +133,21 @@ export function logNamed(splits) {
 export function chartPlace() {
   const holder = el("div", { class: "chart", tabindex: "0", role: "img", "aria-label": "A chart, empty before the first release" });
   const readout = el("p", { class: "readout" });
-  return { holder, readout, box: el("div", { class: "chart-box" }, holder, readout) };
+  const still = el("p", { class: "still", hidden: true }, "within the band: it may be noise");
+  return { holder, readout, still, box: el("div", { class: "chart-box" }, holder, readout, still) };
 }
 
 /** A chart that follows its holder's width and is read point by point, by pointer or keys. */
 export class Chart {
-  constructor({ holder, readout }) {
-    this.holder = holder;
-    this.readout = readout;
+  constructor({ holder, readout, still }) {
+    Object.assign(this, { holder, readout, still });
+    this.height = PLAIN_HEIGHT;
+    this.least = 0; // how high the picture is at least
     this.plot = null;
     this.span = [0, 1];
     this.scale = "";
     this.framed = null; // the range of a picture that does not hold all there is
+    new ResizeObserver(() => this.#fit()).observe(holder);
     holder.addEventListener("keydown", (event) => this.#move(event));
     holder.addEventListener("focus", () => readout.setAttribute("aria-live", "polite")); // of linked charts one speaks
     holder.addEventListener("blur", () => {
@@ -111,14 +167,36 @@ export class Chart {
       this.plot = new uPlot(this.#options(width, special()), columns, this.holder);
       return;
     }
-    if (this.plot.width !== width) this.plot.setSize({ width, height: HEIGHT });
+    this.#fit();
     this.plot.setData(columns);
+  }
+
+  /** As high as its size says, or as there is room in its row of cards. */
+  get high() {
+    return Math.max(this.height, this.holder.clientHeight);
+  }
+
+  #fit() {
+    const [width, height] = [Math.floor(this.holder.clientWidth), this.high];
+    if (this.plot !== null && width > 0 && (this.plot.width !== width || this.plot.height !== height)) this.plot.setSize({ width, height });
   }
 
   forget() {
     this.plot?.destroy();
     this.plot = null;
     setText(this.readout, "");
+  }
+
+  /** How many points have room: one for each pixel. */
+  get columns() {
+    return Math.max(24, Math.floor(this.holder.clientWidth) - BESIDE);
+  }
+
+  /** Look at columns x, then low, high and value of each line: how high a picture they need, and whether any line moves more than its band. */
+  weigh(columns) {
+    this.least = BANDS * bandOf(columns);
+    const lines = columns.slice(1).filter((_, place) => place % 3 === 0);
+    this.still.hidden = columns[0].length < 3 || lines.some((lows, place) => lows.every((low) => low === null) || moving(lows, columns[3 * place + 2]).some(Boolean));
   }
 
   /** How wide half a bar is, in seconds. */
@@ -131,7 +209,16 @@ export class Chart {
     if (low === null || high === null) return this.scale === "log" ? [1, 10] : [0, 1];
     if (this.framed !== null) return this.#framedHeights(low);
     if (this.scale === "log") return [low / 1.2, high * 1.2];
-    return this.scale === "zero" ? uPlot.rangeNum(Math.min(0, low), Math.max(0, high), 0.1, true) : uPlot.rangeNum(low, high, 0.1, true);
+    return this.scale === "zero" ? uPlot.rangeNum(Math.min(0, low), Math.max(0, high), 0.1, true) : this.#roomy(low, high);
+  }
+
+  /** A range that holds these two and is as high as the picture is at least, above the floor where they are. */
+  #roomy(low, high) {
+    const [bottom, top] = uPlot.rangeNum(low, high, 0.1, true);
+    const more = Math.max(0, this.least - (top - bottom)) / 2;
+    const foot = low >= (this.floor ?? -Infinity) ? this.floor ?? -Infinity : -Infinity;
+    const from = Math.max(foot, bottom - more);
+    return [from, Math.max(top + more, from + this.least)];
   }
 
   /** The range of a picture with open ends, as the scale has it; `low` is the least drawn. */
@@ -147,7 +234,7 @@ export class Chart {
     const steps = this.scale === "log" ? { splits: (_plot, _axis, low, high) => logSplits(low, high), filter: (_plot, splits) => logNamed(splits) } : { incrs: (plot) => (wholes(plot.data) ? WHOLE_STEPS : STEPS) };
     return {
       width,
-      height: HEIGHT,
+      height: this.high,
       padding: [10, 26, 0, 0],
       legend: { show: false },
       cursor: {
@@ -157,7 +244,7 @@ export class Chart {
         sync: { key: "time", setSeries: false, scales: ["x", null], filters: { pub: (type) => LINKED.includes(type) } },
         bind: { dblclick: () => null },
       },
-      tzDate: (stamp) => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
+      tzDate: (stamp) => uPlot.tzDate(new Date(stamp * 1000), zoneShown()),
       scales: {
         x: { range: () => this.#times() },
         y: { distr: this.scale === "log" ? 3 : 1, range: (_plot, low, high) => this.heights(low, high) },
@@ -204,5 +291,147 @@ export class Chart {
     const next = Math.min(last, Math.max(0, now + step));
     const left = this.plot.valToPos(this.plot.data[0][next], "x");
     this.plot.setCursor({ left, top: 10 });
+  }
+}
+
+const DEEPEST = 1e-4; // of the greatest value: the foot of a logarithmic picture
+
+/** Columns [x, low, high, value], or more such after x, whose bands end at `floor`. */
+export function floored([x, ...columns], floor) {
+  const cut = (low) => (low === null ? null : Math.max(floor, low));
+  return [x, ...columns.map((column, place) => (place % 3 === 0 ? column.map(cut) : column))];
+}
+
+/** Columns for a logarithmic scale; the first is time. */
+export function aboveZero([x, ...columns]) {
+  const above = columns.flat().filter((value) => value > 0);
+  if (above.length === 0) return [x, ...columns.map((column) => column.map(() => null))];
+  const foot = Math.max(Math.min(...above), Math.max(...above) * DEEPEST);
+  return [x, ...columns.map((column) => column.map((value) => (value === null ? null : Math.max(foot, value))))];
+}
+
+// What is drawn beside the values: where 0 is, where something begins, alerts on a strip.
+// Rules: colours come from the style sheet; of very many marks only the foot is drawn.
+
+const MOST_LINES = 40;
+const DOT = 3.5; // pixels
+export const UNTOLD = "too few to tell";
+
+/** Where 0 is, in a picture that goes below it. */
+export function drawZero(plot) {
+  if (!(plot.scales.y.min < 0 && plot.scales.y.max > 0)) return;
+  const { ctx: context, bbox } = plot;
+  const top = Math.round(plot.valToPos(0, "y", true));
+  context.save();
+  context.fillStyle = colour("--muted");
+  context.fillRect(bbox.left, top, bbox.width, Math.max(1, Math.round(uPlot.pxRatio)));
+  context.restore();
+}
+
+/** A wash over the times of which no line says anything, with words where there is room. */
+export function drawUntold(plot) {
+  const { ctx: context, bbox, data: [x, ...lines] } = plot;
+  const ratio = uPlot.pxRatio;
+  const untold = (at) => lines.every((line) => line[at] === null);
+  const place = (at) => (at <= 0 ? bbox.left : at >= x.length ? bbox.left + bbox.width : plot.valToPos((x[at - 1] + x[at]) / 2, "x", true));
+  context.save();
+  context.font = `${11 * ratio}px system-ui, sans-serif`;
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  for (let from = 0; from < x.length; from += 1) {
+    if (!untold(from)) continue;
+    let to = from;
+    while (to < x.length && untold(to)) to += 1;
+    const [left, right] = [place(from), place(to)];
+    context.fillStyle = colour("--band-far");
+    context.fillRect(left, bbox.top, right - left, bbox.height);
+    context.fillStyle = colour("--muted");
+    if (context.measureText(UNTOLD).width + 8 * ratio < right - left) context.fillText(UNTOLD, (left + right) / 2, bbox.top + bbox.height / 2);
+    from = to;
+  }
+  context.restore();
+}
+
+/** What stands alone in its line, where there is no line to draw: a dot with its band. `low`, `high` and `value` are places of columns. */
+export function drawLone(plot, lines) {
+  const { ctx: context, bbox, data } = plot;
+  const at = (number, scale) => plot.valToPos(number, scale, true);
+  context.save();
+  context.beginPath();
+  context.rect(bbox.left - DOT * uPlot.pxRatio, bbox.top, bbox.width + 2 * DOT * uPlot.pxRatio, bbox.height);
+  context.clip();
+  context.lineWidth = DOT * uPlot.pxRatio;
+  for (const { low, high, value, stroke } of lines) {
+    const values = data[value];
+    const there = (place) => (values[place] ?? null) !== null;
+    context.fillStyle = context.strokeStyle = stroke;
+    values.forEach((told, place) => {
+      if (!there(place) || there(place - 1) || there(place + 1)) return;
+      const left = at(data[0][place], "x");
+      context.globalAlpha = 0.3;
+      context.beginPath();
+      context.moveTo(left, at(data[low][place], "y"));
+      context.lineTo(left, at(data[high][place], "y"));
+      context.stroke();
+      context.globalAlpha = 1;
+      context.beginPath();
+      context.arc(left, at(told, "y"), DOT * uPlot.pxRatio, 0, 2 * Math.PI);
+      context.fill();
+    });
+  }
+  context.restore();
+}
+
+/** A dashed line where something begins, its text beside it where there is room; of very many only the foot. */
+export function drawMarks(plot, marks) {
+  const { ctx: context, bbox } = plot;
+  const ratio = uPlot.pxRatio;
+  const many = marks.length > MOST_LINES;
+  let free = bbox.left;
+  context.save();
+  context.font = `${11 * ratio}px system-ui, sans-serif`;
+  context.textBaseline = "top";
+  context.textAlign = "left";
+  context.fillStyle = context.strokeStyle = colour("--muted");
+  context.lineWidth = ratio;
+  context.globalAlpha = 0.75;
+  context.setLineDash(many ? [] : [2 * ratio, 3 * ratio]);
+  context.beginPath();
+  for (const { x } of marks) {
+    const left = Math.round(plot.valToPos(x, "x", true)) + ratio / 2;
+    context.moveTo(left, many ? bbox.top + bbox.height - 6 * ratio : bbox.top);
+    context.lineTo(left, bbox.top + bbox.height);
+  }
+  context.stroke();
+  context.globalAlpha = 1;
+  for (const { x, text } of marks) {
+    const left = plot.valToPos(x, "x", true) + 3 * ratio;
+    const right = left + context.measureText(text).width;
+    if (text === "" || left < free || right > bbox.left + bbox.width) continue;
+    context.fillText(text, left, bbox.top);
+    free = right + 6 * ratio;
+  }
+  context.restore();
+}
+
+/** One mark for each alert between the ticks `first` and `last`, over a faint base line. */
+export function drawStrip(canvas, ticks, first, last) {
+  const ratio = window.devicePixelRatio || 1;
+  const width = Math.floor(canvas.clientWidth * ratio);
+  const height = Math.floor(canvas.clientHeight * ratio);
+  if (width === 0 || height === 0) return;
+  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  const context = canvas.getContext("2d");
+  context.clearRect(0, 0, width, height);
+  context.fillStyle = colour("--grid");
+  context.fillRect(0, height / 2 - ratio / 2, width, ratio);
+  const cell = width / Math.max(1, last - first + 1);
+  const mark = Math.min(10 * ratio, Math.max(2 * ratio, cell * 0.7));
+  context.fillStyle = colour("--alert");
+  for (let index = ticks.length - 1; index >= 0 && ticks[index] >= first; index -= 1) {
+    const centre = (ticks[index] - first + 0.5) * cell;
+    context.beginPath();
+    context.roundRect(Math.min(width - mark, Math.max(0, centre - mark / 2)), height * 0.12, mark, height * 0.76, Math.min(2 * ratio, mark / 2));
+    context.fill();
   }
 }

@@ -1,11 +1,14 @@
 // The keys that fired: how often, when last, and a strip of marks over time.
 
 import { isHalted } from "./budget.js";
-import { lowerBound, Card } from "./card.js";
-import { drawStrip } from "./marks.js";
+import { Card, lowerBound } from "./card.js";
+import { LARGE } from "./card_tools.js";
+import { drawStrip } from "./charts.js";
 import { band, chance, count, el, isoOf, lengthOf, seconds, setText, shortTime, spelled, words } from "./format.js";
+import { choose } from "./view.js";
 
 const MOST_ROWS = 300;
+const FEW_ROWS = { s: 3, m: 8 }; // as the style sheet shows them
 const MOST_STRIPS = 40;
 const LARGE_DOMAIN = 200;
 const RECENT_TICKS = 2000;
@@ -20,6 +23,9 @@ export class FlagsCard extends Card {
       this.unit = el("span", { class: "band" }, "alerts so far")),
     this.whole = el("table", { class: "alert-table", hidden: true }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, words(series.by) || "Key"),
       this.span, el("th", { scope: "col", class: "number" }, "Alerts"), el("th", { scope: "col", class: "number" }, "Last"))), this.table));
+    this.more = el("button", { type: "button", class: "tool more", hidden: true });
+    this.more.addEventListener("click", () => choose({ [`size.${series.name}`]: LARGE }));
+    this.body.append(this.more);
     for (const key of Array.isArray(series.domain) ? series.domain.slice(0, MOST_ROWS) : []) this.#key(String(key));
   }
 
@@ -67,6 +73,9 @@ export class FlagsCard extends Card {
       state.row.classList.toggle("fresh", state.ticks.length > 0 && now - state.ticks.at(-1) <= 2);
     }
     this.#arrange();
+    const beyond = this.size === LARGE ? 0 : this.keys.size - FEW_ROWS[this.size];
+    this.more.hidden = !(beyond > 0);
+    setText(this.more, `${count(beyond)} more`);
     setText(this.total, count(total));
     setText(this.unit, total === 1 ? "alert so far" : "alerts so far");
     setText(this.span, range.text);

@@ -1,17 +1,38 @@
-// Numbers, times and DOM elements as text. Rules: Intl formats, UTC, never innerHTML.
+// Numbers, times and DOM elements as text. Rules: Intl formats, one time zone for the whole page, never innerHTML.
 
 const integer = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 3 });
 const decimal = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
-const utc = (options) => new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...options });
-const moment = utc({ weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
-const shortMoment = utc({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-const stamp = utc({ day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
-const exactStamp = utc({ day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const day = utc({ day: "numeric", month: "short" });
-const hour = utc({ hour: "2-digit", minute: "2-digit" });
-const second = utc({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const month = utc({ month: "short" });
+const TIMES = {
+  moment: { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" },
+  shortMoment: { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" },
+  stamp: { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" },
+  exactStamp: { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" },
+  day: { day: "numeric", month: "short" },
+  hour: { hour: "2-digit", minute: "2-digit" },
+  second: { hour: "2-digit", minute: "2-digit", second: "2-digit" },
+  month: { month: "short" },
+  named: { timeZoneName: "short" },
+};
+export const UTC = "UTC";
+/** The time zone of whoever reads. */
+export const READERS = (Intl.DateTimeFormat().resolvedOptions().timeZone || UTC).replace(/^Etc\/UTC$/, UTC);
+const shown = { zone: "", formats: {}, wall: null };
+
+/** Say all times in this zone from now on; whether that is another one than before. */
+export function setZone(zone) {
+  if (zone === shown.zone) return false;
+  const formats = Object.entries(TIMES).map(([name, options]) => [name, new Intl.DateTimeFormat("en-GB", { timeZone: zone, ...options })]);
+  const wall = new Intl.DateTimeFormat("sv-SE", { timeZone: zone, dateStyle: "short", timeStyle: "medium" });
+  Object.assign(shown, { zone, formats: Object.fromEntries(formats), wall });
+  return true;
+}
+
+setZone(UTC);
+export const zoneShown = () => shown.zone;
+const written = (form, seconds) => shown.formats[form].format(seconds * 1000);
+/** The zone at a moment, in short: "UTC", "CET". */
+const zoneAt = (seconds) => shown.formats.named.formatToParts(seconds * 1000).find(({ type }) => type === "timeZoneName").value;
 const grid = new Intl.NumberFormat("en", { maximumFractionDigits: 6 });
 
 /** A count as an integer; a sum on a finer grid, of at most 6 places, with its digits. */
@@ -19,6 +40,8 @@ const exactly = (value) => (Number.isInteger(value) ? integer : grid).format(val
 export const count = (value) => exactly(value).replace("-", "−");
 export const axisCount = (value) => (Math.abs(value) < 1e6 ? count(value) : compact.format(value).replace("-", "−"));
 export const axisShare = (value) => `${count(value * 100)}%`;
+/** A number to three digits, where it is a guess. */
+export const round = (value) => Number(value.toPrecision(3));
 export const band = (value) => `± ${exactly(value)}`;
 /** An end of an interval, or none where it is open; `width` is how wide the interval is about. */
 export function ends(low, high, width, form = PLAIN) {
@@ -54,11 +77,11 @@ export function atMost(factor) {
 }
 /** A share such as 0.999, to the last digit. */
 export const share = (value) => new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 6 }).format(value);
-export const time = (seconds) => `${moment.format(seconds * 1000)} UTC`;
-export const shortTime = (seconds) => shortMoment.format(seconds * 1000);
+export const time = (seconds) => `${written("moment", seconds)} ${zoneAt(seconds)}`;
+export const shortTime = (seconds) => written("shortMoment", seconds);
 /** When a tick begins, from the API's time; seconds where there are any. */
-export const beginning = (iso) => (Date.parse(iso) % 60_000 === 0 ? stamp : exactStamp).format(Date.parse(iso));
-export const tickText = (tick, iso) => `tick ${count(tick)}${iso ? ` (${beginning(iso)} UTC)` : ""}`;
+export const beginning = (iso) => written(Date.parse(iso) % 60_000 === 0 ? "stamp" : "exactStamp", seconds(iso));
+export const tickText = (tick, iso) => `tick ${count(tick)}${iso ? ` (${beginning(iso)} ${zoneAt(seconds(iso))})` : ""}`;
 /** An expected error; `unit` is what it is measured in, where that is known. */
 export const errorText = ({ error, tick, confidence }, unit) => `${band(error)}${unit ? ` ${unit}` : ""} at tick ${count(tick)} (${percent(confidence)})`;
 /** Seconds as the API writes a time. */
@@ -77,16 +100,23 @@ export const titleOf = ({ name, title }) => sentence(words(title || name));
 export const words = (name) => String(name ?? "").replaceAll("_", " ");
 
 /** The ends of a range: to the minute. */
-export const rangeTime = (seconds) => stamp.format(seconds * 1000);
-/** A time as a field for date and time has it, in UTC. */
-export const inputTime = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 19);
+export const rangeTime = (seconds) => written("stamp", seconds);
+/** A time as a field for date and time has it. */
+export const inputTime = (seconds) => shown.wall.format(seconds * 1000).replace(" ", "T");
+
+/** What such a field holds, in seconds: of an hour that comes twice the first, of one that is skipped the next. */
+export function inputMoment(text) {
+  const wall = Date.parse(`${text}Z`) / 1000;
+  const off = (moment) => Date.parse(`${inputTime(moment)}Z`) / 1000 - moment;
+  return wall - off(wall - off(wall));
+}
 
 const DAY = 86400;
 
 export function axisTimes(splits, increment) {
-  if (increment >= 27 * DAY) return splits.map((split) => month.format(split * 1000));
-  if (increment >= DAY) return splits.map((split) => day.format(split * 1000));
-  return splits.map((split) => (split % DAY === 0 ? day : increment < 60 ? second : hour).format(split * 1000));
+  if (increment >= 27 * DAY) return splits.map((split) => written("month", split));
+  if (increment >= DAY) return splits.map((split) => written("day", split));
+  return splits.map((split) => written(written("second", split) === "00:00:00" ? "day" : increment < 60 ? "second" : "hour", split));
 }
 
 /** "1", 0.5 and "1/3" as a number; amounts are shown as they came, this is for lengths only. */

@@ -3,9 +3,8 @@
 // A quotient has two ends for each key in place of one band; keys of which too little is known come last.
 
 import { Card, lowerBound } from "./card.js";
-import { chartPlace } from "./charts.js";
+import { Chart, aboveZero, chartPlace, colour, drawLone, fading, floored, framed, strides, together } from "./charts.js";
 import { band, count, el, ends, isoOf, near, seconds, sentence, setText } from "./format.js";
-import { COLOURS, KeysChart, keyColumns } from "./keys_chart.js";
 import { NONE_OVER, formOf, inWords, isClosed, noneOver } from "./line_card.js";
 import { choices, choose } from "./view.js";
 
@@ -102,6 +101,13 @@ export class HistogramCard extends Card {
     return { value, low: lows?.[place] ?? value - width, high: highs?.[place] ?? value + width };
   }
 
+  /** By how many bands the values shown are off 0, at least half of them. */
+  bandsOf(part) {
+    const shown = this.entries(part).slice(0, TOP);
+    const off = shown.map(({ value, low, high }) => (Number.isFinite(value) && Number.isFinite(high - low) ? Math.abs(value) / ((high - low) / 2 || Number.MIN_VALUE) : 0)).sort((one, two) => two - one);
+    return off[(off.length - 1) >> 1] ?? 0;
+  }
+
   /** Each key with its value, its ends, what is said of them, and whether the value says anything. */
   entries({ values, band: width, lows, highs }) {
     const entry = ([key, value], place) => {
@@ -152,7 +158,7 @@ export class HistogramCard extends Card {
   picture(range) {
     if (!this.overTime) return;
     const [start, stop] = [lowerBound(this.kept.tick, range.first), lowerBound(this.kept.tick, range.last + 1)];
-    this.chart.draw(keyColumns(this.kept, this.chosen, start, stop), range, this.chosen);
+    this.chart.draw(keyColumns(this.kept, this.chosen, start, stop, this.chart.columns), range, this.chosen);
   }
 
   #saidAt(x) {
@@ -282,4 +288,53 @@ export function placeBar({ bar, whisker }, { value, low, high }, { zero, span })
   bar.style.width = `${at(Math.max(0, value)) - at(Math.min(0, value))}%`;
   whisker.style.left = `${at(low)}%`;
   whisker.style.width = `${at(high) - at(low)}%`;
+}
+
+// Drawing of chosen keys over time: a line with its band for each, told apart by colour and by name.
+// Rules: colours come from the style sheet. Charts know no API.
+
+export const COLOURS = 6;
+const SOFT = "2b"; // the opacity of a band
+
+/** What `noKeys` holds of these keys, from `start` on, before `stop`, as uPlot columns, at most so many: x, then low, high and value of each. */
+export function keyColumns({ x, columns }, keys, start, stop, most) {
+  const shown = [...strides(stop, start, most)];
+  const own = keys.flatMap((key) => {
+    const told = shown.map(([first, last]) => (columns.has(key) ? together(columns.get(key), first, last) : {}));
+    return ["low", "high", "value"].map((end) => told.map((each) => each[end] ?? null));
+  });
+  return [shown.map(([, last]) => x[last]), ...own];
+}
+
+export class KeysChart extends Chart {
+  constructor(place, reading, floor) {
+    super(place);
+    this.reading = reading;
+    this.floor = floor;
+    this.keys = [];
+  }
+
+  draw(found, range, keys) {
+    this.weigh(found);
+    const { columns, range: heights } = framed(floored(found, this.floor));
+    this.framed = heights;
+    if (this.keys.join("\n") !== keys.join("\n")) this.forget();
+    this.keys = keys;
+    this.plotted(range.scale === "log" ? aboveZero(columns) : columns, range, () => this.#own());
+  }
+
+  saidAt(plot, index) {
+    return this.reading(plot.data[0][index]);
+  }
+
+  #own() {
+    const edge = { stroke: "transparent", width: 0, points: { show: false } };
+    const paint = this.keys.map((_, place) => colour(`--part-${place % COLOURS}`));
+    return {
+      wholes: (data) => data.slice(1).every((column) => column.every((value) => value === null || Number.isInteger(value))),
+      series: [{}, ...paint.flatMap((stroke, place) => [edge, edge, { stroke: fading(stroke, 3 * place + 1, 3 * place + 2), width: 2, points: { show: false } }])],
+      hooks: { draw: [(plot) => drawLone(plot, paint.map((stroke, place) => ({ low: 3 * place + 1, high: 3 * place + 2, value: 3 * place + 3, stroke })))] },
+      bands: paint.map((stroke, place) => ({ series: [3 * place + 2, 3 * place + 1], fill: stroke + SOFT })),
+    };
+  }
 }

@@ -4,9 +4,8 @@
 // drawn as far as the picture goes. A share is told in per cent.
 
 import { Card, lowerBound } from "./card.js";
-import { BandChart } from "./band_chart.js";
-import { chartPlace, thin } from "./charts.js";
-import { PER_CENT, PLAIN, band, count, el, ends, isoOf, lengthOf, near, percent, seconds, setText } from "./format.js";
+import { Chart, aboveZero, chartPlace, colour, drawLone, drawMarks, drawZero, fading, floored, framed, strides, thin, together } from "./charts.js";
+import { PER_CENT, PLAIN, axisShare, band, count, el, ends, isoOf, lengthOf, near, percent, seconds, setText } from "./format.js";
 
 export const noPoints = () => ({ tick: [], x: [], value: [], low: [], high: [], band: [], name: [], ends: [] });
 
@@ -89,8 +88,12 @@ export class ScalarCard extends Card {
     this.name.hidden = whose === "";
     for (const figure of [this.name, this.value]) figure.classList.toggle("noise", noise);
     setText(this.note, this.meaning(this.latest, percent(this.latest.confidence ?? 0.95)));
-    this.holder.setAttribute("aria-label", `${this.chart.bars ? "Bar" : "Line"} chart of ${this.title} with its error band, ` +
-      `now ${whose}${value} ${spread}${this.over}. Arrow keys read single points.`);
+    this.#label(`now ${whose}${value} ${spread}${this.over}`);
+  }
+
+  #label(now) {
+    this.now = now;
+    this.holder.setAttribute("aria-label", `${this.chart.bars ? "Bar" : "Line"} chart of ${this.title} with its error band, ${now}. Arrow keys read single points.`);
   }
 
   early() {
@@ -99,9 +102,15 @@ export class ScalarCard extends Card {
 
   picture(range) {
     const [start, stop] = this.#shown(range);
-    const columns = thin(this.points, start, stop);
+    this.bar(stop - start);
+    this.#label(this.now);
+    const columns = thin(this.points, start, stop, this.chart.columns);
+    this.strides = [...strides(stop, start, this.chart.columns)];
     this.chart.draw(columns, range, this.#marks(start, stop), range.before ? this.#before(columns[0], range) : null);
   }
+
+  /** Whether so many points are drawn as bars. */
+  bar() {}
 
   headline() {
     return this.element.querySelector(".figure").textContent;
@@ -129,10 +138,15 @@ export class ScalarCard extends Card {
     });
   }
 
-  /** Whether at least half of the last so many points say something. */
-  says(points, many) {
+  /** By how many bands a value is off 0. */
+  bandsOf({ value, band: width, low = value - width, high = value + width }) {
+    return value === null || !Number.isFinite(high - low) ? 0 : Math.abs(value) / ((high - low) / 2 || Number.MIN_VALUE);
+  }
+
+  /** Whether at least half of the last so many points are off 0 by so many bands. */
+  says(points, many, bands) {
     const last = points.tick.length - 1;
-    const clear = Array.from({ length: many }, (_, back) => !this.reading(pointAt(points, last - back)).noise);
+    const clear = Array.from({ length: many }, (_, back) => this.bandsOf(pointAt(points, last - back)) > bands);
     return 2 * clear.filter(Boolean).length >= many;
   }
 
@@ -149,11 +163,29 @@ export class ScalarCard extends Card {
   }
 
   #saidAt(x, before) {
-    const point = pointAt(this.points, lowerBound(this.points.x, x));
+    const at = lowerBound(this.points.x, x);
+    const point = pointAt(this.points, at);
+    const [first] = this.strides.find(([, last]) => last === at) ?? [at];
+    if (first < at) return this.#saidTogether(first, at);
     const { value, spread } = this.reading(point);
     const ghost = Number.isFinite(before) ? `, before: ${this.reading({ value: before, low: before, high: before, band: 0 }).value}` : "";
     return `${this.whose(point)}${value} ${spread}${ghost}`;
   }
+
+  /** What is said of several ticks that one pixel stands for. */
+  #saidTogether(first, last) {
+    const { value, low, high, many } = together(this.points, first, last);
+    if (many === 0) return "–";
+    const form = formOf(this.series);
+    const width = Number.isFinite(high - low) ? (high - low) / 2 : 0;
+    return `${near(value, width, form)} on average of ${count(many)} ticks, their bands ${ends(low, high, width, form)}`;
+  }
+}
+
+/** Columns [x, low, high, value] of shares, where both bounds of all shares are open ends: they say nothing, and no picture is to hold them. */
+function unbounded([x, lows, highs, values]) {
+  const open = (at) => lows[at] <= 0 && highs[at] >= 1;
+  return [x, lows.map((low, at) => (low !== null && open(at) ? -Infinity : low)), highs.map((high, at) => (high !== null && open(at) ? Infinity : high)), values];
 }
 
 /** How a series of quotients writes them: one that stays within 0 and 1 as per cent. */
@@ -202,3 +234,79 @@ export const noneOver = (series, told) => series.parameters?.told === ENDED && t
 
 /** Whether a window is the whole one before that which is open. */
 export const isBefore = (name) => /^\S+ before$/.test(name ?? "");
+
+// Drawing of one value over time: a line or bars with their band, and the period before as a ghost.
+// Rules: colours come from the style sheet. On a logarithmic scale what is not above 0 has no place: a band that goes there is
+// cut at the foot of the picture. Charts know no API.
+
+
+/** A line or bars with their band; `reading` says what stands at a time, and stood before. */
+export class BandChart extends Chart {
+  constructor(place, reading) {
+    super(place);
+    this.reading = reading;
+    this.bars = false;
+    this.percent = false;
+    this.floor = -Infinity;
+    this.marks = [];
+  }
+
+  /** `marks` are times at which something begins, with the text that stands there; `ghost` is a column of values or null. */
+  draw(found, range, marks = [], ghost = null) {
+    if (this.percent) found = unbounded(found);
+    this.weigh(found);
+    const { columns, range: heights } = framed(floored(found, this.floor));
+    if ((ghost !== null) !== this.ghostly) this.forget();
+    this.ghostly = ghost !== null;
+    this.framed = heights;
+    this.step = range.step;
+    this.marks = marks;
+    const all = ghost === null ? columns : [...columns, ghost];
+    this.plotted(range.scale === "log" ? aboveZero(all) : all, range, () => this.#own());
+  }
+
+  saidAt(plot, index) {
+    return this.reading(plot.data[0][index], plot.data[4]?.[index]);
+  }
+
+  get margin() {
+    return this.bars ? this.step / 2 : 0;
+  }
+
+  /** A share neither begins below 0 nor ends above 1. */
+  heights(low, high) {
+    const [bottom, top] = this.bars && this.scale === "" && low !== null ? uPlot.rangeNum(Math.min(0, low), Math.max(0, high), 0.1, true) : super.heights(low, high);
+    return this.percent && this.scale !== "log" ? [Math.max(0, bottom), Math.min(1, top)] : [bottom, top];
+  }
+
+  #own() {
+    const edge = { stroke: "transparent", width: 0, points: { show: false } };
+    const value = this.bars
+      ? { fill: colour("--bar"), width: 0, paths: uPlot.paths.bars({ size: [0.7] }), points: { show: false } }
+      : { stroke: fading(colour("--accent"), 1, 2), width: 2, points: { show: false } };
+    const ghost = { stroke: colour("--ghost"), width: 1.5, dash: [5, 4], points: { show: false } };
+    return {
+      wholes: (data) => !this.percent && data[3].every(Number.isInteger),
+      series: [{}, edge, edge, value, ...(this.ghostly ? [ghost] : [])],
+      bands: this.bars ? [] : [{ series: [2, 1], fill: colour("--band") }],
+      hooks: { drawAxes: [drawZero], draw: [this.bars ? drawWhiskers : (plot) => drawLone(plot, [{ low: 1, high: 2, value: 3, stroke: colour("--accent") }]), (plot) => drawMarks(plot, this.marks)] },
+      ...(this.percent ? { labels: axisShare } : {}),
+    };
+  }
+}
+
+/** The band of each bar: a line from its low end to its high one, thin where bars are. */
+function drawWhiskers(plot) {
+  const { ctx: context, data: [x, low, high], bbox } = plot;
+  context.save();
+  context.strokeStyle = colour("--text");
+  context.lineWidth = Math.min(2 * uPlot.pxRatio, bbox.width / x.length / 6);
+  context.beginPath();
+  x.forEach((at, index) => {
+    const left = plot.valToPos(at, "x", true);
+    context.moveTo(left, plot.valToPos(low[index], "y", true));
+    context.lineTo(left, plot.valToPos(high[index], "y", true));
+  });
+  context.stroke();
+  context.restore();
+}

@@ -1,8 +1,17 @@
 // Who asks: an analyst's token, kept in this tab until it is closed, and what it may be used for.
-// Rules: the token is in the session storage and the header of requests, and nowhere else: never in an address, a
-// page, the console or the local storage. Whoever changes (in, out, refused) is told by the event "change".
+// Rules: the token is in the session storage and the header of requests, and nowhere else: never in a request's address, a
+// page, the console or the local storage. A link may bring one behind its #, which no browser sends; it leaves the address at once.
+// Whoever changes (in, out, refused) is told by the event "change".
 
-const KEY = "stream-dp token";
+import { BASE } from "./view.js";
+
+const KEY = `stream-dp token${BASE}`;
+const BROUGHT = /^#token=([\w.-]+)$/.exec(location.hash);
+
+if (BROUGHT !== null) {
+  sessionStorage.setItem(KEY, BROUGHT[1]);
+  history.replaceState(null, "", location.pathname + location.search);
+}
 
 /** What the engine refused: its own words, with the status. */
 export class Refusal extends Error {
@@ -62,7 +71,7 @@ export class Session extends EventTarget {
     if (body !== undefined) headers["Content-Type"] = "application/json";
     if (key) headers["Idempotency-Key"] = key;
     const request = { method, headers, cache: "no-store", body: body === undefined ? undefined : JSON.stringify(body) };
-    const answer = await fetch(path, request).catch(() => { throw new Refusal(0, NOBODY_ANSWERS); });
+    const answer = await fetch(BASE + path, request).catch(() => { throw new Refusal(0, NOBODY_ANSWERS); });
     const said = await answer.json().catch(() => ({}));
     if (answer.ok) return said;
     const detail = said.detail ?? said.refused?.detail ?? NOBODY_ANSWERS;

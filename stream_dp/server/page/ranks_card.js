@@ -23,6 +23,12 @@ export class RanksCard extends Card {
     return false;
   }
 
+  /** By how many bands the values listed are off 0, at least half of them. */
+  bandsOf({ ranks, band: width }) {
+    const off = ranks.map(({ value }) => Math.abs(value) / (width || Number.MIN_VALUE)).sort((one, two) => two - one);
+    return off[(off.length - 1) >> 1] ?? 0;
+  }
+
   take() {}
 
   rows() {

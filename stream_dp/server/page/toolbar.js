@@ -1,9 +1,8 @@
 // Above the cards: which time is shown, how values are drawn, which cards are listed.
 // Rules: everything chosen here is in the address. Where a pipeline has few series there is nothing to look for.
 
-import { el, inputTime, setText, spelled } from "./format.js";
-import { ALL, chooseBetween, chooseLast, chosenRange, offered } from "./range.js";
-import { address, choice, choose, onChoice } from "./view.js";
+import { READERS, el, inputMoment, inputTime, setText, spelled, words } from "./format.js";
+import { ALL, OWN_ZONE, address, choice, choose, chooseBetween, chooseLast, chosenRange, offered, onChoice } from "./view.js";
 
 const MANY_SERIES = 8;
 const SCALES = [["", "Scale: to fit"], ["zero", "Scale: from zero"], ["log", "Scale: logarithmic"]];
@@ -18,11 +17,13 @@ export class Toolbar {
     this.scale = el("select", { "aria-label": "Scale of values" }, ...SCALES.map(([value, text]) => el("option", { value }, text)));
     this.before = el("input", { type: "checkbox" });
     this.find = el("input", { type: "search", placeholder: "find a series", "aria-label": "Find a series", autocomplete: "off", hidden: true });
+    this.zone = el("select", { "aria-label": "Time zone", hidden: true });
     this.link = el("button", { type: "button", class: "tool wide" }, "Copy link");
     this.between = this.#between();
-    tools.append(this.between, this.scale, el("label", { class: "check" }, this.before, el("span", {}, el("span", { class: "wide" }, "period "), "before")), this.find, this.link);
+    tools.append(this.between, this.scale, el("label", { class: "check" }, this.before, el("span", {}, el("span", { class: "wide" }, "period "), "before")), this.zone, this.find, this.link);
     this.scale.addEventListener("change", () => choose({ scale: this.scale.value }));
     this.before.addEventListener("change", () => choose({ before: this.before.checked ? "1" : "" }));
+    this.zone.addEventListener("change", () => choose({ zone: this.zone.value }));
     this.find.addEventListener("input", () => choose({ find: this.find.value.trim() }));
     this.link.addEventListener("click", () => this.#copy());
     onChoice(() => this.show());
@@ -32,6 +33,8 @@ export class Toolbar {
   offer(clock, series) {
     this.clock = clock;
     this.find.hidden = series <= MANY_SERIES;
+    this.zone.hidden = clock.zone === READERS;
+    this.zone.replaceChildren(el("option", { value: "" }, `Times: ${words(clock.zone)}`), el("option", { value: OWN_ZONE }, `Times: yours (${words(READERS)})`));
     this.lengths.replaceChildren(...offered(clock).map((text) => {
       const said = text === ALL ? "all there is" : `last ${spelled(text)}`;
       const button = el("button", { type: "button", value: text, title: said }, spelled(text));
@@ -46,6 +49,7 @@ export class Toolbar {
     for (const button of this.lengths.children) button.setAttribute("aria-pressed", String(button.value === last));
     this.between.classList.toggle("chosen", last === undefined);
     this.scale.value = choice("scale");
+    this.zone.value = choice("zone");
     this.before.checked = choice("before") !== "";
     if (document.activeElement !== this.find) this.find.value = choice("find");
   }
@@ -58,11 +62,11 @@ export class Toolbar {
   }
 
   #between() {
-    const form = el("form", {}, el("label", {}, "From (UTC)", this.from), el("label", {}, "To (UTC)", this.to), el("button", { class: "tool" }, "Show"));
+    const form = el("form", {}, el("label", {}, "From", this.from), el("label", {}, "To", this.to), el("button", { class: "tool" }, "Show"));
     const fold = el("details", { class: "between" }, this.summary, form);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      chooseBetween(Date.parse(`${this.from.value}Z`) / 1000, Date.parse(`${this.to.value}Z`) / 1000);
+      chooseBetween(inputMoment(this.from.value), inputMoment(this.to.value));
       fold.open = false;
     });
     fold.addEventListener("keydown", (event) => {

@@ -1,6 +1,11 @@
 // What its reader chose, kept in the address: a link shows the same picture, and going back undoes a zoom.
 // Rules: this file knows names and texts, not what they mean; whoever offers a choice reads and writes it here.
 
+import { lengthOf, rangeTime, short, spelled } from "./format.js";
+
+/** Where this page lies on its server: empty, or "/NAME" of one of several pipelines. */
+export const BASE = location.pathname.replace(/\/[^/]*$/, "");
+
 const listeners = new Set();
 let chosen = new URLSearchParams(location.search);
 
@@ -30,3 +35,56 @@ addEventListener("popstate", () => {
   chosen = new URLSearchParams(location.search);
   tell();
 });
+
+// Which time is shown: the last so many ticks, all, or from one time to another.
+// Rules: times are ends of ticks, in seconds; a range is given in ticks, for these are what releases have. What is offered
+// fits the pipeline: no length with too few ticks to see, none longer than its horizon.
+
+const DAY = 86400;
+const LENGTHS = [60, 300, 900, 3600, 21600, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 90 * DAY, 365 * DAY];
+const FEWEST_TICKS = 24;
+const USUAL_TICKS = 48;
+const MOST_OFFERED = 5;
+export const ALL = "all";
+export const OWN_ZONE = "yours"; // how the address names the zone of whoever reads
+
+/** Texts such as "2d" for the lengths that a pipeline offers, and all. */
+export function offered({ step, horizon }) {
+  const fits = (length) => length / step >= FEWEST_TICKS && (!horizon || length / step < horizon);
+  return [...LENGTHS.filter(fits).slice(0, MOST_OFFERED).map(short), ALL];
+}
+
+function usual({ step, horizon }) {
+  return offered({ step, horizon }).find((text) => text === ALL || lengthOf(text) / step >= USUAL_TICKS);
+}
+
+const moment = (text) => Date.parse(text) / 1000;
+
+/** What is chosen: `{from, to}` in seconds, or `{last}` as its text. */
+export function chosenRange(clock) {
+  const [from, to] = [moment(choice("from")), moment(choice("to"))];
+  if (from < to) return { from, to };
+  const last = choice("last");
+  return { last: last === ALL || lengthOf(last) > 0 ? last : usual(clock) };
+}
+
+export const chooseLast = (text, clock) => choose({ last: text === usual(clock) ? "" : text, from: "", to: "" }, { step: true });
+
+export function chooseBetween(from, to) {
+  const text = (seconds) => new Date(Math.round(seconds) * 1000).toISOString().replace(".000Z", "Z");
+  if (to > from) choose({ from: text(from), to: text(to) }, { step: true });
+}
+
+/** The ticks and times shown, where `newest` is the tick that ended last, at `end`; `live`: it goes on with the ticks. */
+export function rangeAt(clock, newest, end) {
+  const { step } = clock;
+  const { from, to, last } = chosenRange(clock);
+  const at = (tick) => end + (tick - newest) * step;
+  if (last === undefined) {
+    const [first, until] = [newest + Math.ceil((from - end) / step), newest + Math.floor((to - end) / step)];
+    return { first, last: until, from: at(first), to: at(until), length: until - first + 1, live: false, text: `${rangeTime(from)} to ${rangeTime(to)}` };
+  }
+  const length = last === ALL ? Infinity : Math.max(1, Math.round(lengthOf(last) / step));
+  const first = Math.max(0, newest - length + 1);
+  return { first, last: newest, from: at(first), to: end, length, live: true, text: last === ALL ? ALL : `last ${spelled(last)}` };
+}

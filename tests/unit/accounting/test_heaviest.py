@@ -26,9 +26,9 @@ POINTS = [dict(zip(VALUES, values, strict=True)) for values in itertools.product
 def lies(point: Mapping[str, Any], box: Box) -> bool:
     for name, side in box.sides:
         value = point.get(name)
-        if value is None:
-            return False
         if not isinstance(side, frozenset):
+            if value is None:
+                return False
             if side.low is not None and value < side.low:
                 return False
             if side.high is not None and value > side.high:
@@ -50,8 +50,9 @@ def brute(weights: Mapping[Box, int], inside: Box = EVERYTHING) -> int:
 def some_side(draw: random.Random, name: str) -> Side:
     numbers = NUMBERS.get(name)
     if numbers is None or draw.random() < 0.3:
-        named = numbers or [value for value in VALUES[name] if value not in (None, "?")]
-        return frozenset(draw.sample(named, draw.randint(1, 2)))
+        named = [*numbers, None] if numbers else [v for v in VALUES[name] if v != "?"]
+        listed = frozenset(draw.sample(named, draw.randint(1, 2)))
+        return listed if numbers or draw.random() < 0.9 else Stretch()
     low, high = sorted(draw.choices(numbers, k=2))
     return draw.choice([Stretch(low, high), Stretch(low), Stretch(None, high), Stretch()])
 
@@ -175,6 +176,13 @@ def null_in_every_side(sums: Callable[..., dict[Any, int]]) -> Callable[..., dic
     return broken
 
 
+def null_in_no_set(sums: Callable[..., dict[Any, int]]) -> Callable[..., dict[Any, int]]:
+    def broken(sides: Any) -> dict[Any, int]:
+        return {point: amount * (point is not None) for point, amount in sums(sides).items()}
+
+    return broken
+
+
 def test_broken_twins_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wrong(range(100)) == too_small(range(100), 2) == 0
     with monkeypatch.context() as patched:  # closed ends as open ones
@@ -183,6 +191,9 @@ def test_broken_twins_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:  # null in boxes with a condition
         patched.setattr(module, "_sums", null_in_every_side(module._sums))
         assert wrong(range(100)) > 30
+    with monkeypatch.context() as patched:  # null in no set
+        patched.setattr(module, "_sums", null_in_no_set(module._sums))
+        assert too_small(range(100), 2_000) > 5
     with monkeypatch.context() as patched:  # the best that is known in place of the open bound
         run = module._Search.run
 

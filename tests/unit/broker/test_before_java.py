@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from free_ports import free_port
 
-from stream_dp.broker import LocalKafka, cache_dir, state_dir
+from stream_dp.broker import LocalKafka, cache_dir, local_dir, state_dir
 from stream_dp.broker import jars as module
 from stream_dp.broker.jars import Jar, listed_jars, parse_jars, resolve_jars
 from stream_dp.broker.process import (
@@ -111,6 +111,24 @@ def test_one_variable_moves_both_places(tmp_path: Path, monkeypatch: pytest.Monk
     assert (cache_dir(), state_dir()) == (tmp_path / "cache", tmp_path / "state")
     monkeypatch.delenv("STREAM_DP_HOME")
     assert {cache_dir().name, state_dir().name} == {"stream-dp"}
+
+
+def test_two_checkouts_share_no_broker_and_no_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Named alike, in two folders; an installed package keeps the place of earlier versions, and so do marks."""
+    monkeypatch.delenv("STREAM_DP_HOME", raising=False)
+    packages = [tmp_path / person / "stream_dp" / "stream_dp" for person in ("ada", "bob")]
+    for package in packages:
+        package.mkdir(parents=True)
+        (package.parent / "pyproject.toml").touch()
+    places = [local_dir(package) for package in packages]
+    assert places == [local_dir(package) for package in packages]
+    assert len(set(places)) == 2
+    assert {place.parent for place in places} == {state_dir() / "checkouts"}
+    assert local_dir(tmp_path / "site-packages" / "stream_dp") == state_dir()
+    monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path))
+    assert {local_dir(package) for package in packages} == {state_dir()} == {tmp_path / "state"}
 
 
 async def test_a_folder_has_one_holder(tmp_path: Path) -> None:

@@ -138,6 +138,13 @@ def test_the_table_says_what_it_means(site: Any, monkeypatch: pytest.MonkeyPatch
         "strongest possible", "at delta 0.01 ", "at delta 0.001 ", "so few games see no smaller one",
     ):  # fmt: skip
         assert text in said.out
+    quoted = said.out.splitlines()[-1]
+    for text in (
+        "To quote: on 20", " played 100 games of 6 ticks against each mechanism of clicks (at up to 8 times its epsil",
+        "for one event (add_remove), and refuted no claim, of all together epsilon ", "at confidence 0.99; this can",
+        f"epsilon of {least_seen(25, 0.01 / 4):g} or more as played, within 6 ticks, it cannot prove a claim, and it ",
+    ):  # fmt: skip
+        assert text in quoted
 
 
 def test_series_are_played_where_games_can_see_them(
@@ -242,7 +249,12 @@ def test_a_refuted_whole_is_named(site: Any, monkeypatch: pytest.MonkeyPatch) ->
     said = site.command("audit", *QUICK, "--confidence", "0.999999999")
     assert said.code == 4
     assert "refutes the claimed epsilon of all series together" in said.err
-    assert json.loads(said.out)["violated"]
+    shown = json.loads(said.out)
+    assert shown["violated"]
+    assert (
+        " and REFUTED the claimed epsilon of all series together at confidence 0.999999999; "
+        in shown["statement"]
+    )
 
 
 def test_a_broken_sampler_is_exit_4(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:

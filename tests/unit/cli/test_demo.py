@@ -4,10 +4,12 @@ import fcntl
 import gzip
 import json
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from itertools import islice
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +21,8 @@ from stream_dp.core.progress import unseen
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import WorldError
 from stream_dp.files.memory import MemorySource
-from stream_dp.operate.demo import DATA, Paced, flights_folder
+from stream_dp.operate.demo import DATA, flights_folder
+from stream_dp.operate.replay_feed import Paced
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 
@@ -152,7 +155,7 @@ def test_the_page_of_the_paced_demo(say: Say, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "SECONDS_FOR_A_YEAR", 0.2)
     said = say("demo", "--embedded", "--until-end", "--port", "0")
     assert said.code == 0
-    assert "The page is at http://127.0.0.1:" in said.err
+    assert re.search(r"The page is at http://127.0.0.1:\d+/#token=[0-9a-f]{64}\n", said.err)
     (asked,) = (line for line in said.err.splitlines() if " query create " in line)
     assert asked.strip().startswith(f"STREAM_DP_HOME={os.environ['STREAM_DP_HOME']} ")
     assert "Private values at tick 47" in said.out
@@ -181,7 +184,7 @@ def _marks(count: int) -> list[Batch]:
 
 async def test_a_paced_source_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("stream_dp.operate.demo.PAUSE", 0)
+    monkeypatch.setattr("stream_dp.operate.replay_feed.PAUSE", 0)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
     class Whole(MemorySource):
@@ -191,7 +194,7 @@ async def test_a_paced_source_holds_back(monkeypatch: pytest.MonkeyPatch) -> Non
                 found += batch
             return found
 
-    paced = Paced(Whole(_marks(9)), ticks_per_second=2)
+    paced = Paced(Whole(_marks(9)), lambda _: 2)
     await paced.open(0)
     await paced.seek({})
     sizes = []
@@ -199,6 +202,18 @@ async def test_a_paced_source_holds_back(monkeypatch: pytest.MonkeyPatch) -> Non
         now[0] = moment
         sizes.append(len(await paced.read()))
     assert sizes == [1, 1, 1, 3, 3]
+
+
+def test_its_plan_says_what_each_number_is_worth(say: Say) -> None:
+    said = say("plan", str(flights_folder() / "pipeline.yaml"))
+    assert (said.code, said.err) == (0, "")
+    assert "Verdicts: 7 useful, 7 rough, 3 noise" in said.out
+    assert "share_late: post-processing of late_flights and departures" in said.out
+
+
+def test_a_month_is_there_at_once_and_the_last_quarter_leaves_time_to_ask() -> None:
+    speed = module._speed(load(flights_folder() / "pipeline.yaml"))
+    assert [speed(tick) for tick in (0, 719, 720, 6569, 6570, 8759)] == [inf, inf, 73, 73, 1.2, 1.2]
 
 
 async def test_the_broker_outlives_its_readers(
@@ -219,7 +234,7 @@ async def test_the_broker_outlives_its_readers(
     monkeypatch.setattr(module, "_kafka_can_be_had", lambda told: True)
     monkeypatch.setattr(module, "create_topic", nothing)
     monkeypatch.setattr(module, "_run", nothing)
-    monkeypatch.setattr(module, "state_dir", lambda: tmp_path)
+    monkeypatch.setattr(module, "local_dir", lambda: tmp_path)
     options = module.DemoOptions(False, True, True, False, 0)
     said = module.Told(lambda text: None, unseen, lambda url, on: None, lambda run: nullcontext())
     async with module.run_demo(options, said):

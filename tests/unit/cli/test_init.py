@@ -39,6 +39,15 @@ def awkward() -> str:
     return "\n".join(["\ufeff" + head, *rows, "a row that is too short", ""])
 
 
+def legacy() -> str:
+    """A shop's orders from a German office: semicolons, decimal commas, points at thousands; what may be either."""
+    rows = [
+        f"0{1 + n % 9}.05.2024 10:{n % 60:02};{COUNTRIES[n % 3]};1.{100 + n},{n % 100:02};{1 + n % 7},{100 + n}"
+        for n in range(120)
+    ]
+    return "\n".join(["Zeit;Länderkürzel;Betrag;Menge", *rows, ""])
+
+
 KINDS: Mapping[str, tuple[Callable[[], str], Mapping[str, str], list[str]]] = {
     "orders": (
         orders,
@@ -51,13 +60,18 @@ KINDS: Mapping[str, tuple[Callable[[], str], Mapping[str, str], list[str]]] = {
     "awkward": (
         awkward,
         {
-            "when": "time", "on": "category", "net, amount": "text", "null": "text",
+            "when": "time", "on": "category", "net, amount": "number", "null": "text",
             "Größe": "category", "code": "category",
         },
         [
             "zone of when", "domain of on", "domain of Größe", "domain of code", "start of the clock",
             "horizon of the clock",
         ],
+    ),
+    "legacy": (
+        legacy,
+        {"Zeit": "time", "Länderkürzel": "category", "Betrag": "number", "Menge": "text"},
+        ["zone of Zeit", "domain of Länderkürzel", "start of the clock", "horizon of the clock"],
     ),
 }  # fmt: skip
 DECLARED = (
@@ -75,7 +89,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(say: Say, kind: str, *more: str) -> tuple[Any, str]:
-    Path(f"{kind}.csv").write_text(KINDS[kind][0](), encoding="utf-8")
+    encoding = "latin-1" if kind == "legacy" else "utf-8"
+    Path(f"{kind}.csv").write_text(KINDS[kind][0](), encoding=encoding)
     said = say("init", "--csv", f"{kind}.csv", *more)
     assert said.code == 0, said.err
     return said, Path(f"{kind}.yaml").read_text(encoding="utf-8")
@@ -227,7 +242,8 @@ def test_bad_samples_are_refused(say: Say, arguments: tuple[str, ...], wrong: st
         ("a", [1, "x"], False, ""),
         ("a", ["9" * 400, "1"], True, "text"),
         ("a", ["x", "y", "x|y", "y|x", "z|x|y", "z"] * 3, True, "list"),
-        ("a", [f"{n},{m}" for n in range(9) for m in range(9)], True, "text"),
+        ("a", [f"{n},{m}" for n in range(9) for m in range(9)], True, "number"),
+        ("a", [f"{n},{m}" for n in range(9) for m in range(100, 109)], True, "text"),
         ("a", ["x;y", "u;v", "x", "z"] * 9, True, "category"),
         ("user", ["x", "y", "x;y", "y;x", "z;x;y", "z"], True, "text"),
         ("a", ["1"] * 19 + ["n/a"], True, "integer"),

@@ -103,10 +103,10 @@ def test_an_error_is_the_last_line(secretive: Site, wrong: tuple[str, ...], code
 def test_a_bug_is_logged_without_what_it_held(
     secretive: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_: object) -> None:
+    async def broken(*_: object) -> None:
         raise ValueError(HIDDEN)
 
-    monkeypatch.setattr(run_module, "build", broken)
+    monkeypatch.setattr(run_module, "going_on", broken)
     said = secretive.command("run", "--until-end", "--log-format", "json")
     require_clean(lines(said))
     assert (said.code, lines(said)[-1]["exit_code"]) == (1, 1)

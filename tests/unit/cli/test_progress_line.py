@@ -10,6 +10,7 @@ import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import StringIO
+from pathlib import Path
 from typing import TextIO, cast
 
 import pytest
@@ -229,3 +230,22 @@ async def test_a_slow_start_tells_its_seconds(
     assert len(said) - 1 >= lines
     assert all(re.fullmatch(rf"{BEGINS}\d+ s", line) for line in said[:-1])
     assert (out, slow.stopped) == ("127.0.0.1:1\n", True)
+
+
+def test_a_checkout_says_where_the_broker_of_before_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nowhere(_: object) -> None:
+        raise WorldError("no network")
+
+    monkeypatch.setattr(command, "resolve_jars", nowhere)
+    monkeypatch.setattr(command, "local_dir", lambda: tmp_path / "own")
+    monkeypatch.setattr(command, "state_dir", lambda: tmp_path)
+    said = []
+    for _ in range(2):
+        with pytest.raises(WorldError, match="no network"):
+            command.broker()
+        said.append(capsys.readouterr().err)
+        (tmp_path / "broker").mkdir(exist_ok=True)
+    assert "--data-dir" not in said[0]
+    assert f"--data-dir {tmp_path / 'broker'} goes on with the one of before" in said[1]

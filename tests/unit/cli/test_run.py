@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -91,6 +92,16 @@ def test_the_first_signal_stops_it_and_the_second_leaves_at_once(
     assert site.command("run").code == 0
     assert exits == left
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_page_without_its_extra_is_refused_before_anything_is_looked_at(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    (site.folder / "clicks.csv").unlink()
+    said = site.command("run", "--serve", "--port", "0")
+    assert (said.code, "stream_dp[serve]" in said.err) == (2, True)
+    assert not site.journal.exists()
 
 
 def test_ledger(site: Site) -> None:

@@ -10,7 +10,7 @@ from stream_dp.core.box import EVERYTHING, NOWHERE, Box, Side, Stretch, holds
 NUMBERS = [None, -1, 0, 0.5, 1, 1.5, 2, 3]
 SIDES: list[Side] = [
     *(Stretch(low, high) for low in (None, 0, 1) for high in (None, 0, 1, 2)),
-    *(frozenset(values) for values in ([0], [1, 2], [0.5, 3])),
+    *(frozenset(values) for values in ([0], [1, 2], [0.5, 3], [None], [0, None])),
 ]
 POINTS = [{"a": a, "b": b} for a in NUMBERS for b in (None, True, False)]
 
@@ -19,7 +19,7 @@ def inside(box: Box) -> list[dict[str, Any]]:
     """The points that lie in a box."""
     if box.nowhere:
         return []
-    return [p for p in POINTS if all(p[f] is not None and holds(s, p[f]) for f, s in box.sides)]
+    return [p for p in POINTS if all(holds(s, p[f]) for f, s in box.sides)]
 
 
 def side(field: str, values: Side) -> Box:
@@ -70,7 +70,9 @@ def test_values_that_python_takes_for_equal_stay_in_their_fields() -> None:
          "amount at least 100 and country = DE"),
         ([("n", Stretch(None, 2.5)), ("c", frozenset("ba"))], "c one of a, b and n at most 2.5"),
         ([("n", Stretch(-1, 7))], "n from -1 to 7"),
-        ([("n", Stretch())], "n any number"),
+        ([("n", Stretch())], "n is not null"),
+        ([("n", frozenset([None]))], "n is null"),
+        ([("c", frozenset(["b", None, "a"]))], "c one of a, b, null"),
         ([("c", frozenset("abcdefg"))], "c one of a, b, c, d, e, ..."),
     ],
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import json
 import re
 import tomllib
 import traceback
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
+from loaded_script import loaded_script
 from unit.server.fake_live_series import FakeLiveSeries
 
 from stream_dp import __version__
@@ -25,7 +27,8 @@ README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
 NAMES = ROOT / "docs" / "notation.md"
-SERVED = {"notebook.md"}  # needs a server: test_site.py gives it one
+CLIENT = ROOT / "docs" / "client.md"
+NOTEBOOK = ROOT / "docs" / "tutorials" / "notebook.md"  # test_site.py gives it a server
 RUNS = {"README.md": 1, "docs/python.md": 13, "docs/updates.md": 1}  # blocks at least
 
 
@@ -57,13 +60,38 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize(
     "page",
-    [README, *(page for page in PAGES if page.name not in SERVED)],
+    [README, *(page for page in PAGES if page not in {CLIENT, NOTEBOOK})],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_the_code_of_the_pages_runs(page: Path) -> None:
     text = page.read_text()
     assert text.count("```python\n") >= RUNS.get(str(page.relative_to(ROOT)), 0)
     assert failures(text, page.name) == []
+
+
+def kinds(notebook: dict[str, Any]) -> list[list[str]]:
+    """What the cells of a notebook show, by kind: the numbers are noise."""
+    return [
+        sorted(kind for each in cell["outputs"] for kind in each.get("data", ["text"]))
+        for cell in notebook["cells"]
+        if cell["cell_type"] == "code"
+    ]
+
+
+def test_the_page_on_the_client_and_the_notebook_run_beside_a_demo(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    script = loaded_script(ROOT / "examples" / "06_notebook" / "execute.py")
+    kept = json.loads(script.NOTEBOOK.read_text())
+    with script.demo() as url:
+        text = CLIENT.read_text().replace(script.URL, url)
+        assert text.count("```python\n") >= 5
+        assert failures(text, CLIENT.name) == []
+        again = json.dumps(kept).replace("very_late", "very_late_too")  # a name is used once
+        done = script.executed(json.loads(again), url)
+    assert kinds(done) == kinds(kept)
+    assert "text" in kinds(kept)[-1]
 
 
 def test_a_wrong_result_is_found() -> None:
@@ -173,7 +201,7 @@ def test_what_is_to_be_installed_is_a_checkout_or_its_wheel(page: Path) -> None:
     """Nothing is published: an index has no package of this name, or some day another one."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     said = re.findall(r"pip install ([^\n`]*)", page.read_text(encoding="utf-8"))
-    wheel = f"./stream_dp-{__version__}-py3-none-any.whl"
+    wheel = f"dist/stream_dp-{__version__}-py3-none-any.whl"
     for what in said:
         found = re.fullmatch(r"'([^'\[]*)\[([a-z,]+)\]'.*", what)
         assert found is not None, what

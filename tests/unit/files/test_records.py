@@ -14,10 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.moments import oracle
+from pydantic import ValidationError
 
 from stream_dp.core.time import ISO, TickGrid, TimeForm
 from stream_dp.errors import UsageError
-from stream_dp.files.records import Record, column_names, load_records, ticked
+from stream_dp.files.records import (
+    Record,
+    column_names,
+    load_records,
+    plain_reader,
+    plain_rows,
+    ticked,
+)
+from stream_dp.records.decoder import RecordDecoder
+from stream_dp.records.endpoints import FileSourceSpec
 from stream_dp.records.schema import (
     BooleanField,
     CategoryField,
@@ -165,6 +175,71 @@ def test_what_stands_between_the_columns_names_stands_between_cells(
     payloads = [record.payload for record in load_records(table, fields, "time")]
     assert [json.loads(payload or b"")["shop"] for payload in payloads] == ['a,"b', "a,b"]
     assert column_names(table) == ["time", "shop"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "cp1252"])
+def test_a_decimal_comma_and_an_encoding_make_the_records_of_a_plain_file(
+    tmp_path: Path, encoding: str
+) -> None:
+    numbers = {"1.234,50": 1234.5, "-0,07": -0.07, "7": 7, "1.234": 1234, "12345,6": 12345.6}
+    others = ["1.5", "1,2,3", "1.23,4", ",5", "1,", "+1,5", " 1,5", "1e3", "NaN", "1.234.5"]
+    fields: Fields = {"time": TimeField(), "Größe": NumberField(decimal=",")}
+    lines = ["time;Größe", *(f"2013-01-01T12:00:00Z;{text}" for text in (*numbers, *others, ""))]
+    table = tmp_path / "data.csv"
+    table.write_bytes("\n".join(lines).encode(encoding))
+    records = load_records(table, fields, "time", encoding=encoding)
+    values = [json.loads(record.payload)["Größe"] for record in records]
+    assert values == [*numbers.values(), *others, None]
+    split = table.read_bytes().splitlines(keepends=True)
+    rows = [row.value for row in plain_rows(split, cells=True, encoding=encoding)]
+    read = plain_reader(fields, cells=True)
+    assert [json.loads(read(row or {}))["Größe"] for row in rows] == values
+    assert column_names(table, encoding) == ["time", "Größe"]
+
+
+def test_a_byte_without_meaning_spoils_its_own_line(tmp_path: Path) -> None:
+    rows = [
+        b"2013-01-01T12:00:00Z,caf\xe9",
+        b"2013-01-01T12:00:00Z,\x81",
+        b"2013-01-01T12:00:00Z,\x80",
+    ]
+    table = tmp_path / "data.csv"
+    table.write_bytes(b"\n".join([b"time,shop", *rows]))
+    fields: Fields = {"time": TimeField(), "shop": TextField()}
+    first, bad, last = load_records(table, fields, "time", encoding="cp1252")
+    assert [json.loads(record.payload)["shop"] for record in (first, last)] == ["café", "€"]
+    assert RecordDecoder(fields).decode([bad.payload]).refused
+    table.write_bytes("time,Größe\n".encode("latin-1"))
+    with pytest.raises(UsageError, match=r"data.csv: line 1: .* not utf-8: declare the .*latin-1"):
+        load_records(table, {"time": TimeField(), "Größe": TextField()}, "time")
+
+
+def test_a_file_has_an_encoding_of_which_each_byte_is_a_character() -> None:
+    def source(encoding: str, name: str = "x.csv") -> FileSourceSpec:
+        return FileSourceSpec(path=Path(name), encoding=encoding)
+
+    plain, every = bytes(range(128)).decode("ascii"), bytes(range(256))
+    for name in ("latin-1", "windows-1252", "iso8859-15", "CP437", "koi8-r", "mac-roman", "ascii"):
+        encoding = source(name).encoding
+        assert every.decode(encoding, "surrogateescape")[:128] == plain
+        assert len(every.decode(encoding, "surrogateescape")) == 256
+        assert source(name).counting == {"encoding": encoding}
+    assert source("UTF8").counting == {}
+    for name in (
+        "utf-16",
+        "utf-7",
+        "base64",
+        "shift_jis",
+        "iso2022_jp",
+        "hz",
+        "cp424",
+        "nope",
+        "a\0",
+    ):
+        with pytest.raises(ValidationError, match="one byte a character, such as latin-1"):
+            source(name)
+    with pytest.raises(ValidationError, match="JSON is UTF-8"):
+        source("latin-1", "x.jsonl")
 
 
 def test_times_of_a_pattern(tmp_path: Path) -> None:

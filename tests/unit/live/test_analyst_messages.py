@@ -24,6 +24,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "ask": {"series": "m", "watch": "large", "threshold": 70},
     "watch": {"series": "m", "watch": {"name": "large"}},
     "unwatch": {"series": "m", "watch": "large"},
+    "apply": {"file": {"series": []}},
 }
 
 
@@ -110,7 +111,7 @@ def test_what_is_no_object_is_refused(text: str) -> None:
 @pytest.mark.parametrize("do", [..., "drop", ["ask"], {}, None, "x" * 1000])
 def test_what_cannot_be_done_is_refused_with_what_can(do: Any) -> None:
     assert problems(message("list", do=do)) == [
-        "do: must be one of create, preview, halt, list, ask, watch, unwatch"
+        "do: must be one of create, preview, halt, list, ask, watch, unwatch, apply"
     ]
 
 

@@ -96,6 +96,7 @@ WANTED: list[tuple[dict[str, Any], Wanted]] = [
      Wanted("ask", "m", parameters={"watch": "w", "threshold": 7})),
     ({"do": "watch", "series": "m", "watch": {"name": "w"}}, Wanted("watch", "m", b'{"name": "w"}')),
     ({"do": "unwatch", "series": "m", "watch": "w"}, Wanted("unwatch", "m", parameters={"watch": "w"})),
+    ({"do": "apply", "file": {"series": []}}, Wanted("apply", definition=b'{"series": []}')),
 ]  # fmt: skip
 
 

@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from stream_dp.live.planner import LiveSeriesPlanner, canonical_series
+from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.router import OpenRouter
-from stream_dp.pipeline.yaml import load
+from stream_dp.pipeline.yaml import canonical_series, load
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "refusals"
 FILE = (FIXTURES / "words.yaml").read_text()

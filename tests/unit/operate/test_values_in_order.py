@@ -13,6 +13,8 @@ from unit.operate.audit.trace_worlds import RICH, checked, lived, seeded
 from unit.operate.export.export_worlds import published
 
 from stream_dp.cli.commands.demo import _shown, _sure
+from stream_dp.client.frames import rows_of
+from stream_dp.client.public_release import PublicRelease
 from stream_dp.engine.cut_changes import selected
 from stream_dp.engine.series import MadeSeries, Series
 from stream_dp.errors import FailClosed
@@ -29,7 +31,7 @@ from stream_dp.journal.release import (
 )
 from stream_dp.operate.budget_view import OF_THE_FILE, api_budget
 from stream_dp.operate.demo_figures import _final
-from stream_dp.operate.export.exporting import export_releases, rows_of
+from stream_dp.operate.export.exporting import export_releases
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.operate.observe.topic_page import TopicPage
 from stream_dp.operate.published_bodies import find_keys
@@ -37,7 +39,6 @@ from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.python.embedded import Pipeline
-from stream_dp.python.tick_release import PublicRelease
 from stream_dp.server.metrics import OPEN, FiredSoFar, Shown, _text
 
 LIVE = {"name": "german", "statistic": "histogram", "by": "country", "epsilon": "1/4"}

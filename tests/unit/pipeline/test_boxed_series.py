@@ -17,6 +17,7 @@ from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import canonical_series, load_series
 
 COUNTRIES = [f"c{number}" for number in range(50)]
 WHOLE = {"name": "whole", "statistic": "count", "epsilon": "0.5"}
@@ -196,6 +197,36 @@ def test_only_what_an_analyst_may_see_is_new_in_a_fingerprint() -> None:
     assert fingerprint(plain) != fingerprint(part)
     with pytest.raises(ValueError, match="not in the domain"):
         pipeline([WHOLE], analysts=[{"name": "x", "epsilon": "0.1", "where": only("nobody")}])
+
+
+def test_conditions_of_conditions_are_charged_for_what_they_let_through() -> None:
+    """Ten countries and all others are apart, in a file and live; an alternative on another field meets all."""
+    ten: dict[str, Any] = {"field": "country", "one_of": COUNTRIES[:10]}
+    some = count("c0") | {"where": [ten]}
+    others = count("c1") | {"where": [{"not": {"any": [{"all": [ten]}, *only("c20")]}}]}
+    spec = pipeline([some, others])
+    assert build(spec).derivation.guarantee.measure == PureDP(Fraction("0.5"))
+    mixed = count("c2") | {"where": [{"any": [ten, {"field": "amount", "at_least": "9"}]}]}
+    wide = pipeline([some, others, mixed])
+    assert build(wide).derivation.guarantee.measure == PureDP(Fraction(1))
+    assert (
+        len(
+            {
+                fingerprint(each)
+                for each in (spec, wide, pipeline([some, others | {"where": [{"not": ten}]}]))
+            }
+        )
+        == 3
+    )
+    admission = admission_of(build(spec))
+    for name, start in (("c3", 0), ("c4", 1)):
+        live(admission, others | {"name": name, "epsilon": "0.25"}, start)
+        asked = load_series(json.dumps(mixed | {"name": name}).encode(), spec)
+        assert load_series(canonical_series(asked), spec) == asked
+    with pytest.raises(BudgetRefused):
+        live(admission, others | {"name": "c5", "epsilon": "0.25"}, 2)
+    with pytest.raises(ValueError, match="must be a comparison of one field"):
+        pipeline([WHOLE], analysts=[{"name": "x", "epsilon": "0.1", "where": others["where"]}])
 
 
 TOTAL = {"of": "amount", "clamp": ["0", "240"], "at_most": "600"}

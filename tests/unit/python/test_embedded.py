@@ -3,6 +3,8 @@
 import asyncio
 import json
 import threading
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from unit.cli.conftest import HORIZON, YAML, say
 from unit.cli.conftest import Site as LiveSeriesService
 from unit.cli.conftest import site as live_series
 
+import stream_dp as sdp
 from stream_dp import (
     BudgetRefused,
     Counts,
@@ -220,3 +223,73 @@ def test_a_file_is_checked_when_it_is_loaded(
     (tmp_path / "clicks.yaml").write_text(YAML.replace(old, new))
     with pytest.raises(error):
         Pipeline.load(tmp_path / "clicks.yaml")
+
+
+PARTS: dict[str, Any] = {
+    "name": "shop",
+    "public_data": True,
+    "source": {"kind": "file", "path": Path("orders.jsonl")},
+    "schema": {
+        "time": {"type": "time"},
+        "amount": {"type": "number"},
+        "country": {"type": "category", "domain": ["DE", "NO", "on"]},
+    },
+    "privacy": {"epsilon": Fraction(3, 2)},
+    "clock": {"kind": "replay", "field": "time", "start": "2024-01-01T00:00:00Z", "step": "1h", "horizon": 3},
+}  # fmt: skip
+FILE = """\
+version: 1
+name: shop
+public_data: true
+source: {kind: file, path: orders.jsonl}
+schema:
+  time: {type: time}
+  amount: {type: number}
+  country: {type: category, domain: [DE, "NO", "on"]}
+privacy: {epsilon: 3/2}
+clock: {kind: replay, field: time, start: 2024-01-01T00:00:00Z, step: 1h, horizon: 3}
+series:
+  - {name: orders, statistic: count, epsilon: 0.5}
+  - {name: by_country, statistic: histogram, by: country, epsilon: 1/3}
+  - {name: volume, statistic: sum, of: amount, clamp: [-2.5, 240], step: 0.01, epsilon: 0.000001}
+"""
+
+
+def written() -> Pipeline:
+    return Pipeline(
+        **PARTS,
+        series=[
+            sdp.Count(name="orders", epsilon=Decimal("0.5")),
+            {"name": "by_country", "statistic": "histogram", "by": "country", "epsilon": "1/3"},
+            sdp.Sum(
+                name="volume",
+                of="amount",
+                clamp=("-2.5", 240),
+                step="0.01",
+                epsilon=Decimal("1E-6"),
+            ),
+        ],
+    )
+
+
+def test_a_pipeline_in_python_is_that_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("shop.yaml").write_text(FILE)
+    by_file, pipeline = Pipeline.load("shop.yaml"), written()
+    assert by_file.to_yaml() == FILE
+    Path("again.yaml").write_text(pipeline.to_yaml())
+    for same in (pipeline, Pipeline.load("again.yaml")):
+        assert same.plan() == by_file.plan()
+        assert same._built.fingerprint == by_file._built.fingerprint
+    Path("orders.jsonl").write_text(
+        '{"time": "2024-01-01T00:30:00Z", "amount": 3, "country": "NO"}\n'
+    )
+    assert pipeline.run() == 9
+    assert by_file.run() == 0  # it is the same journal
+
+
+def test_a_mistake_in_python_is_named_as_in_a_file() -> None:
+    with pytest.raises(UsageError, match=r"series\[0\].bye: is not a known key; did you mean by"):
+        Pipeline(**PARTS, series=[sdp.Histogram(name="a", bye="country", epsilon="0.1")])

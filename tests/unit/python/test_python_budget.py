@@ -402,3 +402,38 @@ def test_no_request_is_made_in_the_midst_of_another(monkeypatch: pytest.MonkeyPa
     assert [entry.name for entry in budget.ledger.entries] == ["outer"]
     budget.counter(epsilon="0.5", name="inner")
     assert budget.spent == Fraction(9, 10)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda b: b.counter(0.1), 'counter: .* as in counter(epsilon="0.1"); missing: epsilon'),
+        (lambda b: b.histogram(KEYS, epsilon="0.1"), "histogram: .* missing: keys"),
+        (lambda b: b.top(epsilon="0.1", keys=KEYS), "top: .* k=10); missing: k"),
+        (
+            lambda b: b.sum("0.1", clamp=(0, 2)),
+            'sum: .* as in sum(epsilon="0.1"); missing: epsilon',
+        ),
+        (lambda b: b.series(sdp.Count(), "0.1"), 'as in series(statistic, epsilon="0.1")$'),
+    ],
+)
+def test_a_call_without_names_says_how_it_is_made(
+    call: Callable[[Budget], Any], words: str
+) -> None:
+    budget = Budget(1)
+    with pytest.raises(UsageError, match=words.replace("(", r"\(").replace(")", r"\)")):
+        call(budget)
+    assert budget.spent == 0
+
+
+def test_notebooks_show_what_was_spent_and_released() -> None:
+    budget = Budget(1)
+    by_key = budget.series(
+        sdp.Histogram(by="c"), epsilon="0.1", schema={"c": {"type": "category", "domain": ["<b>"]}}
+    )
+    assert "0 ticks released" in by_key._repr_html_()
+    by_key.release()
+    assert "<td>&lt;b&gt;</td>" in by_key._repr_html_()
+    html = budget._repr_html_()
+    assert "<td>histogram-1</td><td>0.1</td>" in html
+    assert "One more series may cost epsilon 0.9." in html

@@ -185,7 +185,7 @@ def expected(layout: RowLayout, records: Sequence[dict[str, Any]], tick: int | N
     """What the oracle says; a spoilt field is refused only where the layout uses it."""
     features = [feature for feature, _ in layout.counted(SPEC)]
     used = {name for feature in features for name in grouping_fields(feature.by)}
-    used |= {test.field for feature in features for test in feature.where}
+    used |= {name for feature in features for test in feature.where for name in test.fields}
     used |= {feature.of.field for feature in features if feature.of is not None}
     kept: list[dict[str, Any]] = []
     ticks: list[int] = []
@@ -226,7 +226,11 @@ def counted(layout: RowLayout) -> list[Counted]:
         Counted(
             slot.start,
             tuple(map(going, parts_of(feature.by))) if feature.by is not None else (),
-            tuple(Comparison(t.field, t.operator, tuple(t.values)) for t in feature.where),
+            tuple(
+                Comparison(t.field, t.operator, tuple(t.values))
+                for t in feature.where
+                if isinstance(t, Test)
+            ),
             adding(feature.of) if isinstance(feature.of, Amount) else None,
         )
         for feature, slot in layout.counted(SPEC)

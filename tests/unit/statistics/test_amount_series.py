@@ -13,6 +13,7 @@ from unit.live.live_series_steps import zero
 from unit.live.live_series_worlds import HORIZON, Stopping, World, record
 from unit.statistics.statistic_cases import AMOUNTS, bodies, built_of, rows_of, series_of, shop
 
+from stream_dp.client.public_release import PublicRelease
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import NotDerivable
@@ -25,7 +26,6 @@ from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.noise_law import contrast_widths
 from stream_dp.pipeline.report import plan_json
 from stream_dp.python.embedded import Pipeline
-from stream_dp.python.tick_release import PublicRelease
 from stream_dp.records.amount_units import Amount, Centred
 from stream_dp.records.record_columns import Numbers
 

@@ -29,7 +29,6 @@ from stream_dp.engine.cut_changes import selected
 from stream_dp.engine.series import Series
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Quantile
-from stream_dp.live.planner import canonical_series
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
@@ -39,7 +38,7 @@ from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree
 from stream_dp.mechanisms.serving import derived
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.promise import caveats
-from stream_dp.pipeline.yaml import load, load_series
+from stream_dp.pipeline.yaml import canonical_series, load, load_series
 from stream_dp.statistics.parts.choice import Setting
 from stream_dp.statistics.quantiles import ValueGrid, sliding_choice
 from stream_dp.testing.noise import SeededNoise, ZeroNoise

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from scipy.stats import binom
 from unit.statistics.statistic_cases import GRID, WITHIN, bodies, built_of, series_of
 
+from stream_dp.client.public_release import Counts, PublicRelease
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.cut_changes import selected
@@ -24,7 +25,6 @@ from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.papers.paper_hss import PaperHSS
 from stream_dp.mechanisms.serving import Differences, all_at_once
-from stream_dp.python.tick_release import Counts, PublicRelease
 from stream_dp.statistics import Series as SeriesSpec
 from stream_dp.statistics.parts.choice import Setting
 from stream_dp.statistics.parts.choose_hss import Demand, hss_for, rank_choice

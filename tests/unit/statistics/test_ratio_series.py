@@ -105,7 +105,7 @@ def test_it_is_free_and_the_plan_says_so(tmp_path: Path) -> None:
         f"post-processing of late and all: free, a share: late counts a part of all; at tick 7 its ends are within "
         f"about sqrt({bands[0]}^2 + ({bands[1]} r)^2) / (n - {bands[1]}) of it, where it is r and all is n"
     )
-    *_, last = str(Pipeline(with_it).plan()).splitlines()
+    *_, last = str(Pipeline.load(file(tmp_path, "of: late, over: all")).plan()).splitlines()
     assert last.startswith("share: post-processing, epsilon 0 (post-")
     shown = PlanView(file(tmp_path, "of: late, over: all")).shown()["series"][-1]
     assert (shown["epsilon"], shown["errors"]) == ("0", {})

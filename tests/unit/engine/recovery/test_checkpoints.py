@@ -149,6 +149,12 @@ def going_on(recovered: Recovered, admission: Admission) -> list[Any]:
     return [outcome(admission, some_step(random, at)) for _ in range(12)]
 
 
+@pytest.fixture(autouse=True)
+def short_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a file says would make checkpoints rare in runs as short as these; `test_changed_file` looks at it."""
+    monkeypatch.setattr("stream_dp.pipeline.builder.text_of", lambda spec: b"")
+
+
 @pytest.fixture
 def begins(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Snapshots and checkpoints often, in many pieces; where each start began, compared with one from the beginning."""

@@ -1,7 +1,6 @@
 """Clients without a broker: settings, secrets, how a connection ends, what errors tell, topics of a slow cluster."""
 
 import asyncio
-import builtins
 import logging
 import socket
 import ssl
@@ -172,22 +171,6 @@ async def test_a_token_may_come_from_a_function(monkeypatch: pytest.MonkeyPatch)
 
 
 # --- the client library -------------------------------------------------------------------------
-
-
-def test_without_the_extra_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "aiokafka"]:
-        monkeypatch.delitem(sys.modules, name)
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.split(".")[0] == "aiokafka":
-            raise ModuleNotFoundError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.setitem(sys.modules, "aiokafka", None)
-    with pytest.raises(UsageError, match=r"stream_dp\[kafka\]"):
-        library()
 
 
 def test_the_library_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,16 +14,9 @@ import pyarrow.parquet
 import pytest
 from unit.operate.export.export_worlds import FORMS, ROWS, bodies, body, published
 
+from stream_dp.client.frames import COLUMNS, Row, rows_of
 from stream_dp.errors import FailClosed, UsageError, WorldError
-from stream_dp.operate.export.exporting import (
-    COLUMNS,
-    UNIQUE,
-    Row,
-    export_releases,
-    for_postgresql,
-    rows_of,
-    target_named,
-)
+from stream_dp.operate.export.exporting import UNIQUE, export_releases, for_postgresql, target_named
 from stream_dp.operate.published_bodies import published as published_bodies
 from stream_dp.pipeline.yaml import load
 

@@ -18,17 +18,10 @@ import pytest
 from free_ports import free_port
 from unit.operate.export.export_worlds import FORMS, ROWS, bodies, published
 
-from stream_dp.errors import WorldError
-from stream_dp.operate.export.exporting import (
-    COLUMNS,
-    TABLE,
-    UNIQUE,
-    Newest,
-    Row,
-    export_releases,
-    rows_of,
-    target_named,
-)
+from stream_dp.client.frames import COLUMNS, TABLE, Row, rows_of
+from stream_dp.errors import ReleasesMissing, UsageError, WorldError
+from stream_dp.operate.export.exporting import UNIQUE, Newest, export_releases, target_named
+from stream_dp.python.released import read_releases
 from stream_dp.testing.kafka import missing
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "export.md"
@@ -113,6 +106,22 @@ async def test_what_a_dashboard_asks_is_answered(tmp_path: Path, server: str, cl
         (1, 12, 8, 16), (2, 12, 8, 16), (3, 12, 8, 16),
     ]  # fmt: skip
     assert isinstance(found[0]["time"], datetime)
+
+
+async def test_python_reads_the_table_and_says_which_tick_it_lacks(
+    tmp_path: Path, server: str, client: Any
+) -> None:
+    with pytest.raises(WorldError, match="stream_dp_releases"):
+        read_releases(server)
+    await export_releases(published(tmp_path, bodies(range(3))), server)
+    assert set(read_releases(server)) == set(rows(3))
+    assert set(read_releases(server, series="s0", pipeline="shop")) == set(rows(3)[::ROWS])
+    await client.execute(f"delete from {TABLE} where series = 's1' and tick = 1")  # noqa: S608
+    with pytest.raises(ReleasesMissing, match="ticks of s1: 1 missing"):
+        read_releases(server)
+    await client.execute(f"delete from {TABLE}")  # noqa: S608
+    with pytest.raises(UsageError, match="has 0 pipelines; nothing was exported yet"):
+        read_releases(server)
 
 
 async def test_a_dead_connection_leaves_whole_groups(

@@ -12,6 +12,7 @@ import pytest
 from unit.operate.export.export_worlds import FORMS, bodies, body, published
 
 from stream_dp.cli.main import code_of
+from stream_dp.errors import UsageError
 from stream_dp.journal.commit import Release
 from stream_dp.operate import published_bodies
 from stream_dp.operate.observe.topic_page import LIVE, TopicPage, serve_page
@@ -122,3 +123,37 @@ def test_a_broken_file_is_said_before_anything_is_served(tmp_path: Path, capsys:
     path.write_text(path.read_text().replace("epsilon: 1}", "epsilon: 0.1}"))
     assert code_of(["page", str(path), "--port", "0"]) == 3
     assert "The page is at" not in capsys.readouterr().err
+
+
+async def test_a_folder_has_a_page_for_each_of_its_pipelines(tmp_path: Path) -> None:
+    path = published(tmp_path, [of_the_file(0, 0)])
+    said, name = path.read_text(encoding="utf-8"), load(path).name
+    other = path.with_name("second.yaml")
+    other.write_text(said.replace(f"name: {name}", "name: second", 1), encoding="utf-8")
+    async with serving(tmp_path) as client:
+        assert await told(client, "/api/pipelines") == {"pipelines": sorted([name, "second"])}
+        assert (await told(client, "/second/api/pipeline"))["name"] == "second"
+        assert "app.js" in (await client.get(f"/{name}/")).text
+        assert "home.js" in (await client.get("/")).text
+        elsewhere = {"host": "elsewhere.example.org"}
+        assert (await client.get("/second/api/pipeline", headers=elsewhere)).status_code == 421
+    other.write_text(said, encoding="utf-8")
+    with pytest.raises(UsageError, match=f"more than one file has `name: {name}`"):
+        await serve_page(tmp_path, 0)
+
+
+@pytest.mark.parametrize(("zone", "said"), [("", None), (", zone: Europe/Zurich", "Europe/Zurich")])
+async def test_it_says_the_zone_of_the_records_and_what_numbers_are_worth(
+    tmp_path: Path, zone: str, said: str | None
+) -> None:
+    path = published(tmp_path, [of_the_file(0, 0)])
+    text = path.read_text(encoding="utf-8")
+    zoned = text.replace("{type: time}", f"{{type: time{zone}}}", 1)
+    path.write_text(
+        zoned.replace("epsilon: 1}", "epsilon: 1, expect: {records: 40}}", 1), encoding="utf-8"
+    )
+    async with serving(path) as client:
+        assert (await told(client, "/api/pipeline"))["clock"].get("zone") == said
+        (orders,) = (await told(client, "/api/plan"))["series"]
+        (verdict,) = orders["verdicts"]
+        assert (verdict["series"], verdict["verdict"]) == ("orders", "useful")

@@ -9,11 +9,10 @@ from unit.live.monitor_worlds import FR, MONITOR, PIPELINE_M, MonitorWorld, mess
 
 from stream_dp.errors import UsageError
 from stream_dp.journal.commit import Asked
-from stream_dp.live.planner import canonical_series
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.yaml import load_series
+from stream_dp.pipeline.yaml import canonical_series, load_series
 
 
 def pipeline(ask: Any) -> dict[str, Any]:

@@ -10,9 +10,8 @@ from unit.live.live_series_worlds import HORIZON, Stopping, World
 from unit.pipeline.file.test_refusals import FOLDER
 
 from stream_dp.errors import UsageError
-from stream_dp.live.planner import canonical_series
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.yaml import MOST, load, load_series
+from stream_dp.pipeline.yaml import MOST, canonical_series, load, load_series
 
 GOOD = {"name": "q", "statistic": "count", "epsilon": "0.5"}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stream_dp.records.conditions import Test
+from stream_dp.records.conditions import Needs, Test
 from stream_dp.records.schema import (
     BooleanField,
     CategoryField,
@@ -51,13 +51,12 @@ def passes(value: Any, test: Test) -> bool:
     return value in test.values
 
 
-def brute(
-    filters: Sequence[Selection], fields: Sequence[str], inside: frozenset[Test] = frozenset()
-) -> int:
+def brute(filters: Sequence[Selection], fields: Sequence[str], inside: Needs = frozenset()) -> int:
     """The most entries of an event that passes `inside`; 0 if there is none."""
 
-    def lies(event: Sequence[Any], where: frozenset[Test]) -> bool:
-        return all(passes(event[fields.index(t.field)], t) for t in where)
+    def lies(event: Sequence[Any], where: Needs) -> bool:
+        tests = (test for test in where if isinstance(test, Test))
+        return all(passes(event[fields.index(t.field)], t) for t in tests)
 
     return max(
         (

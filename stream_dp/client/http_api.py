@@ -1,0 +1,121 @@
+"""One request to the HTTP API of a running engine; a refusal is raised as the engine's error, in the server's words.
+
+Rules: a request goes to the named address only: no proxies, no redirects, and no plain http beyond this machine where a
+token is shown.
+"""
+
+import json
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+from stream_dp.errors import (
+    BudgetRefused,
+    FailClosed,
+    MostlyNoise,
+    StreamDPError,
+    UnknownMechanism,
+    UsageError,
+    WorldError,
+)
+
+SECONDS = 60.0
+_HERE = frozenset({"127.0.0.1", "localhost", "::1"})
+_KINDS = (StreamDPError, UsageError, BudgetRefused, FailClosed, WorldError)
+_ERRORS = {kind.exit_code: kind for kind in _KINDS}
+
+
+class TokenRefused(UsageError):
+    """No token was shown where one is needed, or it is none of this pipeline's, or no longer."""
+
+
+_BY_STATUS = {401: TokenRefused, 404: UnknownMechanism, 428: MostlyNoise}
+
+
+@dataclass(frozen=True, slots=True)
+class HttpApi:
+    """The API at `url`; errors call the address `named`, and what should answer there `engine`.
+
+    With `secret`, plain http reaches this machine only, for the token must not be read on the way.
+    """
+
+    url: str
+    engine: str = "engine"
+    named: str = "url"
+    secret: bool = True
+    seconds: float = SECONDS
+
+    def connection(self) -> HTTPConnection:
+        """Return a connection that is not open yet; raise UsageError if the address is not an engine's."""
+        parts = urlsplit(self.url)
+        try:
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port = None, None
+        path = parts.path.strip("/") or parts.query
+        if parts.scheme not in {"http", "https"} or not host or path:
+            raise UsageError(f"{self.named}: must be like http://127.0.0.1:8765")
+        if parts.scheme == "https":
+            return HTTPSConnection(host, port, timeout=self.seconds)
+        if self.secret and host not in _HERE:
+            raise UsageError(
+                f"{self.named}: http reaches this machine only, for the token must not be read on the way; use https "
+                "or a tunnel"
+            )
+        return HTTPConnection(host, port, timeout=self.seconds)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> bytes:
+        """Return the body of the answer, or of a recorded refusal.
+
+        Raises:
+            UsageError, BudgetRefused, FailClosed: the engine's refusal, in its words.
+            WorldError: no engine answers there, or not in time, or the answer is not whole.
+        """
+        connection = self.connection()
+        kind = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            connection.request(method, path, body, {**(headers or {}), **kind})
+            answer = connection.getresponse()
+            return self.content(answer)
+        except TimeoutError:
+            raise WorldError(
+                f"the engine at {self.url} did not answer within {self.seconds:g} s; what was asked may still happen: "
+                "look with `stream-dp query list`"
+            ) from None
+        except (OSError, HTTPException):
+            raise self.gone() from None
+        finally:
+            connection.close()
+
+    def content(self, answer: HTTPResponse) -> bytes:
+        """Return the body of an answer, a JSON object, or of a recorded refusal; raise other refusals."""
+        body, status = answer.read(), answer.status
+        try:
+            content: Any = json.loads(body)
+        except ValueError:
+            content = None
+        if isinstance(content, dict):
+            if status < 300 or "refused" in content:
+                return body  # a recorded answer, which may be a refusal
+            if content.get("exit_code") in _ERRORS:
+                kind = _BY_STATUS.get(status, _ERRORS[content["exit_code"]])
+                raise kind(str(content.get("detail", "refused")))
+        if status in {404, 405}:
+            raise UsageError(f"the engine at {self.url} takes no queries")
+        raise WorldError(
+            f"{self.url} answers like no engine of ours (status {status}); is {self.named} right?"
+        )
+
+    def gone(self) -> WorldError:
+        """Return the error for an address at which no engine answers."""
+        return WorldError(
+            f"no {self.engine} answers at {self.url}: start one with `stream-dp run PIPELINE.yaml --serve`, and give "
+            f"the address that it prints ({self.named})"
+        )
