@@ -1,19 +1,20 @@
 """What surrounds a pipeline: source, clock, journal, and the file of releases.
 
 Rules: all of it is declared and public. Secrets are named by the file that holds them. Paths are relative to
-the pipeline file's folder (validation context `folder`). This file opens nothing.
+the pipeline file's folder (validation context `folder`). This file opens nothing but the schemas of values.
 """
 
 import re
 from fractions import Fraction
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.time import TickGrid
+from stream_dp.records.leaf_values import Read
 from stream_dp.records.scalars import (
     HOOK,
     TOPIC,
@@ -28,6 +29,8 @@ from stream_dp.records.scalars import (
     problem,
     refuse,
 )
+from stream_dp.records.schema import Fields
+from stream_dp.records.values import Values
 
 # How clients and brokers know each other: `source.security` of a pipeline file. A secret is named by the file that
 # holds it, never written here. `token` names code that is imported, so whoever writes the pipeline file is trusted
@@ -134,7 +137,7 @@ class SourceSpec(Frozen):
     warn_dead: Share = Fraction(1, 10)
 
     @property
-    def counting(self) -> dict[str, str | int]:
+    def counting(self) -> dict[str, Any]:
         return {}
 
 
@@ -158,10 +161,17 @@ class KafkaSourceSpec(SourceSpec):
     """Producers give each record the text of this field as its key, which says its partition."""
     partitioner: Literal["murmur2", "crc32"] = "murmur2"
     """How they choose a partition by a key: as the Java client does, or librdkafka."""
+    values: Values | None = None
+    """How values are written, where they are no plain JSON."""
+
+    def read(self, fields: Fields) -> Read | None:
+        """Return how values become JSON with what `fields` need; None where they are JSON."""
+        return None if self.values is None else self.values.read(fields)
 
     @property
-    def counting(self) -> dict[str, str | int]:
-        return self.model_dump(include=_COUNTING, exclude_defaults=True)
+    def counting(self) -> dict[str, Any]:
+        counting = self.model_dump(include=_COUNTING, exclude_defaults=True)
+        return counting if self.values is None else counting | {"values": self.values.counting}
 
 
 class FileSourceSpec(SourceSpec):

@@ -60,6 +60,7 @@ from stream_dp.kafka.source.ticks import (
     cell_of,
 )
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
+from stream_dp.records.leaf_values import Read
 
 _PAUSE_S = 0.1
 _WAIT_MS = 3000
@@ -261,7 +262,7 @@ class KafkaSource:
     """The `Source` port over one topic; it never joins a group and commits nothing.
 
     A record batch that would expand beyond `limit` bytes is refused. With `wait`, records after an open transaction
-    wait for its end.
+    wait for its end. `read` makes JSON of values that are none.
     """
 
     def __init__(
@@ -273,9 +274,10 @@ class KafkaSource:
         *,
         wait: bool = False,
         limit: int = LIMIT_BYTES,
+        read: Read | None = None,
     ) -> None:
         self._settings, self._topic, self._clock, self._ticks = settings, topic, clock, ticks
-        self._wait, self._limit = wait, limit
+        self._wait, self._limit, self._read = wait, limit, read
         self._grid: TickGrid | None = None
         self._settle_ms = ticks.settle_ms if isinstance(ticks, StampTicks) else 0
         self._stamp, self._settled, self._ahead_ms, self._look_at = 0, -1, 0, 0
@@ -326,7 +328,7 @@ class KafkaSource:
                 "by one, more slowly, and an open transaction holds ticks up"
             )
         settings = self._settings
-        self._unpacker = Unpacker(marks=self._grid is None, limit=self._limit)
+        self._unpacker = Unpacker(marks=self._grid is None, limit=self._limit, read=self._read)
         cell = None if self._grid is None else cell_of(self._grid, self._settle_ms)
         self._reader = consumer(settings, wait=self._wait, fetch_wait_ms=_SLICE_MS, cell=cell)
         self._again = consumer(settings, wait=False, fetch_wait_ms=_SLICE_MS)

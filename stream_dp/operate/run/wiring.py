@@ -78,6 +78,7 @@ def _kafka_source(spec: PipelineSpec, clock: Clock, sealer: Sealer) -> Source:
     return KafkaSource(
         settings_for(source), source.topic, clock, ticks,
         wait=source.open_transactions == "wait", limit=source.largest_batch,
+        read=source.read(spec.fields),
     )  # fmt: skip
 
 
