@@ -235,7 +235,8 @@ def as_protobuf(event: Event, *, nested: bool = False) -> bytes:
                 setattr(message, key, value)
 
     fill(message, placed(told, nested=nested))
-    return HEAD + SECOND + message.SerializeToString()
+    body: bytes = message.SerializeToString()
+    return HEAD + SECOND + body
 
 
 def written(folder: Path, form: str, *, nested: bool) -> dict[str, Any] | None:
@@ -254,10 +255,10 @@ def written(folder: Path, form: str, *, nested: bool) -> dict[str, Any] | None:
 
 
 def payloads(form: str, told: Sequence[Event], *, nested: bool) -> list[bytes]:
-    write = {
+    writers: dict[str, Any] = {
         "plain": as_json,
         "json": lambda event, nested: HEAD + as_json(event, nested=nested),
         "avro": as_avro,
         "protobuf": as_protobuf,
-    }[form]
-    return [write(event, nested=nested) for event in told]
+    }
+    return [writers[form](event, nested=nested) for event in told]
