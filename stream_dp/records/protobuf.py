@@ -4,6 +4,7 @@ Rules: as in `avro`, but a cut between two fields makes another message, which n
 whether it is there (`optional`, a message, one of a `oneof`) is absent where it is not; any other has its default.
 """
 
+import base64
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
@@ -57,17 +58,29 @@ def reader(content: bytes, message: str, fields: Fields, begin: int) -> Read:
 def _message(content: bytes, name: str) -> tuple[Any, type[Exception]]:
     """Return the class of a message, and the error that its parser raises."""
     try:
-        from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
+        from google.protobuf import (
+            descriptor_pb2,
+            descriptor_pool,
+            message,
+            message_factory,
+            timestamp_pb2,
+            wrappers_pb2,
+        )
     except ImportError:
         raise ValueError("reading it needs protobuf: pip install 'stream_dp[protobuf]'") from None
     pool = descriptor_pool.DescriptorPool()
     try:
-        files = descriptor_pb2.FileDescriptorSet.FromString(content).file
+        files = descriptor_pb2.FileDescriptorSet.FromString(_packed(content)).file
+        names = {each.name for each in files}
+        for known in (timestamp_pb2.DESCRIPTOR, wrappers_pb2.DESCRIPTOR):
+            if known.name not in names:
+                pool.AddSerializedFile(known.serialized_pb)
         for each in files:
             pool.Add(each)
     except (message.DecodeError, TypeError, ValueError):
         raise ValueError(
-            "is no whole descriptor set: make it with protoc --include_imports --descriptor_set_out"
+            "is no whole descriptor set: make it with protoc --include_imports --descriptor_set_out, or take what the "
+            "registry has of a schema without imports of its own"
         ) from None
     try:
         return message_factory.GetMessageClass(
@@ -75,6 +88,15 @@ def _message(content: bytes, name: str) -> tuple[Any, type[Exception]]:
         ), message.DecodeError
     except KeyError:
         raise ValueError(f"has no message {name!r}") from None
+
+
+def _packed(content: bytes) -> bytes:
+    """Return a descriptor set: this one, or that of the one file which a registry gives in base64."""
+    try:
+        file = base64.b64decode(content.strip(), validate=True)
+    except ValueError:
+        return content
+    return b"\x0a" + _varint(len(file)) + file
 
 
 def _prefixes(kind: Any) -> tuple[bytes, ...]:
@@ -89,12 +111,12 @@ def _prefixes(kind: Any) -> tuple[bytes, ...]:
         beside = kind.file.message_types_by_name.values() if above is None else above.nested_types
         path.append([each.full_name for each in beside].index(kind.full_name))
         kind = above
-    whole = b"".join(map(_zigzag, (len(path), *reversed(path))))
+    whole = b"".join(_varint(2 * number) for number in (len(path), *reversed(path)))
     return (b"\0", whole) if path == [0] else (whole,)
 
 
-def _zigzag(value: int) -> bytes:
-    left, written = 2 * value, bytearray()
+def _varint(left: int) -> bytes:
+    written = bytearray()
     while left > 0x7F:
         written.append(left & 0x7F | 0x80)
         left >>= 7

@@ -1,5 +1,6 @@
 """Protobuf messages by themselves: each type by each field, what is absent, and what a file may say of them."""
 
+import base64
 import sys
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,15 @@ def test_nesting_has_a_limit() -> None:
     assert reading(text=TEXT)(HEAD + deep) == UNREADABLE_VALUE
 
 
+def test_what_a_registry_gives_is_taken_as_it_is() -> None:
+    """One file in base64, without the well-known files that it imports."""
+    text = base64.b64encode(TOLD.file[2].SerializeToString()) + b"\n"
+    field = {"at": TypeAdapter[Any](FieldSpec).validate_python({"type": "time"})}
+    read = protobuf.reader(text, "m.Whole", field, 0)
+    payload = HEAD + WHOLE(at={"seconds": 1}).SerializeToString()
+    assert read(payload) == b'{"at":"1970-01-01T00:00:01Z"}'
+
+
 def test_only_the_message_of_the_file_counts() -> None:
     content, body = TOLD.SerializeToString(), b""
     for name, head in (
@@ -170,6 +180,7 @@ series:
 def test_a_file_says_what_is_wrong_with_its_values(tmp_path: Path, values: str, wrong: str) -> None:
     (tmp_path / "set").write_bytes(TOLD.SerializeToString())
     part = descriptor_pb2.FileDescriptorSet(file=TOLD.file[2:])
+    part.file[0].dependency.append("shop/other.proto")
     (tmp_path / "part").write_bytes(part.SerializeToString())
     (tmp_path / "text").write_text("message A {}")
     (tmp_path / "p.yaml").write_text(FILE.format(values=values))
