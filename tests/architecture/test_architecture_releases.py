@@ -26,6 +26,7 @@ OTHER_JSON = {
     "client/live_series.py": "answers of the HTTP API about live series; none holds a release",
     "live/envelope.py": "envelopes of messages, as anyone may send them",
     "live/analyst_messages.py": "the text of messages",
+    "records/avro.py": "schemas of events",
     "records/decoder.py": "the payloads of events",
     "pipeline/yaml.py": "definitions of series, where they are JSON",
 }

@@ -18,8 +18,8 @@ from stream_dp.records import avro
 from stream_dp.records.leaf_values import Read
 from stream_dp.records.schema import FieldSpec
 
-NUMBER, TEXT, INTEGER = {"type": "number"}, {"type": "text"}, {"type": "integer"}
-LIST = {"type": "list", "domain": ["p"], "most": 2}
+NUMBER, TEXT, INTEGER = ({"type": kind} for kind in ("number", "text", "integer"))
+LIST: dict[str, Any] = {"type": "list", "domain": ["p"], "most": 2}
 ISO = {"type": "time"}
 MOMENT = datetime(2013, 1, 1, 10, 0, 0, 500_000, UTC)
 
@@ -131,7 +131,7 @@ def test_paths_lead_through_records_and_maps() -> None:
         b=INTEGER | {"path": "a.b"}, none=INTEGER | {"path": "a.c"}, m=INTEGER | {"path": "m.k"},
         t=TEXT | {"path": "t.x"}, again=INTEGER | {"path": "again.b"},
     )  # fmt: skip
-    record = {"a": {"b": 1}, "m": {"j": 2, "k": 3}, "t": "t", "again": {"b": 4}}
+    record: dict[str, Any] = {"a": {"b": 1}, "m": {"j": 2, "k": 3}, "t": "t", "again": {"b": 4}}
     told = b'{"a":{"b":1},"m":{"k":3},"t":0,"again":{"b":4}}'
     assert read(avro_bytes(schema, record)) == told
     record |= {"a": None, "m": {}}

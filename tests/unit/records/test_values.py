@@ -19,10 +19,12 @@ from unit.records.value_worlds import (
 
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Batch
+from stream_dp.errors import UsageError
 from stream_dp.journal.dead_letters import NO_SCHEMA_ID, UNKNOWN_SCHEMA, UNREADABLE_VALUE
 from stream_dp.kafka.source.record_batches import Kind, RecordBatch, Unpacked
 from stream_dp.kafka.source.ticks import Place, Room, StampedTicks
 from stream_dp.kafka.source.unpacker import Unpacker
+from stream_dp.operate.run.settings import written_to
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.fingerprints import fingerprint, fingerprints
 from stream_dp.pipeline.router import Router
@@ -197,6 +199,13 @@ def test_no_bytes_raise(tmp_path: Path, form: str) -> None:
         dead = sum(span.records for span in routed.dead)
         lost = sum(span.records for span in batch.refused)
         assert sum(routed.records.values()) + dead == len(batch.payloads) + lost
+
+
+@pytest.mark.parametrize("form", FRAMED)
+def test_who_writes_plain_json_refuses_such_a_topic(tmp_path: Path, form: str) -> None:
+    with pytest.raises(UsageError, match=r"orders reads other values than plain JSON"):
+        written_to(spec_of(tmp_path, written(tmp_path, form, nested=False)))
+    assert written_to(spec_of(tmp_path, None)).topic == "orders"
 
 
 def test_the_fingerprint_covers_schemas_and_numbers(tmp_path: Path) -> None:
