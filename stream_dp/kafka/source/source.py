@@ -456,6 +456,8 @@ class KafkaSource:
                 self._recall = Recall(log, transaction, batch, self._place(log.partition))
                 self._recall.begin(self._again)
                 return
+            if self._read is not None:
+                await asyncio.sleep(0)  # reading values that are no JSON takes long
             if len(self._ready) >= _FULL:
                 return
         self._queue.popleft()
