@@ -157,6 +157,8 @@ def of_hostile_bytes() -> list[tuple[Any, bytes]]:
         (text, b"\x04\xff\xfe"),
         (text, b"\xff" * 9 + b"\x7f"),
         (text, b"\x80" * 10**6),
+        (text, b"\x80" * 20 + b"\0"),
+        (of(("x", "string"), ("y", "string")), b"\x81\0"),
         (text, b""),
         (items, MOST + b"\2" * 9),
         (items, b"\x01" + MOST),
