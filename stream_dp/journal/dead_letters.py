@@ -17,6 +17,13 @@ MISSING_FIELD: Final = "missing_field"
 WRONG_TYPE: Final = "wrong_type"
 TIME_OUT_OF_RANGE: Final = "time_out_of_range"
 TOO_MANY_ENTRIES: Final = "too_many_entries"  # a list has more than the schema declares
+NO_SCHEMA_ID: Final = "no_schema_id"  # a value does not begin with the number of its schema
+UNKNOWN_SCHEMA: Final = (
+    "unknown_schema"  # that number, or the message, is none of the pipeline file
+)
+UNREADABLE_VALUE: Final = (
+    "unreadable_value"  # a value is not, to its last byte, what its schema says
+)
 UNREADABLE_BATCH: Final = "unreadable_batch"  # a whole batch of the topic cannot be unpacked
 UNREADABLE_RECORD: Final = "unreadable_record"  # its framing is broken, so its value has no place
 TOO_LARGE: Final = "expands_too_far"  # a batch would expand beyond the declared limit

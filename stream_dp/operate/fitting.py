@@ -153,6 +153,7 @@ async def topic_sample(
     sample = await sample_topic(
         settings_for(spec.source), topic, most,
         marks=replayed, newest=newest, limit=spec.source.largest_batch,
+        read=spec.source.read(spec.fields),
     )  # fmt: skip
 
     def pieces() -> list[Piece]:
@@ -247,12 +248,12 @@ _NUMBER = re.compile(r"\s*[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?\s*")
 _FRAMED = 5
 """Bytes before a value in Confluent's wire format: a zero and the number of a schema."""
 _CONFLUENT_JSON = (
-    "JSON behind a zero byte and a schema's number (Confluent JSON Schema): let the producer's serializer write plain "
-    "JSON"
+    "JSON behind a zero byte and a schema's number (Confluent JSON Schema): declare `values: {format: json, ids: "
+    "[...]}` in `source:`"
 )
 _CONFLUENT = (
-    "a zero byte and a schema's number come first (Confluent's wire format: Avro or Protobuf): JSON objects are "
-    "needed"
+    "a zero byte and a schema's number come first (Confluent's wire format: Avro or Protobuf): declare `values:` in "
+    "`source:`, or write JSON objects"
 )
 _UNITS = (("epoch_s", 10**8, 10**11), ("epoch_ms", 10**11, 10**14), ("epoch_us", 10**14, 10**17))
 """The range of a time between the years 1973 and 5138, in each unit."""

@@ -583,6 +583,11 @@ async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:
     """Return the columns of a topic's last records; raise WorldError if the topic is missing or cannot be read."""
     sample = await sample_topic(settings, topic, SAMPLE, marks=False)
     payloads = [value for batch in sample.batches for value in batch.records.values if value]
+    if payloads and not any(value[0] for value in payloads):
+        raise UsageError(
+            f"topic {topic}: each value begins with a zero and a schema's number (Confluent's wire format): give some "
+            "records as JSON lines (--jsonl), and declare `values:` in `source:` of what is proposed"
+        )
     async with administering(settings, f"topic {topic}") as admin:
         is_stamped = stamped(await config(admin, topic))
     return replace(_columns(map(json_object, payloads), ()), stamped=is_stamped)

@@ -30,11 +30,11 @@ from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.feed import TryOutProducer
 from stream_dp.kafka.client.topics import PLAIN, STAMPED, UNCOMPACTED
 from stream_dp.operate.audit.journal_access import has_begun
-from stream_dp.operate.run.settings import brokers_there, settings_at, settings_for, settled
+from stream_dp.operate.run.settings import brokers_there, settings_at, settings_for, written_to
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load
-from stream_dp.records.endpoints import UTF_8, KafkaSourceSpec, ReplayClock, encoding_name
+from stream_dp.records.endpoints import UTF_8, ReplayClock, encoding_name
 
 
 async def make_topic(
@@ -140,7 +140,7 @@ def _where(
             raise UsageError("into which topic? Name it with --topic, or a pipeline file")
         return topic, settings_at(bootstrap, None), None
     spec = load(pipeline)
-    source = settled(spec.source, KafkaSourceSpec)
+    source = written_to(spec)
     if isinstance(spec.clock, ReplayClock):
         raise UsageError(
             f"{spec.name} has a replay clock, which needs tick marks: feed its topic with `stream-dp replay`"

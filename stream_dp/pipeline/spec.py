@@ -206,6 +206,9 @@ class PipelineSpec(Frozen):
                 else f"must be the field of privacy.user, which is '{user}'"
             )
             yield problem(("source", "keyed_by"), why)
+        if isinstance(source, KafkaSourceSpec) and source.values and self.clock.kind == "replay":
+            why = "a replay clock reads what `stream-dp replay` writes, which is plain JSON: leave it out"
+            yield problem(("source", "values"), why)
 
     def _clock_problems(self) -> Iterator[InitErrorDetails]:
         if not isinstance(self.clock, WallClock):

@@ -89,7 +89,7 @@ _LIVE, _SCHEMA = "series", "schema"
 _NULL = "has no value (null); leave it out, or put quotes around it if it is a text"
 _NOTHING = {"": "has no value", **dict.fromkeys(("~", "null", "Null", "NULL"), _NULL)}
 _STANDARD = "tag:yaml.org,2002:"
-_DISCRIMINATORS = ("kind", "type", "statistic")
+_DISCRIMINATORS = ("kind", "type", "statistic", "format")
 _VALUES = (
     "list the values that may come, such as [DE, FR], from what you know and not from the data"
 )
@@ -409,7 +409,7 @@ def _walked(root: yaml.Node, loc: Sequence[str | int]) -> _Walk:
             if part == "[key]":
                 mark = key_mark
                 continue
-            if part == _tag(node) and not tagged:
+            if not tagged and part in _tags(node):
                 tagged = True
                 continue
             pairs = [pair for pair in node.value if pair[0].value == part]
@@ -424,9 +424,9 @@ def _walked(root: yaml.Node, loc: Sequence[str | int]) -> _Walk:
     return _Walk(node, mark, key_mark, path)
 
 
-def _tag(node: yaml.MappingNode) -> str | None:
+def _tags(node: yaml.MappingNode) -> set[str]:
     tags = (value for key, value in node.value if key.value in _DISCRIMINATORS)
-    return next((str(tag.value) for tag in tags if isinstance(tag, yaml.ScalarNode)), None)
+    return {str(tag.value) for tag in tags if isinstance(tag, yaml.ScalarNode)}
 
 
 def _written(root: yaml.Node, error: ErrorDetails, node: yaml.Node, *, repeat: bool) -> Written:

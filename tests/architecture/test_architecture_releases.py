@@ -30,6 +30,7 @@ OTHER_JSON = {
     "client/api.py": "answers of the HTTP API, in which releases stay bytes for the reader",
     "live/envelope.py": "envelopes of messages, as anyone may send them",
     "live/analyst_messages.py": "the text of messages",
+    "records/avro.py": "schemas of events",
     "records/decoder.py": "the payloads of events",
     "pipeline/yaml.py": "definitions of series, where they are JSON",
 }

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from kafka.kafka_worlds import create, visible
+from kafka.kafka_worlds import create, visible, writing
 
 from stream_dp.cli.main import code_of
 from stream_dp.kafka.client.clients import KafkaSettings
@@ -149,3 +149,31 @@ async def test_a_topic_is_looked_at(
     assert '# "code" holds values of several types' in text
     assert "do not stamp" not in capsys.readouterr().out
     assert await off("plan", "first.yaml") == 0
+
+
+async def test_values_behind_a_schemas_number_are_checked_and_neither_sent_nor_guessed(
+    kafka: str, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In Avro, a text and a number that may be null; one of a schema that the file does not name, and one cut."""
+    fields = [{"name": "code", "type": "string"}, {"name": "amount", "type": ["null", "int"]}]
+    written("7.avsc", json.dumps({"type": "record", "name": "R", "fields": fields}))
+    text = PIPELINE.format(name=topic, kafka=kafka)
+    written(
+        "avro.yaml", text.replace('"}\n', '", values: {format: avro, schemas: {7: 7.avsc}}}\n', 1)
+    )
+    head = b"\0\0\0\0\7"
+    async with writing(kafka) as producer:
+        for value in (b"\x06007\2\4", b"\x0412\0", b"\x06007\2"):
+            await producer.send_and_wait(topic, head + value)
+        await producer.send_and_wait(topic, b"\0\0\0\0\x08\x0412\0")
+    assert await off("send", "rows.csv", "--pipeline", "avro.yaml") == 2
+    assert "reads other values than plain JSON" in capsys.readouterr().err
+    assert await off("init", "--topic", topic, "--bootstrap", kafka, "--out", "new.yaml") == 2
+    assert "begins with a zero and a schema's number" in capsys.readouterr().err
+    assert await off("check", "avro.yaml", "--json") == 2  # half are dead
+    told = json.loads(capsys.readouterr().out)
+    assert told["records"] == 4
+    assert {one["reason"]: one["records"] for one in told["reasons"]} == {
+        "unknown_schema": 1, "unreadable_value": 1,
+    }  # fmt: skip
+    assert told["fields"][0]["fits"] == 2

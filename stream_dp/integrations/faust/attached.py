@@ -27,7 +27,7 @@ from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.operate.keys import token_for
 from stream_dp.operate.run.run_pipeline import RunOptions, run_pipeline
 from stream_dp.operate.run.running import Run
-from stream_dp.operate.run.settings import settings_for, settled
+from stream_dp.operate.run.settings import settings_for, settled, written_to
 from stream_dp.operate.run.wiring import PRODUCT, Setup
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import placement_of
@@ -217,7 +217,7 @@ async def from_agent(app: App, pipeline: str | Path, stream: Stream[Any], enrich
 
 
 def _agent_source(app: App, spec: PipelineSpec, enrich: Enrich) -> AgentSource:
-    topic = settled(spec.source, KafkaSourceSpec).topic
+    topic = written_to(spec).topic
     return AgentSource(app, Target(_settings(spec), spec.name, topic, placement_of(spec)), enrich)
 
 

@@ -13,6 +13,7 @@ from stream_dp.kafka.client.topics import TopicEyes, no_such_topic
 from stream_dp.kafka.source.batches import batches, consumer
 from stream_dp.kafka.source.record_batches import Kind, RecordBatch, Unpacked
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
+from stream_dp.records.leaf_values import Read
 
 MOST_BYTES = 64 * 2**20  # of a sample
 _SLICE_MS = 100
@@ -40,10 +41,12 @@ async def sample_topic(
     marks: bool,
     newest: bool = True,
     limit: int = LIMIT_BYTES,
+    read: Read | None = None,
 ) -> SampledTopic:
     """Return the records at the `most` newest (or oldest) offsets of each partition; `marks`: look for tick marks.
 
-    A record batch that would expand beyond `limit` bytes is refused. Raises `WorldError`.
+    A record batch that would expand beyond `limit` bytes is refused; `read` makes JSON of values that are none. Raises
+    `WorldError`.
     """
     eyes = TopicEyes(settings, topic)
     reader = consumer(settings, wait=True, fetch_wait_ms=_SLICE_MS)
@@ -56,7 +59,7 @@ async def sample_topic(
             begins = await reader.beginning_offsets(places)
             ends = await reader.end_offsets(places)
             spans = {at: _span(begins[at], ends[at], most, newest=newest) for at in places}
-            sampled = await _read(reader, spans, Unpacker(marks=marks, limit=limit))
+            sampled = await _read(reader, spans, Unpacker(marks=marks, limit=limit, read=read))
             return SampledTopic(tuple(look.partitions), sampled)
 
 

@@ -60,6 +60,7 @@ from stream_dp.kafka.source.ticks import (
     cell_of,
 )
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
+from stream_dp.records.leaf_values import Read
 
 _PAUSE_S = 0.1
 _WAIT_MS = 3000
@@ -274,7 +275,7 @@ class KafkaSource:
     """The `Source` port over one topic; it never joins a group and commits nothing.
 
     It reads the partitions of its `share`. A record batch that would expand beyond `limit` bytes is refused. With
-    `wait`, records after an open transaction wait for its end.
+    `wait`, records after an open transaction wait for its end. `read` makes JSON of values that are none.
     """
 
     def __init__(
@@ -287,10 +288,11 @@ class KafkaSource:
         wait: bool = False,
         limit: int = LIMIT_BYTES,
         share: Share = EVERY,
+        read: Read | None = None,
     ) -> None:
         self._share = share
         self._settings, self._topic, self._clock, self._ticks = settings, topic, clock, ticks
-        self._wait, self._limit = wait, limit
+        self._wait, self._limit, self._read = wait, limit, read
         self._grid: TickGrid | None = None
         self._settle_ms = ticks.settle_ms if isinstance(ticks, StampTicks) else 0
         self._stamp, self._settled, self._ahead_ms, self._look_at = 0, -1, 0, 0
@@ -341,7 +343,7 @@ class KafkaSource:
                 "by one, more slowly, and an open transaction holds ticks up"
             )
         settings = self._settings
-        self._unpacker = Unpacker(marks=self._grid is None, limit=self._limit)
+        self._unpacker = Unpacker(marks=self._grid is None, limit=self._limit, read=self._read)
         cell = None if self._grid is None else cell_of(self._grid, self._settle_ms)
         self._reader = consumer(settings, wait=self._wait, fetch_wait_ms=_SLICE_MS, cell=cell)
         self._again = consumer(settings, wait=False, fetch_wait_ms=_SLICE_MS)
@@ -469,6 +471,8 @@ class KafkaSource:
                 self._recall = Recall(log, transaction, batch, self._place(log.partition))
                 self._recall.begin(self._again)
                 return
+            if self._read is not None:
+                await asyncio.sleep(0)  # reading values that are no JSON takes long
             if len(self._ready) >= _FULL:
                 return
         self._queue.popleft()

@@ -13,7 +13,13 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, cast
 
-from stream_dp.journal.dead_letters import TOO_LARGE, UNREADABLE_BATCH, UNREADABLE_RECORD, Span
+from stream_dp.journal.dead_letters import (
+    TOO_LARGE,
+    UNREADABLE_BATCH,
+    UNREADABLE_RECORD,
+    Span,
+    as_spans,
+)
 from stream_dp.kafka.client.clients import library
 from stream_dp.kafka.client.tick_marks import claimed
 from stream_dp.kafka.source.record_batches import (
@@ -26,6 +32,7 @@ from stream_dp.kafka.source.record_batches import (
     plain_batch,
     walk,
 )
+from stream_dp.records.leaf_values import Read
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 _GZIP_FRAME = b"\x1f\x8b"
@@ -161,14 +168,22 @@ _value = attrgetter("value")
 
 
 class Unpacker:
-    """Unpacks batches; `marks` says whether to look for tick marks, `limit` bounds the expanded size of a batch."""
+    """Unpacks batches; `marks` says whether to look for tick marks, `limit` bounds the expanded size of a batch.
 
-    def __init__(self, *, marks: bool, limit: int = LIMIT_BYTES) -> None:
+    `read` makes JSON of a value that is none, or says why it cannot; there are no tick marks among such values.
+    """
+
+    def __init__(self, *, marks: bool, limit: int = LIMIT_BYTES, read: Read | None = None) -> None:
         self._marks = marks
         self._limit = limit
+        self._read = read
         self._parse = library(".record.default_records").DefaultRecordBatch
 
     def unpack(self, batch: RecordBatch) -> Unpacked:
+        unpacked = self._content(batch)
+        return unpacked if self._read is None else _read_each(self._read, unpacked)
+
+    def _content(self, batch: RecordBatch) -> Unpacked:
         if batch.content is not None:
             return batch.content
         if batch.kind is Kind.FOREIGN:
@@ -251,6 +266,24 @@ def _join(into: Unpacked, more: Unpacked) -> None:
     into.values.extend(more.values)
     cast("list[int]", into.offsets).extend(more.offsets)
     into.refused.extend(more.refused)
+
+
+def _read_each(read: Read, unpacked: Unpacked) -> Unpacked:
+    """Return the records as JSON, each read on its own."""
+    values: list[bytes] = []
+    offsets: list[int] = []
+    dead: list[tuple[int, str, None]] = []
+    for at, value in zip(unpacked.offsets, unpacked.values, strict=True):
+        plain = read(value)
+        if isinstance(plain, str):
+            dead.append((at, plain, None))
+        else:
+            values.append(plain)
+            offsets.append(at)
+    if not dead:
+        return unpacked._replace(values=values)
+    refused = sorted([*unpacked.refused, *as_spans(dead)], key=attrgetter("first"))
+    return Unpacked(values, offsets, refused, {})
 
 
 def tick_claims(records: Sequence[Any]) -> dict[int, bytes]:

@@ -44,6 +44,17 @@ def settled(part: object, kind: type[_T]) -> _T:
     return part
 
 
+def written_to(spec: PipelineSpec) -> KafkaSourceSpec:
+    """Return the source of a pipeline for a writer of its topic; raise UsageError if it reads no plain JSON there."""
+    source = settled(spec.source, KafkaSourceSpec)
+    if source.values is not None:
+        raise UsageError(
+            f"{spec.name} reads other values than plain JSON (source.values), so every record that were written here "
+            "would be a dead letter; let a producer with the serializer of these schemas write the topic"
+        )
+    return source
+
+
 def settings_for(source: endpoints.KafkaSourceSpec, bootstrap: str = "") -> KafkaSettings:
     """Return how to reach the source's brokers; `bootstrap` from a flag overrides the environment and the source."""
     security = {} if source.security is None else source.security.model_dump(exclude_none=True)
@@ -63,6 +74,7 @@ def kafka_source(
     return KafkaSource(
         settings_for(source), source.topic, clock, ticks,
         wait=source.open_transactions == "wait", limit=source.largest_batch, share=share,
+        read=source.read(spec.fields),
     )  # fmt: skip
 
 

@@ -27,10 +27,11 @@ def engine_of(
     store: MemoryStore,
     bodies: list[bytes],
     noise: NoiseMaker = NoiseStream,
+    now: int = 0,
 ) -> Engine:
     config, key = built.run_config(0, private=noise is NoiseStream), SEALER.user_key()
     router = OpenRouter(built.spec, config.origin, built.layout, key)
-    ports = Ports(source, MemoryJournal(store), MemorySink(bodies), ManualClock(0), SEALER)
+    ports = Ports(source, MemoryJournal(store), MemorySink(bodies), ManualClock(now), SEALER)
     return Engine(
         config, router, ports, noise,
         requests=Requests(LiveSeriesPlanner(built.spec, router), built.subledgers()),
@@ -40,9 +41,9 @@ def engine_of(
 
 
 def ran(
-    built: Built, batches: Sequence[Batch], noise: NoiseMaker = NoiseStream
+    built: Built, batches: Sequence[Batch], noise: NoiseMaker = NoiseStream, now: int = 0
 ) -> list[dict[str, Any]]:
     bodies: list[bytes] = []
     source = MemorySource(batches, partitions=(0,))
-    asyncio.run(engine_of(built, source, MemoryStore(), bodies, noise).run())
+    asyncio.run(engine_of(built, source, MemoryStore(), bodies, noise, now).run())
     return [json.loads(body) for body in bodies]
