@@ -89,7 +89,14 @@ def _next(done: Drafted, wanted: SampleWanted) -> list[str]:
     places = "the place" if many == 1 else f"the {how_many(many, 'place')}"
     says = "says" if many == 1 else "say"
     edit = f"declare what you know in {places} that {says} `declare this`" if many else "read it"
-    lines = [f"{path}: written. Next, {edit}, then:", f"  stream-dp plan {path}"]
+    lines = []
+    if done.draft.live_for:
+        lines.append(f"{path}: {done.draft.live_for}")
+    if user := done.draft.person:
+        lines.append(
+            f"{path}: all records of one {user} are protected together, a guess; it says how to protect single ones"
+        )
+    lines += [f"{path}: written. Next, {edit}, then:", f"  stream-dp plan {path}"]
     lines += ["  stream-dp key && export STREAM_DP_KEY_FILE=$PWD/stream-dp.key"]
     if done.live and wanted.file is not None:
         if port := _local_port(wanted.bootstrap or LOCAL):
