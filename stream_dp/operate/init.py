@@ -318,7 +318,7 @@ SCHEMA_FILE = "pipeline.schema.json"
 _FIELD: TypeAdapter[str] = TypeAdapter(FieldName)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*", re.ASCII)
 _SAID_OTHERWISE = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
-_NAMING = ("text", "integer", "category")
+_NAMING = ("text", "integer")
 _COUNTED = ("category", "list")
 _DECLARES = {
     "domain": "the values that may come, such as [DE, FR]; anything else counts in `other`",
@@ -430,7 +430,7 @@ class Draft:
         yield "clock:"
         if self.live_for:
             yield f"  # {self.live_for}."
-            yield "  # If one is a time after all (docs/records.md): `kind: replay` here, and `kind: file` in the source."
+            yield "  # If one is a time after all, see docs/records.md: then the clock is a replay, the source a file."
         if self.timed is None:
             yield "  kind: wall              # the brokers' stamps decide (the topic has LogAppendTime)"
             yield "  step: 1m                # one release of each series a minute"
@@ -480,7 +480,7 @@ def _rank(name: str) -> tuple[bool, bool]:
 
 def _of_person(draft: Draft, user: str) -> Iterator[str]:
     gone = "" if draft.timed is not None else ", and `keyed_by` of the source"
-    yield f"  # {user}: a name as of people, and values that come again: all records of one are protected together."
+    yield f"  # {user} is called like people and its values come again: all records of one are protected together."
     yield f"  # To protect each record by itself write `unit: event`, and delete `user`, `max_events`, `per`{gone}."
     if draft.fields[draft.person].nullable:
         yield f"  # Records without {user} are dead letters: with `unit: user` they count nowhere."
@@ -549,7 +549,7 @@ _NOTHING = (
     "there is no record to look at (a row as long as the first line, or a JSON object): a few are enough, made-up "
     "ones too"
 )
-_NO_TIME = "no column is a time that is known, so the file is not replayed: what comes into the topic counts, live"
+_NO_TIME = "No column is known as a time, so the file is not replayed: what comes into the topic counts, live"
 LOCAL = "127.0.0.1:9092"
 
 

@@ -91,10 +91,11 @@ def _next(done: Drafted, wanted: SampleWanted) -> list[str]:
     edit = f"declare what you know in {places} that {says} `declare this`" if many else "read it"
     lines = []
     if done.draft.live_for:
-        lines.append(f"{path}: {done.draft.live_for}")
+        lines.append(f"{done.draft.live_for}.")
     if user := done.draft.person:
         lines.append(
-            f"{path}: all records of one {user} are protected together, a guess; it says how to protect single ones"
+            f"{user} is called like people, so all records of one are protected together (`unit: user`); "
+            f"{path} says how to protect each by itself."
         )
     lines += [f"{path}: written. Next, {edit}, then:", f"  stream-dp plan {path}"]
     lines += ["  stream-dp key && export STREAM_DP_KEY_FILE=$PWD/stream-dp.key"]
