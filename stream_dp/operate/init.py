@@ -119,7 +119,7 @@ class ProposedType:
     @property
     def dates(self) -> bool:
         """Whether it is a time without a time of day."""
-        return self.keys.get("format") in map(json.dumps, _DATES)
+        return self.keys.get("format") in list(map(json.dumps, _DATES))
 
     @property
     def open(self) -> int:

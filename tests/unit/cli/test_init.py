@@ -32,7 +32,7 @@ def orders() -> str:
 def dated() -> str:
     """A shop's orders by dates alone; a date before the order's, customers of three kinds, a nullable person."""
     rows = [
-        f"1990-02-{1 + n % 9:02},2024-05-{1 + n // 6:02},{n % 3},{'' if n % 9 == 0 else n % 40},{n % 4},{n % 6}"
+        f"1990-02-{1 + n % 9:02},2024-05-{1 + n // 6:02},{n % 3},{'' if n % 9 == 0 else n % 40},{COUNTRIES[n % 3]},{n % 6}"
         for n in range(120)
     ]
     return "\n".join(["born,day,customer_no,User ID,store_id,quantity", *rows, ""])
