@@ -55,9 +55,9 @@ _BELONGING = ("session", "device", "phone", "cookie", "card", "ip", "mac")
 _ASIDE = re.compile(r"birth|born|dob|due|expir|valid|until|deliver|updat|modif|last")
 """Parts of names of times that are hardly those of the event."""
 _NUMBERED = re.compile(r"(^|[^a-z])u?u?id$")
-FEW, MANY, EACH = 5, 20, 10
-"""A person's field is a category with at most `FEW` values, and the unit with `MANY` that come again. An identifier is
-a category if each value comes `EACH` times, on average."""
+FEW, MANY, EACH, AGAIN_ONE_IN = 5, 20, 10, 100
+"""A person's field is a category with at most `FEW` values, and the unit with `MANY` if one record in `AGAIN_ONE_IN` has one
+that came before. An identifier is a category if each value comes `EACH` times, on average."""
 MOST_VALUES, ONE_IN = 200, 2
 """A category has at most `MOST_VALUES` different texts, and at most one for every `ONE_IN` records."""
 SEPARATORS = (";", "|", ",")
@@ -172,9 +172,9 @@ class Column:
         return self.has_few(FEW if names_people(self.name) else MOST_VALUES, EACH)
 
     def come_again(self) -> bool:
-        """Return whether it has many values, and one in `ODD_ONE_IN` records has one that came before."""
+        """Return whether it has many values, some of which come again."""
         again = len(self.there) - self._distinct
-        return self._distinct >= MANY and again * ODD_ONE_IN >= len(self.there)
+        return self._distinct >= MANY and again * AGAIN_ONE_IN >= len(self.there)
 
     def proposal(self, *, cells: bool) -> ProposedType:
         """Return the type that fits nearly all values; `cells`: the values are a CSV's cells, all texts."""
