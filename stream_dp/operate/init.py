@@ -56,8 +56,8 @@ _ASIDE = re.compile(r"birth|born|dob|due|expir|valid|until|deliver|updat|modif|l
 """Parts of names of times that are hardly those of the event."""
 _NUMBERED = re.compile(r"(^|[^a-z])u?u?id$")
 FEW, MANY, EACH, AGAIN_ONE_IN = 5, 20, 10, 100
-"""A person's field is a category with at most `FEW` values, and the unit with `MANY` if one record in `AGAIN_ONE_IN` has one
-that came before. An identifier is a category if each value comes `EACH` times, on average."""
+"""A person's field is a category with at most `FEW` values, and the unit with `MANY` if one record in `AGAIN_ONE_IN`
+has a value that came before. An identifier is a category if each value comes `EACH` times, on average."""
 MOST_VALUES, ONE_IN = 200, 2
 """A category has at most `MOST_VALUES` different texts, and at most one for every `ONE_IN` records."""
 SEPARATORS = (";", "|", ",")

@@ -38,8 +38,8 @@ def init(
     """Look at a sample of your records and write a pipeline file to begin with; what you have to say is marked.
 
     It looks at the first 1,000 records of a file, or the last 1,000 of a topic. Names and types of columns are
-    proposed; domains and ranges are for you to declare, for one that was taken from data would tell of the data. No
-    value of the sample is ever written.
+    proposed, and the unit; domains and ranges are for you to declare, for one that was taken from data would tell of
+    the data. No value of the sample is ever written.
     """
     wanted = SampleWanted(csv, jsonl, topic, bootstrap, out, name)
     with progress("Looking at a sample of the records") as line:
