@@ -2,16 +2,16 @@
 
 Rules: the sample (a file's first records, or a topic's last) stays on the operator's machine. Statements about it are
 NOT PRIVATE and go to the operator's own terminal; sample values are shown there only on request. No part of the file's
-text comes from a value of the data: a type is a guess about form, which the operator confirms. A column name that few
-records have may be a value itself, so it is not proposed, only counted. No cell makes this module raise. An existing
-file is never overwritten.
+text comes from a value of the data: a type is a guess about form, and so is the unit, which the operator confirms. A
+column name that few records have may be a value itself, so it is not proposed, only counted. No cell makes this module
+raise. An existing file is never overwritten.
 """
 
 import asyncio
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
 from operator import itemgetter
@@ -36,6 +36,7 @@ from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.sample import sample_topic
 from stream_dp.kafka.client.topics import administering, config, stamped
 from stream_dp.operate.run.settings import brokers_there, settings_at
+from stream_dp.pipeline.promise import PEOPLE, PEOPLE_WORDS
 from stream_dp.records.endpoints import UTF_8
 from stream_dp.records.scalars import UNDECLARED, FieldName
 
@@ -48,13 +49,16 @@ _EPOCHS = {"epoch_s": 1, "epoch_ms": 1000, "epoch_us": 1_000_000}
 _TIMELY = re.compile(
     r"(^|[^a-z])(time|ts|timestamp|date|datetime|when|at|epoch|created|updated)([^a-z]|$)"
 )
-_PERSON = re.compile(
-    r"user|customer|client|person|account|member|patient|visitor|employee|e?mail|kunde|nutzer|usuario|utilisateur|klant"
-)
-_KINDS = re.compile(
-    r"(^|[^a-z])(type|kind|class|level|tier|status|group|segment|country|count)s?([^a-z]|$)"
-)
+_NAMED = re.compile(r"(_?(id|uuid|guid|no|nr|num|number|nummer|key|hash|name|address|code))+$")
+"""What ends the name of an identifier; before it stands whose it is."""
+_BELONGING = ("session", "device", "phone", "cookie", "card", "ip", "mac")
+"""What one person may have several of: a field of the person is the better unit."""
+_ASIDE = re.compile(r"birth|born|dob|due|expir|valid|until|deliver|updat|modif|last")
+"""Parts of names of times that are hardly those of the event."""
 _NUMBERED = re.compile(r"(^|[^a-z])u?u?id$")
+FEW, MANY, EACH, AGAIN_ONE_IN = 5, 20, 10, 100
+"""A person's field is a category with at most `FEW` values, and the unit with `MANY` if one record in `AGAIN_ONE_IN`
+has a value that came before. An identifier is a category if each value comes `EACH` times, on average."""
 MOST_VALUES, ONE_IN = 200, 2
 """A category has at most `MOST_VALUES` different texts, and at most one for every `ONE_IN` records."""
 SEPARATORS = (";", "|", ",")
@@ -66,23 +70,33 @@ _LATE = "a record without it cannot be used"
 _THOUSANDS = re.compile(r",[0-9]{3}$", re.ASCII)
 _COMMA = 'a decimal comma, or thousands? If decimals: `type: number, decimal: ","`'
 _NO_OFFSET = "its times have no offset: where were they written?"
+_DAYS = "dates alone: in UTC each day is whole ticks"
+_CODES = "few different ones: if they are codes and no amounts, `type: category`"
 _PATTERNS = (
     "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M:%S",
     "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %I:%M %p", "%m/%d/%Y %I:%M:%S %p", "%Y/%m/%d %H:%M:%S", "%Y-%m-%d %H:%M",
 )  # fmt: skip
 """Patterns of times with a time of day that are sought, the more usual one first."""
+_DATES = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
 
 OPEN = ("[]", UNDECLARED)
 """Placeholders for values that the operator must declare."""
 
 
 def names_people(column: str) -> bool:
-    """Return whether a column's name suggests that it identifies people; `member_type` does not.
+    """Return whether a column's name is that of an identifier of people; `member_type` is none.
 
-    >>> [name for name in ("member_type", "customer_id", "email", "city") if names_people(name)]
-    ['customer_id', 'email']
+    >>> [name for name in ("userAgent", "customer_id", "userid", "Session ID", "users") if names_people(name)]
+    ['customer_id', 'userid', 'Session ID']
     """
-    return bool(_PERSON.search(column.lower())) and not _KINDS.search(column.lower())
+    whose = _whose(column)
+    return whose.endswith(PEOPLE) or whose in PEOPLE_WORDS
+
+
+def _whose(column: str) -> str:
+    """Return the last word of a name, without what says that it is an identifier."""
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", column)
+    return _NAMED.sub("", "_".join(words).lower()).rpartition("_")[2]
 
 
 def is_numbered(column: str) -> bool:
@@ -92,13 +106,22 @@ def is_numbered(column: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ProposedType:
-    """The type of a field with its keys; `why_not` is the reason why a column cannot be a field."""
+    """The type of a field with its keys; `why_not` is the reason why a column cannot be a field.
+
+    `person`: it names people by its name, and has many values that come again.
+    """
 
     type: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     nullable: bool = False
     note: str = ""
     why_not: str = ""
+    person: bool = False
+
+    @property
+    def dates(self) -> bool:
+        """Whether it is a time without a time of day."""
+        return self.keys.get("format") in list(map(json.dumps, _DATES))
 
     @property
     def open(self) -> int:
@@ -138,6 +161,23 @@ class Column:
         members = (value if isinstance(value, list) else [value] for value in self.there)
         return sorted({text for some in members for text in some if isinstance(text, str)})
 
+    @property
+    def _distinct(self) -> int:
+        return len({value for value in self.there if isinstance(value, str | int)})
+
+    def has_few(self, most: int, each: int) -> bool:
+        """Return whether it has at most `most` different values, each of which comes `each` times on average."""
+        return self._distinct <= most and self._distinct * each <= len(self.there)
+
+    def is_coded(self) -> bool:
+        """Return whether an identifier has so few values that it is a category."""
+        return self.has_few(FEW if names_people(self.name) else MOST_VALUES, EACH)
+
+    def come_again(self) -> bool:
+        """Return whether it has many values, some of which come again."""
+        again = len(self.there) - self._distinct
+        return self._distinct >= MANY and again * AGAIN_ONE_IN >= len(self.there)
+
     def proposal(self, *, cells: bool) -> ProposedType:
         """Return the type that fits nearly all values; `cells`: the values are a CSV's cells, all texts."""
         proposed = self._type(cells=cells)
@@ -158,8 +198,15 @@ class Column:
             kinds = {type(value) for value in there}
             held = "objects or lists" if kinds & {dict, list} else "values of several types"
             return ProposedType(why_not=f"holds {held}: left out")
+        if cells and best.type == "integer" and self.has_few(MANY, EACH):
+            named = names_people(self.name) or is_numbered(self.name)
+            if not named:
+                best = replace(best, note=_CODES)
+            elif self.is_coded():
+                best = ProposedType("category", {"domain": "[]"}, self.nullable)
+        person = best.type in _NAMING and names_people(self.name) and self.come_again()
         odd = _ODD if most < len(there) else ""
-        return replace(best, note="; ".join(filter(None, (best.note, odd))))
+        return replace(best, note="; ".join(filter(None, (best.note, odd))), person=person)
 
 
 Form = tuple[ProposedType, Callable[[object], bool]]
@@ -180,6 +227,10 @@ def _times(column: Column) -> Sequence[Form]:
         first = "; does the day or the month come first?" if "/" in pattern else ""
         keys = {"format": json.dumps(pattern), "zone": UNDECLARED}
         forms.append((ProposedType("time", keys, note=_NO_OFFSET + first), _of_pattern(pattern)))
+    for pattern in _DATES:
+        first = "; does the day or the month come first?" if "/%Y" in pattern else ""
+        keys = {"format": json.dumps(pattern), "zone": "UTC"}
+        forms.append((ProposedType("time", keys, note=_DAYS + first), _of_pattern(pattern)))
     if _TIMELY.search(column.name.lower()) is not None:
         forms += [
             (ProposedType("time", {"format": form}, note=late), _of_this_century(per_second))
@@ -213,7 +264,8 @@ def _simple(column: Column, *, cells: bool) -> Sequence[Form]:
 
 
 def _text(column: Column, *, cells: bool) -> ProposedType:
-    if names_people(column.name) or is_numbered(column.name):
+    named = names_people(column.name) or is_numbered(column.name)
+    if named and not column.is_coded():
         return ProposedType("text", nullable=column.nullable)
     if cells:
         texts = column.texts
@@ -272,14 +324,14 @@ SCHEMA_FILE = "pipeline.schema.json"
 _FIELD: TypeAdapter[str] = TypeAdapter(FieldName)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*", re.ASCII)
 _SAID_OTHERWISE = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
-_NAMING = ("text", "integer", "category")
+_NAMING = ("text", "integer")
 _COUNTED = ("category", "list")
 _DECLARES = {
     "domain": "the values that may come, such as [DE, FR]; anything else counts in `other`",
     "most": "how many of them one record counts in, such as 5",
     "zone": "such as Europe/Berlin or UTC",
 }
-_MOST_SERIES = 2
+_MOST_SERIES, _MAX_EVENTS = 2, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,9 +346,16 @@ class Draft:
     source: Sequence[str]
     fields: Mapping[str, ProposedType]
     timed: str | None = None
+    live_for: str = ""
+    """Why a file was not made a replay, though no topic was named."""
 
     def text(self) -> str:
         source = ["source:", *(f"  {line}" for line in self.source)]
+        if self.person and self.timed is None:
+            source += [
+                f"  keyed_by: {yaml_key(self.person)}   # producers give each record this as its key",
+                "  # partitioner: crc32   # where they use librdkafka (Python, Go, .NET) and not the Java client",
+            ]
         parts = (
             self._head(),
             source,
@@ -341,46 +400,100 @@ class Draft:
             else:
                 yield f"  # {json.dumps(name)} {self.told(name).why_not}"
 
+    @property
+    def person(self) -> str:
+        """The field whose records are protected together; empty if none is there."""
+        people = [name for name, of in self.declared.items() if of.person]
+        return min(people, key=_rank, default="")
+
     def _privacy(self) -> Iterator[str]:
         naming = [name for name, of in self.declared.items() if of.type in _NAMING]
-        people = sorted(filter(names_people, naming), key=lambda name: not is_numbered(name))
+        person = self.person
+        seldom = min(filter(names_people, naming), key=_rank, default="")
         yield "privacy:"
-        yield "  unit: event             # each single record is protected"
-        if people:
+        if person:
+            yield from _of_person(self, yaml_key(person))
+        else:
+            yield "  unit: event             # each single record is protected"
+        if seldom and not person:
             yield "  # Where one person has many records, protect all of them together:"
             yield "  # unit: user"
-            yield f"  # user: {yaml_key(people[0])}"
-            yield "  # max_events: 20        # so many of one user's records count ..."
+            yield f"  # user: {yaml_key(seldom)}"
+            yield f"  # max_events: {_MAX_EVENTS}        # so many of one user's records count ..."
             yield "  # per: 1d               # ... in each day"
-        yield "  neighbors: add_remove   # whether it is there at all"
+        whose = "somebody was there at all" if person else "it is there at all"
+        yield f"  neighbors: add_remove   # whether {whose}"
         yield "  epsilon: 1              # the whole budget, for ever: smaller is more private and less exact"
+        guessed = (
+            "users in a day, and how many records some of them have"
+            if person
+            else "records in a step"
+        )
+        yield f"  # What you guess ({guessed}) lets `plan` say what each number is worth:"
+        yield f"  # expect: {'{users: 300, events: [1, 2, 3, 10]}' if person else '{records: 40}'}"
 
     def _clock(self) -> Iterator[str]:
         yield "clock:"
+        if self.live_for:
+            yield f"  # {self.live_for}."
+            yield "  # If one is a time after all, see docs/records.md: then the clock is a replay, the source a file."
         if self.timed is None:
             yield "  kind: wall              # the brokers' stamps decide (the topic has LogAppendTime)"
             yield "  step: 1m                # one release of each series a minute"
             yield "  delay: 2s"
             return
+        others = [name for name, of in self.declared.items() if of.type == "time"]
+        others.remove(self.timed)
+        step, of_steps = ("1d", "a day") if self.fields[self.timed].dates else ("1h", "an hour")
+        many = "366" if step == "1d" else "8760"
+        or_else = f"   # or {', '.join(map(yaml_key, others))}" if others else ""
         yield "  kind: replay            # the records' own times decide; they are declared public"
-        yield f"  field: {yaml_key(self.timed)}"
+        yield f"  field: {yaml_key(self.timed)}{or_else}"
         yield f"  start: {UNDECLARED}     # such as 2024-01-01T00:00:00Z; records before it do not count"
-        yield "  step: 1h                # one release of each series an hour"
-        yield f"  horizon: {UNDECLARED}   # how many steps, such as 8760 for a year; records after it do not count"
+        yield f"  step: {step}                # one release of each series {of_steps}"
+        yield f"  horizon: {UNDECLARED}   # how many steps, such as {many} for a year; records after it do not count"
 
     def _series(self) -> Iterator[str]:
+        person, live = self.person, self.timed is None
+        every, running = ("1h", ", running: true") if live and not person else ("1d", "")
         yield "series:   # what is released; their epsilons add up, what they leave is for live series"
-        yield "  - {name: events, statistic: count, epsilon: 0.2}"
-        counted = [name for name, of in self.declared.items() if of.type in _COUNTED]
+        told = (
+            f"# `every`: a number for each {'hour' if every == '1h' else 'day'}; `windows` slide,"
+        )
+        yield f"  {told} with more noise (docs/windows.md)"
         taken = {"events"}
-        for name in counted[:_MOST_SERIES]:
+        if person:
+            called = _series_name("users", taken)
+            today = ", running: true" if live else ""
+            yield f"  - {{name: {called}, statistic: distinct, of: {yaml_key(person)}, every: 1d{today}, epsilon: 0.2}}"
+        yield f"  - {{name: events, statistic: count, every: {every}{running}, epsilon: 0.2}}"
+        counted = [name for name, of in self.declared.items() if of.type in _COUNTED]
+        for name in counted[: _MOST_SERIES - bool(person)]:
             called = _series_name(f"by_{name}", taken)
-            yield f"  - {{name: {called}, statistic: histogram, by: {yaml_key(name)}, epsilon: 0.2}}"
+            by = f"by: {yaml_key(name)}, every: {every}"
+            yield f"  - {{name: {called}, statistic: histogram, {by}, epsilon: 0.2}}"
         for name in [name for name, of in self.declared.items() if of.type == "boolean"][:1]:
             called = _series_name(name, taken)
             where = f"where: [{{field: {yaml_key(name)}, equals: true}}]"
-            yield f"  - {{name: {called}, statistic: count, {where}, epsilon: 0.2}}"
+            yield f"  - {{name: {called}, statistic: count, {where}, every: {every}, epsilon: 0.2}}"
         yield "confidence: 0.95"
+
+
+def _rank(name: str) -> tuple[bool, bool]:
+    """Order fields of people: a person before what a person has, then identifiers first."""
+    return _whose(name).endswith(_BELONGING), not is_numbered(name)
+
+
+def _of_person(draft: Draft, user: str) -> Iterator[str]:
+    gone = "" if draft.timed is not None else ", and `keyed_by` of the source"
+    yield f"  # {user} is called like people and its values come again: all records of one are protected together."
+    yield f"  # To protect each record by itself write `unit: event`, and delete `user`, `max_events`, `per`{gone}."
+    if draft.fields[draft.person].nullable:
+        yield f"  # Records without {user} are dead letters: with `unit: user` they count nowhere."
+    yield "  unit: user"
+    yield f"  user: {user}"
+    yield f"  max_events: {_MAX_EVENTS}          # so many of one user's records count: fewer, and there is less noise"
+    yield "  per: 1d                 # in each day; a user who is there on many days is protected for each of them"
 
 
 def _field(name: str, proposed: ProposedType) -> Iterator[str]:
@@ -442,6 +555,7 @@ _NOTHING = (
     "there is no record to look at (a row as long as the first line, or a JSON object): a few are enough, made-up "
     "ones too"
 )
+_NO_TIME = "No column is known as a time, so the file is not replayed: what comes into the topic counts, live"
 LOCAL = "127.0.0.1:9092"
 
 
@@ -530,7 +644,7 @@ def _draft(
     fields = {column.name: column.proposal(cells=sample.cells) for column in sample.columns}
     if not any(proposed.type for proposed in fields.values()):
         raise UsageError("none of its columns can be a field: nothing was written")
-    times = [name for name, proposed in fields.items() if proposed.type == "time"]
+    times = _clocks(fields, {column.name for column in sample.columns if column.nullable})
     if wanted.file is not None and not wanted.topic and times:
         source = ["kind: file", f"path: {yaml_key(os.path.relpath(wanted.file, path.parent))}"]
         if sample.encoding != UTF_8:
@@ -549,7 +663,17 @@ def _draft(
             f"# the sample is not UTF-8: send it with `--encoding {sample.encoding}`, a guess"
         )
     kinds = {name: proposed.stamped() for name, proposed in fields.items()}
-    return Draft(wanted.called, source, kinds)
+    why = "" if wanted.file is None or wanted.topic else _NO_TIME
+    return Draft(wanted.called, source, kinds, live_for=why)
+
+
+def _clocks(fields: Mapping[str, ProposedType], lacking: Collection[str]) -> list[str]:
+    """Return the times among the fields, the likeliest time of the event first."""
+
+    def rank(name: str) -> tuple[bool, bool, bool]:
+        return name in lacking, bool(_ASIDE.search(name.lower())), fields[name].dates
+
+    return sorted((name for name, of in fields.items() if of.type == "time"), key=rank)
 
 
 def file_columns(path: Path, *, cells: bool) -> SampleColumns:

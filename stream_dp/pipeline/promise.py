@@ -28,13 +28,15 @@ from stream_dp.statistics import Series
 from stream_dp.statistics.parts.choice import noise_of
 
 # Field names that suggest a person: only a hint, since others may identify a person too.
-_PARTS = (
+PEOPLE = (
     "user", "person", "people", "customer", "patient", "member", "email", "account", "client", "employee", "student",
     "passenger", "driver", "subscriber", "visitor", "guest", "citizen", "household", "device", "phone", "msisdn",
-    "cookie", "fingerprint", "passport",
+    "cookie", "fingerprint", "passport", "session", "player", "reviewer", "kunde", "kunden", "nutzer", "usuario",
+    "utilisateur", "klant",
 )  # fmt: skip
-_WORDS = {
-    "ip", "mac", "ssn", "imei", "imsi", "uid", "iban", "card", "login", "owner", "buyer", "rider", "voter",
+PEOPLE_WORDS = {
+    "mail", "author", "ip", "mac", "ssn", "imei", "imsi", "uid", "iban", "card", "login", "owner", "buyer", "rider",
+    "voter",
 }  # fmt: skip
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -46,7 +48,9 @@ def looks_like_people(names: Iterable[str]) -> list[str]:
     ['customerId', 'client_ip', 'userName', 'IP']
     """
     words = {name: {word.lower() for word in _WORD.findall(name)} for name in names}
-    return [n for n in words if words[n] & _WORDS or any(part in n.lower() for part in _PARTS)]
+    return [
+        n for n in words if words[n] & PEOPLE_WORDS or any(part in n.lower() for part in PEOPLE)
+    ]
 
 
 _TRANSACTIONS = {

@@ -38,8 +38,8 @@ def init(
     """Look at a sample of your records and write a pipeline file to begin with; what you have to say is marked.
 
     It looks at the first 1,000 records of a file, or the last 1,000 of a topic. Names and types of columns are
-    proposed; domains and ranges are for you to declare, for one that was taken from data would tell of the data. No
-    value of the sample is ever written.
+    proposed, and the unit; domains and ranges are for you to declare, for one that was taken from data would tell of
+    the data. No value of the sample is ever written.
     """
     wanted = SampleWanted(csv, jsonl, topic, bootstrap, out, name)
     with progress("Looking at a sample of the records") as line:
@@ -89,7 +89,15 @@ def _next(done: Drafted, wanted: SampleWanted) -> list[str]:
     places = "the place" if many == 1 else f"the {how_many(many, 'place')}"
     says = "says" if many == 1 else "say"
     edit = f"declare what you know in {places} that {says} `declare this`" if many else "read it"
-    lines = [f"{path}: written. Next, {edit}, then:", f"  stream-dp plan {path}"]
+    lines = []
+    if done.draft.live_for:
+        lines.append(f"{done.draft.live_for}.")
+    if user := done.draft.person:
+        lines.append(
+            f"{user} is called like people, so all records of one are protected together (`unit: user`); "
+            f"{path} says how to protect each by itself."
+        )
+    lines += [f"{path}: written. Next, {edit}, then:", f"  stream-dp plan {path}"]
     lines += ["  stream-dp key && export STREAM_DP_KEY_FILE=$PWD/stream-dp.key"]
     if done.live and wanted.file is not None:
         if port := _local_port(wanted.bootstrap or LOCAL):
