@@ -104,7 +104,7 @@ class LiveSeriesClient:
             return _content(self.url, answer.status, answer.read())
         except TimeoutError:
             raise WorldError(
-                f"the engine at {self.url} did not answer within {SECONDS:g} s; what was asked may still happen: "
+                f"the engine at {self.url} did not answer within {SECONDS:g} s; the request may still be executed: "
                 "look with `stream-dp query list`"
             ) from None
         except (OSError, HTTPException):

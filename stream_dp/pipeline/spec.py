@@ -200,7 +200,7 @@ class PipelineSpec(Frozen):
         at, per = ("privacy", "user"), privacy.per
         yield from field_problems(at, privacy.user, self.fields, _IDENTIFYING, nobody)
         if privacy.key is not None:
-            no_key = f", which caps do not go by: a {' or '.join(_IDENTIFYING)}"
+            no_key = f", but a cap needs a {' or '.join(_IDENTIFYING)}"
             yield from field_problems(
                 ("privacy", "key"), privacy.key, self.fields, _IDENTIFYING, no_key
             )
@@ -367,7 +367,9 @@ def series_problems(
     known = {analyst.name for analyst in privacy.analysts}
     for place, name in enumerate(series.askers or ()):
         if name not in known:
-            problems.append(problem(("ask", place), f"'{name}' is none of privacy.analysts", known))
+            problems.append(
+                problem(("ask", place), f"'{name}' is not listed in privacy.analysts", known)
+            )
     shared = Fraction(0) if live and privacy.filter in WITH_OWN_DELTA else privacy.stated_delta
     return [*problems, *_delta_problems(series, privacy, shared)]
 

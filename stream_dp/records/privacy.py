@@ -390,14 +390,18 @@ class Privacy(Frozen):
         for name in CAPS if not problems else ():
             most = getattr(self, name)
             if most is not None and most >= self.cap:
-                wrong = f"is never reached: {self.cap} count in all: leave it out, or give less"
+                wrong = (
+                    f"is never reached, because {self.cap} count in all: leave it out, or give less"
+                )
                 problems.append(problem((name,), wrong))
         by_key = self.per_key is not None or self.keys is not None
         if by_key and self.key is None:
-            wrong = "per_key and keys need the field that they go by, such as key: country"
+            wrong = "per_key and keys need a field whose values they cap, such as key: country"
             problems.append(problem(("key",), wrong))
         elif self.key is not None and not by_key:
-            wrong = "is the field that per_key and keys go by: give one of them, or leave it out"
+            wrong = (
+                "is the field whose values per_key and keys cap: give one of them, or leave it out"
+            )
             problems.append(problem(("key",), wrong))
         elif self.key is not None and self.key == self.user:
             wrong = f"a user has one {self.key}: name another field, whose values are capped"
@@ -416,9 +420,9 @@ class Privacy(Frozen):
             )
             return [problem(("max_events",), wrong)]
         if self.max_events is None:
-            wrong = "how many events of one user count in each window: give max_events"
+            wrong = "is missing: say how many events of one user count in each window, such as max_events: 20"
             return [problem(("max_events",), wrong)]
         if self.per is None:
-            wrong = "in which windows: give per, such as per: 1d, or overall in place of max_events"
+            wrong = "is missing: give the length of the windows, such as per: 1d, or overall instead of max_events"
             return [problem(("per",), wrong)]
         return []

@@ -463,7 +463,7 @@ class QuantilesSeries(SeriesSpec):
             problems.append(problem(("buckets",), why))
         problems += self._hop_problems()
         if self.method == "together" and not self.every:
-            why = "is for windows that end: name every, or leave method out"
+            why = "is for tumbling windows: name every, or leave method out"
             problems.append(problem(("method",), why))
         if self.method == CORRELATED and (
             self.every or len(self.windows) != 1 or EVER in self.views
@@ -481,7 +481,7 @@ class QuantilesSeries(SeriesSpec):
             return []
         if self.every:
             return [problem(("hop",), "stands beside every: name windows in its place")]
-        why = f"is no whole number of hops of {self.hop}"
+        why = f"must be a whole number of hops of {self.hop}"
         return [
             problem(("windows", place), f"'{name}' {why}")
             for place, name in enumerate(self.windows)

@@ -29,8 +29,8 @@ from stream_dp.statistics.parts.windows import amounts_choice, shared_choice, to
 
 CLAMPED = 2, 5, 10, 20, 50  # parts of a clamp, and numbers of largest amounts, which `check` tries
 FEW = 1, 3
-_OF_USERS = "is what one user may add, and privacy.unit is event: say unit: user"
-_BOTH = "of amounts of both signs is of a user's sum in a whole window of the cap"
+_OF_USERS = "limits what one user adds, but privacy.unit is event: write unit: user"
+_BOTH = "with amounts of both signs, user_total is a user's sum in a whole window of the cap"
 
 
 class AmountSeries(SingleOrKeyed):
@@ -179,7 +179,7 @@ class SumSeries(AmountSeries):
             problems.append(
                 problem(
                     ("user_total",),
-                    f"{_BOTH}: write every: with the length that stands as per, and no running",
+                    f"{_BOTH}: write every: with the length of per, and no running",
                 )
             )
         return problems
@@ -199,7 +199,7 @@ class SumSeries(AmountSeries):
                 if per is None
                 else f"has {duration_text(per)}"
             )
-            return [problem(("every",), f"user_total {_BOTH}, and the cap {cap}")]
+            return [problem(("every",), f"{_BOTH}, and the cap {cap}")]
         events = rest.privacy.most_events(rest.clock)
         most = events * max(map(abs, self.clamp)) * self.ones(rest.fields)
         if not problems and total >= most:

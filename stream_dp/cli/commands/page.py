@@ -26,7 +26,7 @@ def page(
     bootstrap: Bootstrap = "",
     log_format: LogFormat = LogForm.TEXT,
 ) -> None:
-    """Serve the page of PIPELINE.yaml from what it has published, apart from the engine."""
+    """Serve the page of PIPELINE.yaml from its published releases, apart from the engine."""
     silent = log_format is LogForm.JSON
     with logged(pipeline, log_format) as log, progress(READING, silent=silent) as line:
 

@@ -29,7 +29,7 @@ def send(
         Option(help="A pipeline file: where its source is, and the types of the cells of a CSV."),
     ] = None,
     skip_bad: Annotated[
-        bool, Option("--skip-bad", help="Leave out lines that are no records.")
+        bool, Option("--skip-bad", help="Leave out lines that are not records.")
     ] = False,
 ) -> None:
     """Send the records of FILE (CSV or JSON lines, - for standard input) into a topic, which stamps them as they come.

@@ -5,16 +5,16 @@
 import { el, words } from "./format.js";
 
 const LABELS = {
-  statistic: "What is to be told", name: "Called", where: "Only some records", error: "Off by at most", epsilon: "For a price of ε",
+  statistic: "What to ask", name: "Called", where: "Only some records", error: "Off by at most", epsilon: "For a price of ε",
   by: "For each", of: "Of which number", clamp: "Numbers count from … to …", buckets: "In how many steps", at: "Which shares", k: "How many places",
   rank: "Which place", level: "At least how many events", threshold: "How many events", below: "Tell when there are fewer", windows: "Over the last", every: "Or once in every",
   running: "While it runs", hop: "Told anew every",
 };
 const HINTS = {
   clamp: "What lies outside counts as the nearer end.", at: "0.5 is the median; several with commas.",
-  windows: "Such as 1 hour, 24 hours; empty: since it was asked.", every: "Such as 24 hours: told when they are over, with less noise.",
+  windows: "Such as 1 hour, 24 hours; empty: since it was asked.", every: "Such as 24 hours: one number when each window is over, with less noise.",
   running: "Told at every tick since the last of these began, with more noise.",
-  hop: "Such as 12 hours: whole parts of the above, told at their ends, with less noise; empty: at every tick.", buckets: "A whole number that divides the range.",
+  hop: "Such as 12 hours, a whole part of each window: released at its end, with less noise; empty: at every tick.", buckets: "A whole number that divides the range.",
 };
 const NUMBERS = ["integer", "number"];
 const OPERATORS = {
@@ -71,7 +71,7 @@ export class QuestionForm {
     this.kind.addEventListener("change", () => this.show());
     this.name.addEventListener("input", () => { this.named = true; });
     this.element = el("form", { class: "ask-form", "aria-label": "A question" },
-      el("div", { class: "ask-fields" }, labelled("What is to be told", this.kind)), this.about, this.keys, this.conditions, add, this.how,
+      el("div", { class: "ask-fields" }, labelled("What to ask", this.kind)), this.about, this.keys, this.conditions, add, this.how,
       labelled("Called", this.name, "Small letters, digits, _ . - ; a name is used once for ever."),
       el("p", {}, el("button", { type: "submit", class: "primary" }, "Show the price")));
     this.element.addEventListener("input", ({ target }) => { target.removeAttribute?.("aria-invalid"); this.suggest(); changed(); });

@@ -11,7 +11,7 @@ import { madeId } from "./proof.js";
 const RECENT_TICKS = 2000; // kept whatever the range
 const SLACK_TICKS = 1000; // that nobody needs, before they are let go
 const NEWEST = { first: 0, last: 0, length: 1, before: false, live: true };
-const UNKNOWN = "The engine does not know this series any more. What came of it stays; what was released before the page was opened cannot be loaded.";
+const UNKNOWN = "The engine does not know this series any more. The releases shown stay; releases from before you opened the page cannot be loaded.";
 const FAILED = "What was released before cannot be loaded just now. The page asks for it again by itself.";
 
 export class Card {
@@ -44,7 +44,7 @@ export class Card {
       { class: `card ${shape}`, "data-series": series.name, "aria-labelledby": `card-${series.name}` },
       el("header", { class: "card-head" }, el("h3", { id: `card-${series.name}` }, this.title), this.tag),
       series.description ? el("p", { class: "description" }, series.description) : null,
-      where.length > 0 ? el("ul", { class: "where", "aria-label": "Only what passes all of this is counted" }, ...where) : null,
+      where.length > 0 ? el("ul", { class: "where", "aria-label": "Only records that pass all these conditions are counted" }, ...where) : null,
       this.body,
       this.note,
       this.tools.element,
@@ -217,7 +217,7 @@ export class Card {
   }
 
   early() {
-    setText(this.note, "Loading what was released before.");
+    setText(this.note, "Loading earlier releases.");
   }
 
   /** Draw again now, for the reader chose something on the card. */

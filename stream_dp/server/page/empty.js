@@ -16,7 +16,7 @@ export function showEmpty(element, connection, cards, ended) {
 
 function why(connection, cards, ended) {
   if (connection === "reconnecting" && ended) return "The run is over, and its engine has gone. The numbers below are its last.";
-  if (connection === "reconnecting") return cards.length === 0 ? `${AWAY} nothing is lost.` : `${AWAY} the numbers below are those published until then.`;
+  if (connection === "reconnecting") return cards.length === 0 ? `${AWAY} nothing is lost.` : `${AWAY} the numbers below were published before that.`;
   if (connection === "waiting") return NOT_YET;
   if (connection !== "open") return cards.length === 0 ? "Loading …" : "";
   if (cards.length === 0) return "No series runs.";
