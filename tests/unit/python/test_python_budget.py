@@ -366,7 +366,7 @@ def test_caps_by_key_are_the_budgets_too() -> None:
     made.update({"who": "anna", "shop": shop} for shop in ("a", "a", "b", None))
     made.release()
     assert [len(memory._table) for memory in made._lane._guard.memories] == [1, 2, 1]
-    with pytest.raises(UsageError, match="per_key and keys need the field"):
+    with pytest.raises(UsageError, match="per_key and keys need a field"):
         Budget(epsilon=1, unit="user", user="who", overall=9, keys=2, schema=fields)
 
 
