@@ -181,7 +181,7 @@ class PipelineSpec(Frozen):
         keyed_by = source.keyed_by if isinstance(source, KafkaSourceSpec) else None
         if keyed_by is not None and keyed_by != user:
             why = (
-                "says where a user's records lie, and privacy.unit is event: leave it out"
+                "says where a user's records lie, but privacy.unit is event: leave it out"
                 if user is None
                 else f"must be the field of privacy.user, which is '{user}'"
             )

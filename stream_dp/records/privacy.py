@@ -104,7 +104,7 @@ class SharedTotal(Frozen):
     def _sound(self) -> "SharedTotal":
         problems = clamp_problems(self.clamp, self.step)
         if self.clamp[0] < 0:
-            why = "must not be below 0: what is taken away would make room for more, as often as there are records"
+            why = "must not be below 0: negative amounts would make room for more amounts again and again"
             problems.append(problem(("clamp", 0), why))
         problems += [problem(("at_most",), why) for why in total_problems(self.at_most, self.step)]
         refuse(problems)
@@ -379,7 +379,7 @@ class Privacy(Frozen):
             problems.append(problem(("user",), wrong))
         if self.neighbors is Neighbors.REPLACE:
             wrong = (
-                "users are there with all their events or not at all: write add_remove. One user in place of another "
+                "neighbours differ in all events of a user: write add_remove. One user in place of another "
                 "is two steps of it, so half the epsilon covers that too"
             )
             problems.append(problem(("neighbors",), wrong))

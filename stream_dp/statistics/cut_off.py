@@ -109,7 +109,7 @@ class CutOffSeries(SeriesSpec):
     def own_problems(self) -> list[InitErrorDetails]:
         if not self.where:
             return []
-        why = "the guard goes by a record's user and tick, and looks at nothing else: leave it out"
+        why = "the guard looks only at a record's user and tick: leave it out"
         return [problem(("where",), why)]
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:

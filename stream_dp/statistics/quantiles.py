@@ -456,10 +456,10 @@ class QuantilesSeries(SeriesSpec):
             why = "is missing: name a range such as [0, 600], or edges"
             problems.append(problem(("clamp",), why))
         elif self.clamp is not None and self.edges is not None:
-            why = "stands beside clamp: the first and the last are one"
+            why = "cannot stand beside clamp: the first and the last edge are the clamp"
             problems.append(problem(("edges",), why))
         elif self.edges is not None and self.buckets is not None:
-            why = "stands beside edges: the edges make the buckets"
+            why = "cannot stand beside edges: the edges define the buckets"
             problems.append(problem(("buckets",), why))
         problems += self._hop_problems()
         if self.method == "together" and not self.every:
@@ -480,7 +480,7 @@ class QuantilesSeries(SeriesSpec):
         if self.hop is None:
             return []
         if self.every:
-            return [problem(("hop",), "stands beside every: name windows in its place")]
+            return [problem(("hop",), "cannot stand beside every: give windows in its place")]
         why = f"must be a whole number of hops of {self.hop}"
         return [
             problem(("windows", place), f"'{name}' {why}")

@@ -172,7 +172,7 @@ class SumSeries(AmountSeries):
             return problems
         if self.shared_total:
             problems.append(
-                problem(("user_total",), "stands beside shared_total: name one of the two")
+                problem(("user_total",), "cannot stand beside shared_total: choose one of the two")
             )
         problems += [problem(("user_total",), why) for why in total_problems(total, self.step)]
         if self.signed and (len(self.every) != 1 or self.running):
@@ -221,7 +221,7 @@ class SumSeries(AmountSeries):
             low, high = map(decimal_text, total.clamp)
             why = (
                 f"privacy.total is of {total.of}, clamp [{low}, {high}], in steps of {decimal_text(total.step)}: "
-                "what a series adds up is that, so say the same here"
+                "a series with shared_total must have the same, so change it here"
             )
         elif self.ones(rest.fields) > 1:
             why = "each entry of a list would take all of a record's amount: go by another field, or use user_total"

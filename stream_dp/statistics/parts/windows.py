@@ -291,7 +291,7 @@ def window_problems(
 ) -> list[InitErrorDetails]:
     problems, seen = [], dict[int | str, str]()
     if window is not None and windows:
-        problems.append(problem(("window",), "stands beside windows: name it there instead"))
+        problems.append(problem(("window",), "cannot stand beside windows: add it there instead"))
     for place, name in enumerate(windows):
         length = length_of(name) or name
         if length in seen:
