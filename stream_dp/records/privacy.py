@@ -404,7 +404,7 @@ class Privacy(Frozen):
             )
             problems.append(problem(("key",), wrong))
         elif self.key is not None and self.key == self.user:
-            wrong = f"a user has one {self.key}: name another field, whose values are capped"
+            wrong = f"{self.key} is the field of privacy.user, so a user has only one value: name another field"
             problems.append(problem(("key",), wrong))
         return problems
 
