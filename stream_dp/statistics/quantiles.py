@@ -384,7 +384,7 @@ class QuantilesSeries(SeriesSpec):
 
     @property
     def numbers(self) -> int:
-        """A bucket, or a place with what is ruled out on both sides."""
+        """Numbers of a quantile: one bucket with `every`, else a value with the two ends of its range."""
         return 1 if self.every else EACH
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
@@ -437,7 +437,7 @@ class QuantilesSeries(SeriesSpec):
         return WHEN_ENDED if self.every else "at every tick"
 
     def variants(self) -> Iterator[tuple[str, Self]]:
-        """Yield them of windows that end, and all of a window in one choice."""
+        """Yield the series over tumbling windows, and with all quantiles of a window in one choice."""
         slides = self.method == CORRELATED
         there = {"windows": self.windows, "hop": self.hop, "method": slides}
         alone = {"windows": (), "hop": None, "method": "apart" if slides else self.method}
