@@ -71,18 +71,16 @@ class Commands(LazyGroup):
 
     table: ClassVar[Mapping[str, str]] = {
         "demo": "Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on.",
-        "init": "Look at a sample of your records and write a pipeline file to begin with; what you have to say is "
-        "marked.",
-        "key": "Make the operator's key in FILE, which nobody else can read (mode 0600); a key that is there stays.",
+        "init": "Look at a sample of your records and write a first pipeline file; it marks what you have to declare.",
+        "key": "Make the operator's key in FILE, which nobody else can read (mode 0600); an existing key is kept.",
         "schema": "Print the JSON Schema of a pipeline file, with which an editor completes its keys and marks "
         "mistakes.",
         "plan": "Show what PIPELINE.yaml guarantees, why, and how large its errors will be.",
         "check": "Say which records of a sample PIPELINE.yaml could not use, and why, before any budget is spent. NOT "
         "PRIVATE.",
-        "simulate": "Say how large PIPELINE.yaml's errors are at several budgets, on data that may be looked at. NOT "
-        "PRIVATE.",
-        "audit": "Attack PIPELINE.yaml's mechanisms, each and all together: can one event be told from its absence "
-        "too well?",
+        "simulate": "Say how large PIPELINE.yaml's errors are at several budgets, on data that you may look at. "
+        "NOT PRIVATE.",
+        "audit": "Attack PIPELINE.yaml's mechanisms, alone and together: do they reveal one event too well?",
         "run": "Run PIPELINE.yaml until stopped; goes on where the journal ends.",
         "replay": "Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.",
         "apply": "Let the running engine go on with PIPELINE.yaml, which was changed: series added and ended, in one "

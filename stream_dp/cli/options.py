@@ -28,7 +28,7 @@ LogFormat: TypeAlias = Annotated[
     LogForm,
     Option(
         "--log-format",
-        help="What stderr is for: text for people, json for programs (phases and ticks, a line each).",
+        help="Format of stderr: text for people, json for programs (one line for each phase or tick).",
     ),
 ]
 

@@ -320,7 +320,7 @@ class Admission:
         analyst = MAIN if charge is None else charge.analyst
         entry = self.subledgers.price(proposal.derivation, analyst, proposal.box)
         if charge_of(entry, analyst) != charge:
-            raise UsageError(f"the charge for {proposal.name} is not what it costs")
+            raise UsageError(f"the charge for {proposal.name} differs from its price")
         if proposal.mechanism != created.mechanism:
             raise UsageError(
                 f"{proposal.name} would run on with another mechanism or other parameters"

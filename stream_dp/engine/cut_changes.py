@@ -135,7 +135,7 @@ def _chosen(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
     for name in [end for end in ends if end in parameters]:
         key = parameters[name]
         if not isinstance(key, str) or key not in places:
-            raise UsageError(f"{name}: is no key of this series{meant(key, places)}")
+            raise UsageError(f"{name}: is not a key of this series{meant(key, places)}")
         ends[name] = places[key]
     if ends["from"] > ends["to"]:
         raise UsageError("from: lies behind to, in the order of the series' keys")
@@ -148,7 +148,7 @@ def _listed(places: Mapping[str, int], keys: Any) -> Sequence[str]:
         raise UsageError("keys: must be a list of one or more texts")
     unknown = [key for key in keys if key not in places]
     if unknown:
-        raise UsageError(f"keys: names what is no key of this series{meant(unknown[0], places)}")
+        raise UsageError(f"keys: names an unknown key of this series{meant(unknown[0], places)}")
     return sorted(set(keys), key=places.__getitem__)
 
 

@@ -508,9 +508,7 @@ class NetMemory:
     def __init__(self, totals: Mapping[tuple[int, int], int], window: int | None) -> None:
         """`totals` as for `TotalMemory` (ValueError: it has some, and windows never end)."""
         if totals and window is None:
-            raise ValueError(
-                "amounts of both signs are told when a window has ended, and none does"
-            )
+            raise ValueError("amounts of both signs need windows that end: give every")
         self._most, self._window = totals, window or 1
         self._open = 0
         self._sums = Arrivals()

@@ -129,7 +129,7 @@ class HighWater:
         if mark.cluster and here and mark.cluster != here:
             raise FailClosed(
                 f"the pipeline {self._pipeline} has run on {self._source} of another Kafka cluster, and its journal is "
-                "there: going on here would forget what was spent. Correct the address of the brokers; or, for an "
+                "there: to go on here would forget the spent budget. Correct the address of the brokers; or, for an "
                 "empty journal, start a new guarantee that adds to the old one with --accept-new-guarantee NAME"
             )
         if self._commits >= mark.commits:

@@ -104,7 +104,7 @@ class AnswerHead(PublicBody, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if parse_moment(self.end) is None:
-            raise ValueError("the end of an answer's tick is no time with its offset")
+            raise ValueError("the end of an answer's tick must be a time with an offset")
 
     @property
     def end_ms(self) -> int:

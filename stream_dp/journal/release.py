@@ -59,7 +59,7 @@ class Head(PublicBody, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if _moment(self.end) is None:
-            raise ValueError("the end of a release's tick is no time with its offset")
+            raise ValueError("the end of a release's tick must be a time with an offset")
 
     @property
     def end_ms(self) -> int:

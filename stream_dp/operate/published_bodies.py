@@ -171,7 +171,7 @@ async def of_topic(
             begin, (end, _) = end, await log.ends()
             if end < begin:
                 raise FailClosed(
-                    f"topic {topic!r} was deleted and made anew: start again with what belongs to the new one"
+                    f"topic {topic!r} was deleted and made anew: start again with the files of the new one"
                 )
 
 

@@ -214,7 +214,7 @@ def _unknown(error: ErrorDetails, written: Written) -> str:
         return gone
     known, homes = _known(error, written), error.get("ctx", {}).get("homes")
     if homes:
-        return f"is no key here; it belongs to {' or to '.join(homes)}"
+        return f"is not a key here; it belongs to {' or to '.join(homes)}"
     if not known or near_key(error, written):
         return UNKNOWN
     return f"{UNKNOWN}; known are {', '.join(known)}"

@@ -201,7 +201,7 @@ class PipelineSpec(Frozen):
         keyed_by = source.keyed_by if isinstance(source, KafkaSourceSpec) else None
         if keyed_by is not None and keyed_by != user:
             why = (
-                "says where a user's records lie, and privacy.unit is event: leave it out"
+                "says where a user's records lie, but privacy.unit is event: leave it out"
                 if user is None
                 else f"must be the field of privacy.user, which is '{user}'"
             )
@@ -223,7 +223,7 @@ class PipelineSpec(Frozen):
         at, per = ("privacy", "user"), privacy.per
         yield from field_problems(at, privacy.user, self.fields, _IDENTIFYING, nobody)
         if privacy.key is not None:
-            no_key = f", which caps do not go by: a {' or '.join(_IDENTIFYING)}"
+            no_key = f", but a cap needs a {' or '.join(_IDENTIFYING)}"
             yield from field_problems(
                 ("privacy", "key"), privacy.key, self.fields, _IDENTIFYING, no_key
             )
@@ -393,7 +393,9 @@ def series_problems(
     known = {analyst.name for analyst in privacy.analysts}
     for place, name in enumerate(series.askers or ()):
         if name not in known:
-            problems.append(problem(("ask", place), f"'{name}' is none of privacy.analysts", known))
+            problems.append(
+                problem(("ask", place), f"'{name}' is not listed in privacy.analysts", known)
+            )
     shared = Fraction(0) if live and privacy.filter in WITH_OWN_DELTA else privacy.stated_delta
     return [*problems, *_delta_problems(series, privacy, shared)]
 

@@ -109,7 +109,7 @@ def clamp_problems(clamp: Clamp, step: Fraction) -> list[InitErrorDetails]:
     for place, bound in enumerate(clamp):
         shown = decimal_text(bound)
         if (bound / step).denominator != 1:
-            why = f"'{shown}' is no whole number of steps of {decimal_text(step)}: move it, or give a finer step"
+            why = f"'{shown}' must be a multiple of the step {decimal_text(step)}: move it, or give a finer step"
             problems.append(problem(("clamp", place), why))
         elif abs(bound) > step * MOST_UNITS or abs(bound) >= _EXACT_INTEGERS:
             why = f"'{shown}' is more than {MOST_UNITS:,} steps, or than 2^53: give a wider step or a narrower clamp"

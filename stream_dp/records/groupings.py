@@ -261,7 +261,7 @@ def _edges_problems(at: Place, bins: Edges, fields: Fields) -> list[InitErrorDet
             problems.append(problem((*at, "edges", number), str(error)))
             continue
         if before is not None and value <= before:
-            why = "is there twice" if value == before else "must be greater than the one before"
+            why = "is listed twice" if value == before else "must be greater than the one before"
             problems.append(problem((*at, "edges", number), f"'{decimal_text(edge)}' {why}"))
         before = value
     return problems

@@ -104,7 +104,7 @@ class SharedTotal(Frozen):
     def _sound(self) -> "SharedTotal":
         problems = clamp_problems(self.clamp, self.step)
         if self.clamp[0] < 0:
-            why = "must not be below 0: what is taken away would make room for more, as often as there are records"
+            why = "must not be below 0: negative amounts would make room for more amounts again and again"
             problems.append(problem(("clamp", 0), why))
         problems += [problem(("at_most",), why) for why in total_problems(self.at_most, self.step)]
         refuse(problems)
@@ -379,7 +379,7 @@ class Privacy(Frozen):
             problems.append(problem(("user",), wrong))
         if self.neighbors is Neighbors.REPLACE:
             wrong = (
-                "users are there with all their events or not at all: write add_remove. One user in place of another "
+                "neighbours differ in all events of a user: write add_remove. One user in place of another "
                 "is two steps of it, so half the epsilon covers that too"
             )
             problems.append(problem(("neighbors",), wrong))
@@ -390,17 +390,21 @@ class Privacy(Frozen):
         for name in CAPS if not problems else ():
             most = getattr(self, name)
             if most is not None and most >= self.cap:
-                wrong = f"is never reached: {self.cap} count in all: leave it out, or give less"
+                wrong = (
+                    f"is never reached, because {self.cap} count in all: leave it out, or give less"
+                )
                 problems.append(problem((name,), wrong))
         by_key = self.per_key is not None or self.keys is not None
         if by_key and self.key is None:
-            wrong = "per_key and keys need the field that they go by, such as key: country"
+            wrong = "per_key and keys need a field whose values they cap, such as key: country"
             problems.append(problem(("key",), wrong))
         elif self.key is not None and not by_key:
-            wrong = "is the field that per_key and keys go by: give one of them, or leave it out"
+            wrong = (
+                "is the field whose values per_key and keys cap: give one of them, or leave it out"
+            )
             problems.append(problem(("key",), wrong))
         elif self.key is not None and self.key == self.user:
-            wrong = f"a user has one {self.key}: name another field, whose values are capped"
+            wrong = f"{self.key} is the field of privacy.user, so a user has only one value: name another field"
             problems.append(problem(("key",), wrong))
         return problems
 
@@ -416,9 +420,9 @@ class Privacy(Frozen):
             )
             return [problem(("max_events",), wrong)]
         if self.max_events is None:
-            wrong = "how many events of one user count in each window: give max_events"
+            wrong = "is missing: say how many events of one user count in each window, such as max_events: 20"
             return [problem(("max_events",), wrong)]
         if self.per is None:
-            wrong = "in which windows: give per, such as per: 1d, or overall in place of max_events"
+            wrong = "is missing: give the length of the windows, such as per: 1d, or overall instead of max_events"
             return [problem(("per",), wrong)]
         return []

@@ -97,7 +97,7 @@ class AlertsSeries(OnSums, GroupedSeries):
             why = "alerts look at one window: write a series for each, or a monitor with a watch for each"
             problems.append(problem(("windows", 1), why))
         if self.below and self.over is None:
-            why = "every count since an alert begins below: name a window, such as windows: [1h]"
+            why = "a count since the last alert begins at 0, below any threshold: name a window such as windows: [1h]"
             problems.append(problem(("below",), why))
         signed = self.perhaps_signed
         at, step = ("threshold",), self.step

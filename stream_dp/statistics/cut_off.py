@@ -109,12 +109,12 @@ class CutOffSeries(SeriesSpec):
     def own_problems(self) -> list[InitErrorDetails]:
         if not self.where:
             return []
-        why = "the guard goes by a record's user and tick, and looks at nothing else: leave it out"
+        why = "the guard looks only at a record's user and tick: leave it out"
         return [problem(("where",), why)]
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
         if rest.privacy.unit == "event":
-            why = "counts users beyond their cap, and privacy.unit is event: there is none: say unit: user"
+            why = "counts users beyond their cap, but privacy.unit is event, which has no cap: write unit: user"
             return [problem(("statistic",), why)]
         if self.cap is not None and getattr(rest.privacy, self.cap) is None:
             given = [name for name in get_args(CapName) if getattr(rest.privacy, name) is not None]

@@ -38,7 +38,7 @@ from stream_dp.statistics.parts.windows import (
 
 _KINDS = ("text", "integer", "category")
 _NO_IDENTIFIER = ", not a text, an integer or a category"
-_LISTS = "goes by a list, of which a record has several values: name a field of which it has one"
+_LISTS = "is a list, and a record may hold several of its values: name a field with one value in each record"
 
 
 def _renamed(value: object) -> None:
@@ -49,8 +49,8 @@ def _renamed(value: object) -> None:
     names = [name for name in listed if isinstance(name, str) and length_of(name)] or ["24h"]
     written = f"[{', '.join(names)}]" if isinstance(value, list | tuple) else names[0]
     raise ValueError(
-        f"distinct has no windows that slide: write every: {written}, told once a window has ended; or with it "
-        "running: true, how many there were since the window began, with more noise: what this key said before"
+        f"distinct has no sliding windows: write every: {written} for the number of the last window that ended; add "
+        "running: true for the number since the window began, with more noise, as this key meant before"
     )
 
 
@@ -139,7 +139,7 @@ class DistinctSeries(SeriesSpec):
         problems = [*super().own_problems(), *every_problems(self.every, running=self.running)]
         for place, name in enumerate(self.every):
             if place and name != EVER:
-                why = f"'{name}' has a memory and a price of its own: make it a series of its own"
+                why = f"distinct counts in one window: '{name}' needs its own series, with its own memory and price"
                 problems.append(problem(("every", place), why))
         return problems
 

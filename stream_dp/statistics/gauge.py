@@ -26,7 +26,9 @@ _NO_SIGN = "; a gauge needs a category, text, boolean or integer"
 def _nothing(value: object) -> object:
     if value in (0, "0"):
         return 0
-    raise ValueError("must be 0: releases below 0 are told as 0, and nothing else is cut off")
+    raise ValueError(
+        "must be 0: a value below 0 is then released as 0, and there is no other floor"
+    )
 
 
 Values: TypeAlias = Annotated[

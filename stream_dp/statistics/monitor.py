@@ -92,9 +92,7 @@ class WatchSpec(Frozen):
         if (self.above is None) == (self.below is None):
             refuse([problem((), "needs one of above and below, and not both")])
         if self.below is not None and self.over == "since_firing":
-            why = (
-                "every count since a firing begins below: leave it out, and it watches single ticks"
-            )
+            why = "a count since the last firing begins at 0, below every threshold: leave it out to watch single ticks"
             refuse([problem(("over",), why)])
         refuse(usual_problems(self.threshold, self.below is not None, self.usual))
         return self

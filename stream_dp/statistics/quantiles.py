@@ -384,7 +384,7 @@ class QuantilesSeries(SeriesSpec):
 
     @property
     def numbers(self) -> int:
-        """A bucket, or a place with what is ruled out on both sides."""
+        """Numbers of a quantile: one bucket with `every`, else a value with the two ends of its range."""
         return 1 if self.every else EACH
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
@@ -437,7 +437,7 @@ class QuantilesSeries(SeriesSpec):
         return WHEN_ENDED if self.every else "at every tick"
 
     def variants(self) -> Iterator[tuple[str, Self]]:
-        """Yield them of windows that end, and all of a window in one choice."""
+        """Yield the series over tumbling windows, and with all quantiles of a window in one choice."""
         slides = self.method == CORRELATED
         there = {"windows": self.windows, "hop": self.hop, "method": slides}
         alone = {"windows": (), "hop": None, "method": "apart" if slides else self.method}
@@ -456,14 +456,14 @@ class QuantilesSeries(SeriesSpec):
             why = "is missing: name a range such as [0, 600], or edges"
             problems.append(problem(("clamp",), why))
         elif self.clamp is not None and self.edges is not None:
-            why = "stands beside clamp: the first and the last are one"
+            why = "cannot stand beside clamp: the first and the last edge are the clamp"
             problems.append(problem(("edges",), why))
         elif self.edges is not None and self.buckets is not None:
-            why = "stands beside edges: the edges make the buckets"
+            why = "cannot stand beside edges: the edges define the buckets"
             problems.append(problem(("buckets",), why))
         problems += self._hop_problems()
         if self.method == "together" and not self.every:
-            why = "is for windows that end: name every, or leave method out"
+            why = "is for tumbling windows: name every, or leave method out"
             problems.append(problem(("method",), why))
         if self.method == CORRELATED and (
             self.every or len(self.windows) != 1 or EVER in self.views
@@ -480,8 +480,8 @@ class QuantilesSeries(SeriesSpec):
         if self.hop is None:
             return []
         if self.every:
-            return [problem(("hop",), "stands beside every: name windows in its place")]
-        why = f"is no whole number of hops of {self.hop}"
+            return [problem(("hop",), "cannot stand beside every: give windows in its place")]
+        why = f"must be a whole number of hops of {self.hop}"
         return [
             problem(("windows", place), f"'{name}' {why}")
             for place, name in enumerate(self.windows)

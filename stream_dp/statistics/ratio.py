@@ -37,13 +37,15 @@ _SHARE = (Fraction(0), Fraction(1))
 
 def _nothing(value: object) -> object:
     if value != 0:
-        raise ValueError("a ratio is made of what is released, and costs nothing: leave it out")
+        raise ValueError("a ratio is computed from releases and costs nothing: leave it out")
     return value
 
 
 def _none(value: object) -> object:
     if value != ():
-        raise ValueError("conditions are those of the two series: leave it out")
+        raise ValueError(
+            "a ratio has no conditions of its own, only those of its two series: leave it out"
+        )
     return value
 
 
@@ -128,7 +130,7 @@ class RatioSeries(SeriesSpec):
         if name == self.name:
             return f"'{name}' is the ratio itself"
         if name not in others:
-            return f"'{name}' is no series of this file{meant(name, others)}"
+            return f"'{name}' is not a series of this file{meant(name, others)}"
         series = others[name]
         if series.inputs:
             return f"'{name}' is itself made of releases: name the series that it is made of"

@@ -29,8 +29,8 @@ from stream_dp.statistics.parts.windows import amounts_choice, shared_choice, to
 
 CLAMPED = 2, 5, 10, 20, 50  # parts of a clamp, and numbers of largest amounts, which `check` tries
 FEW = 1, 3
-_OF_USERS = "is what one user may add, and privacy.unit is event: say unit: user"
-_BOTH = "of amounts of both signs is of a user's sum in a whole window of the cap"
+_OF_USERS = "limits what one user adds, but privacy.unit is event: write unit: user"
+_BOTH = "with amounts of both signs, user_total is a user's sum in a whole window of the cap"
 
 
 class AmountSeries(SingleOrKeyed):
@@ -172,14 +172,14 @@ class SumSeries(AmountSeries):
             return problems
         if self.shared_total:
             problems.append(
-                problem(("user_total",), "stands beside shared_total: name one of the two")
+                problem(("user_total",), "cannot stand beside shared_total: choose one of the two")
             )
         problems += [problem(("user_total",), why) for why in total_problems(total, self.step)]
         if self.signed and (len(self.every) != 1 or self.running):
             problems.append(
                 problem(
                     ("user_total",),
-                    f"{_BOTH}: write every: with the length that stands as per, and no running",
+                    f"{_BOTH}: write every: with the length of per, and no running",
                 )
             )
         return problems
@@ -199,7 +199,7 @@ class SumSeries(AmountSeries):
                 if per is None
                 else f"has {duration_text(per)}"
             )
-            return [problem(("every",), f"user_total {_BOTH}, and the cap {cap}")]
+            return [problem(("every",), f"{_BOTH}, and the cap {cap}")]
         events = rest.privacy.most_events(rest.clock)
         most = events * max(map(abs, self.clamp)) * self.ones(rest.fields)
         if not problems and total >= most:
@@ -221,7 +221,7 @@ class SumSeries(AmountSeries):
             low, high = map(decimal_text, total.clamp)
             why = (
                 f"privacy.total is of {total.of}, clamp [{low}, {high}], in steps of {decimal_text(total.step)}: "
-                "what a series adds up is that, so say the same here"
+                "a series with shared_total must have the same, so change it here"
             )
         elif self.ones(rest.fields) > 1:
             why = "each entry of a list would take all of a record's amount: go by another field, or use user_total"

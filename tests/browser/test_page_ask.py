@@ -177,7 +177,7 @@ async def test_a_refusal_says_what_fits_and_a_button_takes_it(browser: Browser, 
     await tab.left("0")
     assert shop.running == {"count": "bob"}
     await tab.by("epsilon", "0.1")
-    assert "Nothing fits now: end a question of yours" in await tab.prices()
+    assert "Nothing fits now: end one of your questions" in await tab.prices()
     assert shop.running == {"count": "bob"}
     assert await nothing_exact(tab) == []
     assert tab.console.complaints == []

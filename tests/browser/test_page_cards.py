@@ -184,7 +184,9 @@ async def test_quantiles_that_hop_say_how_long_they_stand(browser: Browser) -> N
     hopping = {"told": "at the end of each 12h", "hop": "12h", "clamp": "-30 to 240"}
     async with Cards("delays", parameters=hopping).shown(browser) as page:
         note = await text(page, f"{FAN} .note")
-        assert note.endswith("all at once, with 95% confidence. They are told anew every 12 hours.")
+        assert note.endswith(
+            "all at once, with 95% confidence. They are released anew every 12 hours."
+        )
 
 
 async def test_a_fan_waits_for_the_first_window(browser: Browser) -> None:
@@ -322,8 +324,8 @@ async def test_a_top_list_says_which_names_are_not_told_apart(browser: Browser) 
             [["4–6", "BOS", "301"], ["4–8", "MCO", "290"]],
         ]
         assert await text(page, f"{TOP} .note") == (
-            "Each value ± 75, all at once, with 95% confidence. A range of ranks: not told apart "
-            "from its neighbours. As high, perhaps: SFO and 2 more."
+            "Each value ± 75, all at once, with 95% confidence. A range of ranks: the noise hides the "
+            "order of these names. As high, perhaps: SFO and 2 more."
         )
 
 

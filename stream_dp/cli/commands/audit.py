@@ -47,14 +47,16 @@ class Games:
 
     runs: Annotated[int, Option(help="Games per row, half with each stream.")] = RUNS
     ticks: Annotated[int, Option(help="Ticks per game, the horizon at most.")] = TICKS
-    confidence: Annotated[float, Option(help="How surely all bounds hold together.")] = CONFIDENCE
+    confidence: Annotated[
+        float, Option(help="The confidence with which all bounds hold together.")
+    ] = CONFIDENCE
     times: Annotated[
         int | None,
         Option(
             min=1,
             show_default=False,
-            help="Play each series at so many times its epsilon; 1: as the file says. By default as many as make 2, of "
-            "which so few games show something.",
+            help="Factor on each series' epsilon; 1: as in the file. By default the factor that makes it 2, which "
+            "a few thousand games can detect.",
         ),
     ] = None
 
@@ -93,7 +95,7 @@ def audit(
     as_json: AsJson = False,
     key_file: KeyFile = None,
 ) -> None:
-    """Attack PIPELINE.yaml's mechanisms, each and all together: can one event be told from its absence too well?
+    """Attack PIPELINE.yaml's mechanisms, alone and together: do they reveal one event too well?
 
     With --rules: every composition rule on small instances, exactly, against all adaptive adversaries (under a minute).
     With --trace: what an engine did, from its journal, against the concurrent composition, byte for byte.

@@ -70,7 +70,7 @@ def simulate(
     pipeline: PipelineFile,
     *,
     data: Annotated[
-        Path, Option(help="Data that may be looked at: CSV, JSON lines or Parquet, .gz or not.")
+        Path, Option(help="Data that you may look at: CSV, JSON lines or Parquet, .gz or not.")
     ],
     epsilon: Annotated[
         str,
@@ -79,17 +79,17 @@ def simulate(
             help="Budgets to try; by default half the file's, its own, and twice that.",
         ),
     ] = "",
-    runs: Annotated[int, Option(min=1, max=1000, help="How often each is run.")] = 10,
+    runs: Annotated[int, Option(min=1, max=1000, help="Runs for each budget.")] = 10,
     sample: Annotated[
         int, Option(min=1, max=10_000_000, help="How many records: a file's first.")
     ] = 1_000_000,
     as_json: AsJson = False,
 ) -> None:
-    """Say how large PIPELINE.yaml's errors are at several budgets, on data that may be looked at. NOT PRIVATE.
+    """Say how large PIPELINE.yaml's errors are at several budgets, on data that you may look at. NOT PRIVATE.
 
-    Its router and mechanisms run on the records of --data, each time with fresh noise, and what they would release is
-    compared with the truth. Each series has the same share of every budget. No journal is opened, nothing is charged or
-    published. Use public, synthetic or old data: to tune a pipeline by data that it is to protect is a release of them.
+    Its router and mechanisms run on the records of --data, each time with fresh noise, and their releases are compared
+    with the truth. Each series has the same share of every budget. No journal is opened, nothing charged or published.
+    Use public, synthetic or old data: to tune a pipeline on the data that it protects reveals something about them.
     """
     with progress("Simulating") as line:
         points = simulated(pipeline, data, epsilon, runs, sample, line)

@@ -28,7 +28,7 @@ def doctor(
     ] = False,
     key_file: KeyFile = None,
 ) -> None:
-    """Look at what PIPELINE.yaml needs: brokers, login, rights, topics, clocks, key, disk; say what mends each.
+    """Check brokers, login, rights, topics, clocks, key and disk for PIPELINE.yaml; say what to mend.
 
     Exit codes: 0 all well, 4 `run` would stop rather than risk something, 5 something cannot be reached or is denied.
     """

@@ -18,14 +18,17 @@ def export(
     *,
     to: Annotated[str, Option("--to", metavar="ADDRESS", help=f"Where to: {FORMS}.")],
     follow: Annotated[
-        bool, Option("--follow", help="Go on with what comes, until stopped.")
+        bool, Option("--follow", help="Go on with new releases until stopped.")
     ] = False,
     every: Annotated[
-        float, Option(min=0.1, max=86_400, help="With --follow: look so often, in seconds.")
+        float,
+        Option(
+            min=0.1, max=86_400, help="With --follow: seconds between two looks for new releases."
+        ),
     ] = 1.0,
     log_format: LogFormat = LogForm.TEXT,
 ) -> None:
-    """Write what PIPELINE.yaml has released into PostgreSQL, DuckDB, Parquet or CSV: a row a number.
+    """Write the releases of PIPELINE.yaml into PostgreSQL, DuckDB, Parquet or CSV, one row per number.
 
     What is there already is not written again; with --follow it goes on until stopped.
     """

@@ -22,7 +22,7 @@ def init(
     csv: Annotated[Path | None, Option(help="A sample: a CSV, .gz or not.")] = None,
     jsonl: Annotated[Path | None, Option(help="A sample: JSON lines, .gz or not.")] = None,
     topic: Annotated[
-        str, Option(help="The topic to read; it is the sample where no file is.")
+        str, Option(help="The topic to read; without a file, its records are the sample.")
     ] = "",
     bootstrap: Bootstrap = "",
     out: Annotated[
@@ -32,10 +32,10 @@ def init(
         str, Option(help="The pipeline's name. Default: after the topic or the file.")
     ] = "",
     show_values: Annotated[
-        bool, Option("--show-values", help="Show what texts the sample holds. NOT PRIVATE.")
+        bool, Option("--show-values", help="Show the texts in the sample. NOT PRIVATE.")
     ] = False,
 ) -> None:
-    """Look at a sample of your records and write a pipeline file to begin with; what you have to say is marked.
+    """Look at a sample of your records and write a first pipeline file; it marks what you have to declare.
 
     It looks at the first 1,000 records of a file, or the last 1,000 of a topic. Names and types of columns are
     proposed, and the unit; domains and ranges are for you to declare, for one that was taken from data would tell of

@@ -12,10 +12,10 @@ from stream_dp.operate.keys import KEY_VARIABLE, key_at
 
 def key(
     file: Annotated[
-        Path, Argument(metavar="FILE", help="Where it goes; a key that is there stays.")
+        Path, Argument(metavar="FILE", help="Where it goes; an existing key is kept.")
     ] = Path("stream-dp.key"),
 ) -> None:
-    """Make the operator's key in FILE, which nobody else can read (mode 0600); a key that is there stays.
+    """Make the operator's key in FILE, which nobody else can read (mode 0600); an existing key is kept.
 
     It seals the journal and makes the tokens of analysts. Keep a copy of it apart from the journal: without it nobody
     can go on with the pipeline.

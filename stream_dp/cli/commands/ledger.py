@@ -1,4 +1,4 @@
-"""`stream-dp ledger`: what was spent, and whether the journal is whole. Works while the engine runs."""
+"""`stream-dp ledger`: show charges and check the journal from end to end. Works while the engine runs."""
 
 import asyncio
 import json

@@ -142,7 +142,7 @@ def apply(pipeline: PipelineFile, *, asking: Asking, message: Id = "") -> None:
 def preview(
     pipeline: PipelineFile, *, series: Series, asking: Asking, proof: Proof = False
 ) -> None:
-    """Show what a series would cost, promise and tell, and change nothing. Exit code 3: it would not fit."""
+    """Show the price, promise and errors of a series; changes nothing. Exit code 3: it would not fit."""
     engine = asking.engine(pipeline)
     answer = _answered(lambda: engine.preview(series))
     asking.say(
@@ -172,10 +172,10 @@ def halt(
     *,
     asking: Asking,
     preview: Annotated[
-        bool, Option("--preview", help="Show what that would give back, and change nothing.")
+        bool, Option("--preview", help="Show how much budget a halt would free; changes nothing.")
     ] = False,
 ) -> None:
-    """End a series for good. Its budget comes free for later ticks, as docs/filters.md says."""
+    """End a series for good. Its budget becomes free for later ticks, as docs/filters.md says."""
     engine = asking.engine(pipeline)
     if preview:
         asking.say(
@@ -192,7 +192,7 @@ def halt(
 @query.command("list")
 @with_groups
 def list_(pipeline: PipelineFile, *, asking: Asking) -> None:
-    """Show every series that runs, of the file and created, and the last twenty halted ones of each ledger.
+    """Show every running series, of the file and live, and the last twenty halted series of each ledger.
 
     `ledger` shows all that ever were. Over HTTP this needs no key.
     A series, or a watch of a monitor, sees the ticks from `start` on, up to and not including `end`.
@@ -250,7 +250,7 @@ def ask(
     name: Id = "",
     asking: Asking,
 ) -> None:
-    """Ask a series: what it released last, of all keys or of some, or a watch of a monitor at a threshold.
+    """Ask a series for its last release, for all keys or some, or compare a watch of a monitor with a threshold.
 
     --json prints the answer as it was published, byte for byte.
     """
@@ -279,7 +279,7 @@ def watch(
     asking: Asking,
     yes: Yes = False,
 ) -> None:
-    """Add a watch to a monitor that runs, which counts whole ticks. It costs nothing more.
+    """Add a watch to a running monitor; it counts whole ticks and costs nothing more.
 
     What would fire mostly by noise is added only once that is confirmed.
     """
@@ -300,7 +300,7 @@ def unwatch(
     name: Id = "",
     asking: Asking,
 ) -> None:
-    """End a watch of a monitor; what it released stays."""
+    """End a watch of a monitor; its releases stay."""
     engine = asking.engine(pipeline)
     asking.say(
         _answered(lambda: engine.unwatch(series, watch, name)),

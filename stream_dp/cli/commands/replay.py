@@ -22,13 +22,13 @@ def replay(
         Path, Option("--pipeline", help="The pipeline file with schema, clock and broker.")
     ] = Path("pipeline.yaml"),
     speed: Annotated[
-        float | None, Option(help="Ticks per second; as fast as it goes if not given.")
+        float | None, Option(help="Ticks per second; as fast as possible if not given.")
     ] = None,
     create: Annotated[
         int,
         Option(
             min=0,
-            help="Create the topic with so many partitions if it is missing; 0: do not create it.",
+            help="Number of partitions with which to create a missing topic; 0: do not create it.",
         ),
     ] = 0,
     encoding: Encoding = "utf-8",
@@ -41,7 +41,7 @@ def replay(
 
     All records are examined first: what the pipeline cannot use is listed (NOT PRIVATE), and nothing is sent. The marks
     are signed with the operator's key. A replay that was interrupted goes on after its last complete tick; no record
-    is sent twice. A topic that holds anything else is refused.
+    is sent twice. A topic with any other records is refused.
     """
     if speed is not None and not 0 < speed < math.inf:
         raise UsageError("--speed: must be more than 0 ticks per second, and finite")

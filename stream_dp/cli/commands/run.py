@@ -59,13 +59,13 @@ class Flags:
     standby: Standby = False
     processes: Processes = None
     no_check: Annotated[
-        bool, Option("--no-check", help="Begin a new ledger also where no record fits the schema.")
+        bool, Option("--no-check", help="Begin a new ledger even if no record fits the schema.")
     ] = False
     yes: Annotated[
         bool,
         Option(
             "--yes",
-            help="Begin a new ledger without being asked, also where most numbers would be noise by privacy.expect.",
+            help="Begin a new ledger without asking, even if most numbers would be noise by privacy.expect.",
         ),
     ] = False
     apply: Annotated[
@@ -115,7 +115,7 @@ class Telling:
         bool,
         Option(
             "--verbose",
-            help="Say at the end how many records were counted, late, dead. NOT PRIVATE.",
+            help="Say at the end how many records were counted, late or dead. NOT PRIVATE.",
         ),
     ] = False
     log_format: LogFormat = LogForm.TEXT
@@ -126,8 +126,8 @@ class Telling:
             min=0,
             max=65535,
             show_default=False,
-            help="Port for exact figures (records, dead letters, lag) as metrics, on this machine, to who shows the "
-            "operator's token. NOT PRIVATE.",
+            help="Port for exact figures (records, dead letters, lag) as metrics, on this machine, for holders of "
+            "the operator's token. NOT PRIVATE.",
         ),
     ] = None
     operator_token_file: Annotated[
@@ -141,7 +141,7 @@ class Telling:
         str,
         Option(
             "--operator-host",
-            help="With --operator-port: where it listens. Elsewhere than here only inside a network of the operator's.",
+            help="With --operator-port: address to listen on; beyond 127.0.0.1 only in a network of the operator's.",
         ),
     ] = LOCAL
     traces: Annotated[
@@ -160,9 +160,9 @@ class Telling:
                 self.operator_port, self.operator_token_file, opened, self.operator_host, hosts
             )
         if self.operator_token_file is not None:
-            raise UsageError("--operator-token-file: there is no --operator-port that it is for")
+            raise UsageError("--operator-token-file: needs --operator-port")
         if self.operator_host != LOCAL:
-            raise UsageError("--operator-host: there is no --operator-port that it is for")
+            raise UsageError("--operator-host: needs --operator-port")
         return None
 
 

@@ -30,7 +30,7 @@ def send(
     ] = None,
     encoding: Encoding = "utf-8",
     skip_bad: Annotated[
-        bool, Option("--skip-bad", help="Leave out lines that are no records.")
+        bool, Option("--skip-bad", help="Leave out lines that are not records.")
     ] = False,
 ) -> None:
     """Send the records of FILE (CSV or JSON lines, - for standard input) into a topic, which stamps them as they come.

@@ -23,7 +23,7 @@ def token(
     pipeline: PipelineFile,
     *,
     analyst: Annotated[
-        str, Option(metavar="NAME", help="Make a token for this one of `privacy.analysts`.")
+        str, Option(metavar="NAME", help="Make a token for this analyst of `privacy.analysts`.")
     ] = "",
     days: Annotated[int, Option(help="For how many days it is valid.")] = 30,
     listed: Annotated[

@@ -104,10 +104,10 @@ async def check_trace(
         )
     spec = load(trace if pipeline is None else pipeline)
     if pipeline is not None and _is_sqlite(trace) is False:
-        raise UsageError(f"--trace: {trace.name} is no journal, which is an SQLite file")
+        raise UsageError(f"--trace: {trace.name} is not a journal (an SQLite file)")
     if pipeline is not None and copy is not None:
         raise UsageError(
-            f"--copy: the journal {trace.name} is read where it is; what is copied is that of a pipeline file: "
+            f"--copy: copies the journal of a pipeline file, and {trace.name} is itself a journal: "
             f"--trace {pipeline.name}, and no other file"
         )
     sealer = sealer_for(spec, key_file)

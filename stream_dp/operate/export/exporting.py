@@ -362,7 +362,7 @@ class PostgresqlTable:
                 self._client = await asyncpg.connect(self._address, timeout=30)
             except ValueError:
                 raise UsageError(
-                    "--to: is no address of a database, such as postgresql://user@host:5432/name"
+                    "--to: must be the address of a database, such as postgresql://user@host:5432/name"
                 ) from None
             if not await self._client.fetchval(_MADE):
                 await self._client.execute(f"{_CREATE}; {_SEQUENCES}")

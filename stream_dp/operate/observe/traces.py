@@ -112,7 +112,7 @@ def _endpoint() -> str:
     endpoint = os.environ.get(_WHOLE) or f"{base.removesuffix('/')}/v1/traces"
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"--traces: {_BASE} is no address like {_DEFAULT}")
+        raise UsageError(f"--traces: {_BASE} must be an address like {_DEFAULT}")
     return endpoint
 
 

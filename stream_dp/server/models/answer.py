@@ -94,4 +94,4 @@ class Refusal(Answer):
     detail: str
     """What is wrong, where, and what to do."""
     exit_code: Annotated[int, Field(ge=1, le=5)]
-    """The exit code of the command line for the same: 1 a bug of ours, 2 usage, 3 budget, 4 stopped, 5 the world."""
+    """The exit code of the command line: 1 a bug of ours, 2 usage, 3 budget, 4 stopped, 5 broker, network or disk."""

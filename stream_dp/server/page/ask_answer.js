@@ -52,7 +52,7 @@ export function refused(preview, fitting, me, take, wanted) {
     el("h3", { tabindex: "-1" }, "It does not fit; nothing was spent"),
     el("p", {}, `${wanted ? `To be off by at most ± ${wanted} ${preview.error_unit} it` : "It"} would cost ε ${amount(preview.asked)}. Of your ε ${amount(account.total)} you have spent ε ${amount(account.spent)}, and ε ${amount(preview.left)} is left.`),
     el("p", {}, none || !fitting
-      ? "Nothing fits now: end a question of yours, and its price comes free for what you ask then."
+      ? "Nothing fits now: end one of your questions, and its price is free for later questions."
       : `What fits: ε ${amount(preview.largest)}, off by at most ${off(fitting)} (${percent(fitting.confidence)} of the time${supposed(fitting)}).`),
     button && el("p", {}, button),
     el("p", { class: "muted small" }, "Also cheaper: a larger error, windows in place of all time, or an end to a question that you need no more."));

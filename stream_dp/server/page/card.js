@@ -13,7 +13,7 @@ const SLACK_TICKS = 1000; // that nobody needs, before they are let go
 const HEIGHTS = { [SMALL]: 84, [MEDIUM]: 150, [LARGE]: 250 }; // of a chart, in pixels
 const WORTH = { useful: "at most a fifth of it", rough: "more than a fifth of it", noise: "as large as it is, or larger" };
 const NEWEST = { first: 0, last: 0, length: 1, before: false, live: true };
-const UNKNOWN = "The engine does not know this series any more. What came of it stays; what was released before the page was opened cannot be loaded.";
+const UNKNOWN = "The engine does not know this series any more. The releases shown stay; releases from before you opened the page cannot be loaded.";
 const FAILED = "What was released before cannot be loaded just now. The page asks for it again by itself.";
 
 export class Card {
@@ -269,7 +269,7 @@ export class Card {
   }
 
   early() {
-    setText(this.note, "Loading what was released before.");
+    setText(this.note, "Loading earlier releases.");
   }
 
   /** Draw again now, for the reader chose something on the card. */

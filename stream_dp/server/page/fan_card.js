@@ -89,7 +89,7 @@ export class FanCard extends Card {
   show() {
     const entries = this.#newest();
     this.#tell(entries);
-    setText(this.note, entries.length === 0 ? "No window has ended yet: its quantiles are told when it does." : this.#meaning(entries));
+    setText(this.note, entries.length === 0 ? "No window has ended yet: its quantiles appear at its end." : this.#meaning(entries));
     this.holder.setAttribute("aria-label", `Line chart of the quantiles ${this.title}${this.over}: ${this.headline() || "none yet"}. Arrow keys read single points.`);
   }
 
@@ -125,8 +125,8 @@ export class FanCard extends Card {
     const [low, high] = this.clamp;
     if (entries.every(({ clear }) => !clear)) return `Too few events${this.over} to tell: as far as is known, each quantile may be anything from ${count(low)} to ${count(high)}.`;
     const sure = `all at once, with ${this.confidence()} confidence`;
-    if (this.series.parameters?.told !== ENDED) return `Each exact quantile${this.over} lies in the range below it, ${sure}.${this.hop ? ` They are told anew every ${theLength(this.hop)}.` : ""}`;
-    return `Their ranks${this.over} are off by ${count(this.latest.band)} events at most, ${sure}. A value is told by its bucket; the exact quantile may lie in another one.`;
+    if (this.series.parameters?.told !== ENDED) return `Each exact quantile${this.over} lies in the range below it, ${sure}.${this.hop ? ` They are released anew every ${theLength(this.hop)}.` : ""}`;
+    return `Their ranks${this.over} are off by ${count(this.latest.band)} events at most, ${sure}. Each value is shown as a bucket; the exact quantile may lie in another bucket.`;
   }
 
   get counted() {

@@ -10,7 +10,7 @@ import { PER_CENT, PLAIN, axisShare, band, count, el, ends, isoOf, lengthOf, nea
 export const noPoints = () => ({ tick: [], x: [], value: [], low: [], high: [], band: [], name: [], ends: [] });
 
 export const ENDED = "when a window ends"; // when a series tells windows that follow one another
-export const NONE_OVER = "No window is over yet: it is told when one is.";
+export const NONE_OVER = "No window is over yet: the number appears at its end.";
 export const ANEW = "since a window began"; // when a series tells windows that do not slide
 const NOBODY = "nobody yet";
 
@@ -70,7 +70,7 @@ export class ScalarCard extends Card {
   meaning({ value, band: width, name, low = value - width, high = value + width }, sure) {
     if (value === null) return NONE_OVER;
     const between = `between ${count(Math.max(this.floor, low))} and ${count(high)} with ${sure} confidence`;
-    if (Math.abs(value) <= width) return "Within its band: it cannot be told from 0, it may be noise alone.";
+    if (Math.abs(value) <= width) return "Within its band: it may be noise alone, with a true value of 0.";
     if (name !== undefined) {
       const start = this.series.capped ? "Of the events that count, the" : "The";
       return `${start} largest count, and ${name}'s own, lie ${between}: ` +

@@ -94,11 +94,11 @@ function line({ name, value, first, last }, width, scale) {
 }
 
 function tiedText(ordered) {
-  if (ordered.every(({ tied, more }) => tied.length + more === 0)) return "All ranks are told apart.";
+  if (ordered.every(({ tied, more }) => tied.length + more === 0)) return "All names in the list can be told apart.";
   const outside = [...new Set(ordered.flatMap((row) => row.outside))];
   const more = Math.max(...ordered.map((row) => row.more));
   const named = outside.slice(0, MOST_NAMED);
   const rest = outside.length - named.length + more;
   const others = outside.length === 0 ? "" : ` As high, perhaps: ${named.join(", ")}${rest > 0 ? ` and ${count(rest)} more` : ""}.`;
-  return `A range of ranks: not told apart from its neighbours.${others}`;
+  return `A range of ranks: the noise hides the order of these names.${others}`;
 }

@@ -104,7 +104,7 @@ def level_problems(
         why = ": a sum begins at 0; below a level it fires with `below`" if signed else ""
         return [problem(at, f"must be greater than or equal to 1{why}")]
     if (level / step).denominator != 1:
-        return [problem(at, f"is no whole number of steps of {decimal_text(step)}")]
+        return [problem(at, f"must be a multiple of the step {decimal_text(step)}")]
     if abs(level / step) > LARGEST_THRESHOLD:
         return [problem(at, "is more than 10^15 steps: give a wider step")]
     return []
@@ -170,7 +170,7 @@ class OnSums:
     def sum_problems(self) -> list[InitErrorDetails]:
         if self.of is None:
             given = (("clamp", self.clamp is not None), ("step", self.step != 1))
-            why = "is of a sum: name its field with of"
+            why = "is for sums only: name the field to add up with of"
             return [problem((key,), why) for key, is_there in given if is_there]
         if self.clamp is None:
             why = "needs a clamp, such as clamp: [0, 240]: it says how much one event can add"

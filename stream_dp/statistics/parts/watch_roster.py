@@ -175,7 +175,7 @@ class WatchRoster:
             raise UsageError(f"threshold: must be a whole number {ends}")
         units = Fraction(cast("int", threshold)) / self.unit
         if units.denominator != 1:
-            raise UsageError(f"threshold: is no whole number of steps of {decimal_text(self.unit)}")
+            raise UsageError(f"threshold: must be a multiple of the step {decimal_text(self.unit)}")
         if not is_threshold(int(units), negative=self.signed):
             raise UsageError("threshold: is more than 10^15 steps")
         return int(units)

@@ -258,7 +258,7 @@ class WindowedSeries(SeriesSpec):
             why = f"{method} is one noise for several windows: name windows, or method {so_far} for the count so far"
             every.append(problem(("method",), why))
         if self.every and method not in ("tree", "auto"):
-            why = "windows that follow one another have a noise of their own: leave method out"
+            why = "tumbling windows have their own noise: leave method out"
             every.append(problem(("method",), why))
         return [*super().own_problems(), *window_problems(self.windows, self.window), *every]
 

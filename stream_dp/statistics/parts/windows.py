@@ -291,11 +291,15 @@ def window_problems(
 ) -> list[InitErrorDetails]:
     problems, seen = [], dict[int | str, str]()
     if window is not None and windows:
-        problems.append(problem(("window",), "stands beside windows: name it there instead"))
+        problems.append(problem(("window",), "cannot stand beside windows: add it there instead"))
     for place, name in enumerate(windows):
         length = length_of(name) or name
         if length in seen:
-            again = "is listed twice" if seen[length] == name else f"is '{seen[length]}' once more"
+            again = (
+                "is listed twice"
+                if seen[length] == name
+                else f"is the same length as '{seen[length]}'"
+            )
             problems.append(problem((key, place), f"'{name}' {again}"))
         seen.setdefault(length, name)
     if len(windows) > MOST_WINDOWS:
@@ -315,17 +319,17 @@ def every_problems(
     if running and not every:
         slides = [name for name in (*windows, window) if name not in (None, EVER)]
         why = (
-            f"is of windows that follow one another: write every: [{', '.join(map(str, slides))}] in place of windows"
+            f"needs tumbling windows: write every: [{', '.join(map(str, slides))}] in place of windows"
             if slides
-            else "is of windows that follow one another: name one, such as every: 24h, or leave it out, for what "
-            "counts so far is told at every tick anyway"
+            else "needs a tumbling window: add one, such as every: 24h, or leave it out, because a count so far is "
+            "released at every tick anyway"
         )
         problems.append(problem(("running",), why))
     if every and (windows or window is not None):
         key = "windows" if windows else "window"
-        why = f"stands beside {key}: those slide, these follow one another; name one of the two"
+        why = f"cannot stand beside {key}: every is for tumbling windows, {key} for sliding ones; choose one of the two"
         problems.append(problem(("every",), why))
-    ever = "is told of windows that end: name a duration such as 24h"
+    ever = "needs windows that end: give a duration such as 24h"
     named = placed_windows(every, key="every")
     return problems + [problem(at, ever) for at, name in named if name == EVER]
 
@@ -333,7 +337,7 @@ def every_problems(
 def method_problems(declared: Sequence[str], method: str) -> list[InitErrorDetails]:
     if not declared or method not in ("hss", "typical"):
         return []
-    return [problem(("method",), "windows are made by a forest of their own: leave method out")]
+    return [problem(("method",), "sliding windows have their own noise: leave method out")]
 
 
 def placed_windows(
@@ -356,7 +360,7 @@ def window_lengths(
 def length_problems(at: Place, window: str, clock: Clock) -> list[InitErrorDetails]:
     length, step, horizon = milliseconds(window), clock.step, clock.horizon
     if length % step:
-        why = f"is no whole number of ticks: the clock's step is {duration_text(step)}"
+        why = f"must be a whole number of ticks: the clock's step is {duration_text(step)}"
     elif horizon is not None and length > horizon * step:
         why = f"is longer than the horizon: {how_many(horizon, 'tick')} of {duration_text(step)}"
     else:

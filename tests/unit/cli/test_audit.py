@@ -326,7 +326,10 @@ def test_a_copy_is_made_and_checked(ran: Any, monkeypatch: pytest.MonkeyPatch) -
     assert (again.code, again.out) == (0, said.out)
     both = ran.command("audit", "--trace", str(copy), "--copy", str(ran.folder / "other"))
     assert both.code == 2
-    assert "--copy: the journal copy.journal is read where it is" in both.err
+    assert (
+        "--copy: copies the journal of a pipeline file, and copy.journal is itself a journal"
+        in both.err
+    )
 
 
 def test_an_archive_is_made_and_read_with_the_ledger(ran: Any) -> None:
@@ -382,7 +385,11 @@ def test_bad_input_is_named(ran: Any) -> None:
         (2, ("--trace", str(ran.journal)), "name the pipeline file it belongs to"),
         (2, ("--trace", str(folder / "none.yaml")), "there is no such file"),
         (2, (str(ran.pipeline), "--trace", str(folder / "none.journal")), "no journal here"),
-        (2, (str(ran.pipeline), "--trace", str(folder / "plain.txt")), "plain.txt is no journal"),
+        (
+            2,
+            (str(ran.pipeline), "--trace", str(folder / "plain.txt")),
+            "plain.txt is not a journal",
+        ),
         (2, ("--rules", "--trace", str(ran.pipeline)), "one at a time"),
     ):
         said = ran.say("audit", *arguments)

@@ -145,7 +145,7 @@ WRONG: list[tuple[Callable[[Budget], Any], str]] = [
     (lambda b: b.counter(epsilon=1, windows=[True, 2.0]), "a list of numbers of ticks"),  # type: ignore[list-item]
     (lambda b: b.counter(epsilon=1, windows=[3, "ever", 3]), "windows"),
     (lambda b: b.sum(epsilon=1, clamp=(0, 2.5)), r'clamp\[1\]: 2.5 is a float, .*"2.5" or Fraction\(5, 2\)'),  # type: ignore[arg-type]
-    (lambda b: b.sum(epsilon=1, clamp=("0.5", 10)), r"clamp.*'0.5' is no whole number of steps of 1"),
+    (lambda b: b.sum(epsilon=1, clamp=("0.5", 10)), r"clamp.*'0.5' must be a multiple of the step 1"),
     (lambda b: b.sum(epsilon=1, clamp=(0, 10), step="1/3"), "step: must be a decimal from 0.000001"),
     (lambda b: b.series(sdp.Mean(of="amont", clamp=(0, 9)), epsilon=1, schema=AMOUNT), "did you mean amount"),
     (lambda b: b.series(sdp.Count(wnidows=["1h"]), epsilon=1), "did you mean windows"),
@@ -366,7 +366,7 @@ def test_caps_by_key_are_the_budgets_too() -> None:
     made.update({"who": "anna", "shop": shop} for shop in ("a", "a", "b", None))
     made.release()
     assert [len(memory._table) for memory in made._lane._guard.memories] == [1, 2, 1]
-    with pytest.raises(UsageError, match="per_key and keys need the field"):
+    with pytest.raises(UsageError, match="per_key and keys need a field"):
         Budget(epsilon=1, unit="user", user="who", overall=9, keys=2, schema=fields)
 
 

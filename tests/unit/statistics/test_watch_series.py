@@ -253,7 +253,7 @@ def test_a_threshold_that_is_asked_is_a_whole_number_of_steps(tmp_path: Path) ->
     asking = found.spec.asking(("busy/DE", "busy/FR", "busy/other", "low"), found.mechanism, None)
     assert asking is not None
     assert asking.query({"watch": "low", "threshold": -40}).threshold == -2
-    with pytest.raises(UsageError, match="threshold: is no whole number of steps of 20"):
+    with pytest.raises(UsageError, match="threshold: must be a multiple of the step 20"):
         asking.query({"watch": "low", "threshold": -50})
 
 
@@ -278,7 +278,7 @@ async def test_a_watch_over_a_window_comes_by_message_and_is_asked() -> None:
     (m,) = [each for each in said["l1"]["answer"]["queries"] if each["name"] == "m"]
     (fr,) = [each for each in m["watches"] if each["name"] == "fr"]
     assert (fr["over"], fr["above"]) == ("3h", 4)
-    assert "over: is no whole number of ticks" in said["w2"]["refused"]["detail"]
+    assert "over: must be a whole number of ticks" in said["w2"]["refused"]["detail"]
     assert "over: is longer than the horizon" in said["w3"]["refused"]["detail"]
 
 

@@ -336,7 +336,7 @@ def test_a_charge_that_is_not_the_price_is_refused(field: str, value: Any) -> No
     (one,) = saved.running
     charge = msgspec.structs.replace(one.charge, **{field: value})
     other = msgspec.structs.replace(one, charge=charge)
-    with pytest.raises(FailClosed, match="the charge for a is not what it costs"):
+    with pytest.raises(FailClosed, match="the charge for a differs from its price"):
         loaded(built, msgspec.structs.replace(saved, running=(other,)))
 
 

@@ -223,7 +223,7 @@ def test_records_that_a_live_series_cannot_read_add_what_they_added_before() -> 
 
 
 def test_a_total_of_both_signs_needs_windows_that_end() -> None:
-    with pytest.raises(ValueError, match="none does"):
+    with pytest.raises(ValueError, match="need windows that end"):
         NetMemory({(0, 1): 2}, None)
 
 
