@@ -40,7 +40,7 @@ CHARGES = "tests/unit/pipeline/routing/test_live_series_charges.py"
 TRACE = "tests/unit/operate/audit/test_trace_check.py"
 CLAIMS = (
     Claim(
-        "with or without it, every set of outcomes is at most e^ε times as likely",
+        "With or without the protected event, every set of outcomes is at most e^ε times as likely",
         (
             "tests/unit/verify/test_exact_checks.py::test_no_rule_is_exceeded_and_the_tight_ones_are_met",
             "tests/unit/verify/test_from_theory_rows.py::test_raw_neighbours_lose_what_plan_states_and_a_twin_loses_more",
@@ -58,7 +58,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "choosing what to look at next by what they saw",
+        "choose each next question by the answers so far",
         (
             f"{EXACT}/test_time_rule.py::test_the_sum_alive_is_met_exactly_whatever_comes_and_goes",
             f"{TRACE}::test_the_engine_is_the_composition",
@@ -106,7 +106,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "each user with all their events of one day, or for ever",
+        "all events that one user has in a day or for ever",
         (
             f"{EXACT}/test_user_events.py::test_a_count_keeps_its_epsilon_and_no_less_would_do",
             "tests/unit/verify/test_from_theory_people.py::test_a_user_loses_what_plan_states_and_no_less_would_do",
@@ -121,7 +121,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "Whoever sees everything that is ever published",
+        "everything that is ever published",
         (
             "tests/unit/journal/test_reprs.py::test_a_repr_shows_nothing_private",
             "tests/unit/server/test_api.py::test_refusals_do_not_echo",
@@ -150,7 +150,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "stopped rather than break the guarantee",
+        "4 stopped to keep the guarantee",
         (
             "tests/faults/test_journals_refused.py::test_a_journal_restored_from_an_older_copy",
             "tests/faults/test_journals_refused.py::test_a_journal_that_is_damaged_or_belongs_elsewhere",
@@ -162,7 +162,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "from any producer",
+        "Any producer will do",
         (
             "tests/faults/test_bad_records.py::test_a_thousand_junk_records_are_a_thousand_dead_letters",
             "tests/unit/engine/ticks/test_tick_assembler.py::test_ticks_depend_on_the_records_alone",
@@ -174,7 +174,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "`band` is the half-width that holds with that confidence",
+        "With probability `confidence`, the true value lies within `band` of `value`",
         (
             "tests/statistical/test_band_coverage.py::test_bands_cover_and_are_tight",
             "tests/statistical/test_band_worst_case.py::test_a_burst_after_long_silence_is_covered",

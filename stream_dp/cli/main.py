@@ -88,9 +88,8 @@ class Commands(LazyGroup):
         "ledger": "Show what was charged to PIPELINE.yaml's budget and check its journal from end to end.",
         "journal": "Keep in an archive what `journal: keep` deletes from PIPELINE.yaml's journal.",
         "dead-letters": "List the records that PIPELINE.yaml could not use: why, how many, where. NOT PRIVATE.",
-        "doctor": "Look at what PIPELINE.yaml needs: brokers, login, rights, topics, clocks, key, disk; say what mends "
-        "each.",
-        "export": "Write what PIPELINE.yaml has released into PostgreSQL, DuckDB, Parquet or CSV: a row a number.",
+        "doctor": "Check brokers, login, rights, topics, clocks, key and disk for PIPELINE.yaml; say what to mend.",
+        "export": "Write the releases of PIPELINE.yaml into PostgreSQL, DuckDB, Parquet or CSV, one row per number.",
         "page": "Serve the page of PIPELINE.yaml, or of all in DIR, from what was published, apart from the engine.",
         "broker": "Start a real, local Apache Kafka; needs neither Docker nor an installed Java.",
         "send": "Send the records of FILE (CSV or JSON lines, - for standard input) into a topic, which stamps them as "

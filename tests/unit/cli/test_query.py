@@ -333,7 +333,7 @@ def test_an_engine_that_does_not_answer(
         said = site.say("query", "create", str(site.pipeline), "--series", LATE, "--url", url)
         gave_up.set()
     assert said.code == 5
-    assert "the request may still be executed" in said.err
+    assert "what was asked may still happen" in said.err
 
 
 def test_an_answer_to_ask_is_the_line_on_record(ask: Ask, engine: FakeLiveSeries) -> None:
