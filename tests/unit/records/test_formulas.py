@@ -90,6 +90,15 @@ def test_a_number_is_the_double_nearest_to_the_exact_one(text: str) -> None:
     assert misses(text) == 0
 
 
+def test_a_product_of_more_decimals_than_doubles_have_places_stops_no_record() -> None:
+    """Sixty factors have 360 places together, beyond every power of ten that is a double."""
+    many = formulas.formula("*".join("p" * 60) + "+1")
+    prices = [0.123456, 1.5, None, 0.0]
+    exact = [Fraction(repr(price)) ** 60 + 1 for price in prices if price is not None]
+    wanted = [float(exact[0]), float(exact[1]), None, float(exact[2])]
+    assert many.of({"p": prices}, len(prices)) == wanted
+
+
 def of_shops(number: int) -> list[tuple[str, str, str]]:
     draw = Random(1)
     return [
