@@ -476,6 +476,21 @@ async def test_a_journal_whose_change_was_altered_is_refused(change: Any, why: s
         await shop.upto(6, new)
 
 
+async def test_a_journal_in_which_an_ended_series_comes_back_is_refused() -> None:
+    shop = Shop()
+    await shop.upto(1, file(FIRST))
+    await shop.applied(3, file([ORDERS, SUM]))
+    await shop.applied(5, file([ORDERS, SUM, DEAR]))
+    back = [changed(c, ended=()) for c in shop.changes if isinstance(c, Applied)][-1]
+    shop.rewrite(
+        lambda commit: {"changes": tuple(
+            back if isinstance(c, Applied) and c.at == back.at else c for c in commit.changes
+        )}
+    )  # fmt: skip
+    with pytest.raises(FailClosed, match="does not come back"):
+        await shop.upto(6, file([ORDERS, SUM, DEAR]))
+
+
 async def test_the_twin_that_writes_the_new_file_into_the_header_is_caught() -> None:
     """A change is a commit of the chain: a header that names the new file has other charges than it derives."""
     shop = Shop()
