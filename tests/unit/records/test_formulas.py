@@ -118,6 +118,14 @@ def test_a_record_alone_makes_its_number() -> None:
         assert together == [made(text, [payload(*record)])[0] for record in RECORDS]
 
 
+# Together they have more places than a power of ten that is a double.
+SMALL = [(f"0.0000{a}", "1", f"0.0000{b}") for a in range(11, 99) for b in range(11, 99)]
+
+
+def test_products_of_small_numbers() -> None:
+    assert misses("price * price * price * rebate", SMALL) == 0
+
+
 def test_the_check_catches_what_is_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:  # doubles are multiplied as they are
         patched.setattr(formulas, "_whole", lambda values: (values, 0, np.isfinite(values)))
@@ -125,6 +133,9 @@ def test_the_check_catches_what_is_not_exact(monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as patched:  # integers beyond 2^53 are taken for exact
         patched.setattr(formulas, "_MOST", 2.0**99)
         assert misses("price * price * price * rebate", of_shops(100)) > 5
+    with monkeypatch.context() as patched:  # powers of ten that are no doubles are taken for exact
+        patched.setattr(formulas, "_MOST_PLACES", 99)
+        assert misses("price * price * price * rebate", SMALL) > 5
 
 
 def test_what_reads_a_number_reads_one_that_is_made() -> None:
