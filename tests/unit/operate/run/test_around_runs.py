@@ -230,7 +230,8 @@ def begun(clock: Any, ticks: int = 0, source: Any = TOPIC, keep: int | None = No
     spec = SimpleNamespace(name="clicks", source=source, clock=clock, journal=journal)
     built = SimpleNamespace(spec=spec)
     times = TickTimes(cast("Any", spec), ReleaseLog())
-    return cast("Run", SimpleNamespace(built=built, ticks=ticks, times=times))
+    engine = SimpleNamespace(lanes=1)
+    return cast("Run", SimpleNamespace(built=built, ticks=ticks, times=times, engine=engine))
 
 
 @pytest.mark.parametrize(
