@@ -262,11 +262,12 @@ class Admission:
         shared = any(rows.start < mine.stop and mine.start < rows.stop for rows in others)
         return slice(0, 0) if shared else mine
 
-    def replay(self, commit: Commit) -> list[LiveSeries]:
-        """Repeat the changes of a commit, derive each again, and return the series that the commit created. Raises
+    def replay(self, commit: Commit) -> list[tuple[LiveSeries, slice]]:
+        """Repeat the changes of a commit, derive each again, and return the series that the commit created, each with
+        its fresh columns: those among what ran when it was created, before the changes that follow it. Raises
         `FailClosed` if the journal's ledger does not add up.
         """
-        charges, created = list(commit.charges), []
+        charges, created = list(commit.charges), list[tuple[LiveSeries, slice]]()
         try:
             for change in commit.changes:
                 match change:
@@ -279,7 +280,8 @@ class Admission:
                         self._end(number, live.series.name, end)
                     case Created():
                         charge = charges.pop(0) if charges else None
-                        created.append(self._create_again(change, charge))
+                        live = self._create_again(change, charge)
+                        created.append((live, self.fresh_columns(live)))
                     case Watched() | Unwatched():
                         self.take(change.number, self.watched_again(change))
                     case Applied():

@@ -186,10 +186,9 @@ class _Replay:
                     self._watch(change, commit, seed)
                 case Created(number=number):
                     first[number] = seed
-        for live in self._admission.replay(commit):
+        for live, fresh in self._admission.replay(commit):
             self.states |= initial_states((live,), first[live.number], self._make_noise)
             if live.start > self.next_tick:
-                fresh = self._admission.fresh_columns(live)
                 self.coming.append(Coming(live.number, fresh, first[live.number]))
         for number in self.states.keys() - {live.number for live in self._registry.live}:
             del self.states[number]

@@ -34,6 +34,7 @@ _PLACES, _DIGITS = (
     10.0**15,
 )  # of decimals that columns have: 15 digits name one double
 _MOST_PLACES = 22  # the largest power of ten that is a double
+_TEN = np.float64(10)  # its powers end in infinity, not in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Formula:
                 ),
                 _together,
             )
-            values: list[float | None] = (whole / 10.0**places + 0.0).tolist()
+            values: list[float | None] = (whole / _TEN**places + 0.0).tolist()
         right &= places <= _MOST_PLACES
         for at in np.flatnonzero(null).tolist():
             values[at] = None
@@ -113,7 +114,7 @@ def _together(operation: Any, left: _Scaled, right: _Scaled) -> _Scaled:
         result, places = first * second, places + others
     else:
         most = max(places, others)
-        first, second = first * 10.0 ** (most - places), second * 10.0 ** (most - others)
+        first, second = first * _TEN ** (most - places), second * _TEN ** (most - others)
         right_of &= (np.abs(first) < _MOST) & (np.abs(second) < _MOST)
         result, places = operation(first, second), most
     return result, places, right_of & (np.abs(result) < _MOST)

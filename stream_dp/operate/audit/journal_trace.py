@@ -156,7 +156,7 @@ class JournalTrace:
         for watch in watches:
             if watch.at > self._next:
                 self._until.setdefault(watch.number, running[watch.number])
-        running |= {live.number: live for live in self._admission.replay(commit)}
+        running |= {live.number: live for live, _ in self._admission.replay(commit)}
         seeds, now = iter(commit.seeds), list[TraceStep]()
         for change in commit.changes:
             if isinstance(change, Applied):

@@ -59,6 +59,7 @@ class PipedLane:
 
     def __init__(self, process: Process) -> None:
         self._process = process
+        self._length: int | None = None
 
     def send(self, order: Any) -> None:
         stdin = self._process.stdin
@@ -66,9 +67,14 @@ class PipedLane:
             stdin.write(_framed(order))
 
     async def receive(self) -> Any:
-        if self._process.stdout is None:
+        """Return the next report; cancelled amid one, the next call goes on with it."""
+        stream = self._process.stdout
+        if stream is None:
             raise EOFError
-        return await _next(self._process.stdout)
+        self._length = await _length(stream) if self._length is None else self._length
+        content = await stream.readexactly(self._length)
+        self._length = None
+        return _value(content)
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -128,8 +134,15 @@ def _framed(value: Any) -> bytes:
 
 async def _next(stream: asyncio.StreamReader) -> Any:
     """Return the next value; raise EOFError at the end, also amid a value."""
-    length = int.from_bytes(await stream.readexactly(_LENGTH))
-    return pickle.loads(await stream.readexactly(length))  # noqa: S301 - of this program's other process
+    return _value(await stream.readexactly(await _length(stream)))
+
+
+async def _length(stream: asyncio.StreamReader) -> int:
+    return int.from_bytes(await stream.readexactly(_LENGTH))
+
+
+def _value(content: bytes) -> Any:
+    return pickle.loads(content)  # noqa: S301 - of this program's other process
 
 
 class _Told(logging.Handler):

@@ -16,6 +16,7 @@ from unit.journal.runtime_worlds import Router, World
 from unit.live import test_changed_file as changed
 from unit.live import test_live_series_crashes as live
 from unit.live.live_series_worlds import World as LiveWorld
+from unit.pipeline.routing import test_begins_later as later
 from unit.pipeline.routing.user_worlds import KEYED, UserWorld, specification
 
 from stream_dp.engine import lanes
@@ -48,6 +49,7 @@ async def read_again() -> None:
 
 async def changed_files() -> None:
     await changed.test_a_crash_anywhere_leaves_one_file_one_ledger_and_one_version(1)
+    await changed.test_series_that_share_columns_count_after_a_crash_what_they_count_without(1)
     await changed.test_a_running_engine_applies_a_file_in_one_commit_and_goes_on()
     await changed.test_words_need_no_commit_and_a_field_that_comes_is_read()
 
@@ -59,7 +61,7 @@ async def other_series() -> None:
 
 SEVERAL = [
     worlds.a_plain_one, users_of_two_partitions, identifiers_in_two_partitions, worlds.live_series, worlds.analysts,
-    worlds.watched_sums, changed_files,
+    worlds.watched_sums, changed_files, later.check_watches,
 ]  # fmt: skip
 ONE = [
     worlds.users, worlds.users_by_key, worlds.totals_of_users, worlds.totals_that_series_share,
@@ -209,10 +211,15 @@ def first_counting(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OpenRouter, "count", once)
 
 
+def counted_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Lanes count in the open tick what begins behind it."""
+    patch.setattr(OpenRouter, "counting", lambda router: router._counted().counting)
+
+
 TWINS: list[tuple[Twin, Callable[[], Awaitable[None]]]] = [
     (forgetful, users_of_two_partitions), (twice_open, worlds.a_plain_one), (unsettled, read_again),
     (not_given_back, read_again), (uncounted, users_of_two_partitions), (any_epoch, read_again),
-    (first_counting, other_series),
+    (first_counting, other_series), (counted_at_once, later.check_watches),
 ]  # fmt: skip
 
 

@@ -248,6 +248,28 @@ async def test_a_crash_anywhere_leaves_one_file_one_ledger_and_one_version(read_
     assert both == {True, False}
 
 
+@pytest.mark.parametrize("read_again", [3_600_000, 1])
+async def test_series_that_share_columns_count_after_a_crash_what_they_count_without(
+    read_again: int,
+) -> None:
+    """Two series that come count on one column, where one that ends counted an early record that they do not see."""
+    told = set[str]()
+    german = DEAR | {"epsilon": "0.1", "where": [{"field": "country", "equals": "DE"}]}
+    new = file([*FIRST, german | {"name": "a"}, german | {"name": "b"}])
+    for place in (None, *range(1, 5)):
+        shop = Shop(noise=zero, read_again=read_again)
+        await shop.upto(1, file(FIRST))
+        await shop.applied(5, file([*FIRST, DEAR]))
+        if place is not None:
+            with pytest.raises(Crash):
+                await shop.upto(HORIZON - 1, new, (await shop.change(new)).change, Fuse(place))
+        await shop.upto(HORIZON - 1, new, (await shop.change(new)).change)
+        first = 6 + (read_again == 1)
+        assert shop.releases("a")[first] == shop.releases("b")[first] == 2 * (first + 1)
+        told.add(str(shop.releases("a")))
+    assert len(told) == 1
+
+
 async def test_a_checkpoint_keeps_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", 1)
     shop = Shop()
@@ -452,6 +474,21 @@ async def test_a_journal_whose_change_was_altered_is_refused(change: Any, why: s
     shop.rewrite(lambda commit: change(commit) if commit.changes else {})
     with pytest.raises(FailClosed, match=why):
         await shop.upto(6, new)
+
+
+async def test_a_journal_in_which_an_ended_series_comes_back_is_refused() -> None:
+    shop = Shop()
+    await shop.upto(1, file(FIRST))
+    await shop.applied(3, file([ORDERS, SUM]))
+    await shop.applied(5, file([ORDERS, SUM, DEAR]))
+    back = [changed(c, ended=()) for c in shop.changes if isinstance(c, Applied)][-1]
+    shop.rewrite(
+        lambda commit: {"changes": tuple(
+            back if isinstance(c, Applied) and c.at == back.at else c for c in commit.changes
+        )}
+    )  # fmt: skip
+    with pytest.raises(FailClosed, match="does not come back"):
+        await shop.upto(6, file([ORDERS, SUM, DEAR]))
 
 
 async def test_the_twin_that_writes_the_new_file_into_the_header_is_caught() -> None:

@@ -90,6 +90,15 @@ def test_a_number_is_the_double_nearest_to_the_exact_one(text: str) -> None:
     assert misses(text) == 0
 
 
+def test_a_product_of_more_decimals_than_doubles_have_places_stops_no_record() -> None:
+    """Sixty factors have 360 places together, beyond every power of ten that is a double."""
+    many = formulas.formula("*".join("p" * 60) + "+1")
+    prices = [0.123456, 1.5, None, 0.0]
+    exact = [Fraction(repr(price)) ** 60 + 1 for price in prices if price is not None]
+    wanted = [float(exact[0]), float(exact[1]), None, float(exact[2])]
+    assert many.of({"p": prices}, len(prices)) == wanted
+
+
 def of_shops(number: int) -> list[tuple[str, str, str]]:
     draw = Random(1)
     return [
@@ -109,6 +118,14 @@ def test_a_record_alone_makes_its_number() -> None:
         assert together == [made(text, [payload(*record)])[0] for record in RECORDS]
 
 
+# Together they have more places than a power of ten that is a double.
+SMALL = [(f"0.0000{a}", "1", f"0.0000{b}") for a in range(11, 99) for b in range(11, 99)]
+
+
+def test_products_of_small_numbers() -> None:
+    assert misses("price * price * price * rebate", SMALL) == 0
+
+
 def test_the_check_catches_what_is_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:  # doubles are multiplied as they are
         patched.setattr(formulas, "_whole", lambda values: (values, 0, np.isfinite(values)))
@@ -116,6 +133,9 @@ def test_the_check_catches_what_is_not_exact(monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as patched:  # integers beyond 2^53 are taken for exact
         patched.setattr(formulas, "_MOST", 2.0**99)
         assert misses("price * price * price * rebate", of_shops(100)) > 5
+    with monkeypatch.context() as patched:  # powers of ten that are no doubles are taken for exact
+        patched.setattr(formulas, "_MOST_PLACES", 99)
+        assert misses("price * price * price * rebate", SMALL) > 5
 
 
 def test_what_reads_a_number_reads_one_that_is_made() -> None:

@@ -3,8 +3,9 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing, nullcontext
+from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,6 +27,7 @@ from stream_dp.operate.audit import journal_access
 from stream_dp.operate.audit.journal_access import _header, require_own, sealed_commits
 from stream_dp.operate.published_bodies import TickTimes
 from stream_dp.operate.run import settings
+from stream_dp.operate.run.lane_processes import PipedLane, _framed
 from stream_dp.operate.run.run_pipeline import lived, standing_by, start_line
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.settings import RESTARTS, WINDOW_S, Patience, settings_at, settings_for
@@ -228,7 +230,8 @@ def begun(clock: Any, ticks: int = 0, source: Any = TOPIC, keep: int | None = No
     spec = SimpleNamespace(name="clicks", source=source, clock=clock, journal=journal)
     built = SimpleNamespace(spec=spec)
     times = TickTimes(cast("Any", spec), ReleaseLog())
-    return cast("Run", SimpleNamespace(built=built, ticks=ticks, times=times))
+    engine = SimpleNamespace(lanes=1)
+    return cast("Run", SimpleNamespace(built=built, ticks=ticks, times=times, engine=engine))
 
 
 @pytest.mark.parametrize(
@@ -447,3 +450,21 @@ async def test_no_journal_is_the_engines_business(made: Make, tmp_path: Path) ->
         [sealed async for sealed in (await sealed_commits(made().spec)).commits]
     (tmp_path / "shop.journal").write_bytes(b"no database")
     await require_own(made(), SEALER, private=True)
+
+
+async def test_a_report_that_comes_slowly_is_read_on_where_waiting_was_given_up() -> None:
+    stream = asyncio.StreamReader()
+    lane = PipedLane(cast("Any", SimpleNamespace(stdout=stream, stdin=None)))
+    slow, next_one = _framed(["a long report", *range(1000)]), _framed("the next one")
+    for begin, end in pairwise((0, 3, 8, 11, 900, len(slow))):
+        receiving = asyncio.create_task(lane.receive())
+        stream.feed_data(slow[begin:end])
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if end < len(slow):
+            receiving.cancel()
+            with suppress(asyncio.CancelledError):
+                await receiving
+    assert await receiving == ["a long report", *range(1000)]
+    stream.feed_data(next_one)
+    assert await lane.receive() == "the next one"
