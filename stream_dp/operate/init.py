@@ -49,10 +49,11 @@ _TIMELY = re.compile(
     r"(^|[^a-z])(time|ts|timestamp|date|datetime|when|at|epoch|created|updated)([^a-z]|$)"
 )
 _PERSON = re.compile(
-    r"user|customer|client|person|account|member|patient|visitor|employee|e?mail|kunde|nutzer|usuario|utilisateur|klant"
+    r"user|customer|client|person|account|member|patient|visitor|employee|household|passenger|citizen|"
+    r"subscriber|e?mail|kunde|nutzer|usuario|utilisateur|klant"
 )
 _KINDS = re.compile(
-    r"(^|[^a-z])(type|kind|class|level|tier|status|group|segment|country|count)s?([^a-z]|$)"
+    r"(^|[^a-z])(type|kind|class|level|tier|status|group|segment|country|count|size)s?([^a-z]|$)"
 )
 _NUMBERED = re.compile(r"(^|[^a-z])u?u?id$")
 MOST_VALUES, ONE_IN = 200, 2
@@ -77,10 +78,10 @@ OPEN = ("[]", UNDECLARED)
 
 
 def names_people(column: str) -> bool:
-    """Return whether a column's name suggests that it identifies people; `member_type` does not.
+    """Return whether a column's name suggests that it identifies people; `household_size` does not.
 
-    >>> [name for name in ("member_type", "customer_id", "email", "city") if names_people(name)]
-    ['customer_id', 'email']
+    >>> [name for name in ("household_size", "household_id", "email", "city") if names_people(name)]
+    ['household_id', 'email']
     """
     return bool(_PERSON.search(column.lower())) and not _KINDS.search(column.lower())
 
