@@ -5,6 +5,7 @@ without a side on a field holds them. A field has one type, so values are only e
 Stretches are closed; the one without ends is all that is not null, of any type.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -133,15 +134,29 @@ def _text(name: str, side: Side) -> str:
             case (None, None):
                 return f"{name} is not null"
             case (low, None):
-                return f"{name} at least {_written(low)}"
+                return f"{name} {_end(low, ('at least', 'above'), -math.inf)}"
             case (None, high):
-                return f"{name} at most {_written(high)}"
+                return f"{name} {_end(high, ('at most', 'below'), math.inf)}"
         return f"{name} from {_written(side.low)} to {_written(side.high)}"
     values = [_written(value) for value in _sorted(side)[:_SHOWN]]
     if len(side) == 1:
         return f"{name} is null" if None in side else f"{name} = {values[0]}"
     more = ", ..." if len(side) > _SHOWN else ""
     return f"{name} one of {', '.join(values)}{more}"
+
+
+def _end(value: Any, words: tuple[str, str], outwards: float) -> str:
+    """Return an end as people read it: a number just inside another, shorter one as open there.
+
+    >>> _end(5.000000000000001, ("at least", "above"), -math.inf), _end(0.1, ("at least", "above"), -math.inf)
+    ('above 5', 'at least 0.1')
+    """
+    closed = _written(value)
+    if isinstance(value, float) and len(past := _written(math.nextafter(value, outwards))) < len(
+        closed
+    ):
+        return f"{words[1]} {past}"
+    return f"{words[0]} {closed}"
 
 
 def _written(value: Any) -> str:

@@ -441,7 +441,8 @@ class LaneReader(Reader):
             )
         elif self._error is None:
             _log.warning(
-                "A process that reads the source has ended or hangs; its lane begins again"
+                "A process that reads the source has ended or hangs; its lane begins again at the last commit: nothing "
+                "is lost or counted twice"
             )
         self.lost = True
         self._changed.set()

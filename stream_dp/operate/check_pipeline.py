@@ -9,7 +9,7 @@ and fields, but no count, no place and no content. If the source cannot be read,
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.operate.fitting import (
     FieldFit,
     Fitting,
+    Hint,
     Sample,
     file_sample,
     file_samples,
@@ -29,12 +30,18 @@ from stream_dp.operate.fitting import (
 from stream_dp.operate.judging import Judgement, judgement_of
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.settings import settled, source_there
+from stream_dp.operate.sampled_rows import out_of_order
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.verdicts import noise_by_guesses
 from stream_dp.pipeline.yaml import load
-from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec
+from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
 from stream_dp.statistics.parts.choice import FalseAlarm
+
+_THIN = (
+    "{field}: lines are not in its order, so if the file goes on behind the sample, windows have a part of their "
+    "records here, and verdicts are too bad; a --sample as large as the file judges by all"
+)
 
 
 class Checked(NamedTuple):
@@ -72,6 +79,15 @@ async def check_pipeline(
         topic = topic or settled(spec.source, KafkaSourceSpec).topic
         sample = await topic_sample(spec, topic, most, lambda: sealer_for(spec, key_file))
     fitting = await asyncio.to_thread(fitting_of, spec, sample)
+    cut = data is not None and sample.records == most
+    clock = spec.clock
+    if (
+        cut
+        and isinstance(clock, ReplayClock)
+        and await asyncio.to_thread(out_of_order, spec, sample)
+    ):
+        hint = Hint(_THIN.format(field=clock.field), sample.records)
+        fitting = replace(fitting, hints=[*fitting.hints, hint])
     progress("Judging what the series would show")
     return Checked(built, fitting, await asyncio.to_thread(judgement_of, built, sample))
 

@@ -63,6 +63,18 @@ def usable(spec: PipelineSpec, sample: Sample) -> Sample:
     return replace(sample, pieces=pieces)
 
 
+def out_of_order(spec: PipelineSpec, sample: Sample) -> bool:
+    """Return whether most of the later half of a file's sample is of ticks that its first half has passed."""
+    router = Router(spec, spec.clock.start or 0, RowLayout.of(spec))
+    [piece] = sample.pieces
+    halves = np.array_split(np.arange(len(piece.payloads)), 2)
+    parts = [[piece.payloads[at] for at in half] for half in halves]
+    batches = [Batch(piece.partition, part, range(len(part)), 0) for part in parts]
+    first, later = (router.route(router.decode(batch)).records for batch in batches)
+    passed = sum(records for tick, records in later.items() if tick < max(first, default=0))
+    return 2 * passed > sum(later.values())
+
+
 def rows_of(spec: PipelineSpec, sample: Sample, *, guarded: bool = True) -> Rows:
     """Return the rows of a sample; none where nothing says when its records came, or where all are dead.
 

@@ -123,7 +123,8 @@ class Condition(Frozen):
     def text(self) -> str:
         """The condition as people read it: "amount at least 1000"."""
         if self.not_ is not None:
-            return f"not ({self.not_.text})"
+            text = self.not_.text
+            return f"not {text}" if text.startswith("(") else f"not ({text})"
         if self.field is None:
             joined = " or " if self.combines == "any" else " and "
             return "(" + joined.join(part.text for _, part in self.parts) + ")"

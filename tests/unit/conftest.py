@@ -79,5 +79,5 @@ def year() -> PipelineSpec:
             "epsilon": "0.3",
         },
     ]
-    example = load(flights_folder() / "pipeline.yaml").model_dump(by_alias=True)
+    example = load(flights_folder() / "pipeline.yaml").model_dump(by_alias=True, exclude_none=True)
     return PipelineSpec.model_validate({**example, "series": series})

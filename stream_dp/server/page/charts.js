@@ -133,7 +133,7 @@ export function logNamed(splits) {
 export function chartPlace() {
   const holder = el("div", { class: "chart", tabindex: "0", role: "img", "aria-label": "A chart, empty before the first release" });
   const readout = el("p", { class: "readout" });
-  const still = el("p", { class: "still", hidden: true }, "within the band: it may be noise");
+  const still = el("p", { class: "still", hidden: true }, "ups and downs within the band: they may be noise");
   return { holder, readout, still, box: el("div", { class: "chart-box" }, holder, readout, still) };
 }
 

@@ -213,6 +213,20 @@ def test_what_the_series_are_worth_is_for_the_operators_eyes(site: Site) -> None
     assert nothing_was_made(site)
 
 
+@pytest.mark.parametrize(
+    ("rows", "sample", "told"),
+    [(ROWS, 8, False), (ROWS[::-1], 8, True), (ROWS[::5] + ROWS, 8, True), (ROWS[::-1], 100, False)],
+)  # fmt: skip
+def test_the_beginning_of_a_file_in_no_order_is_no_sample_of_its_windows(
+    site: Site, rows: list[str], sample: int, told: bool
+) -> None:
+    table(site, rows)
+    hints = checked(site, "--sample", str(sample), code=0)["hints"]
+    assert [(hint["says"].partition(", so ")[0], hint["records"]) for hint in hints] == [
+        ("time: lines are not in its order", sample)
+    ] * told
+
+
 def test_a_simulation_spends_nothing_and_says_what_tuning_is(site: Site) -> None:
     data = str(site.folder / "clicks.csv")
     said = site.command("simulate", "--data", data, "--epsilon", "1,4", "--runs", "2", "--json")

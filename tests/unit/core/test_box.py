@@ -1,6 +1,7 @@
 """Boxes against the points that lie in them, and their texts."""
 
 import itertools
+from math import inf, nextafter
 from typing import Any
 
 import pytest
@@ -69,6 +70,9 @@ def test_values_that_python_takes_for_equal_stay_in_their_fields() -> None:
         ([("country", frozenset(["DE"])), ("amount", Stretch(100.0))],
          "amount at least 100 and country = DE"),
         ([("n", Stretch(None, 2.5)), ("c", frozenset("ba"))], "c one of a, b and n at most 2.5"),
+        ([("n", Stretch(nextafter(5, inf)))], "n above 5"),
+        ([("n", Stretch(None, nextafter(0.25, -inf)))], "n below 0.25"),
+        ([("n", Stretch(0.1))], "n at least 0.1"),
         ([("n", Stretch(-1, 7))], "n from -1 to 7"),
         ([("n", Stretch())], "n is not null"),
         ([("n", frozenset([None]))], "n is null"),
