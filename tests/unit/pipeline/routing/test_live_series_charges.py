@@ -243,7 +243,7 @@ async def test_a_recorded_charge_must_be_the_derived_one_in_every_part(
     (commit,) = (commit for commit in world.commits() if commit.changes)
     (charge,) = commit.charges
     assert charge.epsilon == 400_000_000_000
-    assert [live.series.name for live in admitting(world).replay(commit)] == ["anns"]
+    assert [live.series.name for live, _ in admitting(world).replay(commit)] == ["anns"]
     with pytest.raises(FailClosed, match="the charge for anns differs from its price"):
         admitting(world).replay(replace(commit, charges=(replace(charge, **altered),)))
 
