@@ -105,6 +105,7 @@ class Admission:
     names: UsedNames = field(default_factory=UsedNames)
     private: bool = True
     applied: Applied | None = None
+    first_ended: dict[str, int] = field(default_factory=dict)
     _running: dict[int, Running] = field(default_factory=dict)
     _ended: dict[str, deque[Ended]] = field(default_factory=dict)
 
@@ -202,6 +203,7 @@ class Admission:
         if not set(before) <= set(applied.ended):
             raise UsageError("a series of the first file that has ended does not come back")
         self.applied = applied
+        self.first_ended = dict.fromkeys(applied.ended, applied.at) | self.first_ended
         return self.registry.end(applied.ended)
 
     def hold(self) -> None:

@@ -222,6 +222,10 @@ class SeriesWords:
         runs = {made.name for made in admission.registry.made}
         made = [series for series in self.built.spec.series if series.name in runs]
         rows += [self._row(m.name, MAIN, m.listed, 0, None, False) for m in made]
+        ended = [(admission.first_ended.get(m.name), m) for m in self.built.spec.series]
+        rows += [
+            self._row(m.name, MAIN, m.listed, 0, end, False) for end, m in ended if end is not None
+        ]
         rows += [
             self._row(e.name, e.analyst, e.shown, e.start, e.end, True) for e in admission.ended
         ]

@@ -565,6 +565,8 @@ async def test_a_running_engine_applies_a_file_in_one_commit_and_goes_on() -> No
     assert min(shop.releases("sum")) == min(shop.releases("dear")) == 3
     engine = await shop.upto(HORIZON - 1, new)
     assert spent(engine) == Fraction("1.45")
+    listed = {row["name"]: row["end"] for row in shop.words.listed(engine.admission, None)}
+    assert listed == {"orders": None, "sum": None, "dear": None, "countries": 3, "share": 3}
     with pytest.raises(FailClosed, match="another pipeline file"):
         await shop.upto(HORIZON - 1, file([*FIRST, SHARE]))
 
