@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[4]
 FILES = sorted(
     [
         *ROOT.glob("examples/*/pipeline.yaml"),
-        *ROOT.glob("deploy/*.yaml"),
+        *(file for file in ROOT.glob("deploy/*.yaml") if file.name != "compose.yaml"),
         *ROOT.glob("tests/fixtures/**/*.yaml"),
     ]
 )
@@ -29,10 +29,7 @@ FILES = sorted(
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
 def test_a_file_comes_back_from_its_journal_with_its_meaning(file: Path) -> None:
-    try:
-        spec = load(file)
-    except Exception:  # noqa: BLE001 - no pipeline file
-        pytest.skip("no pipeline file")
+    spec = load(file)
     text = text_of(spec)
     said = earlier(text, spec)
     assert fingerprint(said.spec) == fingerprint(spec)
