@@ -25,7 +25,7 @@ from stream_dp.operate.audit.journal_access import (
 from stream_dp.operate.audit.ledger_view import read_ledger
 from stream_dp.operate.audit.trace_check import check_trace
 
-TICKS = 200
+TICKS = 400
 KEEP = "20h"
 POINTS = (
     "after-publish:30", "before-prune:1", "after-commit:12", "after-prune:1", "mid-commit:25", "before-prune:2",
@@ -62,13 +62,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Case:
     """A run that ended well, killed before and after deletions; `older.journal` is from before the last ones."""
     case = kept(tmp_path_factory.mktemp("pruned"))
     for number, point in enumerate(POINTS):
-        ended = case.run("--until-end", "--zero-noise", "--dawdle", "4", "--crash", point)
+        ended = case.run("--until-end", "--zero-noise", "--dawdle", "6", "--crash", point)
         assert ended.returncode == -9
         assert unfounded(case.left()) == [], point
         if number == OLDER:
             moved(case.journal, case.folder / "older.journal")
             shutil.copytree(case.folder / "state", case.folder / "older.state")
-    case.finish("--zero-noise", "--dawdle", "4")
+    case.finish("--zero-noise", "--dawdle", "6")
     return case
 
 
