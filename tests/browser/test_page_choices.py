@@ -134,6 +134,7 @@ async def test_a_pixel_stands_for_many_ticks_and_loading_is_shown(
         await page.evaluate("() => window.board.cards.forEach((card) => { card.reached = 600; })")
         await page.click("#windows button >> text=all")
         await page.wait_for_selector(f"{DEPARTURES}[aria-busy=true] .loading")
+        await page.wait_for_function("() => window.held.length > 0")
         await page.evaluate(GIVEN)
         await page.wait_for_selector(f"{DEPARTURES}[aria-busy=false]")
         await page.wait_for_function(
