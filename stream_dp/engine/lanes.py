@@ -223,10 +223,6 @@ class _Seat:
     def mine(self, by_partition: Mapping[int, Any], lanes: int) -> dict[int, Any]:
         return {at: part for at, part in by_partition.items() if at % lanes == self.number}
 
-    @property
-    def next(self) -> ClosedTick | None:
-        return self.came[0][0] if self.came else None
-
     def take(self) -> ClosedTick:
         closed = self.came[0].popleft()
         if not self.came[0]:
@@ -320,9 +316,9 @@ class LaneReader(Reader):
     async def _read(self, cut: Cut, group: int) -> None:
         counting = cast("Counting", self.router).counting()
         held = None
+        if any(seat.fresh for seat in self._seats):
+            held = {memory.kind: memory.held() for memory in self.guard.memories}
         for seat in self._seats:
-            if seat.fresh and held is None:
-                held = {memory.kind: memory.held() for memory in self.guard.memories}
             share = self._share(seat, cut)
             if seat.number:  # rows of open ticks, and their identifiers, are added up: one lane goes on with them
                 share = replace(share, pending={}, arriving={})

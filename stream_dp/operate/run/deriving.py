@@ -14,6 +14,7 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -157,9 +158,13 @@ def _started() -> "subprocess.Popen[bytes]":
 
 def _environment() -> dict[str, str]:
     """Return the environment of the process, without any variable that may be a secret."""
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return beside({name: os.environ[name] for name in _KEPT if name in os.environ})
+
+
+def beside(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process of this program, which finds the modules that this one finds."""
     places = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
-    return {**kept, "PYTHONPATH": places, "OPENBLAS_NUM_THREADS": "1"}
+    return {**environment, "PYTHONPATH": places, "OPENBLAS_NUM_THREADS": "1"}
 
 
 def serve() -> None:

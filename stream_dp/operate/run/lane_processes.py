@@ -15,7 +15,6 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from stream_dp.engine.lanes import BEAT_S, Beat, Lane, Logged, Report
@@ -24,6 +23,7 @@ from stream_dp.errors import WorldError
 from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.source.source import Share
+from stream_dp.operate.run.deriving import beside
 from stream_dp.operate.run.settings import kafka_source
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
@@ -92,12 +92,10 @@ class LaneProcesses:
     async def enlist(self, lane: int, lanes: int, beginning: Beginning) -> PipedLane:
         """Start a process; raises WorldError where this machine starts none."""
         self._processes = [process for process in self._processes if process.returncode is None]
-        places = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-P", "-c", _PROGRAM,
-                stdin=PIPE, stdout=PIPE, limit=_BUFFER, start_new_session=True,
-                env={**os.environ, "PYTHONPATH": places, "OPENBLAS_NUM_THREADS": "1"},
+                stdin=PIPE, stdout=PIPE, limit=_BUFFER, start_new_session=True, env=beside(os.environ),
             )  # fmt: skip
         except OSError as error:
             raise WorldError(f"no process for a lane can be started: {error}") from None
