@@ -57,6 +57,7 @@ class OperatorFigures:
         self._committed: float | None = None
         self._positions: dict[int, int] = {}
         self._ends: Callable[[], Positions] = dict
+        self._lanes = 1
         self._limit, self._warn, self._now = Fraction(1), warn, now
         self._reasons: Counter[str] = Counter()
         self._recent = 0
@@ -110,10 +111,18 @@ class OperatorFigures:
     @property
     def lag(self) -> int | None:
         """Number of places between the last commit and the ends of the source; None if these are unknown."""
-        ends = {place: end for place, end in self._ends().items() if place in self._positions}
-        if not ends:
-            return None
-        return sum(max(0, end - self._positions[place]) for place, end in ends.items())
+        by_lane = self.lane_lag
+        return sum(by_lane.values()) if by_lane else None
+
+    @property
+    def lane_lag(self) -> Mapping[tuple[str], int]:
+        """The lag of each lane (of the engine's own process: lane 0); empty if it is unknown."""
+        lanes = max(1, min(self._lanes, len(self._positions)))
+        by_lane = Counter[tuple[str]]()
+        for place, end in self._ends().items():
+            if place in self._positions:
+                by_lane[(str(place % lanes),)] += max(0, end - self._positions[place])
+        return by_lane
 
     def watching(
         self, ports: Ports, limit: Fraction, ends: Callable[[], Positions] = dict
@@ -123,6 +132,7 @@ class OperatorFigures:
         A share above `limit` leads to a warning. `ends` returns the known ends of the source's partitions.
         """
         self._limit, self._ends = limit, ends
+        self._lanes = 1 if ports.crew is None else ports.crew.most
         self._attempts += 1
         return replace(ports, journal=WatchedJournal(ports.journal, self.take))
 
@@ -164,6 +174,12 @@ class WatchedJournal:
 
 _PREFIX = "stream_dp_not_private_"
 _DEAD = "dead_records_total"
+_LANE_LAG = "lane_lag"
+_LABELS: Mapping[str, tuple[str, ...]] = {
+    _DEAD: ("pipeline", "reason", "field"),
+    _LANE_LAG: ("pipeline", "lane"),
+}
+"""The labels of figures that have more than `pipeline`."""
 _FIGURES: Mapping[str, tuple[str, str]] = {
     "records_total": ("Records that were counted, late ones too.", "records"),
     "late_records_total": ("Records that came after their tick was closed.", "late"),
@@ -179,6 +195,7 @@ _FIGURES: Mapping[str, tuple[str, str]] = {
         "Places of the topic between the last commit and what the brokers are known to hold.",
         "lag",
     ),
+    _LANE_LAG: ("The lag of each lane: partition modulo the number of processes.", "lane_lag"),
 }
 """Help text and attribute of every figure."""
 
@@ -191,16 +208,15 @@ def figures_text(pipeline: str, figures: OperatorFigures, accepted: str) -> tupl
     """
     from stream_dp.server.metrics import Described, Gauges, content_type
 
-    labels = {_DEAD: ("pipeline", "reason", "field")}
     gauges = Gauges(
         {
-            f"{_PREFIX}{name}": Described(f"NOT PRIVATE: {words}", labels.get(name, ("pipeline",)))
+            f"{_PREFIX}{name}": Described(f"NOT PRIVATE: {words}", _LABELS.get(name, ("pipeline",)))
             for name, (words, _) in _FIGURES.items()
         }
     )
     for name, (_, attribute) in _FIGURES.items():
         figure = attrgetter(attribute)(figures)
-        for values, number in sorted(figure.items()) if name == _DEAD else [((), figure)]:
+        for values, number in sorted(figure.items()) if name in _LABELS else [((), figure)]:
             if number is not None:
                 gauges.set(f"{_PREFIX}{name}", number, pipeline, *values)
     return gauges.written(accepted), content_type(accepted)

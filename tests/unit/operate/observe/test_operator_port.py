@@ -40,7 +40,7 @@ def known() -> OperatorFigures:
     """Figures of two commits of the second attempt of a run."""
     seconds = chain([10.0, 10.0, 12.5, 12.5], repeat(20.0))
     figures = OperatorFigures(lambda _: None, lambda: next(seconds))
-    figures._attempts = 2
+    figures._attempts, figures._lanes = 2, 2
     figures._ends = lambda: {0: 5950, 1: 4, 2: 9}
     letters = (DeadLetter(0, "wrong_type", "page", 37, ()), DeadLetter(1, "not_json", None, 2, ()))
     figures.take(Commit(1, b"", records=50, late=3, dead_letters=letters[:1], capped=13))
@@ -82,6 +82,8 @@ def test_the_figures_are_those_of_the_commits() -> None:
         f"{name}restarts_total": 1,
         f"{name}since_commit_seconds": 7.5,
         f"{name}lag": 49,
+        f"{name}lane_lag 0": 49,
+        f"{name}lane_lag 1": 0,
     }
 
 
