@@ -12,6 +12,7 @@ import hmac
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
@@ -351,8 +352,7 @@ def add_files(app: FastAPI, folder: str, base: str, policy: str, first: str = "i
     The files are read now and served by name only. They load nothing from elsewhere, and no HTML contains a script or
     style.
     """
-    entries = (files("stream_dp.server") / folder).iterdir()
-    contents = {file.name: file.read_bytes() for file in entries if file.is_file()}
+    contents = dict(_files_in(files("stream_dp.server") / folder))
 
     def answer(name: str, policy: str = POLICY) -> Response:
         if name not in contents:
@@ -365,9 +365,22 @@ def add_files(app: FastAPI, folder: str, base: str, policy: str, first: str = "i
     async def index() -> Response:
         return answer(first, policy)
 
-    @app.get(f"{base}/{{name}}", include_in_schema=False)
-    async def page_file(name: str) -> Response:
-        return answer(name)
+    def add_folder(inner: str) -> None:
+        @app.get(f"{base}/{inner}{{name}}", include_in_schema=False)
+        async def page_file(name: str) -> Response:
+            return answer(f"{inner}{name}")
+
+    for inner in sorted({name[: name.rfind("/") + 1] for name in contents}):
+        add_folder(inner)
+
+
+def _files_in(folder: Traversable, inner: str = "") -> Iterator[tuple[str, bytes]]:
+    """Yield each file below a folder: its path from there, and its content."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _files_in(entry, f"{inner}{entry.name}/")
+        else:
+            yield f"{inner}{entry.name}", entry.read_bytes()
 
 
 class Traced:

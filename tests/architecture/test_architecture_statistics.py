@@ -107,7 +107,7 @@ def test_a_module_that_names_one_is_found(twin: str) -> None:
 
 def test_the_page_asks_for_shapes_and_never_guesses(root: Path) -> None:
     scripts = [
-        p for p in (root / "stream_dp/server/page").glob("*.js") if not p.name.endswith(".min.js")
+        p for p in (root / "stream_dp/server/page").rglob("*.js") if not p.name.endswith(".min.js")
     ]
     assert scripts
     assert [p.name for p in scripts if LADDER.search(p.read_text())] == []

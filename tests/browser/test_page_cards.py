@@ -593,14 +593,14 @@ async def test_a_line_moves_where_two_bands_nearby_lie_apart(script: Script) -> 
     for height, moves in ((21, [6, 7, 8, 9, 10, 11]), (20, [])):
         lows = [0] * 9 + [height] * 9
         found = await script(
-            "charts", "page.moving(...argument)", [lows, [low + 20 for low in lows]]
+            "cards/charts", "page.moving(...argument)", [lows, [low + 20 for low in lows]]
         )
         assert [place for place, firm in enumerate(found) if firm] == moves
 
 
 async def test_a_logarithm_of_nothing_is_not_drawn(script: Script) -> None:
     columns = [[1, 2], [-3, 0], [None, 0]]
-    assert await script("charts", "page.aboveZero(argument)", columns) == [
+    assert await script("cards/charts", "page.aboveZero(argument)", columns) == [
         [1, 2], [None, None], [None, None],
     ]  # fmt: skip
 
@@ -616,9 +616,9 @@ async def test_a_logarithm_of_nothing_is_not_drawn(script: Script) -> None:
 async def test_a_logarithmic_scale_names_round_numbers(
     script: Script, low: float, high: float, lines: int, named: list[str]
 ) -> None:
-    splits = await script("charts", "page.logSplits(...argument)", [low, high])
+    splits = await script("cards/charts", "page.logSplits(...argument)", [low, high])
     names = "page.logNamed(argument).filter((name) => name !== null).map(String)"
-    assert (len(splits), await script("charts", names, splits)) == (lines, named)
+    assert (len(splits), await script("cards/charts", names, splits)) == (lines, named)
 
 
 async def test_few_open_ends_do_not_flatten_the_rest_of_the_line(script: Script) -> None:
@@ -630,7 +630,7 @@ async def test_few_open_ends_do_not_flatten_the_rest_of_the_line(script: Script)
         const cut = page.framed(columns);
         return [cut.range, Math.max(...cut.columns[2]), page.framed(columns.map((each) => each.map(() => 3))).range];
     })()"""
-    (bottom, top), highest, whole = await script("charts", framed)
+    (bottom, top), highest, whole = await script("cards/charts", framed)
     assert 0 < bottom < 10
     assert 20 < top < 30
     assert top < highest < 100

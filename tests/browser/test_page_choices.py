@@ -284,7 +284,7 @@ async def test_csv_holds_what_was_released_in_the_time_shown(
 
 
 async def test_a_cell_is_no_formula(browser: Browser, engine: Engine) -> None:
-    ask = "async rows => (await import('./card_tools.js')).csv(['key', 'value'], rows)"
+    ask = "async rows => (await import('./cards/tools.js')).csv(['key', 'value'], rows)"
     rows = [["=1+1", -3], ["@x", None], ['say "a,b"', 0.5], ["-5", 1], ["-x", 2]]
     async with showing(browser, engine) as page:
         assert await page.evaluate(ask, rows) == (

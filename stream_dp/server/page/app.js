@@ -6,7 +6,7 @@
 
 import { Board } from "./board.js";
 import { isHalted, showBudget, showQueries } from "./budget.js";
-import { makeCard, shapeOf } from "./cards.js";
+import { makeCard, shapeOf } from "./cards/kinds.js";
 import { UTC, count, duration, el, seconds, setText, theLength, time, titleOf, words, zoneShown } from "./format.js";
 import { Histories, Pause } from "./histories.js";
 import { openProof, showPromise, showProof } from "./promise.js";

@@ -4,8 +4,8 @@
 // series all histories are loaded, of many those that can be seen. Rows of cards are as wide as the page: what is left of one is
 // given to its last cards.
 
-import { LARGE, SMALL } from "./card_tools.js";
-import { isLine } from "./cards.js";
+import { LARGE, SMALL } from "./cards/tools.js";
+import { isLine } from "./cards/kinds.js";
 import { READERS, UTC, setZone } from "./format.js";
 import { OWN_ZONE, choice, onChoice, rangeAt } from "./view.js";
 

@@ -85,8 +85,10 @@ async def test_the_page_is_whole_and_loads_nothing_from_elsewhere(
     assert "default-src 'self'" in index.headers["content-security-policy"]
     assert "http" not in index.text.replace("http-equiv", "")
     page = files("stream_dp.server") / "page"
-    scripts = [file.name for file in page.iterdir() if file.name.endswith(".js")]
-    assert {"app.js", "cards.js", "uplot.min.js"} <= set(scripts)
+    folders = {"": page, "ask/": page / "ask", "cards/": page / "cards"}
+    every = [f"{at}{file.name}" for at, folder in folders.items() for file in folder.iterdir()]
+    scripts = [name for name in every if name.endswith(".js")]
+    assert {"app.js", "cards/kinds.js", "ask/main.js", "uplot.min.js"} <= set(scripts)
     for name in scripts:
         answer = await client.get(f"/{name}")
         assert answer.headers["content-type"].startswith("text/javascript"), name

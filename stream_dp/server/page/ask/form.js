@@ -2,7 +2,7 @@
 // Rules: what can be asked is what the server says; nothing here knows a statistic by its name. A field has a label, a
 // hint where it needs one, and the browser's own check. `definition` is what is sent, without its name's price.
 
-import { el, words } from "./format.js";
+import { el, words } from "../format.js";
 
 const LABELS = {
   statistic: "Statistic", name: "Name", where: "Filter", error: "Error (half-width)", epsilon: "Budget ε",

@@ -3,15 +3,15 @@
 // something was asked or ended it lets the page look. Everything shown came from the API; a refusal is shown in the
 // engine's words and never as a fault.
 
-import { board } from "./app.js";
-import { complaint, priced, refused } from "./ask_answer.js";
-import { CardActions, Layout } from "./ask_cards.js";
-import { QuestionForm, inLabels } from "./ask_form.js";
-import { EVER } from "./cards.js";
-import { amount, el, lengthOf, named, setChildren, spelled, tickText, toNumber, words } from "./format.js";
-import { ANEW, ENDED } from "./line_card.js";
-import { Session, freshKey } from "./login.js";
-import { BASE } from "./view.js";
+import { board } from "../app.js";
+import { complaint, priced, refused } from "./answer.js";
+import { CardActions, Layout } from "./on_cards.js";
+import { QuestionForm, inLabels } from "./form.js";
+import { EVER } from "../cards/kinds.js";
+import { amount, el, lengthOf, named, setChildren, spelled, tickText, toNumber, words } from "../format.js";
+import { ANEW, ENDED } from "../cards/line.js";
+import { Session, freshKey } from "../login.js";
+import { BASE } from "../view.js";
 
 const REFRESH_MILLISECONDS = 10_000;
 const TENTH = 10;

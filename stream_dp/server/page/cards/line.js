@@ -5,7 +5,7 @@
 
 import { Card, lowerBound } from "./card.js";
 import { Chart, aboveZero, chartPlace, colour, drawLone, drawMarks, drawZero, fading, floored, framed, strides, thin, together } from "./charts.js";
-import { PER_CENT, PLAIN, axisShare, band, count, el, ends, isoOf, lengthOf, near, percent, seconds, setText } from "./format.js";
+import { PER_CENT, PLAIN, axisShare, band, count, el, ends, isoOf, lengthOf, near, percent, seconds, setText } from "../format.js";
 
 export const noPoints = () => ({ tick: [], x: [], value: [], low: [], high: [], band: [], name: [], ends: [] });
 

@@ -4,9 +4,9 @@
 
 import { Card, lowerBound } from "./card.js";
 import { Chart, aboveZero, chartPlace, colour, drawLone, fading, floored, framed, strides, together } from "./charts.js";
-import { band, count, el, ends, isoOf, near, seconds, sentence, setText } from "./format.js";
-import { NONE_OVER, formOf, inWords, isClosed, noneOver } from "./line_card.js";
-import { choices, choose } from "./view.js";
+import { band, count, el, ends, isoOf, near, seconds, sentence, setText } from "../format.js";
+import { NONE_OVER, formOf, inWords, isClosed, noneOver } from "./line.js";
+import { choices, choose } from "../view.js";
 
 const TOP = 15;
 const MOST_ROWS = 300;

@@ -3,8 +3,8 @@
 // while a part of that is still to be loaded. A table that is not open costs nothing.
 
 import { colour } from "./charts.js";
-import { count, el, spelled } from "./format.js";
-import { choose } from "./view.js";
+import { count, el, spelled } from "../format.js";
+import { choose } from "../view.js";
 
 export const [SMALL, MEDIUM, LARGE] = ["s", "m", "l"];
 export const SIZES = { [SMALL]: "Small", [MEDIUM]: "Medium", [LARGE]: "Large" };

@@ -3,13 +3,13 @@
 // anew. What has no picture says so.
 
 import { Card } from "./card.js";
-import { FanCard, noFan } from "./fan_card.js";
-import { FlagsCard } from "./flags_card.js";
-import { duration, el, setText, spelled, theLength, words } from "./format.js";
-import { HistogramCard, QuotientsByKeyCard, noKeys } from "./keys_card.js";
-import { ANEW, ENDED, QuotientCard, ScalarCard, isBefore, noPoints } from "./line_card.js";
-import { RanksCard } from "./ranks_card.js";
-import { choice, choose } from "./view.js";
+import { FanCard, noFan } from "./fan.js";
+import { FlagsCard } from "./flags.js";
+import { duration, el, setText, spelled, theLength, words } from "../format.js";
+import { HistogramCard, QuotientsByKeyCard, noKeys } from "./keys.js";
+import { ANEW, ENDED, QuotientCard, ScalarCard, isBefore, noPoints } from "./line.js";
+import { RanksCard } from "./ranks.js";
+import { choice, choose } from "../view.js";
 
 // A card that shows one window of its releases, which its reader chooses.
 // Rules: the choice is offered where there is one. A card whose reader has not chosen begins with the shortest window whose value

@@ -5,8 +5,8 @@
 
 import { Card, lowerBound } from "./card.js";
 import { Chart, UNTOLD, aboveZero, chartPlace, colour, drawLone, drawUntold, strides } from "./charts.js";
-import { count, el, isoOf, seconds, setText, share, theLength, toNumber } from "./format.js";
-import { ENDED } from "./line_card.js";
+import { count, el, isoOf, seconds, setText, share, theLength, toNumber } from "../format.js";
+import { ENDED } from "./line.js";
 
 /** `tick`, `x` and, by quantile, the values told and their ends. */
 export const noFan = () => ({ tick: [], x: [], lines: new Map(), ends: new Map() });

@@ -1,11 +1,11 @@
 // The keys that fired: how often, when last, and a strip of marks over time.
 
-import { isHalted } from "./budget.js";
+import { isHalted } from "../budget.js";
 import { Card, lowerBound } from "./card.js";
-import { LARGE } from "./card_tools.js";
+import { LARGE } from "./tools.js";
 import { drawStrip } from "./charts.js";
-import { band, chance, count, el, isoOf, lengthOf, seconds, setText, shortTime, spelled, words } from "./format.js";
-import { choose } from "./view.js";
+import { band, chance, count, el, isoOf, lengthOf, seconds, setText, shortTime, spelled, words } from "../format.js";
+import { choose } from "../view.js";
 
 const MOST_ROWS = 300;
 const FEW_ROWS = { s: 3, m: 8 }; // as the style sheet shows them

@@ -4,9 +4,9 @@
 // window that ends is over.
 
 import { Card } from "./card.js";
-import { band, count, el, sentence, setText } from "./format.js";
-import { placeBar } from "./keys_card.js";
-import { NONE_OVER } from "./line_card.js";
+import { band, count, el, sentence, setText } from "../format.js";
+import { placeBar } from "./keys.js";
+import { NONE_OVER } from "./line.js";
 
 const MOST_NAMED = 8;
 

@@ -1,8 +1,8 @@
 // What a question would cost: price, expected error beside what is known already, what stays left, and why; or why not.
 // Rules: all amounts are the engine's, shown as they came; lengths only are reckoned. What is compared with was published.
 
-import { EVER, TICK } from "./cards.js";
-import { amount, band, chance, count, el, percent, round, sentence, spelled, toNumber, words } from "./format.js";
+import { EVER, TICK } from "../cards/kinds.js";
+import { amount, band, chance, count, el, percent, round, sentence, spelled, toNumber, words } from "../format.js";
 
 /** A preview that fits, with a button that asks it; what is mostly noise has a second one, which confirms that. */
 export function priced(preview, beside, confirm) {

@@ -2,9 +2,9 @@
 // Rules: a card is found by the name of its series; it is left as it is but for one element at its end, which is there only
 // while she is logged in. Ending needs a second press, for it is for good.
 
-import { onRecords } from "./budget.js";
-import { amount, band, count, el, percent, tickText, toNumber, words } from "./format.js";
-import { freshKey } from "./login.js";
+import { onRecords } from "../budget.js";
+import { amount, band, count, el, percent, tickText, toNumber, words } from "../format.js";
+import { freshKey } from "../login.js";
 
 export const isHers = (query, me) => me !== null && query.created && query.end === null && query.analyst === me.analyst;
 

@@ -4,8 +4,8 @@
 // as high as most of what is known needs. All charts show the same time and the same moment under the cursor. Charts know
 // no API.
 
-import { axisCount, axisTimes, el, setText, time, zoneShown } from "./format.js";
-import { chooseBetween } from "./view.js";
+import { axisCount, axisTimes, el, setText, time, zoneShown } from "../format.js";
+import { chooseBetween } from "../view.js";
 
 const MOST_POINTS = 600;
 const PLAIN_HEIGHT = 150; // pixels

@@ -4,9 +4,9 @@
 // little more: the rest is let go, and loaded again for a range that needs it. The details of every card say the same of every series, of
 // the file or a live one: price, expected error, start, end, analyst; how it is made is one click away. Cards know no network.
 
-import { CardTools, LARGE, MEDIUM, SIZES, SMALL } from "./card_tools.js";
-import { amount, band, count, duration, el, errorText, named, percent, round, sentence, setText, spelled, theLength, tickText, titleOf, toNumber, words } from "./format.js";
-import { madeId } from "./promise.js";
+import { CardTools, LARGE, MEDIUM, SIZES, SMALL } from "./tools.js";
+import { amount, band, count, duration, el, errorText, named, percent, round, sentence, setText, spelled, theLength, tickText, titleOf, toNumber, words } from "../format.js";
+import { madeId } from "../promise.js";
 
 const RECENT_TICKS = 2000; // kept whatever the range
 const SLACK_TICKS = 1000; // that nobody needs, before they are let go
