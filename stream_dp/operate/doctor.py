@@ -15,7 +15,7 @@ from typing import Any
 
 from stream_dp.broker.jars import state_dir
 from stream_dp.engine.history import read_summary
-from stream_dp.errors import FailClosed, StreamDPError, UsageError
+from stream_dp.errors import FailClosed, StreamDPError, UsageError, WorldError
 from stream_dp.files.highwater import HighWater
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KEPT, KafkaSettings, library
@@ -46,11 +46,12 @@ from stream_dp.operate.audit.journal_access import (
     GoingOn,
     built_of,
     check_pages,
+    has_run,
     partitions_at_first,
     require_own,
     sealed_commits,
 )
-from stream_dp.operate.keys import KEY_VARIABLE, sealer_for
+from stream_dp.operate.keys import KEY_VARIABLE, sealer_for, wrapped_key
 from stream_dp.operate.observe.operator_figures import FEWEST
 from stream_dp.operate.run.settings import settings_for
 from stream_dp.operate.run.wiring import open_ports
@@ -109,12 +110,25 @@ _LITTLE, _FULL = 1 << 30, 100 << 20
 def check_key(spec: PipelineSpec, key_file: Path | None) -> tuple[Sealer | None, Observation]:
     """Return the sealer and a finding on the operator's key; never make a key."""
     about = "operator's key"
-    if key_file is None and not os.environ.get(KEY_VARIABLE) and spec.public_data:
-        return None, fine(about, "is made at the first run, for public data")
     try:
-        return sealer_for(spec, key_file), fine(about, "is there, and no one else may read it")
-    except UsageError as error:
-        return None, closed(about, "cannot be used", str(error))
+        path, wrapped = wrapped_key(spec)
+        if (
+            wrapped is None
+            and key_file is None
+            and not os.environ.get(KEY_VARIABLE)
+            and spec.public_data
+        ):
+            return None, fine(about, "is made at the first run, for public data")
+        sealer = sealer_for(spec, key_file)
+    except StreamDPError as error:
+        kind = denied if isinstance(error, WorldError) else closed
+        return None, kind(about, "cannot be used", str(error))
+    opens = (
+        "is there, and no one else may read it"
+        if wrapped is None
+        else f"opens the wrapped key {path}"
+    )
+    return sealer, fine(about, opens)
 
 
 async def check_owner(going_on: GoingOn, sealer: Sealer) -> Observation:
@@ -127,8 +141,7 @@ async def check_owner(going_on: GoingOn, sealer: Sealer) -> Observation:
         return closed("journal", "does not belong to this file and key", str(error))
     if not none:
         return fine("journal", "belongs to this file and key")
-    marked = open_ports(built.spec, sealer).journal
-    if isinstance(marked, HighWater) and marked.path.exists():
+    if has_run(built.spec, sealer):
         mend = "bring it back; a start refuses without it"
         return closed("journal", "is missing, and this pipeline has run before", mend)
     return fine("journal", "does not exist yet: the first start makes it")

@@ -21,6 +21,7 @@ from stream_dp.engine.history import (
 from stream_dp.engine.ports import closing
 from stream_dp.engine.run_config import another_file
 from stream_dp.errors import FailClosed, StreamDPError, UnknownFormat, UsageError, WorldError
+from stream_dp.files.highwater import HighWater
 from stream_dp.files.sqlite import (
     add_sealed,
     bounds_of,
@@ -33,8 +34,10 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import KafkaLease
+from stream_dp.noise import fresh_seed
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.settings import settings_for, settled, source_there
+from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import (
     FORMER_ORDER,
@@ -394,6 +397,32 @@ async def _header(
     async with aclosing(unsealed(here.commits, sealer, spec.name, here.begin)) as commits:
         _, checkpoint = await read_checkpoint(commits)
     return None if checkpoint is None else checkpoint.first.header
+
+
+async def opens(spec: PipelineSpec, sealer: Callable[[], Sealer]) -> bool:
+    """Return whether there is a journal, after opening it with this key.
+
+    Raises FailClosed if it has another key, or is missing; WorldError if no broker answers.
+    """
+    if not isinstance(spec.journal, endpoints.SqliteJournalSpec):
+        await source_there(spec, lambda line: None)
+    try:
+        begin, sealed = await _first(await sealed_commits(spec))
+    except UsageError:
+        if has_run(spec, Sealer(fresh_seed(), spec.name)):  # the mark's place depends on no key
+            raise FailClosed(
+                f"the journal of {spec.name} is missing, and this pipeline has run before: bring it back"
+            ) from None
+        return False
+    if sealed is not None:
+        sealer().open(begin, sealed)
+    return True
+
+
+def has_run(spec: PipelineSpec, sealer: Sealer) -> bool:
+    """Return whether this machine has seen the pipeline run."""
+    marked = open_ports(spec, sealer).journal
+    return isinstance(marked, HighWater) and marked.path.exists()
 
 
 RANGES = 100
