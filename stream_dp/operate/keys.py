@@ -210,7 +210,7 @@ async def rotate_key(
     begun: Callable[[PipelineSpec, Callable[[], Sealer]], Awaitable[bool]],
 ) -> Rotated:
     """Wrap a pipeline's data key under a new operator's key: that in `new_file`, or a fresh one that the program
-    `new_command` wraps. Durable on return; an engine that runs is not disturbed. An error has changed nothing.
+    `new_command` wraps. Durable on return; an engine that runs is not disturbed. What is refused changes nothing.
 
     Without a wrapped key, `begun` says whether there is a journal, after opening it. If so, the operator's key, which
     sealed it, becomes the data key; else a random one.

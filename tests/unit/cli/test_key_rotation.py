@@ -483,3 +483,31 @@ def test_nothing_of_the_program_is_left_when_it_hangs(
     assert site.command("run").code == 5
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     assert str(kms) not in listed.stdout
+
+
+AWS = """#!{python}
+import base64, os, sys
+verb, flag = {{"encrypt": (1, "--plaintext"), "decrypt": (-1, "--ciphertext-blob")}}[sys.argv[2]]
+assert sys.argv[1] == "kms" and sys.argv[sys.argv.index(flag) + 1] == "fileb:///dev/stdin"
+given = sys.stdin.buffer.read()
+print(base64.b64encode(bytes((byte + verb) % 256 for byte in given)).decode())
+"""
+
+
+def test_the_script_of_the_page_does_with_a_stand_in_for_its_kms(
+    site: Site, new: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Path(__file__).parents[3] / "docs" / "how_to" / "rotate_keys.md"
+    script, aws = site.folder / "kms.sh", site.folder / "aws"
+    script.write_text(
+        "#!/bin/sh\n" + page.read_text().partition("```sh\n#!/bin/sh\n")[2].partition("```")[0]
+    )
+    aws.write_text(AWS.format(python=sys.executable))
+    for program in (script, aws):
+        program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{site.folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("STREAM_DP_KEY_COMMAND", str(script))
+    assert to_kms(site).code == 0
+    assert site.command("run", "--until-end").code == 0
+    rotated(site, new)
+    require_rotated(site, new)
