@@ -68,7 +68,7 @@ def rotate(
     """Wrap PIPELINE.yaml's data key under a new operator's key, in one step; the journal stays as it is.
 
     An engine that runs goes on; from its next start on it needs the new key and the new file of the wrapped key. Keep
-    copies of that file with those of the journal: both keys are needed to read it.
+    copies of both, in two places: nobody can read the journal without them.
     """
     rotating = rotate_key(pipeline, key_file, new_key_file, new_key_command, opens)
     done = asyncio.run(rotating)

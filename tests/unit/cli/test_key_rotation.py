@@ -20,6 +20,7 @@ from unit.cli.conftest import Said, Site
 
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.files import threads
+from stream_dp.journal import keys as sealing
 from stream_dp.journal.keys import KEY_BYTES, Sealer, make_key, read_key
 from stream_dp.operate import keys
 from stream_dp.operate.audit.journal_access import opens
@@ -149,11 +150,9 @@ def test_a_rotation_that_leaves_the_former_key_is_caught(
     if ignored == "replace_file":
         monkeypatch.setattr(keys, "replace_file", lambda *_, **__: None)
     else:
-        monkeypatch.setattr("stream_dp.journal.keys.id_of_key", lambda key: "same")
-        cipher = keys.wrap.__globals__["_wrapping"]
-        monkeypatch.setitem(
-            keys.wrap.__globals__, "_wrapping", lambda _, name: cipher(bytes(32), name)
-        )
+        wrapping = vars(sealing)["_wrapping"]
+        monkeypatch.setattr(sealing, "id_of_key", lambda key: "same")
+        monkeypatch.setattr(sealing, "_wrapping", lambda _, name: wrapping(bytes(32), name))
     assert site.command("run", "--until-end").code == 0
     rotated(site, new)
     assert opened_by(site, former)
@@ -167,10 +166,11 @@ class Killed(BaseException):
 
 def torn(path: Path, content: bytes, mode: int) -> None:
     """A twin: it writes the file in its place."""
-    handle = threads.os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    system = vars(threads)["os"]
+    handle = system.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     for part in (content[:50], content[50:]):
-        threads.os.write(handle, part)
-        threads.os.fsync(handle)
+        system.write(handle, part)
+        system.fsync(handle)
 
 
 class Calls:
