@@ -10,16 +10,18 @@ from typer import Argument, Option
 
 from stream_dp.cli.main import WholeHelpGroup
 from stream_dp.cli.options import KeyFile, PipelineFile
-from stream_dp.operate.audit.journal_access import opens
+from stream_dp.operate.doctor import opens
 from stream_dp.operate.keys import COMMAND_VARIABLE, KEY_VARIABLE, key_at, rotate_key
 
 
 class _MakeUnlessNamed(WholeHelpGroup):
     """A group of which `make` is meant where no command is named: `stream-dp key FILE`."""
 
+    default = "make"
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = args and (args[0] in self.commands or args[0] == "--help")
-        return super().parse_args(ctx, args if named else ["make", *args])
+        return super().parse_args(ctx, args if named else [self.default, *args])
 
 
 key = typer.Typer(

@@ -21,7 +21,6 @@ from stream_dp.engine.history import (
 from stream_dp.engine.ports import closing
 from stream_dp.engine.run_config import another_file
 from stream_dp.errors import FailClosed, StreamDPError, UnknownFormat, UsageError, WorldError
-from stream_dp.files.highwater import HighWater
 from stream_dp.files.sqlite import (
     add_sealed,
     bounds_of,
@@ -34,10 +33,8 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import KafkaLease
-from stream_dp.noise import fresh_seed
 from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.run.settings import settings_for, settled, source_there
-from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import (
     FORMER_ORDER,
@@ -313,7 +310,7 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
         version does not read.
     """
     try:
-        _, sealed = await _first(await sealed_commits(built.spec))
+        _, sealed = await first_sealed(await sealed_commits(built.spec))
     except UnknownFormat:
         raise
     except UsageError:
@@ -375,7 +372,7 @@ async def partitions_at_first(spec: PipelineSpec, sealer: Sealer) -> int | None:
     return None if header is None else len(header.partitions)
 
 
-async def _first(here: Sealed) -> tuple[int, bytes | None]:
+async def first_sealed(here: Sealed) -> tuple[int, bytes | None]:
     """Return the number of the first commit of a journal, and it, sealed; None if the journal is empty."""
     async with closing(here.commits) as commits:
         return here.begin, await anext(commits, None)
@@ -387,7 +384,7 @@ async def _header(
     """Return the header, from the first commit, or the checkpoint there; None if the journal is empty, or the engine
     must tell what is wrong.
     """
-    begin, sealed = await _first(await opened())
+    begin, sealed = await first_sealed(await opened())
     if sealed is None:
         return None
     first = decode(sealer.open(begin, sealed), f"commit {begin} of the journal of {spec.name}")
@@ -397,32 +394,6 @@ async def _header(
     async with aclosing(unsealed(here.commits, sealer, spec.name, here.begin)) as commits:
         _, checkpoint = await read_checkpoint(commits)
     return None if checkpoint is None else checkpoint.first.header
-
-
-async def opens(spec: PipelineSpec, sealer: Callable[[], Sealer]) -> bool:
-    """Return whether there is a journal, after opening it with this key.
-
-    Raises FailClosed if it has another key, or is missing; WorldError if no broker answers.
-    """
-    if not isinstance(spec.journal, endpoints.SqliteJournalSpec):
-        await source_there(spec, lambda line: None)
-    try:
-        begin, sealed = await _first(await sealed_commits(spec))
-    except UsageError:
-        if has_run(spec, Sealer(fresh_seed(), spec.name)):  # the mark's place depends on no key
-            raise FailClosed(
-                f"the journal of {spec.name} is missing, and this pipeline has run before: bring it back"
-            ) from None
-        return False
-    if sealed is not None:
-        sealer().open(begin, sealed)
-    return True
-
-
-def has_run(spec: PipelineSpec, sealer: Sealer) -> bool:
-    """Return whether this machine has seen the pipeline run."""
-    marked = open_ports(spec, sealer).journal
-    return isinstance(marked, HighWater) and marked.path.exists()
 
 
 RANGES = 100

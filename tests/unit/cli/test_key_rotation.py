@@ -23,7 +23,7 @@ from stream_dp.files import threads
 from stream_dp.journal import keys as sealing
 from stream_dp.journal.keys import KEY_BYTES, Sealer, make_key, read_key
 from stream_dp.operate import keys
-from stream_dp.operate.audit.journal_access import opens
+from stream_dp.operate.doctor import opens
 from stream_dp.operate.keys import issued_for, rotate_key, sealer_for, wrapped_key
 from stream_dp.operate.run.lane_processes import LaneProcesses, crew_of
 from stream_dp.operate.run.running import Run
