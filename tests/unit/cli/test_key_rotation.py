@@ -349,7 +349,7 @@ if mode == "fails":
     print(given)
     sys.exit(3)
 if mode == "hangs":
-    subprocess.run(["sleep", "60"])
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(60)", str(folder)])
 if mode == "agent":
     subprocess.Popen(["sleep", "60"])
 if mode == "garbage":
@@ -438,7 +438,8 @@ def test_an_answer_of_no_use_is_told_plainly_and_shown_nowhere(
 ) -> None:
     assert to_kms(site).code == 0
     assert site.command("run", "--until-end").code == 0
-    monkeypatch.setattr(keys, "PROGRAM_S", 3.0)
+    if code == 5 and mode != "fails":
+        monkeypatch.setattr(keys, "PROGRAM_S", 3.0)
     (kms / "mode").write_text(mode)
     begin = time.monotonic()
     said = site.command("ledger")
@@ -479,7 +480,7 @@ def test_nothing_of_the_program_is_left_when_it_hangs(
 ) -> None:
     assert to_kms(site).code == 0
     (kms / "mode").write_text("hangs")
-    monkeypatch.setattr(keys, "PROGRAM_S", 1.0)
+    monkeypatch.setattr(keys, "PROGRAM_S", 2.0)
     assert site.command("run").code == 5
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     assert str(kms) not in listed.stdout
