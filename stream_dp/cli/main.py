@@ -72,7 +72,7 @@ class Commands(LazyGroup):
     table: ClassVar[Mapping[str, str]] = {
         "demo": "Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on.",
         "init": "Look at a sample of your records and write a first pipeline file; it marks what you have to declare.",
-        "key": "Make the operator's key in FILE, which nobody else can read (mode 0600); an existing key is kept.",
+        "key": "Make the operator's key in FILE, which nobody else can read (mode 0600); rotate it.",
         "schema": "Print the JSON Schema of a pipeline file, with which an editor completes its keys and marks "
         "mistakes.",
         "plan": "Show what PIPELINE.yaml guarantees, why, and how large its errors will be.",

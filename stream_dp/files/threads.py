@@ -1,4 +1,4 @@
-"""Blocking work off the event loop: one thread for one resource."""
+"""Blocking work off the event loop: one thread for one resource; files that are replaced as a whole."""
 
 import asyncio
 import os
@@ -45,3 +45,15 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def replace_file(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write a file atomically; durable on return. While it is written, it has a name that readers ignore."""
+    half = path.with_name(f".{path.name}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with os.fdopen(os.open(half, flags, mode), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    half.replace(path)
+    sync_folder(path.parent)

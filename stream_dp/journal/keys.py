@@ -1,7 +1,8 @@
-"""The operator's key and the sealing of commits (AES-256-GCM).
+"""The operator's key, the data key that it wraps, and the sealing of commits (AES-256-GCM).
 
-Rules: there is one 32-byte key, in a file of mode 0600, and never a value in the environment, in YAML or on the
-broker. A sealed commit begins with one byte, the version of this form. The seal binds that version, the key, the
+Rules: the operator has one 32-byte key, in a file of mode 0600 or with a program, and never a value in the
+environment, in YAML or on the broker. A journal's data key is the operator's key itself, or a key that lies wrapped
+under it. A sealed commit begins with one byte, the version of this form. The seal binds that version, the key, the
 pipeline and the sequence number: with a wrong key, in another pipeline or with a flipped byte a commit does not
 open. Nonces are random: an aborted attempt and its retry never share one.
 """
@@ -33,6 +34,77 @@ class Sealed(msgspec.Struct, frozen=True, array_like=True):
     key_id: str
     nonce: bytes
     ciphertext: bytes
+
+
+class WrappedKey(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A data key, sealed under the operator's key: what `wrap` makes, one JSON object.
+
+    `operator_wrapped` is the operator's key as the operator's program wrapped it; "" if that key is in a file.
+    """
+
+    v: int
+    pipeline: str
+    key_id: str
+    operator_id: str
+    nonce: bytes
+    wrapped: bytes
+    operator_wrapped: str = ""
+
+    def data_key(self, operator: bytes) -> bytes:
+        """Return the data key. Raises `FailClosed`: this is not the operator's key, or a byte was changed."""
+        if id_of_key(operator) != self.operator_id:
+            raise FailClosed(
+                f"the data key of {self.pipeline} is wrapped under operator key {self.operator_id}, the key given is "
+                f"{id_of_key(operator)}; name the right one"
+            )
+        try:
+            cipher = _wrapping(operator, self.pipeline)
+            key = cipher.decrypt(self.nonce, self.wrapped, self.bound())
+        except (InvalidTag, ValueError):  # ValueError: a nonce of another length
+            raise FailClosed(_damaged_wrap(self.pipeline)) from None
+        return key
+
+    def bound(self) -> bytes:
+        """Return what the wrap binds besides the data key."""
+        return "\n".join(
+            (f"stream-dp/wrapped/{self.v}", self.pipeline, self.key_id, self.operator_id, self.operator_wrapped)
+        ).encode()  # fmt: skip
+
+
+def wrap(key: bytes, operator: bytes, pipeline: str, operator_wrapped: str = "") -> bytes:
+    """Return a pipeline's data key, wrapped under the operator's key by AES-256-GCM, as a line of JSON."""
+    nonce = fresh_seed()[:_NONCE_BYTES]
+    ids = id_of_key(key), id_of_key(operator)
+    bare = WrappedKey(VERSION, pipeline, *ids, nonce, b"", operator_wrapped)
+    wrapped = _wrapping(operator, pipeline).encrypt(nonce, key, bare.bound())
+    return msgspec.json.encode(msgspec.structs.replace(bare, wrapped=wrapped)) + b"\n"
+
+
+def read_wrapped(content: bytes, pipeline: str) -> WrappedKey:
+    """Return what `wrap` made for this pipeline; raises `FailClosed` or `UnknownFormat`."""
+    try:
+        record = msgspec.json.decode(content, type=WrappedKey)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise FailClosed(_damaged_wrap(pipeline)) from None
+    if record.v != VERSION:
+        what = f"the wrapped key of {pipeline}"
+        raise UnknownFormat(what, f"version {record.v}", f"version {VERSION}")
+    if record.pipeline != pipeline:
+        raise FailClosed(f"the wrapped key of {pipeline} is that of {record.pipeline}")
+    return record
+
+
+def _wrapping(operator: bytes, pipeline: str) -> AESGCM:
+    return AESGCM(hmac.digest(operator, b"stream-dp wrap\n" + pipeline.encode(), "sha256"))
+
+
+def _damaged_wrap(pipeline: str) -> str:
+    return f"the wrapped key of {pipeline} is damaged; bring back its newest copy"
+
+
+def id_of_key(key: bytes) -> str:
+    """Return a name of a key that tells nothing of it."""
+    return hashlib.sha256(b"stream-dp key id\0" + key).hexdigest()[:16]
 
 
 def read_key(path: Path) -> bytes:
@@ -89,7 +161,7 @@ def make_key(path: Path) -> bytes:
 
 
 class Sealer:
-    """Seals and opens commits of a pipeline, and derives its other keys from the operator's, by HMAC-SHA256.
+    """Seals and opens commits of a pipeline, and derives its other keys from the data key, by HMAC-SHA256.
 
     `mark_key` is that of tick marks, the same for all pipelines of the key; `user_key` is that of users' hashes.
     """
@@ -100,7 +172,7 @@ class Sealer:
         self._tokens = hmac.new(key, b"stream-dp query\n" + pipeline.encode(), "sha256")
         self._mark_key = hmac.digest(key, b"stream-dp tick marks", "sha256")
         self._user_key = hmac.digest(key, b"stream-dp users\n" + pipeline.encode(), "sha256")
-        self.key_id = hashlib.sha256(b"stream-dp key id\0" + key).hexdigest()[:16]
+        self.key_id = id_of_key(key)
 
     def query_token(self, analyst: str = "") -> str:
         """Return the token by which an analyst of this pipeline signs messages: HMAC-SHA256 under the key, in hex.
@@ -146,7 +218,7 @@ class Sealer:
         if record.key_id != self.key_id:
             raise FailClosed(
                 f"the journal of {self._pipeline} was written with key {record.key_id}, the key given is "
-                f"{self.key_id}; name the right file in STREAM_DP_KEY_FILE"
+                f"{self.key_id}; name the right file in STREAM_DP_KEY_FILE, or bring its wrapped key back"
             )
         if record.sequence != sequence:
             raise FailClosed(self._damaged(sequence))

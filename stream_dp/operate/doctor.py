@@ -15,9 +15,9 @@ from typing import Any
 
 from stream_dp.broker.jars import state_dir
 from stream_dp.engine.history import read_summary
-from stream_dp.errors import FailClosed, StreamDPError, UsageError
+from stream_dp.errors import FailClosed, StreamDPError, UsageError, WorldError
 from stream_dp.files.highwater import HighWater
-from stream_dp.journal.keys import Sealer
+from stream_dp.journal.keys import KEY_BYTES, Sealer
 from stream_dp.kafka.client.clients import KEPT, KafkaSettings, library
 from stream_dp.kafka.client.rights import (
     CREATE,
@@ -46,13 +46,14 @@ from stream_dp.operate.audit.journal_access import (
     GoingOn,
     built_of,
     check_pages,
+    first_sealed,
     partitions_at_first,
     require_own,
     sealed_commits,
 )
-from stream_dp.operate.keys import KEY_VARIABLE, sealer_for
+from stream_dp.operate.keys import KEY_VARIABLE, sealer_for, wrapped_key
 from stream_dp.operate.observe.operator_figures import FEWEST
-from stream_dp.operate.run.settings import settings_for
+from stream_dp.operate.run.settings import settings_for, source_there
 from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
@@ -109,12 +110,17 @@ _LITTLE, _FULL = 1 << 30, 100 << 20
 def check_key(spec: PipelineSpec, key_file: Path | None) -> tuple[Sealer | None, Observation]:
     """Return the sealer and a finding on the operator's key; never make a key."""
     about = "operator's key"
-    if key_file is None and not os.environ.get(KEY_VARIABLE) and spec.public_data:
-        return None, fine(about, "is made at the first run, for public data")
     try:
-        return sealer_for(spec, key_file), fine(about, "is there, and no one else may read it")
-    except UsageError as error:
-        return None, closed(about, "cannot be used", str(error))
+        path, wrapped = wrapped_key(spec)
+        named = key_file or wrapped or os.environ.get(KEY_VARIABLE)
+        if not named and spec.public_data:
+            return None, fine(about, "is made at the first run, for public data")
+        sealer = sealer_for(spec, key_file)
+    except StreamDPError as error:
+        kind = denied if isinstance(error, WorldError) else closed
+        return None, kind(about, "cannot be used", str(error))
+    private = "is there, and no one else may read it"
+    return sealer, fine(about, f"opens the wrapped key {path}" if wrapped else private)
 
 
 async def check_owner(going_on: GoingOn, sealer: Sealer) -> Observation:
@@ -127,11 +133,37 @@ async def check_owner(going_on: GoingOn, sealer: Sealer) -> Observation:
         return closed("journal", "does not belong to this file and key", str(error))
     if not none:
         return fine("journal", "belongs to this file and key")
-    marked = open_ports(built.spec, sealer).journal
-    if isinstance(marked, HighWater) and marked.path.exists():
+    if _has_run(built.spec, sealer):
         mend = "bring it back; a start refuses without it"
         return closed("journal", "is missing, and this pipeline has run before", mend)
     return fine("journal", "does not exist yet: the first start makes it")
+
+
+async def opens(spec: PipelineSpec, sealer: Callable[[], Sealer]) -> bool:
+    """Return whether there is a journal, after opening it with this key.
+
+    Raises FailClosed if it has another key, or is missing; WorldError if no broker answers.
+    """
+    if not isinstance(spec.journal, SqliteJournalSpec):
+        await source_there(spec, lambda line: None)
+    try:
+        begin, sealed = await first_sealed(await sealed_commits(spec))
+    except UsageError:
+        if _has_run(
+            spec, Sealer(bytes(KEY_BYTES), spec.name)
+        ):  # the mark's place depends on no key
+            says = "is missing, and this pipeline has run before: bring it back"
+            raise FailClosed(f"the journal of {spec.name} {says}") from None
+        return False
+    if sealed is not None:
+        sealer().open(begin, sealed)
+    return True
+
+
+def _has_run(spec: PipelineSpec, sealer: Sealer) -> bool:
+    """Return whether this machine has seen the pipeline run."""
+    marked = open_ports(spec, sealer).journal
+    return isinstance(marked, HighWater) and marked.path.exists()
 
 
 async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> list[Observation]:

@@ -1,23 +1,46 @@
-"""The operator's key, and the tokens made from it: the operator's own, and analysts' (`stream-dp token`).
+"""The operator's key, a pipeline's data key, and the tokens made from it: the operator's own, and analysts'.
 
 Rules: a flag overrides the environment, and a token overrides a key. Neither is ever an argument or the value of a
-variable.
+variable. A wrapped data key lies beside a journal file, else in the user's state folder, or where
+`STREAM_DP_WRAPPED_KEY_FILE` says; without one the operator's key is the data key. A rotation replaces that file by a
+rename, so at any moment one operator's key opens it, the former or the new one, and no commit is written again.
 """
 
+import base64
+import fcntl
 import os
+import selectors
+import shlex
+import signal
+import subprocess
 import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from stream_dp.broker.jars import state_dir
 from stream_dp.engine.messages.issued_tokens import IssuedToken, IssuedTokens
-from stream_dp.errors import UsageError
-from stream_dp.journal.keys import Sealer, make_key, read_key, read_token
+from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.files.threads import replace_file
+from stream_dp.journal.keys import (
+    KEY_BYTES,
+    Sealer,
+    WrappedKey,
+    make_key,
+    read_key,
+    read_token,
+    read_wrapped,
+    wrap,
+)
+from stream_dp.noise import fresh_seed
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import SqliteJournalSpec
 
 KEY_VARIABLE = "STREAM_DP_KEY_FILE"
+COMMAND_VARIABLE = "STREAM_DP_KEY_COMMAND"
+WRAPPED_VARIABLE = "STREAM_DP_WRAPPED_KEY_FILE"
 
 
 def key_at(path: Path) -> bool:
@@ -30,20 +53,218 @@ def key_at(path: Path) -> bool:
 
 
 def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
-    """Return the sealer with the operator's key: from `key_file`, else from the file that STREAM_DP_KEY_FILE names.
+    """Return the sealer with the pipeline's data key, which the operator's key opens: that in `key_file`, else in the
+    file that STREAM_DP_KEY_FILE names, or that of the program STREAM_DP_KEY_COMMAND where the data key says so.
 
-    For public data a key is made if neither is given. Raises UsageError if there is no key, or others can read it.
+    For public data a key is made if none is given. Raises UsageError if there is no key, or others can read it.
     """
+    path, record = wrapped_key(spec)
+    if record is not None:
+        return Sealer(record.data_key(_operator_of(record, path, spec, key_file)), spec.name)
+    if os.environ.get(WRAPPED_VARIABLE):
+        raise UsageError(f"no wrapped key at {path}, which {WRAPPED_VARIABLE} names; bring it back")
+    return Sealer(_operator(spec, key_file), spec.name)
+
+
+def wrapped_key(spec: PipelineSpec) -> tuple[Path, WrappedKey | None]:
+    """Return where a pipeline's wrapped data key lies, and it, if there is one."""
+    path = _beside_journal(spec, WRAPPED_VARIABLE, "wrapped-key", "keys")
+    try:
+        return path, read_wrapped(path.read_bytes(), spec.name)
+    except FileNotFoundError:
+        return path, None
+    except OSError as error:
+        raise WorldError(f"the wrapped key {path} cannot be read: {error.strerror}") from None
+
+
+def _beside_journal(spec: PipelineSpec, variable: str, ending: str, folder: str) -> Path:
+    """Return the place of a file that belongs to a pipeline's journal; the environment may name another one."""
+    if named := os.environ.get(variable):
+        return Path(named)
+    if isinstance(spec.journal, SqliteJournalSpec):
+        return spec.journal.path.with_name(f"{spec.journal.path.name}.{ending}")
+    return state_dir() / folder / f"{spec.name}.{ending}"
+
+
+def _operator(spec: PipelineSpec, key_file: Path | None, *, made: bool = True) -> bytes:
+    """Return the operator's key from its file; `made`: for public data it may be made."""
     named = key_file or (Path(os.environ[KEY_VARIABLE]) if os.environ.get(KEY_VARIABLE) else None)
     if named is not None:
-        return Sealer(read_key(named), spec.name)
+        return read_key(named)
     if not spec.public_data:
         raise UsageError(
             f"{spec.name} needs an operator key: make one with `stream-dp key`, and name it with --key-file or "
             f"{KEY_VARIABLE}"
         )
-    made = state_dir() / "keys" / f"{spec.name}.key"
-    return Sealer(read_key(made) if made.exists() else make_key(made), spec.name)
+    own = state_dir() / "keys" / f"{spec.name}.key"
+    return make_key(own) if made and not own.exists() else read_key(own)
+
+
+def _operator_of(
+    record: WrappedKey, path: Path, spec: PipelineSpec, key_file: Path | None, command: str = ""
+) -> bytes:
+    """Return the operator's key under which a data key was wrapped, from a file or from the operator's program."""
+    if not record.operator_wrapped:
+        return _operator(spec, key_file, made=False)
+    command = command or os.environ.get(COMMAND_VARIABLE, "")
+    if key_file is not None or not command:
+        raise UsageError(
+            f"the operator's key of {path} is with a program: name it in {COMMAND_VARIABLE}, not a key file"
+        )
+    answer = _asked(command, "unwrap", record.operator_wrapped)
+    with suppress(ValueError):
+        if len(key := base64.b64decode(answer, validate=True)) == KEY_BYTES:
+            return key
+    raise FailClosed(f"{_named(command)} unwrap: its answer is not {KEY_BYTES} bytes in base64")
+
+
+PROGRAM_S = 30.0
+"""Seconds in which the operator's program must answer."""
+_LONGEST = 16_384
+
+
+def _asked(command: str, verb: str, given: str) -> str:
+    """Run the operator's program with `verb` as its last argument and `given` on its standard input, and return its
+    answer, one line. Its standard error is ours; nothing that it reads or answers appears in an error.
+    """
+    about = f"{_named(command)} {verb}"
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the operator's own program
+            [*_words(command), verb],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise WorldError(f"{about}: cannot be started: {error.strerror}") from None
+    with process:
+        try:
+            answer = _answer(process, f"{given}\n".encode())
+            if whole := len(answer) <= _LONGEST:
+                process.wait(PROGRAM_S)
+        except (TimeoutError, subprocess.TimeoutExpired):
+            raise WorldError(f"{about}: no answer within {PROGRAM_S:g} seconds") from None
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # its children too
+    if whole and process.returncode:
+        raise WorldError(f"{about}: ended with status {process.returncode}")
+    text = answer.decode("latin-1").strip()
+    if not whole or not text or not (text.isascii() and text.isprintable()):
+        raise FailClosed(f"{about}: its answer is not one line of at most {_LONGEST:,} characters")
+    return text
+
+
+def _answer(process: "subprocess.Popen[bytes]", given: bytes) -> bytes:
+    """Return what the program writes, up to a little more than it may; raises TimeoutError."""
+    answer, end = b"", time.monotonic() + PROGRAM_S
+    if process.stdin is None or process.stdout is None:
+        raise EOFError
+    with suppress(BrokenPipeError):  # it need not read
+        process.stdin.write(given)
+        process.stdin.close()
+    with selectors.DefaultSelector() as ready:
+        ready.register(process.stdout, selectors.EVENT_READ)
+        while len(answer) <= _LONGEST:
+            if not ready.select(max(0.0, end - time.monotonic())):
+                raise TimeoutError
+            if not (more := os.read(process.stdout.fileno(), _LONGEST)):
+                break
+            answer += more
+    return answer
+
+
+def _words(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    if not words:
+        raise UsageError(
+            f"{COMMAND_VARIABLE}: must be a program with its arguments, as for a shell"
+        )
+    return words
+
+
+def _named(command: str) -> str:
+    """Return how errors name the program: without its arguments, of which one may be a secret."""
+    return f"the key command {_words(command)[0]}"
+
+
+class Rotated(NamedTuple):
+    """What a rotation did: the place of the wrapped key; whether there is a journal, as far as was looked; whether the
+    former operator's key is the data key, so that whoever has it can read the journal still.
+    """
+
+    path: Path
+    begun: bool
+    former_is_data: bool
+
+
+async def rotate_key(
+    pipeline: Path,
+    key_file: Path | None,
+    new_file: Path | None,
+    new_command: str,
+    begun: Callable[[PipelineSpec, Callable[[], Sealer]], Awaitable[bool]],
+) -> Rotated:
+    """Wrap a pipeline's data key under a new operator's key: that in `new_file`, or a fresh one that the program
+    `new_command` wraps. Durable on return; an engine that runs is not disturbed. What is refused changes nothing.
+
+    Without a wrapped key, `begun` says whether there is a journal, after opening it. If so, the operator's key, which
+    sealed it, becomes the data key; else a random one.
+    """
+    if (new_file is None) == (not new_command):
+        raise UsageError("name one of --new-key-file FILE and --new-key-command COMMAND")
+    spec = load(pipeline)
+    path = wrapped_key(spec)[0].resolve()
+
+    def former() -> bytes:
+        return _operator(spec, key_file, made=False)
+
+    with _alone(path):
+        record, going, operator = wrapped_key(spec)[1], True, b""
+        if record is not None:
+            operator = _operator_of(record, path, spec, key_file)
+            data = record.data_key(operator)
+        elif going := await begun(spec, lambda: Sealer(former(), spec.name)):
+            operator = data = former()
+        else:
+            data = fresh_seed()
+        if new_file is not None:
+            new, program = read_key(new_file), ""
+        else:
+            new = fresh_seed()
+            program = _asked(new_command, "wrap", base64.b64encode(new).decode())
+        if new == operator:
+            raise UsageError(f"--new-key-file: {new_file} is the operator's key already")
+        content = wrap(data, new, spec.name, program)
+        again = read_wrapped(content, spec.name)
+        again.data_key(_operator_of(again, path, spec, new_file, new_command))
+        try:
+            replace_file(path, content, mode=0o600)
+        except OSError as error:
+            raise WorldError(f"{path}: cannot be written: {error.strerror}") from None
+    return Rotated(path, going, record is None and going)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Exclude other rotations in the folder of `path`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = os.open(path.parent, os.O_RDONLY)
+    except OSError as error:
+        raise WorldError(f"{path.parent}: cannot be used: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{path}: another rotation is under way; look what it did") from None
+        yield
+    finally:
+        os.close(folder)
 
 
 LIST_VARIABLE = "STREAM_DP_TOKEN_LIST"
@@ -87,13 +308,7 @@ def issued_for(spec: PipelineSpec, sealer: Sealer) -> IssuedTokens:
     It lies beside a journal file, else in the user's state folder. `STREAM_DP_TOKEN_LIST` names another place, which
     engine, standby and operator must share.
     """
-    named = os.environ.get(LIST_VARIABLE)
-    if named:
-        path = Path(named)
-    elif isinstance(spec.journal, SqliteJournalSpec):
-        path = spec.journal.path.with_name(f"{spec.journal.path.name}.tokens")
-    else:
-        path = state_dir() / "tokens" / f"{spec.name}.tokens"
+    path = _beside_journal(spec, LIST_VARIABLE, "tokens", "tokens")
     return IssuedTokens(path, sealer, [analyst.name for analyst in spec.privacy.analysts])
 
 

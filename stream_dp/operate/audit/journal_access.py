@@ -310,7 +310,7 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
         version does not read.
     """
     try:
-        _, sealed = await _first(await sealed_commits(built.spec))
+        _, sealed = await first_sealed(await sealed_commits(built.spec))
     except UnknownFormat:
         raise
     except UsageError:
@@ -372,7 +372,7 @@ async def partitions_at_first(spec: PipelineSpec, sealer: Sealer) -> int | None:
     return None if header is None else len(header.partitions)
 
 
-async def _first(here: Sealed) -> tuple[int, bytes | None]:
+async def first_sealed(here: Sealed) -> tuple[int, bytes | None]:
     """Return the number of the first commit of a journal, and it, sealed; None if the journal is empty."""
     async with closing(here.commits) as commits:
         return here.begin, await anext(commits, None)
@@ -384,7 +384,7 @@ async def _header(
     """Return the header, from the first commit, or the checkpoint there; None if the journal is empty, or the engine
     must tell what is wrong.
     """
-    begin, sealed = await _first(await opened())
+    begin, sealed = await first_sealed(await opened())
     if sealed is None:
         return None
     first = decode(sealer.open(begin, sealed), f"commit {begin} of the journal of {spec.name}")

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from stream_dp import __version__
 from stream_dp.client.frames import COLUMNS, KINDS, TABLE, Row, arrow_table, library, rows_of
 from stream_dp.errors import FailClosed, UsageError, WorldError
-from stream_dp.files.threads import sync_folder
+from stream_dp.files.threads import replace_file
 from stream_dp.journal.public_sequence import RELEASES
 from stream_dp.journal.release import (
     KeysUnknown,
@@ -209,7 +209,7 @@ class CsvFolder(_Folder):
         self._set_position(last, size)
 
     def _set_position(self, last: Newest, size: int) -> None:
-        _replace(self._position, f"{last.sequence} {size} {last.digest}".encode())
+        replace_file(self._position, f"{last.sequence} {size} {last.digest}".encode())
 
 
 class ParquetFolder(_Folder):
@@ -240,7 +240,7 @@ class ParquetFolder(_Folder):
         path = self._folder / f"{self._pipeline}-{first:012}-{last.sequence:012}.parquet"
         whole = io.BytesIO()
         parquet.write_table(table, whole)
-        _replace(path, whole.getvalue())
+        replace_file(path, whole.getvalue())
         self._reached = last
 
 
@@ -254,17 +254,6 @@ def _digest_in(path: Path) -> str:
         raise UsageError(
             f"{path} was not written by this command: move it away or choose another folder"
         ) from None
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file atomically; while it is written, it has a name that readers ignore."""
-    half = path.with_name(f".{path.name}.part")
-    with half.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    half.replace(path)
-    sync_folder(path.parent)
 
 
 def _lines(rows: Iterable[Sequence[object]]) -> bytes:

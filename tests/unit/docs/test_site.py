@@ -226,9 +226,9 @@ def unknown_options(line: str) -> list[str]:
     words = words[: next((at for at, word in enumerate(words) if word in "|>&"), len(words))]
     command: Any = get_command(app)
     while words and words[0][:2] != "--" and (below := commands_of(command)):
-        if words[0] not in below:
+        if words[0] not in below and not hasattr(command, "default"):
             return [words[0]]
-        command = below[words.pop(0)]
+        command = below[words.pop(0)] if words[0] in below else below[command.default]
     options = {name for parameter in command.params for name in parameter.opts}
     return [word for word in words if word.startswith("--") and word not in options]
 

@@ -1,13 +1,22 @@
 """Sealed commits open with their own key, pipeline and place only; a key file is private and whole."""
 
+import base64
 import hashlib
 import hmac
+import json
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives import hmac as primitives
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR, GCM
+from cryptography.hazmat.primitives.hashes import SHA256
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +40,15 @@ from stream_dp.journal.commit import (
     encode,
     part,
 )
-from stream_dp.journal.keys import Sealed, Sealer, make_key, read_key, read_token
+from stream_dp.journal.keys import (
+    Sealed,
+    Sealer,
+    make_key,
+    read_key,
+    read_token,
+    read_wrapped,
+    wrap,
+)
 
 KEY, OTHER = bytes(range(32)), bytes(32)
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -279,3 +296,106 @@ def test_what_is_no_commit(plain: bytes) -> None:
         UnknownFormat, match=r"commit 5 of the journal of p has .*: use the version"
     ):
         decode(plain, "commit 5 of the journal of p")
+
+
+# --- the wrap of a data key ------------------------------------------------------------------------
+
+Unwrap = Callable[[bytes, bytes, str], bytes]
+
+
+def unwrapped(content: bytes, operator: bytes, pipeline: str) -> bytes:
+    return read_wrapped(content, pipeline).data_key(operator)
+
+
+def by_hand(content: bytes, operator: bytes, pipeline: str) -> bytes:
+    """The oracle: AES in counter mode under HMAC's key, and the tag, by other primitives than the product's."""
+    parts = json.loads(content)
+    derived = primitives.HMAC(operator, SHA256())
+    derived.update(b"stream-dp wrap\n" + pipeline.encode())
+    nonce, sealed = (base64.b64decode(parts[name]) for name in ("nonce", "wrapped"))
+    cipher = Cipher(AES(derived.finalize()), GCM(nonce, sealed[-16:])).decryptor()
+    names = ("pipeline", "key_id", "operator_id")
+    bound = [
+        "stream-dp/wrapped/1",
+        *(parts[name] for name in names),
+        parts.get("operator_wrapped", ""),
+    ]
+    cipher.authenticate_additional_data("\n".join(bound).encode())
+    return cipher.update(sealed[:-16]) + cipher.finalize()
+
+
+@given(
+    st.binary(min_size=32, max_size=32),
+    st.binary(min_size=32, max_size=32),
+    st.sampled_from(["", "kms:1"]),
+)
+def test_a_data_key_comes_back_as_the_oracle_has_it(
+    data: bytes, operator: bytes, program: str
+) -> None:
+    content = wrap(data, operator, "clicks", program)
+    assert unwrapped(content, operator, "clicks") == by_hand(content, operator, "clicks") == data
+    assert data not in base64.b64decode(json.loads(content)["wrapped"])
+    assert json.loads(content)["key_id"] == Sealer(data, "clicks").key_id
+
+
+def test_the_oracle_knows_a_vector() -> None:
+    """AES-256-GCM of NIST: Test Case 14 of McGrew and Viega's specification, the zero block under the zero key."""
+    sealed = AESGCM(bytes(32)).encrypt(bytes(12), bytes(16), None)
+    assert sealed.hex() == "cea7403d4d606b6e074ec5d3baf39d18" + "d0d1c8a799996bf0265b98b5d48ab919"
+
+
+def require_bound(unwrap: Unwrap) -> None:
+    """A wrapped key opens for its pipeline, under its operator's key, and with no other byte."""
+    content = wrap(KEY, OTHER, "clicks", "kms:1")
+    assert unwrap(content, OTHER, "clicks") == KEY
+    parts = json.loads(content)
+    named = json.dumps(parts | {"pipeline": "views"}).encode()
+    of_operator = json.dumps(parts | {"operator_id": parts["key_id"]}).encode()
+    tries = [
+        (content, KEY, "clicks"),
+        (content, OTHER, "views"),
+        (named, OTHER, "views"),
+        (of_operator, KEY, "clicks"),
+    ]
+    tries += [
+        (json.dumps({**parts, name: f"{value}0"}).encode(), OTHER, "clicks")
+        for name, value in parts.items()
+    ]
+    tries += [(content[:at], OTHER, "clicks") for at in range(len(content) - 2)]
+    for at in range(len(content) - 1):
+        changed = bytearray(content)
+        changed[at] ^= 1
+        tries.append((bytes(changed), OTHER, "clicks"))
+    for other, operator, pipeline in tries:
+        with pytest.raises(FailClosed) as caught:
+            unwrap(other, operator, pipeline)
+        assert KEY.hex() not in str(caught.value)
+
+
+def test_a_wrapped_key_is_bound_to_all_that_it_says() -> None:
+    require_bound(unwrapped)
+
+
+def bare(content: bytes, operator: bytes, pipeline: str) -> bytes:
+    """A twin: it trusts the name of the pipeline that the file gives."""
+    return unwrapped(content, operator, str(json.loads(content)["pipeline"]))
+
+
+def unauthenticated(content: bytes, operator: bytes, pipeline: str) -> bytes:
+    """A twin: it deciphers, and looks at no tag."""
+    record = read_wrapped(content, pipeline)
+    derived = hmac.digest(operator, b"stream-dp wrap\n" + pipeline.encode(), "sha256")
+    counter = CTR(record.nonce[:12].ljust(12, b"\0") + (2).to_bytes(4))
+    return Cipher(AES(derived), counter).decryptor().update(record.wrapped[:-16])
+
+
+@pytest.mark.parametrize("twin", [bare, unauthenticated])
+def test_a_looser_wrap_is_caught(twin: Unwrap) -> None:
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        require_bound(twin)
+
+
+def test_a_wrap_of_another_form_is_left_alone() -> None:
+    later = json.loads(wrap(KEY, OTHER, "clicks")) | {"v": 2}
+    with pytest.raises(UnknownFormat, match="the wrapped key of clicks has version 2"):
+        read_wrapped(json.dumps(later).encode(), "clicks")
