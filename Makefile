@@ -160,7 +160,7 @@ $(DEV_STAMP): requirements-dev.lock $(RUN_STAMP)
 # Apart from the others, for no test and no user needs it.
 $(DOCS)/.installed: requirements-docs.lock
 	@$(find_python); "$$found" -m venv $(DOCS)
-	@echo "Installing what builds the site, from requirements-docs.lock (about 100 MB, once)"
+	@echo "Installing what builds the site, from requirements-docs.lock (about 150 MB, once)"
 	@$(call dotted,$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-docs.lock)
 	@touch $@
 

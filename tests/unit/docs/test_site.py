@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from math import exp
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from loaded_script import loaded_script
@@ -24,6 +24,7 @@ from unit.server import public_world as world
 from unit.server.conftest import listening
 from unit.server.fake_live_series import FakeLiveSeries
 
+import stream_dp
 from stream_dp.cli.main import app
 from stream_dp.journal.commit import Release
 from stream_dp.journal.release import release_of
@@ -129,6 +130,50 @@ def test_a_part_without_a_group_is_noticed() -> None:
     parts = {**schema()["$defs"], "Nowhere": {"properties": {}}}
     with pytest.raises(ValueError, match=r"without a group: \['Nowhere'\]"):
         keys().keys_page({**schema(), "$defs": parts}, "")
+
+
+# --- names of Python ------------------------------------------------------------------------------
+
+
+@cache
+def names() -> Any:
+    return loaded_script(DOCS / "site" / "names.py")
+
+
+def test_the_page_has_every_public_name_once_and_each_says_what_it_is() -> None:
+    listed = names().NAME.findall((DOCS / "python_names.md").read_text())
+    inner = [name for name in listed if "." in name]
+    assert sorted(set(listed) - set(inner)) == sorted(stream_dp.__all__)
+    assert len(set(listed)) == len(listed)
+    values = {name: names().value_of(name) for name in listed}
+    assert {value.__module__.removeprefix("stream_dp.") for name, value in values.items() if name in inner} == {
+        name.rpartition(".")[0] for name in inner
+    }  # fmt: skip
+    assert [name for name, value in values.items() if not value.__doc__] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "page"),
+    [
+        ("- `connect`", "```{eval-rst}\n.. autofunction:: stream_dp.connect\n```\n"),
+        ("- `Measure`", "**Measure**: one of `PureDP`, `ApproxDP`, "),
+        ("- `UsageError`", "```{eval-rst}\n.. autoclass:: stream_dp.UsageError\n   :members:\n"),
+        ("- no name", "- no name"),
+    ],
+)
+def test_a_name_becomes_a_directive(line: str, page: str) -> None:
+    assert names().names_page(line).startswith(page)
+
+
+def test_a_docstring_and_a_signature_are_rewritten_for_the_site() -> None:
+    lines = ["The `value` of ``x``.", ">>> `1`"]
+    names().as_markup(lines)
+    assert lines == ["The ``value`` of ``x``.", ">>> `1`"]
+    union = " | ".join(
+        f"~{each.__module__}.{each.__name__}" for each in get_args(stream_dp.Measure)
+    )
+    shown = [names().as_read(text) for text in (f"(m: {union} = <factory>)", "", None)]
+    assert shown == ["(m: ~stream_dp.Measure = ...)", "", None]
 
 
 # --- limits ---------------------------------------------------------------------------------------
