@@ -67,7 +67,7 @@ Id = Annotated[
     Option(
         "--id",
         metavar="ID",
-        help="The message's own name: sent again with it, the same message gets the answer that it had.",
+        help="Id of the message; the same message under the same id gets the same answer (default: a fresh id).",
     ),
 ]
 Yes = Annotated[
@@ -119,7 +119,7 @@ class Asking:
 def create(pipeline: PipelineFile, *, series: Series, asking: Asking, yes: Yes = False) -> None:
     """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit.
 
-    What would fire mostly by noise is created only once that is confirmed.
+    A series that would fire mostly by noise needs a confirmation.
     """
     engine = asking.engine(pipeline)
     asking.say(
