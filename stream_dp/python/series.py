@@ -287,8 +287,8 @@ class ContinualSeries(Continual[PublicRelease, Iterable[Event]]):
     def add(self, event: Event) -> None:
         """Add an `event` to the open tick: the fields of the schema by name, as a record in JSON has them.
 
-        Other fields are ignored. Raises RejectedMessage if the event does not fit the schema or the horizon is reached (nothing
-        has changed), and FailClosed in a forked process or after a release that failed.
+        Other fields are ignored. Raises RejectedMessage if the event does not fit the schema or the horizon is reached
+        (nothing has changed), and FailClosed in a forked process or after a release that failed.
         """
         self._add(self._changes((event,)))
 

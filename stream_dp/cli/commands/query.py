@@ -85,7 +85,7 @@ class Asking:
         Via,
         Option(
             "--via",
-            help="Over HTTP (run --serve), or by Kafka; then PIPELINE.yaml may be the pipeline's name alone.",
+            help="Over HTTP (run --serve) or by Kafka; by Kafka a pipeline's name is enough for PIPELINE.yaml.",
         ),
     ] = Via.HTTP
     url: Annotated[str, Option(help="The engine's address, as it printed it.")] = HERE
@@ -281,7 +281,7 @@ def watch(
 ) -> None:
     """Add a watch to a running monitor; it counts whole ticks and costs nothing more.
 
-    What would fire mostly by noise is added only once that is confirmed.
+    A watch that would fire mostly by noise needs a confirmation.
     """
     engine = asking.engine(pipeline)
     asking.say(
