@@ -483,8 +483,8 @@ class Budget(Single):
         # each series counts its own ticks: a window of the one may lie across two of the other, at twice the price
         if self._privacy.per is not None and self._derivations:
             raise UsageError(
-                "per: a budget with windows pays for one series, for windows of another one could lie across them: use "
-                "overall in place of max_events and per, or a pipeline, whose series share their ticks"
+                "per: a budget with windows pays for one series, because windows of a second one could begin at other "
+                "times: use overall in place of max_events and per, or a pipeline, whose series share their ticks"
             )
         name, derivation = prepared.runs.name, prepared.chosen.derivation
         self._ledger = self._after(derivation)
