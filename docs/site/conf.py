@@ -20,6 +20,7 @@ sys.path[:0] = [str(SITE), str(ROOT)]
 
 from keys import keys_page  # noqa: E402 - its folder is none of a package
 from names import as_markup, as_read, names_page  # noqa: E402 - as above
+from notebooks import page  # noqa: E402 - as above
 
 INDEX = "docs/README"
 
@@ -84,13 +85,16 @@ def parts(text: str) -> tuple[str, dict[str, str]]:
 
 
 def add_to_source(app: Sphinx, name: str, source: list[str]) -> None:
-    """Give pages the contents that follow them, and the pages on keys and names what stands in the code."""
+    """Give pages the contents that follow them, and what stands elsewhere: keys, Python names, notebooks."""
     index, others = parts((ROOT / f"{INDEX}.md").read_text(encoding="utf-8"))
     source[0] += index if name == INDEX else others.get(name, "")
     if name == "docs/keys":
         docs = ROOT / "docs"
         schema = json.loads((docs / "pipeline.schema.json").read_text(encoding="utf-8"))
         source[0] += keys_page(schema, (docs / "pipeline.md").read_text(encoding="utf-8"))
+    if name == "examples/06_notebook/README":
+        for path in sorted((ROOT / name).parent.glob("*.ipynb")):
+            source[0] += "\n" + page(json.loads(path.read_text(encoding="utf-8")))
     if name == "docs/python_names":
         source[0] = names_page(source[0])
 

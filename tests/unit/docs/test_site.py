@@ -176,6 +176,32 @@ def test_a_docstring_and_a_signature_are_rewritten_for_the_site() -> None:
     assert shown == ["(m: ~stream_dp.Measure = ...)", "", None]
 
 
+# --- notebooks ------------------------------------------------------------------------------------
+
+
+def test_a_notebook_becomes_a_page_with_its_outputs() -> None:
+    script = loaded_script(DOCS / "site" / "notebooks.py")
+    text, image = {"text/plain": ["<Axes>"]}, {"image/png": "AAAA"}
+    code = [
+        {"output_type": "stream", "text": ["3\n"]},
+        {"data": text},
+        {"data": image},
+        {"data": {**text, "text/html": ["<table>", "</table>"]}},
+    ]
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "and # text"]},
+        {"cell_type": "code", "source": ["print(3)"], "outputs": code},
+    ]
+    assert script.page({"cells": cells}).split("\n\n") == [
+        "## Title\nand # text",
+        "```python\nprint(3)\n```",
+        "```text\n3\n```",
+        "```text\n<Axes>\n```",
+        "![What the cell above draws](data:image/png;base64,AAAA)",
+        "```{raw} html\n<table></table>\n```",
+    ]
+
+
 # --- limits ---------------------------------------------------------------------------------------
 
 
