@@ -195,7 +195,7 @@ class OriginWriter:
         async with reading(self._target.settings, self._target.heads) as log:
             decided, end = await log.ends()
             if decided < end:
-                raise Outage(f"{what}: a transaction of another writer is still open")
+                raise Outage(f"{what}: a transaction of another writer is open still")
             async with aclosing(log.records(0, end)) as groups:
                 async for group in groups:
                     for record in group:
