@@ -222,8 +222,8 @@ def test_the_beginning_of_a_file_in_no_order_is_no_sample_of_its_windows(
 ) -> None:
     table(site, rows)
     hints = checked(site, "--sample", str(sample), code=0)["hints"]
-    assert [(hint["says"].partition(". ")[0], hint["records"]) for hint in hints] == [
-        ("time: lines are not in order of time", sample)
+    assert [(hint["says"].partition(", so ")[0], hint["records"]) for hint in hints] == [
+        ("time: lines are not in its order", sample)
     ] * told
 
 
