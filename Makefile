@@ -160,7 +160,7 @@ $(DEV_STAMP): requirements-dev.lock $(RUN_STAMP)
 # Apart from the others, for no test and no user needs it.
 $(DOCS)/.installed: requirements-docs.lock
 	@$(find_python); "$$found" -m venv $(DOCS)
-	@echo "Installing what builds the site, from requirements-docs.lock (about 100 MB, once)"
+	@echo "Installing what builds the site, from requirements-docs.lock (about 150 MB, once)"
 	@$(call dotted,$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-docs.lock)
 	@touch $@
 
@@ -174,7 +174,7 @@ lock: $(DEV_STAMP)  ## Solve the lock files anew
 	@$(COMPILE) --upgrade $(DEV_EXTRAS) --output-file requirements-dev.lock
 	@$(COMPILE) --upgrade $(RUN_EXTRAS) --constraint requirements-dev.lock --output-file requirements.lock
 	@$(COMPILE) --upgrade --group peers --output-file requirements-peers.lock
-	@$(subst pyproject.toml --group build,--group docs,$(COMPILE)) --upgrade --output-file requirements-docs.lock
+	@$(COMPILE) --upgrade --group docs --constraint requirements-dev.lock --output-file requirements-docs.lock
 
 clean:  ## Remove the environment and all that was built
 	rm -rf $(VENV) $(PEERS) $(DOCS) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

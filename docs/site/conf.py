@@ -1,7 +1,7 @@
 """How Sphinx makes the site of the pages in this repository: `make docs`.
 
 The pages stay as they are on any viewer of repositories. What the site adds is made here: the parts and their order are
-the tables of docs/README.md, the list of keys is that of docs/pipeline.schema.json.
+the tables of docs/README.md, the list of keys is that of docs/pipeline.schema.json, Python names have their docstrings.
 """
 
 import json
@@ -11,19 +11,22 @@ from pathlib import Path
 
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
+from sphinx.ext.napoleon import Config, GoogleDocstring, NumpyDocstring
 from sphinx.util import logging
 
 SITE = Path(__file__).resolve().parent
 ROOT = SITE.parents[1]
-sys.path.insert(0, str(SITE))
+sys.path[:0] = [str(SITE), str(ROOT)]
 
 from keys import keys_page  # noqa: E402 - its folder is none of a package
+from names import as_markup, as_read, names_page  # noqa: E402 - as above
+from notebooks import page  # noqa: E402 - as above
 
 INDEX = "docs/README"
 
 project = "stream_dp"
 copyright = "the authors of stream_dp, Apache-2.0"  # noqa: A001 - Sphinx's name
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = INDEX
 include_patterns = [
     "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "deploy/README.md", "docs/**.md", "examples/*/README.md",
@@ -32,6 +35,11 @@ exclude_patterns = [".*", "build", "stream_dp*", "tests", "examples/*/run"]
 myst_heading_anchors = 6
 myst_links_external_new_tab = False
 suppress_warnings = ["myst.header"]  # sections of CHANGELOG repeat their names
+
+add_module_names = False
+python_use_unqualified_type_names = True
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
 
 html_theme = "furo"
 html_title = "stream_dp"
@@ -77,13 +85,35 @@ def parts(text: str) -> tuple[str, dict[str, str]]:
 
 
 def add_to_source(app: Sphinx, name: str, source: list[str]) -> None:
-    """Give pages the contents that follow them, and the page on keys its keys."""
+    """Give pages the contents that follow them, and what stands elsewhere: keys, Python names, notebooks."""
     index, others = parts((ROOT / f"{INDEX}.md").read_text(encoding="utf-8"))
     source[0] += index if name == INDEX else others.get(name, "")
     if name == "docs/keys":
         docs = ROOT / "docs"
         schema = json.loads((docs / "pipeline.schema.json").read_text(encoding="utf-8"))
         source[0] += keys_page(schema, (docs / "pipeline.md").read_text(encoding="utf-8"))
+    if name == "examples/06_notebook/README":
+        for path in sorted((ROOT / name).parent.glob("*.ipynb")):
+            source[0] += "\n" + page(json.loads(path.read_text(encoding="utf-8")))
+    if name == "docs/python_names":
+        source[0] = names_page(source[0])
+
+
+def written_as_markup(
+    app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]
+) -> None:
+    """Sphinx calls this for each docstring."""
+    as_markup(lines)
+    for form in (NumpyDocstring, GoogleDocstring):
+        if what != "property":  # it would take for a type what stands before a colon
+            lines[:] = form(lines, Config(), app, what, name, value, options).lines()
+
+
+def shown_signature(
+    app: Sphinx, what: str, name: str, value: object, options: object, given: str | None, returned: str | None
+) -> tuple[str | None, str | None]:  # fmt: skip
+    """Sphinx calls this for each signature."""
+    return as_read(given), as_read(returned)
 
 
 def loads_nothing_from_elsewhere(app: Sphinx, error: Exception | None) -> None:
@@ -102,4 +132,6 @@ def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
     app.add_lexer("mermaid", TextLexer)
     app.connect("source-read", add_to_source)
+    app.connect("autodoc-process-docstring", written_as_markup)
+    app.connect("autodoc-process-signature", shown_signature)
     app.connect("build-finished", loads_nothing_from_elsewhere)

@@ -153,7 +153,7 @@ def table(part: Schema, words: Words) -> str:
         f"| `{key}` | {said[key]} | {default(key, value, part, said[key])} |"
         for key, value in part["properties"].items()
     ]
-    return "\n".join(["| key | what it is | left out |", "|---|---|---|", *rows])
+    return "\n".join(["| key | what it is | if left out |", "|---|---|---|", *rows])
 
 
 def section(title: str, part: Schema, words: Words, more: str) -> str:

@@ -1,8 +1,8 @@
-"""Run a notebook's cells from top to bottom, and keep what they show: no Jupyter is needed.
+"""Run the cells of both notebooks from top to bottom, and keep what they show: no Jupyter is needed.
 
     .venv/bin/python examples/06_notebook/execute.py
 
-starts the demo, runs analyst.ipynb beside it, and writes the outputs into the notebook.
+starts the demo, runs analyst.ipynb beside it and researcher.ipynb by itself, and writes the outputs into the notebooks.
 """
 
 import ast
@@ -22,11 +22,12 @@ from matplotlib import pyplot
 
 import stream_dp as sdp
 
-NOTEBOOK = Path(__file__).with_name("analyst.ipynb")
+ANALYST = Path(__file__).with_name("analyst.ipynb")
+RESEARCHER = ANALYST.with_name("researcher.ipynb")
 URL = "http://127.0.0.1:8765"
 
 
-def executed(notebook: dict[str, Any], url: str) -> dict[str, Any]:
+def executed(notebook: dict[str, Any], url: str = URL) -> dict[str, Any]:
     """Return the notebook with the outputs of its cells, which run here; `url` stands for the demo's usual address."""
     pyplot.switch_backend("agg")
     pyplot.close("all")
@@ -61,7 +62,7 @@ def _outputs(source: str, names: dict[str, Any], count: int) -> list[dict[str, A
         outputs.append({**result, "data": _data(shown)})
     for number in pyplot.get_fignums():
         picture = io.BytesIO()
-        pyplot.figure(number).savefig(picture, format="png", dpi=60, bbox_inches="tight")
+        pyplot.figure(number).savefig(picture, format="png", dpi=80, bbox_inches="tight")
         data = {"image/png": base64.b64encode(picture.getvalue()).decode()}
         outputs.append({"output_type": "display_data", "metadata": {}, "data": data})
     pyplot.close("all")
@@ -94,11 +95,15 @@ def demo() -> Iterator[str]:
                 run.terminate()
 
 
+def keep(path: Path, notebook: dict[str, Any]) -> None:
+    """Write a notebook as Jupyter writes it."""
+    path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def main() -> None:
-    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     with demo() as url:
-        done = executed(notebook, url)
-    NOTEBOOK.write_text(json.dumps(done, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        keep(ANALYST, executed(json.loads(ANALYST.read_text(encoding="utf-8")), url))
+    keep(RESEARCHER, executed(json.loads(RESEARCHER.read_text(encoding="utf-8"))))
 
 
 if __name__ == "__main__":

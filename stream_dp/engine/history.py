@@ -419,9 +419,9 @@ def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
         )
     if journal.identity and now.identity and journal.identity != now.identity:
         raise FailClosed(
-            f"the source {now.source!r} was changed, or deleted and made anew, since the first start: what was read of "
-            "it is counted by places, where other records lie now. Bring it back as it was; else a pipeline of another "
-            "name reads it, which opens a second ledger: the two guarantees then add up"
+            f"the source {now.source!r} was changed, or deleted and made anew, since the first start: the records "
+            "already counted are known by their places, and other records lie there now. Bring the old one back, or "
+            "give the pipeline another name, which opens a second ledger: the two guarantees then add up"
         )
     if journal.fingerprint != now.fingerprint:
         names = sorted(journal.parts.keys() | now.parts.keys())

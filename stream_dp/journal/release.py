@@ -118,7 +118,7 @@ class WindowPart(Concealed, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if [self.value, self.values, self.quantiles, self.ranks].count(UNSET) != 3:
-            raise ValueError("a window has one of value, values, quantiles and ranks")
+            raise ValueError("a window has exactly one of value, values, quantiles and ranks")
         _require_one_width(self)
 
 
@@ -157,7 +157,7 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if [self.value, self.values, self.fired, self.ranks, self.windows].count(UNSET) != 4:
-            raise ValueError("a release has one of value, values, fired, ranks and windows")
+            raise ValueError("a release has exactly one of value, values, fired, ranks and windows")
         if not self.windows:
             _require_one_width(self)
         elif [self.band, self.low, self.high, self.lows, self.highs].count(UNSET) != 5:

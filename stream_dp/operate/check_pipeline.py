@@ -39,8 +39,8 @@ from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayC
 from stream_dp.statistics.parts.choice import FalseAlarm
 
 _THIN = (
-    "{field}: lines are not in its order, so if the file goes on behind the sample, windows have a part of their "
-    "records here, and verdicts are too bad; a --sample as large as the file judges by all"
+    "{field}: lines are not in its order, so windows have only a part of their records here if the file is longer than "
+    "the sample, and the verdicts are too bad: give a --sample as large as the file"
 )
 
 

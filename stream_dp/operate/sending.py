@@ -64,8 +64,8 @@ _UNSTAMPED = (
     "`stream-dp topic` makes topics that do"
 )
 _TOO_EARLY = (
-    "Note: no run of {0} has begun, as far as can be seen: what arrives before counts nowhere, and is for `stream-dp "
-    "check` to look at"
+    "Note: no run of {0} has begun, as far as can be seen: records that arrive before it do not count; only "
+    "`stream-dp check` looks at them"
 )
 
 

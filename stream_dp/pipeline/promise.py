@@ -54,8 +54,8 @@ def looks_like_people(names: Iterable[str]) -> list[str]:
 
 
 _TRANSACTIONS = {
-    "late": "records of a transaction count in their ticks if it is committed before these settle (wall clock: half of "
-    "`delay` after their end; replay: before their marks), else they are late; an open one holds nothing up",
+    "late": "records of a transaction count if it is committed before their ticks settle (wall clock: half of `delay` "
+    "after the tick's end; replay: before the tick's mark); else they are late. No tick waits for an open transaction",
     "wait": "ticks wait for the end of every open transaction: whoever may write into the topic can hold them up",
 }
 
@@ -67,17 +67,17 @@ def caveats(built: Built) -> list[str]:
     ]
     if built.spec.relation is Neighbors.REPLACE_ANY_TICK:
         notes.append(
-            "an event's own time says its tick, so a replacement may move to another one: one event removed and one "
-            "added, and each mechanism has half the epsilon for either. If no replacement moves, say so: "
-            "privacy.moves: within_tick"
+            "an event's own time says its tick, so a replacement may move it to another tick. That is one event "
+            "removed and one added, and each mechanism has half the epsilon for either. If no replacement moves, say "
+            "so: privacy.moves: within_tick"
         )
     source = built.spec.source
     if isinstance(source, KafkaSourceSpec):
         notes.append(_TRANSACTIONS[source.open_transactions])
     if built.spec.clock.step > READ_AGAIN_MS:
         notes.append(
-            f"a tick is longer than {duration_text(READ_AGAIN_MS)}: what is created while it runs, and a watch that "
-            "begins or ends, does so with the next tick, so that nothing of the open one is read again"
+            f"ticks are longer than {duration_text(READ_AGAIN_MS)}: series that are created, and watches that begin or "
+            "end, do so at the next tick, so that no record of the open tick is read again"
         )
     notes += _unended(built.spec)
     noisy = [(c.spec.name, noise_of(c.choice.alarms, c.spec.price)) for c in built.chosen]
@@ -95,8 +95,8 @@ def _unended(spec: PipelineSpec) -> Iterator[str]:
             rest = horizon % (milliseconds(window) // step)
             if rest and series.first_told(place, step):
                 yield (
-                    f"{series.name}: the last {how_many(rest, 'tick')} of the horizon end no {what} of {window}, so "
-                    "nothing is told of what comes in them"
+                    f"{series.name}: the horizon ends in the midst of a {what} of {window}, so no release has the "
+                    f"records of its last {how_many(rest, 'tick')}"
                 )
 
 
@@ -110,8 +110,8 @@ def _of_identifiers(spec: PipelineSpec) -> list[str]:
         f"{what} "
         f"{'for ever' if kind.span is None else f'until its window of {duration_text(kind.span)} is over'}: at most "
         f"{64 * len(kind.keys)} bytes of memory each, and {20 * len(kind.keys)} bytes in the private commit of the "
-        f"tick where it counts{_early(spec, len(kind.keys))}. It grows with them and forgets none earlier; the size of "
-        "a private commit tells roughly how many came"
+        f"tick where it counts{_early(spec, len(kind.keys))}. The memory grows with their number and forgets none "
+        "earlier; the size of a private commit shows roughly how many came"
         for what, kind in kept
     ]
 
@@ -124,7 +124,9 @@ def _by(series: Series) -> str:
 def _early(spec: PipelineSpec, columns: int, size: int = 16) -> str:
     if not isinstance(spec.clock, ReplayClock):
         return ""
-    return f", {size * columns} more in an earlier one for each tick before whose turn it is read"
+    return (
+        f", and {size * columns} more in an earlier commit if it was read before that tick's turn"
+    )
 
 
 def _of_people(spec: PipelineSpec) -> Iterator[str]:
@@ -143,26 +145,27 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
     until = "for ever" if privacy.per is None else "until the window is over"
     yield (
         f"the guard remembers every user who counts {until}: at most 64 bytes of memory each, and 20 bytes in the "
-        "private commit of each tick in which the user counts. It grows with the users and forgets nobody earlier"
+        "private commit of each tick in which the user counts. The memory grows with their number and forgets nobody "
+        "earlier"
     )
     yield from _of_places(spec)
     cap = privacy.most_events(spec.clock)
     if cap > 1:
         yield (
-            f"noise is for all {cap} events of a user that count, {cap} times that for one, where nothing below says "
-            "less; a sum with user_total or shared_total goes by that, distinct users (by a field: in how many entries "
-            "they may be) and cut_off by users"
+            f"noise is for all {cap} events of a user that count: {cap} times that for one event, unless a line below "
+            "says less. Noise of a sum with user_total or shared_total is for that total, noise of distinct users and "
+            "of cut_off for one user (by a field: for the entries that a user may be in)"
         )
     if cap < privacy.cap:
         reached = (
-            f"per_tick lets {privacy.per_tick} of each of its ticks count"
+            f"per_tick lets {privacy.per_tick} in each of its ticks count"
             if privacy.per_key is None
             or privacy.keys is None
             or cap < privacy.per_key * privacy.keys
             else f"per_key and keys let {privacy.per_key} of each of {privacy.keys} values of {privacy.key} count"
         )
         where = "that count for ever" if privacy.per is None else "of a window"
-        yield f"of the {privacy.cap} events {where} at most {cap} are reached: {reached}"
+        yield f"a user reaches at most {cap} of the {privacy.cap} events {where}: {reached}"
     if privacy.key is not None:
         yield from _of_keys(privacy, until)
     yield from _of_total(spec, until)
@@ -170,8 +173,9 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
         yield f"only {privacy.share} of all users count, chosen by a keyed hash: counts are of these users alone"
     if isinstance(source, KafkaSourceSpec) and source.keyed_by is not None:
         yield (
-            f"a user's records count in one partition, that of {source.partitioner} over the partitions of the first "
-            "start: others are dead letters. Added partitions count nowhere, and users who move with them no more"
+            f"a user's records count in one partition, the one that {source.partitioner} chooses among the partitions "
+            "of the first start; records elsewhere are dead letters. Records in partitions that are added later do not "
+            "count, and neither do users whom producers then place there"
         )
     for series in spec.series:
         if isinstance(series.amount, UserTotal):
@@ -181,14 +185,14 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
             yield (
                 f"{series.name} remembers how much each user has added {until}: at most 64 bytes of memory each, and "
                 f"{24 if series.signed else 20} bytes in the private commit of each tick in which the user adds to it"
-                f"{early}. What a user would add beyond the total is cut off, which no cut_off counts"
+                f"{early}. Amounts beyond the total are cut off, and no cut_off counts that"
             )
-    yield f"a user is whoever has the same {privacy.user}, to the letter; a record without one is a dead letter"
+    yield f"records with exactly the same {privacy.user} are one user's; a record without one is a dead letter"
     if privacy.per is not None:
         yield (
-            f"windows of {duration_text(privacy.per)} count from the first tick on. A user who is there in several of "
-            "them loses as much in each: what is protected is a user's part in one window, not that they were ever "
-            "there (overall does that)"
+            f"windows of {duration_text(privacy.per)} begin at the first tick. A user with records in several windows "
+            "loses as much in each: a user's part in one window is protected, and not whether they were ever there "
+            "(overall protects that)"
         )
 
 
@@ -197,8 +201,8 @@ def _of_places(spec: PipelineSpec) -> Iterator[str]:
     some = [series.name for series in spec.counted if series.where]
     if some:
         yield (
-            f"records that the where of {', '.join(some)} drops have used their users' caps before: they take places "
-            "of those that it would count, and noise is for all places"
+            f"records that the where of {', '.join(some)} drops have used their users' caps before: they use up the "
+            "cap of records that it would count, and noise is for the whole cap"
         )
 
 
@@ -210,19 +214,19 @@ def _of_total(spec: PipelineSpec, until: str) -> Iterator[str]:
     shared = [series for series in spec.counted if isinstance(series.amount, SharedAmount)]
     yield (
         f"the guard also remembers, {until}, how much of {total.of} each user has added: at most 64 bytes of memory "
-        "each, and 20 bytes in the private commit of each tick in which they add some. What a user would add beyond "
-        f"{total} is cut off (cut_off with cap: total says of how many users); a record whose {total.of} does not fit "
+        "each, and 20 bytes in the private commit of each tick in which they add some. Amounts beyond "
+        f"{total} are cut off (cut_off with cap: total counts these users); a record whose {total.of} does not fit "
         "the schema is a dead letter"
     )
     if some := [series.name for series in shared if series.where]:
         yield (
-            f"records that the where of {', '.join(some)} drops have used the total before: of a user with more than "
-            f"{total} in all it has what was left, and is too small by the rest"
+            f"records that the where of {', '.join(some)} drops have used the total before: if a user adds more than "
+            f"{total} in all, the sum has only what was left, and is too small by the rest"
         )
     when = "never" if spec.privacy.per is None else "only once the window of the cap is over"
     yield (
-        "series with shared_total cost by units of the total and others by events, which add up: what a halt of the "
-        f"one kind frees is free for its kind at once, and for the other {when}"
+        "series with shared_total cost by units of the total, all others by events, and both costs add up. What a halt "
+        f"frees is free for series of the same kind at once, and for the other kind {when}"
     )
     if not shared:
         yield "no series of this file has shared_total: the total changes nothing until a live one has"
@@ -231,15 +235,15 @@ def _of_total(spec: PipelineSpec, until: str) -> Iterator[str]:
 def _of_keys(privacy: Privacy, until: str) -> Iterator[str]:
     if privacy.keys is not None and privacy.per_key is None:
         yield (
-            f"keys alone decides which events count, and no noise is narrower for it but that of distinct values of "
-            f"{privacy.key}, a text or an integer, and of distinct users by {privacy.key}: per_key beside it lets "
-            "fewer events of a user count"
+            f"keys alone decides which events count. It narrows the noise of distinct users by {privacy.key} and, if "
+            f"{privacy.key} is a text or an integer, of its distinct values, and no other: add per_key to let fewer "
+            "events of a user count"
         )
     beside = "one each" if privacy.keys is None else "one each, and one of the number of its values"
     yield (
         f"the guard also remembers, {until}, which values of {privacy.key} each user's events that count had: "
         f"{beside}, of at most 64 bytes of memory, and 20 bytes in the private commit of each tick in which "
-        "they count. Null is a value, and so is all outside the domain of a category; a record whose "
+        "they count. Null is one value, and all values outside the domain of a category are one; a record whose "
         f"{privacy.key} does not fit the schema is a dead letter"
     )
 

@@ -408,7 +408,7 @@ def caps_words(series: Mapping[str, Any]) -> str:
         _way(row, over) for row in (files, *others) if row is files or _other(row, files)
     )
     if series["least"] is None:
-        return f"{about}: {bands}. What that does to it no guess says"
+        return f"{about}: {bands}. No guess says what that does to it"
     least = next(row for row in series["ways"] if row["caps"] == series["least"])
     now = "" if least is files else f"; as it is {_both(files, over)}"
     best = f"{least['caps'] or 'as it is'}, {_both(least, over)}{now}"

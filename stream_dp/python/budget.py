@@ -159,15 +159,15 @@ class Budget(Single):
     """A privacy budget and its ledger.
 
     Privacy claim: whoever sees everything that is released by series created from this budget, in any order, and
-    chooses by it what to create and what to ask next, learns about a single event at most (epsilon, delta): [HSV]
-    Thm 12.4 for the filter. One event is one record in one tick of each series that it is added to. With
+    chooses by it what to create and what to ask next, learns about a single event at most (epsilon, delta). Source:
+    [HSV] Thm 12.4 for the filter. One event is one record in one tick of each series that it is added to. With
     ``unit="user"`` it is all events of a user that count: a guard in front of each series lets as many through as the
     cap says. The number of ticks, and when series are created and released, must not depend on events. Two budgets over
     the same events add up. Noise comes from ChaCha20 under fresh seeds of the operating system: adversaries are
     computationally bounded.
 
-    Nothing is given back, whatever ends. It belongs to the process that made it, may be used by several threads, and
-    lives as long as the process: it is written down nowhere. Pipelines have a journal for that.
+    Nothing is given back when a series ends. A budget belongs to the process that made it and is stored nowhere;
+    several threads may use it. Use a pipeline, which has a journal, where a budget must outlive the process.
 
     Parameters
     ----------
@@ -483,8 +483,8 @@ class Budget(Single):
         # each series counts its own ticks: a window of the one may lie across two of the other, at twice the price
         if self._privacy.per is not None and self._derivations:
             raise UsageError(
-                "per: a budget with windows pays for one series, for windows of another one could lie across them: use "
-                "overall in place of max_events and per, or a pipeline, whose series share their ticks"
+                "per: a budget with windows pays for one series, because windows of a second one could begin at other "
+                "times: use overall in place of max_events and per, or a pipeline, whose series share their ticks"
             )
         name, derivation = prepared.runs.name, prepared.chosen.derivation
         self._ledger = self._after(derivation)

@@ -39,9 +39,17 @@ def read_releases(source: str | Path, *, series: str = "", pipeline: str = "") -
     pipeline : str, optional
         Of a table with several pipelines: the name of one.
 
-    Raises ReleasesMissing where releases lack between others: of files and topics with their numbers, of a table with
-    their ticks (but for alerts, of which it has only those that fired). UsageError if the source is none of these or
-    has nothing; WorldError if it cannot be read; FailClosed if it is not releases.
+    Raises
+    ------
+    ReleasesMissing
+        Releases are missing between others. Files and topics show this by sequence numbers, a table by ticks; a table
+        has no row of an alert that did not fire, so alerts are not checked there.
+    UsageError
+        The source is none of these, or has no releases.
+    WorldError
+        The source cannot be read.
+    FailClosed
+        The source holds something that is not a release.
     """
     address, suffix = str(source), Path(source).suffix
     kind, marked, _ = address.partition("://")

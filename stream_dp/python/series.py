@@ -265,7 +265,7 @@ class ContinualSeries(Continual[PublicRelease, Iterable[Event]]):
     """A statistic of events, released once each tick; made by `Budget.series`.
 
     Privacy claim: `guarantee`, for all releases together, against readers who choose what to do next by what they saw;
-    `derivation` says why. Whom it protects is the budget's to say: one event, or a user as far as the cap goes.
+    `derivation` says why. The budget says whom it protects: one event, or the events of one user that the cap admits.
 
     Examples
     --------
@@ -287,8 +287,8 @@ class ContinualSeries(Continual[PublicRelease, Iterable[Event]]):
     def add(self, event: Event) -> None:
         """Add an `event` to the open tick: the fields of the schema by name, as a record in JSON has them.
 
-        Other fields are not looked at. Raises RejectedMessage where it does not fit the schema, or the horizon is
-        reached: nothing has changed; and FailClosed in a forked process, or after a release that failed.
+        Other fields are ignored. Raises RejectedMessage if the event does not fit the schema or the horizon is reached
+        (nothing has changed), and FailClosed in a forked process or after a release that failed.
         """
         self._add(self._changes((event,)))
 

@@ -79,8 +79,8 @@ def _message(content: bytes, name: str) -> tuple[Any, type[Exception]]:
             pool.Add(each)
     except (message.DecodeError, TypeError, ValueError):
         raise ValueError(
-            "is no whole descriptor set: make it with protoc --include_imports --descriptor_set_out, or take what the "
-            "registry has of a schema without imports of its own"
+            "is no whole descriptor set: make one with protoc --include_imports --descriptor_set_out, or use the "
+            "registry's file of a schema without imports"
         ) from None
     try:
         return message_factory.GetMessageClass(

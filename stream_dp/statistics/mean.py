@@ -132,9 +132,9 @@ class MeanSeries(AmountSeries):
             shown.append(f"{window}sqrt({above}^2 + ({counts} (r - {centre}))^2) / (n - {counts})")
         once = f"; {ANEW if self.running else ONCE}" if self.every else ""
         return (
-            f"sums of what amounts have beyond {centre}, with {share} of the epsilon, over counts with the rest{once}; "
-            f"at tick {setting.last} its ends are within about {', '.join(shown)} of it, where it is r, of n records; "
-            f"errors are those at r = {centre} and n = {RECORDS:,}"
+            f"sums of amounts less {centre}, with {share} of the epsilon, divided by counts with the rest{once}; at "
+            f"tick {setting.last} the ends of a mean r of n records are within about {', '.join(shown)}; the errors "
+            f"shown are for r = {centre} and n = {RECORDS:,}"
         )
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:

@@ -163,8 +163,8 @@ def _bucket_problems(bins: Edges, clamp: tuple[Fraction, Fraction]) -> list[Init
     many, fits = len(bins.edges) - 1, _fitting(clamp, len(bins.edges) - 1)
     if fits is None:
         why = (
-            f"from {low} to {high} no 2 to {MOST_BUCKETS} equal buckets begin at values of '{bins.field}': name other "
-            "integers, or edges"
+            f"the range {low} to {high} has no 2 to {MOST_BUCKETS} equal buckets that begin at values of "
+            f"'{bins.field}': give another range, or edges"
         )
         return [problem(("clamp",), why)]
     why = (

@@ -207,8 +207,8 @@ class RatioSeries(SeriesSpec):
             shown.append(f"{window}sqrt({above}^2 + ({below} r)^2) / (n - {below})")
         share = "" if within is None else f", a share: {of.name} counts a part of {over.name}"
         return (
-            f"post-processing of {of.name} and {over.name}: free{share}; at tick {tick} its ends are within about "
-            f"{', '.join(shown)} of it, where it is r and {over.name} is n"
+            f"post-processing of {of.name} and {over.name}: free{share}; at tick {tick} the ends of a ratio r, "
+            f"where {over.name} is n, are within about {', '.join(shown)}"
         )
 
 

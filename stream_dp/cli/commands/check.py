@@ -152,7 +152,7 @@ def _print_verdicts(judgement: Judgement) -> None:
         lines.print(line, markup=False)
     lines.print(
         "NOT PRIVATE: these verdicts are made of exact figures of the sample: for your own eyes, never to be "
-        "published. A file that is changed by them tells about the sample.",
+        "published. If you change the file because of them, it reveals something about the sample.",
         markup=False,
     )
 

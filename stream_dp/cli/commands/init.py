@@ -37,9 +37,9 @@ def init(
 ) -> None:
     """Look at a sample of your records and write a first pipeline file; it marks what you have to declare.
 
-    It looks at the first 1,000 records of a file, or the last 1,000 of a topic. Names and types of columns are
-    proposed, and the unit; domains and ranges are for you to declare, for one that was taken from data would tell of
-    the data. No value of the sample is ever written.
+    It looks at the first 1,000 records of a file, or the last 1,000 of a topic. It proposes names and types of columns,
+    and the unit. Declare domains and ranges yourself: a range taken from the data would reveal something about the
+    data. No value of the sample is ever written.
     """
     wanted = SampleWanted(csv, jsonl, topic, bootstrap, out, name)
     with progress("Looking at a sample of the records") as line:

@@ -92,9 +92,9 @@ def _vouched(shown: dict[str, Any]) -> str:
     if not begin:
         return ""
     return (
-        f" It begins with commit {begin}: what came before was pruned, and a checkpoint there vouches for it, for what "
-        "was spent, and for what ran then; series that had ended are in the sums alone. `--archive FILE` reads more, "
-        "where FILE is an archive that begins earlier."
+        f" It begins with commit {begin}, because earlier commits were pruned. A checkpoint there holds what was spent "
+        "and what ran then; series that had ended are only in the sums. `--archive FILE` reads an archive that begins "
+        "earlier."
     )
 
 

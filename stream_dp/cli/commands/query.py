@@ -67,7 +67,7 @@ Id = Annotated[
     Option(
         "--id",
         metavar="ID",
-        help="The message's own name: sent again with it, the same message gets the answer that it had.",
+        help="Id of the message; the same message under the same id gets the same answer (default: a fresh id).",
     ),
 ]
 Yes = Annotated[
@@ -85,7 +85,7 @@ class Asking:
         Via,
         Option(
             "--via",
-            help="Over HTTP (run --serve), or by Kafka; then PIPELINE.yaml may be the pipeline's name alone.",
+            help="Over HTTP (run --serve) or by Kafka; by Kafka a pipeline's name is enough for PIPELINE.yaml.",
         ),
     ] = Via.HTTP
     url: Annotated[str, Option(help="The engine's address, as it printed it.")] = HERE
@@ -119,7 +119,7 @@ class Asking:
 def create(pipeline: PipelineFile, *, series: Series, asking: Asking, yes: Yes = False) -> None:
     """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit.
 
-    What would fire mostly by noise is created only once that is confirmed.
+    A series that would fire mostly by noise needs a confirmation.
     """
     engine = asking.engine(pipeline)
     asking.say(
@@ -281,7 +281,7 @@ def watch(
 ) -> None:
     """Add a watch to a running monitor; it counts whole ticks and costs nothing more.
 
-    What would fire mostly by noise is added only once that is confirmed.
+    A watch that would fire mostly by noise needs a confirmation.
     """
     engine = asking.engine(pipeline)
     asking.say(

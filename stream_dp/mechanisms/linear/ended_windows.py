@@ -292,7 +292,7 @@ class EndedArrivals(EndedWindows):
     def __post_init__(self) -> None:
         self.arrivals.require_steps(self.width, self.neighbors)
         if not self.arrivals.ended:
-            raise NotDerivable("a number at a window's end is of arrivals in whole windows")
+            raise NotDerivable("arrivals counted at the end of a window need whole windows")
 
     @property
     def windows(self) -> tuple[int, ...]:  # type: ignore[override]

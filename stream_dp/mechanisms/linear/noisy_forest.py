@@ -438,7 +438,7 @@ class NoisyForest(Additive):
         bits = 62 if self.shape.height == 1 else 62 - FRACTION_BITS
         if MARGIN * widest >= 1 << bits or not self._drawable:
             raise NotDerivable(
-                "noise in these windows is too wide for 64 bits; give more epsilon, or of a sum a wider step"
+                "noise in these windows is too wide for 64 bits; give more epsilon or, for a sum, a wider step"
             )
 
     def public(self, updates: int, state: WindowForestState | None) -> int:

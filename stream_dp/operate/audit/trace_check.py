@@ -136,8 +136,8 @@ async def check_trace(
 def _require_all(begin: int, name: str) -> None:
     if begin:
         raise UsageError(
-            f"--trace: what is read of {name} begins with commit {begin}, for those before were pruned, and the check "
-            "plays all of them: name an archive that has them, made before (`stream-dp journal archive`), as FILE"
+            f"--trace: {name} begins with commit {begin}, because earlier commits were pruned, and the check needs "
+            "all of them: name as FILE an archive that has them (made before by `stream-dp journal archive`)"
         )
 
 

@@ -329,7 +329,7 @@ def every_problems(
         key = "windows" if windows else "window"
         why = f"cannot stand beside {key}: every is for tumbling windows, {key} for sliding ones; choose one of the two"
         problems.append(problem(("every",), why))
-    ever = "needs windows that end: give a duration such as 24h"
+    ever = "a tumbling window has an end: give a duration such as 24h"
     named = placed_windows(every, key="every")
     return problems + [problem(at, ever) for at, name in named if name == EVER]
 

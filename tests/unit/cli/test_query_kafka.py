@@ -157,7 +157,10 @@ BAD_CALLS = {
         "must be a JSON object",
     ),
     "a token that is none": ("halt clicks busy --token-file K", "64 hexadecimal"),
-    "whose token": ("ask clicks busy --token-file I", "--analyst: name whose token it is"),
+    "whose token": (
+        "ask clicks busy --token-file I",
+        "--analyst: name the analyst whose token it is",
+    ),
     "both": ("halt clicks busy --token-file T --key-file K", "name one of them"),
 }
 

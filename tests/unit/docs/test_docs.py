@@ -83,7 +83,7 @@ def test_the_page_on_the_client_and_the_notebook_run_beside_a_demo(
 ) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
     script = loaded_script(ROOT / "examples" / "06_notebook" / "execute.py")
-    kept = json.loads(script.NOTEBOOK.read_text())
+    kept = json.loads(script.ANALYST.read_text())
     with script.demo() as url:
         text = CLIENT.read_text().replace(script.URL, url)
         assert text.count("```python\n") >= 5
@@ -92,6 +92,18 @@ def test_the_page_on_the_client_and_the_notebook_run_beside_a_demo(
         done = script.executed(json.loads(again), url)
     assert kinds(done) == kinds(kept)
     assert "text" in kinds(kept)[-1]
+
+
+@pytest.mark.long
+def test_the_notebook_of_mechanisms_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own assertions judge the game, the exact deltas and the errors beside OpenDP's."""
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    script = loaded_script(ROOT / "examples" / "06_notebook" / "execute.py")
+    kept = json.loads(script.RESEARCHER.read_text())
+    source = "".join(line for cell in kept["cells"] for line in cell["source"])
+    assert source.count("\nassert ") + source.count("    assert ") >= 6
+    assert kinds(script.executed(kept)) == kinds(kept)
+    assert sum(kind == ["image/png"] or "image/png" in kind for kind in kinds(kept)) == 5
 
 
 def test_a_wrong_result_is_found() -> None:

@@ -339,7 +339,7 @@ def test_twins_at_a_windows_end_lose_more() -> None:
             derived(twin, "distinct")
     right = EndedArrivals(EPSILON, ADD, Arrivals(2, ended=True))
     assert worst(right, by_events(ADD, None)) > 1.9
-    with pytest.raises(NotDerivable, match="in whole windows"):
+    with pytest.raises(NotDerivable, match="need whole windows"):
         EndedArrivals(EPSILON, ADD, Arrivals(2))
     for refused in (
         EndedArrivals(EPSILON, MOVES, Arrivals(2, ended=True)),

@@ -283,7 +283,7 @@ def test_plan_says_what_a_shared_total_costs() -> None:
     notes = " / ".join(caveats(built))
     assert "how much of amount each user has added" in notes
     assert "records that the where of german, french drops have used the total before" in notes
-    assert "and for the other only once the window of the cap is over" in notes
+    assert "and for the other kind only once the window of the cap is over" in notes
     assert "no series of this file has shared_total" not in notes
     assert "no series of this file has shared_total" in " ".join(
         caveats(built_of(total_of("600"), None, [SERIES[0]]))
@@ -318,7 +318,9 @@ def test_a_number_over_another_window_and_one_of_several_entries() -> None:
         found, ways = found_of(PER_DAY, EXPECT, name)
         assert found["value"] is found["least"] is None
         assert all(way["error"] is None for way in ways.values())
-    assert caps_words(found_of(PER_DAY, EXPECT, "mean")[0]).endswith("does to it no guess says")
+    assert caps_words(found_of(PER_DAY, EXPECT, "mean")[0]).endswith(
+        "No guess says what that does to it"
+    )
     alike: Data = {"name": "s", "statistic": "count", "windows": ["12h", "36h"]}
     (longer,) = caps_json(built_of(PER_DAY, EXPECT, [alike]))["caps"]
     assert (longer["over"], longer["value"]) == ("36h", 27_000)

@@ -127,7 +127,7 @@ def test_notes_beside_the_guarantee(data: Data) -> None:
         "this pipeline only:",
         "the guarantee holds",
         "records of a transa",
-        "a tick is longer th",
+        "ticks are longer th",
     ]
     waiting = data | {"source": data["source"] | {"open_transactions": "wait"}}
     assert "ticks wait" in caveats(build(PipelineSpec.model_validate(waiting)))[2]

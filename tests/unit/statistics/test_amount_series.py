@@ -175,7 +175,7 @@ def test_the_plan_of_a_mean_says_what_its_error_depends_on(tmp_path: Path) -> No
     sums = SumForest(1, Fraction(2, 5), ADD, (1, 3), FLAT, -120, 120).view_band(0, 1, 0.95)
     counts = WindowForest(1, Fraction(4, 15), ADD, (1, 3), FLAT).view_band(0, 1, 0.95)
     assert f"tick: sqrt({sums}^2 + ({counts} (r - 120))^2) / (n - {counts})" in shown["why"]
-    assert shown["why"].endswith("of n records; errors are those at r = 120 and n = 1,000")
+    assert shown["why"].endswith("; the errors shown are for r = 120 and n = 1,000")
     found = shown["windows"][0]["predicted_error"][-1]["error"]
     assert found == pytest.approx(sums / 1_000, rel=0.02)
 

@@ -330,7 +330,10 @@ def test_a_series_of_fewer_ticks_than_a_hop_is_made_for_one(tmp_path: Path) -> N
 def test_plan_says_how_many_ticks_at_the_end_are_in_no_whole_hop(tmp_path: Path) -> None:
     built = built_of(tmp_path, f"{KEYS}, windows: [6h], hop: 3h", horizon=11)
     (note,) = (each for each in caveats(built) if "horizon" in each)
-    assert "the last 2 ticks of the horizon end no hop of 3h, so nothing is told" in note
+    assert (
+        "the horizon ends in the midst of a hop of 3h, so no release has the records of its last 2 ticks"
+        in note
+    )
     whole = built_of(tmp_path, f"{KEYS}, windows: [6h], hop: 3h", horizon=12)
     assert not any("horizon" in each for each in caveats(whole))
 

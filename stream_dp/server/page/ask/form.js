@@ -12,7 +12,7 @@ const LABELS = {
 };
 const HINTS = {
   clamp: "Values outside count as the nearer end.", at: "0.5 is the median; several with commas.",
-  windows: "The last 1 hour, 24 hours, say; empty: since it was asked.", every: "One number for each 24 hours, say, when they are over: less noise.",
+  windows: "Such as 1 hour or 24 hours; empty: since it was asked.", every: "Such as 24 hours: one number for each, when it is over. Less noise.",
   running: "A number at every tick since the window began: more noise.",
   hop: "A part of the window, 12 hours say: a number at the end of each, with less noise; empty: at every tick.", buckets: "A whole number that divides the range.",
 };
