@@ -1,4 +1,4 @@
-"""Rules of compositions with deltas, kinds and groups on small instances against `exact_delta`: met, never below.
+"""Rules of compositions with deltas and kinds on small instances against `exact_delta`: met, never below.
 
 An instance of every rule is in `stream_dp.verify.exact_checks`, which `test_exact_checks` compares. The known-broken
 twins here book less than the exact delta somewhere.
