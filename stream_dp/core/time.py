@@ -56,18 +56,22 @@ class TimeForm:
     format: str = "iso"
     zone: tzinfo | None = None
 
+    @property
+    def patterned(self) -> bool:
+        return "%" in self.format
+
     def parse(self, text: str) -> int | None:
         """Return the moment of a text under iso or a pattern; None for other texts.
 
         >>> TimeForm("%d.%m.%Y %I:%M %p", UTC).parse("1.1.1970 12:01 AM")
         60000
         """
-        if "%" in self.format:
+        if self.patterned:
             return _by_pattern(compiled(self.format), text, self.zone)
         return parse_moment(text, self.zone)
 
     def parse_all(self, texts: Sequence[str]) -> list[int | None]:
-        if "%" in self.format:
+        if self.patterned:
             return list(map(self.parse, texts))
         return parse_moments(texts, self.zone)
 

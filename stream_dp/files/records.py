@@ -311,7 +311,7 @@ def cell_reader(field: FieldSpec) -> Callable[[str], object]:
     """Return a converter of CSV cells to the declared type; other texts stay texts, empty cells are None."""
     if isinstance(field, ListField) and (separator := field.separator) is not None:
         return lambda cell: cell.split(separator) if cell else []
-    pattern = isinstance(field, TimeField) and "%" in field.format
+    pattern = isinstance(field, TimeField) and field.form.patterned
     convert = str if pattern else _CONVERT.get(field.type, str)
     if isinstance(field, NumberField) and field.decimal == ",":
         convert = _with_comma
@@ -370,7 +370,7 @@ def _csv(
         _columns(header, fields, time_field)
         columns = [(header.index(n), _cells(n, kind)) for n, kind in fields.items() if n in header]
         width, at = len(header), header.index(time_field)
-        times = _Memo(lambda cell: own_time(cell if "%" in form.format else _integer(cell), form))
+        times = _Memo(lambda cell: own_time(cell if form.patterned else _integer(cell), form))
         for line, row in rows:
             if row is None or len(row) != width:
                 yield Record(line, None, _BROKEN_ROW)

@@ -28,6 +28,8 @@ from stream_dp.mechanisms.linear.counter import (
     HandOverState,
     HybridCounter,
     HybridState,
+    SeparateCounters,
+    SeparateState,
 )
 from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState, RunningWindowsState
 from stream_dp.mechanisms.linear.gaussian_counter import (
@@ -37,7 +39,6 @@ from stream_dp.mechanisms.linear.gaussian_counter import (
 )
 from stream_dp.mechanisms.linear.nested_windows import NestedCounterState, NestedWindowsState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
-from stream_dp.mechanisms.linear.separate_counters import SeparateCounters, SeparateState
 from stream_dp.mechanisms.linear.sum_counter import SumCounterState
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCountsState
 from stream_dp.mechanisms.linear.tree import TreeState

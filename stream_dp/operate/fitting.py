@@ -404,7 +404,7 @@ def _of_time(field: TimeField, value: object) -> str | None:
     """Return the mistake in a time value, or None."""
     if value is None:
         return "no time (null)"
-    if "%" in field.format:
+    if field.form.patterned:
         return f"not as the pattern {field.format} says"
     if type(value) is int:
         unit = next((name for name, least, end in _UNITS if least <= value < end), None)

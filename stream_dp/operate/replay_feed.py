@@ -94,7 +94,7 @@ def _hints(spec: PipelineSpec, time: str) -> dict[str, str]:
     """Return advice about the form of a time, by the reason of the refusal."""
     field = settled(spec.fields[time], TimeField)
     written = "zone" if field.zone else "offset" if field.format == "iso" else "number"
-    written = "pattern" if "%" in field.format else written
+    written = "pattern" if field.form.patterned else written
     return {"time_out_of_range": _OUT_OF_RANGE, "wrong_type": _NO_TIME[written]}
 
 

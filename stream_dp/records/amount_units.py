@@ -167,14 +167,10 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class UserTotal:
-    """An amount of which all records of a user add at most `most` units in a window of the cap.
-
-    How much of it a record adds is for the engine's memory to say; of amounts of both signs, what a window's come to.
-    """
+class _Decided:
+    """An amount of which something else than the record alone decides how much of it counts."""
 
     amount: Amount
-    most: int
 
     @property
     def field(self) -> str:
@@ -183,6 +179,16 @@ class UserTotal:
     @property
     def units(self) -> tuple[int, int]:
         return self.amount.units
+
+
+@dataclass(frozen=True, slots=True)
+class UserTotal(_Decided):
+    """An amount of which all records of a user add at most `most` units in a window of the cap.
+
+    How much of it a record adds is for the engine's memory to say; of amounts of both signs, what a window's come to.
+    """
+
+    most: int
 
     @property
     def signed(self) -> bool:
@@ -190,18 +196,8 @@ class UserTotal:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedAmount:
+class SharedAmount(_Decided):
     """What is left of an amount of the total that a guard lets a user add, before any series' conditions."""
-
-    amount: Amount
-
-    @property
-    def field(self) -> str:
-        return self.amount.field
-
-    @property
-    def units(self) -> tuple[int, int]:
-        return self.amount.units
 
 
 # what a record adds to its entries of a feature

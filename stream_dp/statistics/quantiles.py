@@ -24,9 +24,15 @@ from stream_dp.journal.release import Quantile, Shape
 from stream_dp.mechanisms.linear.noisy_forest import FLAT_IS_BEST
 from stream_dp.mechanisms.linear.windows_and_ever import ever_share
 from stream_dp.mechanisms.quantiles.rank_window import RankWindow, best_rank_levels
-from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles, tuples_of
-from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree, best_levels
+from stream_dp.mechanisms.quantiles.value_tree import (
+    EACH,
+    PARTS,
+    SlidingQuantiles,
+    ValueLevels,
+    ValueTree,
+    best_levels,
+)
 from stream_dp.records.amount_units import plain_number
 from stream_dp.records.groupings import Edge, Edges, by_problems, decimal_text
 from stream_dp.records.scalars import (

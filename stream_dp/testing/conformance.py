@@ -34,7 +34,7 @@ from stream_dp.errors import RejectedMessage, TaintError
 from stream_dp.mechanisms.states import STATES
 from stream_dp.mechanisms.watches.monitor_state import LevelsQuery
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
-from stream_dp.verify.relations.pair_conditions import Suitable
+from stream_dp.verify.relations import Suitable
 
 Plain: TypeAlias = "IntArray | np.int64 | int"
 S = TypeVar("S")

@@ -37,8 +37,7 @@ from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.verify.exact.randomized_response import ASK, InteractiveRandomizedResponse
 from stream_dp.verify.game import HALT, Game, View
-from stream_dp.verify.relations.creation import own_or
-from stream_dp.verify.relations.pair_conditions import fixed_mechanisms
+from stream_dp.verify.relations import fixed_mechanisms, own_or
 
 RowPair: TypeAlias = tuple[IntArray, IntArray]
 

@@ -19,7 +19,7 @@ import numpy as np
 from stream_dp.client.frames import COLUMNS, TABLE
 from stream_dp.files.files import FileSink
 from stream_dp.journal.release import Released, Shape, content, release_of, write
-from stream_dp.operate.export.exporting import PostgresqlTable, export_releases
+from stream_dp.operate.exporting import PostgresqlTable, export_releases
 
 BINS = 1_000
 KEYS = [f"k{number:04d}" for number in range(BINS)]

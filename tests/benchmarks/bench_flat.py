@@ -35,7 +35,7 @@ from live_acts import create_series, halt_series
 from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions
 from stream_dp.journal.keys import Sealer
 from stream_dp.operate.audit.ledger_view import read_ledger
-from stream_dp.operate.export.exporting import export_releases
+from stream_dp.operate.exporting import export_releases
 from stream_dp.operate.run.run_pipeline import served
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.wiring import PRODUCT, open_ports

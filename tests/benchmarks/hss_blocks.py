@@ -15,9 +15,8 @@ import numpy as np
 from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, SeparateCounters
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.separate_counters import SeparateCounters
 from stream_dp.mechanisms.linear.tree import TreeState, rounded
 
 SHORTEST, LONGEST = 1 << 5, 1 << 12  # ticks that are searched at once for a crossing

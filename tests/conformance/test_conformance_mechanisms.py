@@ -17,7 +17,12 @@ from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, 
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
-from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
+from stream_dp.mechanisms.linear.counter import (
+    Counter,
+    HandOverCounter,
+    HybridCounter,
+    SeparateCounters,
+)
 from stream_dp.mechanisms.linear.ended_windows import (
     EndedArrivals,
     EndedCounts,
@@ -27,7 +32,6 @@ from stream_dp.mechanisms.linear.ended_windows import (
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.nested_windows import NestedCounter, NestedWindows
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
-from stream_dp.mechanisms.linear.separate_counters import SeparateCounters
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
@@ -44,9 +48,8 @@ from stream_dp.mechanisms.papers.paper_hss import (
     PaperSparseVector,
 )
 from stream_dp.mechanisms.quantiles.rank_window import RankLevels, RankWindow
-from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles
-from stream_dp.mechanisms.quantiles.value_tree import Over, ValueLevels, ValueTree
+from stream_dp.mechanisms.quantiles.value_tree import Over, SlidingQuantiles, ValueLevels, ValueTree
 from stream_dp.mechanisms.watches.kinds import (
     Alerts,
     CountWatchers,

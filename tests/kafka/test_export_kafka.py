@@ -12,7 +12,7 @@ from kafka.kafka_worlds import Parts, create, half_a_transaction, release
 from stream_dp.client.frames import rows_of
 from stream_dp.journal.commit import Release
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.operate.export.exporting import export_releases
+from stream_dp.operate.exporting import export_releases
 from stream_dp.operate.published_bodies import of_topic
 from stream_dp.python.released import read_releases
 from stream_dp.testing.kafka import fresh_topic_name

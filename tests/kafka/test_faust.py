@@ -24,7 +24,7 @@ from kafka.talking_worlds import TalkingWorld, producing
 from stream_dp.broker.topics import create_topic
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.integrations.faust.asking import FaustQueries
-from stream_dp.integrations.faust.origin_writer import Made, OriginWriter, Target
+from stream_dp.integrations.faust.attached import Made, OriginWriter, Target
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.testing.kafka import fresh_topic_name
@@ -154,7 +154,7 @@ DEAD = [n for n in range(COUNT) if n % 100 == 99]
 COUNTED = [n for n in range(COUNT) if n % 10 and n % 100 != 99]
 NEVER = 10_000.0
 FAUST_ALONE = """
-from stream_dp.integrations.faust.origin_writer import OriginHead
+from stream_dp.integrations.faust.attached import OriginHead
 OriginHead.take = lambda self, offset: (True, OriginHead(self.origin, offset + 1))
 """
 

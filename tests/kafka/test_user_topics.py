@@ -25,7 +25,7 @@ from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Placement
 from stream_dp.errors import UsageError
 from stream_dp.files.records import load_records, ticked
-from stream_dp.integrations.faust.origin_writer import Made, OriginWriter, Target
+from stream_dp.integrations.faust.attached import Made, OriginWriter, Target
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.feed import KafkaFeed
 from stream_dp.pipeline.user_homes import placement_of

@@ -23,8 +23,7 @@ from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.sealed import inside_of
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.linear.counter import HandOverSchedule
-from stream_dp.mechanisms.linear.separate_counters import CloseQuery, SeparateCounters
+from stream_dp.mechanisms.linear.counter import CloseQuery, HandOverSchedule, SeparateCounters
 from stream_dp.mechanisms.linear.tree import FRACTION_BITS, TreeNoise, TreeShape, TreeState
 from stream_dp.testing.noise import SeededNoise
 

@@ -12,8 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from stream_dp.mechanisms.quantiles.rank_window import RankLevels, best_rank_levels
-from stream_dp.mechanisms.quantiles.sliding_quantiles import RUNNING, RUNNING_NORMAL
-from stream_dp.mechanisms.quantiles.value_tree import ValueLevels
+from stream_dp.mechanisms.quantiles.value_tree import RUNNING, RUNNING_NORMAL, ValueLevels
 
 Floats = NDArray[np.float64]
 DRAWS = 4_000

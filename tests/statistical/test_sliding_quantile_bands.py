@@ -24,8 +24,13 @@ from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
 from stream_dp.mechanisms.quantiles.rank_window import RankWindow, best_rank_levels
-from stream_dp.mechanisms.quantiles.sliding_quantiles import EACH, PARTS, SlidingQuantiles
-from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree
+from stream_dp.mechanisms.quantiles.value_tree import (
+    EACH,
+    PARTS,
+    SlidingQuantiles,
+    ValueLevels,
+    ValueTree,
+)
 from stream_dp.mechanisms.serving import Answer, Bands
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

@@ -145,7 +145,7 @@ class BasicFilter(EpsilonUnits):
 
     Epsilons and deltas add up, at each tick over the mechanisms that are alive at it. Proof, for concurrent
     continual mechanisms with adaptively chosen parameters: each is d E + (1 - d) N of two systems, of which N is
-    pure ([Lyu] Thm 3; `verify.exact.decomposition` constructs them). Where every mechanism runs as its N, the odds
+    pure ([Lyu] Thm 3; `verify.exact.exact_delta` constructs them). Where every mechanism runs as its N, the odds
     of a transcript are a product of factors of at most e^(epsilon_j), so at most e^epsilon, as the ledger says of
     every transcript. Some mechanism runs as its E with probability at most the sum of the deltas, at most delta.
 

@@ -8,6 +8,7 @@ plays the event-level game and gives equal pairs elsewhere, so the bounds hold a
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import TypeVar
 
 from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.optimal import FAR
@@ -249,43 +250,38 @@ first_arrivals = _chain(
 )
 
 
-# A memory adds up, for each user and public window of the cap, what that user's records added so far: S becomes
-# min(C, S + v), and the rows get the increment. v is not negative, so the increments of a user are not negative and add
-# up to at most C over all ticks and entries of the window, whatever the number of records. They depend on that user's
-# own records alone, so without the user the rows of all others are the same. Hybrids have some of these units, in the
-# order in which they come, so a hybrid's row is known as soon as the pair of rows is. One event may cost all of it.
-# Of amounts of both signs the rows get what a user's whole window comes to, clamped to -C .. C, at its last tick.
-user_totals: Rule[UserTotals] = _chain(
-    "totals of users",
-    "as many steps as units",
-    lambda situation: situation.total,
-    lambda premises, situation: (
-        Condition(
-            "total",
-            True,
-            f"{situation.users}: a memory lets all of them add at most {situation.total:,} units",
-        ),
-        one_event_each("one unit more each", premises),
-    ),
-    users=lambda situation: situation.users,
-)
+_Total = TypeVar("_Total", UserTotals, SharedTotals)
 
 
-# A guard in front of all parts adds up the amounts of a user's records as `user_totals` does, before any part's
-# conditions, and gives each record its increment. So the hybrids are the same for all parts: one more unit of one
+def _totals(name: str, adder: str) -> Rule[_Total]:
+    """Return the rule of rows to which `adder` lets a user add at most `total` units, one unit a step.
+
+    The adder sums up, for each user and public window of the cap, what that user's records added so far: S becomes
+    min(C, S + v), and the rows get the increment. v is not negative, so the increments of a user are not negative and
+    add up to at most C over all ticks and entries of the window, whatever the number of records. They depend on that
+    user's own records alone, so without the user the rows of all others are the same. Hybrids have some of these units,
+    in the order in which they come, so a hybrid's row is known as soon as the pair of rows is. One event may cost all
+    of it. Of amounts of both signs the rows get what a user's whole window comes to, clamped to -C .. C, at its last
+    tick.
+    """
+
+    def neighbours(premises: Premises, situation: _Total) -> tuple[Condition, ...]:
+        most = f"{situation.users}: {adder} lets all of them add at most {situation.total:,} units"
+        return Condition("total", True, most), one_event_each("one unit more each", premises)
+
+    return _chain(
+        name,
+        "as many steps as units",
+        lambda situation: situation.total,
+        neighbours,
+        users=lambda situation: situation.users,
+    )
+
+
+user_totals: Rule[UserTotals] = _totals("totals of users", "a memory")
+# The guard decides before any part's conditions, so the hybrids are the same for all parts: one more unit of one
 # record, which lies in one tick and has one content. Only the parts that are alive there and see that record meet it,
 # each at a C-th of its epsilon.
-shared_totals: Rule[SharedTotals] = _chain(
-    "totals shared by series",
-    "as many steps as units",
-    lambda situation: situation.total,
-    lambda premises, situation: (
-        Condition(
-            "total",
-            True,
-            f"{situation.users}: a guard in front of all parts lets all of them add at most {situation.total:,} units",
-        ),
-        one_event_each("one unit more each", premises),
-    ),
-    users=lambda situation: situation.users,
+shared_totals: Rule[SharedTotals] = _totals(
+    "totals shared by series", "a guard in front of all parts"
 )

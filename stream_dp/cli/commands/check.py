@@ -19,13 +19,13 @@ from stream_dp.cli.printing import folding_table, verdict_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
 from stream_dp.operate.check_pipeline import (
+    Judgement,
     check_pipeline,
     checked_json,
     false_alarms,
     within_limit,
 )
 from stream_dp.operate.fitting import Fitting
-from stream_dp.operate.judging import Judgement
 from stream_dp.operate.simulate import Point
 from stream_dp.operate.simulate import simulate as simulated
 

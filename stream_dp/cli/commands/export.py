@@ -10,7 +10,7 @@ from stream_dp.cli.options import LogForm, LogFormat, PipelineFile, logged
 from stream_dp.cli.progress_line import progress
 from stream_dp.cli.until_stopped import until_stopped
 from stream_dp.core.wording import how_many
-from stream_dp.operate.export.exporting import FORMS, export_releases
+from stream_dp.operate.exporting import FORMS, export_releases
 
 
 def export(

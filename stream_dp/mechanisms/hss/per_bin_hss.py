@@ -35,7 +35,7 @@ from stream_dp.mechanisms.hss.sparse_vector import (
     moved_up,
     unseen,
 )
-from stream_dp.mechanisms.linear.separate_counters import CloseQuery, SeparateCounters
+from stream_dp.mechanisms.linear.counter import CloseQuery, SeparateCounters
 from stream_dp.mechanisms.noise_law import geometric_tail, index_probability
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile, laplace_quantile
 from stream_dp.mechanisms.serving import CountRows, Lags, Sides, Word

@@ -31,8 +31,7 @@ from stream_dp.verify.lower_bound import (
     audit_together,
     least_seen,
 )
-from stream_dp.verify.relations.creation import own_or
-from stream_dp.verify.relations.pair_conditions import filtered, fixed_mechanisms
+from stream_dp.verify.relations import filtered, fixed_mechanisms, own_or
 
 TOGETHER = "all series together"
 VISIBLE = 2

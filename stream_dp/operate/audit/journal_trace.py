@@ -43,8 +43,7 @@ from stream_dp.operate.run.live_series import series_claim
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.verify.game import SeedUse, Sent, Verifier, same_tick
-from stream_dp.verify.relations.creation import own_or
-from stream_dp.verify.relations.streams import engine_relation
+from stream_dp.verify.relations import engine_relation, own_or
 
 _ENOUGH = 16  # this many bytes identify a seed
 

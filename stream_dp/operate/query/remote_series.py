@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stream_dp.client.live_series import LiveSeriesClient, nobody_listens
+from stream_dp.client.http_api import LiveSeriesClient, nobody_listens
 from stream_dp.core.wording import shown_number
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.spec import PipelineSpec

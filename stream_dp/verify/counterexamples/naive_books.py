@@ -34,10 +34,10 @@ from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment
 from stream_dp.verify.exact.finite import Sampled
 from stream_dp.verify.exact.randomized_response import LeakyBit, NoisyLeak, RareAnswer
 from stream_dp.verify.exact_checks.alive import one_interval
+from stream_dp.verify.exact_checks.compositions import at_most, leaky, measure_of
 from stream_dp.verify.exact_checks.instance import OneBitDiffers, Part, composed, known, ratio, sent
-from stream_dp.verify.exact_checks.parallel import at_most, leaky, measure_of
 from stream_dp.verify.odometers import FilterBoundary, Odometer
-from stream_dp.verify.relations.pair_conditions import k_sparse
+from stream_dp.verify.relations import k_sparse
 
 ODDS, DELTA, CHANCE = Fraction(11, 10), Fraction(99, 10_000), Fraction(231, 10_000)
 RARE = RareAnswer((CHANCE - DELTA) / ODDS, CHANCE)

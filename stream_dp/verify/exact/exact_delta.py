@@ -4,17 +4,40 @@ L_t of a transcript is the supremum over the next f-valid pair of queries of the
 at the end max(0, mu_b - e^eps mu_(1-b)) ([HSV] Def 10.2, 10.3; Claim 10.5 and Lemma 5.6: sup L_1 is the least delta).
 The supremum is taken after each answer, so deterministic adversaries suffice. Hidden states are carried as the joint
 measure, an exact mass per state under b = 0 and under b = 1. The value is homogeneous in it, so it is memoised on the
-measure scaled to mass 1. Rules: e^eps is a rational and nothing is rounded; noise is never truncated silently. This
-file knows no mechanism.
+measure scaled to mass 1.
+
+`Decomposition` takes a finite (eps, delta)-DP mechanism apart, as the universality of randomized response says.
+[Lyu] Thm 3, with r = e^eps: M^b = delta E^b + (1 - delta) (r/(1+r) N^b + 1/(1+r) N^(1-b)), for four systems E^b, N^b.
+The post-processor T of [HSV] Lemma 4.7 answers as E^b after TOP and b, as N^a after BOTTOM and a. delta E^b has a
+mass D_b at each transcript. D_b is at least the control function L^b, D_b - D_(1-b) / r is at most mu_b - mu_(1-b) / r,
+and the answers' D adds up to that of their transcript ([HSV] section 10.2, I to III). At a transcript these are
+polygons with four fixed directions, so their Minkowski sum has the summed bounds, and the code finds an exact point of
+each polygon in turn.
+
+Lemma 5.6 adds that T need not hear the bit while the laws under b = 0 and b = 1 are equal. Then D_0 = D_1 is needed,
+so the sum of max(L^0, L^1) over the answers must be at most delta. This holds where pairs may be exchanged: equal
+pairs leave the states equal, so L^0 = L^1 (Cor 5.7 for our relations). As printed, for any interactive mechanism, the
+lemma is false: one first answer may prepare a leak under b = 0 and another one under b = 1
+(`randomized_response.TornLeak`).
+
+Rules: rationals only, nothing is rounded; laws must add up to 1; noise is never truncated silently. This file knows no
+mechanism.
 """
 
 import math
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import combinations
 from typing import Any, TypeAlias
 
 from stream_dp.verify.exact.finite import FiniteMachine, Pairs
+from stream_dp.verify.exact.randomized_response import (
+    ASK,
+    InteractiveRandomizedResponse,
+    IRRState,
+    Symbol,
+)
 
 Measure: TypeAlias = dict[Any, Fraction]
 Joint: TypeAlias = tuple[Measure, Measure]
@@ -175,3 +198,241 @@ def worst_ratio(machine: FiniteMachine[Any, Any], pairs: Pairs, rounds: int) -> 
     worst = Worst(machine, end, additive=False)
     ratios: tuple[Amount, ...] = worst.value(beginning(machine), pairs, rounds)
     return max(ratios)
+
+
+Answered: TypeAlias = tuple[tuple[Any, Any], ...]  # pairs of (pair of queries, answer)
+_Line: TypeAlias = tuple[Fraction, Fraction, Fraction]  # a x + b y <= c
+
+
+@dataclass(frozen=True, slots=True)
+class Masses:
+    """Masses of a transcript under b = 0 and b = 1: of M, of delta E and of (1 - delta) N."""
+
+    whole: Two
+    bad: Two
+    good: Two
+
+
+@dataclass(slots=True)
+class Decomposition:
+    """The four systems of `machine` w.r.t. `pairs` over `rounds` messages, as masses of their transcripts.
+
+    Raises:
+        ValueError: `ratio` is not above 1, or the machine is not (ln ratio, delta)-DP.
+    """
+
+    machine: FiniteMachine[Any, Any]
+    pairs: Pairs
+    ratio: Fraction
+    delta: Fraction
+    rounds: int
+    masses: dict[Answered, Masses] = field(default_factory=dict)
+    _behind: dict[Answered, dict[Any, list[Any]]] = field(default_factory=dict)
+    _control: Worst = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.ratio <= 1:
+            raise ValueError(f"e^eps is above 1 here, got {self.ratio}")
+        self._control = control(self.machine, self.ratio)
+        joint = beginning(self.machine)
+        if max(self._least(joint, self.pairs, self.rounds)) > self.delta:
+            raise ValueError("the machine is not (eps, delta)-DP")
+        self._grow((), joint, self.pairs, self.rounds, (self.delta, self.delta))
+
+    def _least(self, joint: Joint, pairs: Pairs, rounds: int) -> Two:
+        first, second, *_ = self._control.value(joint, pairs, rounds)
+        return first, second
+
+    def _grow(
+        self, transcript: Answered, joint: Joint, pairs: Pairs, rounds: int, bad: Two
+    ) -> None:
+        whole = masses(joint)
+        self.masses[transcript] = Masses(whole, bad, self._good(whole, bad))
+        if rounds == 0:
+            return
+        for pair, after in pairs.moves():
+            parts = by_answer(self.machine, joint, pair)
+            bounds = [
+                Bounds(self._least(part, after, rounds - 1), masses(part), self.ratio)
+                for part in parts.values()
+            ]
+            shares = shared(bad, bounds)
+            self._behind.setdefault(transcript, {})[pair] = list(parts)
+            for (answer, part), share in zip(parts.items(), shares, strict=True):
+                self._grow((*transcript, (pair, answer)), part, after, rounds - 1, share)
+
+    def _good(self, whole: Two, bad: Two) -> Two:
+        p, q = whole[0] - bad[0], whole[1] - bad[1]
+        r = self.ratio
+        return (r * p - q) / (r - 1), (r * q - p) / (r - 1)
+
+    def queries(self, transcript: Answered) -> Iterator[Any]:
+        return iter(self._behind.get(transcript, ()))
+
+    def answers(self, transcript: Answered, pair: Any) -> Iterator[tuple[Any, Masses]]:
+        """Yield each answer to a pair of queries after a transcript, with its masses."""
+        for answer in self._behind[transcript][pair]:
+            yield answer, self.masses[*transcript, (pair, answer)]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds on D at an answer: D_b >= `least`_b, and D_b - D_(1-b) / ratio is at most that of `whole`."""
+
+    least: Two
+    whole: Two
+    ratio: Fraction
+
+    @property
+    def tilted(self) -> Two:
+        """whole_b - whole_(1-b) / ratio."""
+        p, q = self.whole
+        return p - q / self.ratio, q - p / self.ratio
+
+
+def shared(total: Two, bounds: list[Bounds]) -> list[Two]:
+    """Split D of a transcript among the answers that follow it; equally for both b where that is possible."""
+    if (equal := _equally(total, bounds)) is not None:
+        return equal
+    left, shares = total, []
+    for place, here in enumerate(bounds):
+        share = _corner(left, here, bounds[place + 1 :])
+        shares.append(share)
+        left = left[0] - share[0], left[1] - share[1]
+    return shares
+
+
+def _equally(total: Two, bounds: list[Bounds]) -> list[Two] | None:
+    """Return D_0 = D_1 at every answer, between max(L^0, L^1) and the mass; None unless all laws are equal."""
+    if total[0] != total[1] or any(b.whole[0] != b.whole[1] for b in bounds):
+        return None
+    low, high = [max(b.least) for b in bounds], [b.whole[0] for b in bounds]
+    room, need = sum(high, ZERO) - sum(low, ZERO), total[0] - sum(low, ZERO)
+    if not 0 <= need <= room:
+        return None
+    part = need / room if room else ZERO
+    return [(x := a + part * (b - a), x) for a, b in zip(low, high, strict=True)]
+
+
+def _corner(left: Two, here: Bounds, rest: list[Bounds]) -> Two:
+    """Return the lexicographically largest point of `here` that leaves the other answers a feasible split."""
+    r = 1 / here.ratio
+    lines: list[_Line] = []
+    for b in (0, 1):
+        unit = (ONE - b, Fraction(b))
+        tilt = (ONE, -r) if b == 0 else (-r, ONE)
+        least = sum((other.least[b] for other in rest), ZERO)
+        most = sum((other.tilted[b] for other in rest), ZERO)
+        lines += [
+            (-unit[0], -unit[1], -here.least[b]),
+            (*tilt, here.tilted[b]),
+            (*unit, left[b] - least),
+            (-tilt[0], -tilt[1], most - (tilt[0] * left[0] + tilt[1] * left[1])),
+        ]
+    points = [
+        p for first, second in combinations(lines, 2) if (p := _crossing(first, second)) is not None
+    ]
+    inside = [p for p in points if all(a * p[0] + b * p[1] <= c for a, b, c in lines)]
+    if not inside:
+        raise ValueError("no share of the bad mass is left for an answer")
+    return max(inside)
+
+
+def _crossing(first: _Line, second: _Line) -> Two | None:
+    determinant = first[0] * second[1] - first[1] * second[0]
+    if determinant == 0:
+        return None
+    x = (first[2] * second[1] - first[1] * second[2]) / determinant
+    return x, (first[0] * second[2] - first[2] * second[0]) / determinant
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The transcript so far with its probability, and what IRR has answered to `asked` questions."""
+
+    transcript: Answered
+    chance: Fraction
+    response: IRRState
+    symbol: Symbol | None = None
+    bit: int | None = None
+    asked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsePostProcessor:
+    """T of [HSV] Lemma 4.7 and 5.6, executed: in front of IRR_(eps, delta)(b) it is M^b, by transcript.
+
+    It asks IRR once before its first answer (TOP or BOTTOM), and for the bit only when an answer's law depends on it.
+    """
+
+    parts: Decomposition
+
+    def runs(self, bit: int) -> Iterator[Branch]:
+        """Yield every branch of T with IRR(bit) behind it, at every length; a branch comes before its extensions."""
+        (((_, holding), _),) = self._irr.step(("waiting",), bit).items()
+        waiting = [Branch((), ONE, holding)]
+        while waiting:
+            run = waiting.pop()
+            yield run
+            for pair in self.parts.queries(run.transcript):
+                answers = list(self.parts.answers(run.transcript, pair))
+                for heard in self._heard(run, answers):
+                    waiting += self._answered(heard, pair, answers)
+
+    def law(self, bit: int) -> dict[Answered, Fraction]:
+        """Return the probability of every transcript, given its queries, with IRR(bit) behind."""
+        chances: dict[Answered, Fraction] = {}
+        for run in self.runs(bit):
+            chances[run.transcript] = chances.get(run.transcript, ZERO) + run.chance
+        return chances
+
+    def asked(self) -> dict[Answered, int]:
+        """Return the most questions to IRR up to the last answer of each transcript."""
+        most: dict[Answered, int] = {}
+        for run in (*self.runs(0), *self.runs(1)):
+            most[run.transcript] = max(most.get(run.transcript, 0), run.asked)
+        return most
+
+    @property
+    def _irr(self) -> InteractiveRandomizedResponse:
+        return InteractiveRandomizedResponse(self.parts.ratio, self.parts.delta)
+
+    def _answered(
+        self, run: Branch, pair: Any, answers: list[tuple[Any, Masses]]
+    ) -> Iterator[Branch]:
+        b = run.bit or 0  # where the bit was not asked for, the laws are equal
+        whole = self._of(run, self.parts.masses[run.transcript])[b]
+        for answer, parts in answers:
+            if share := self._of(run, parts)[b]:
+                transcript = (*run.transcript, (pair, answer))
+                yield replace(run, transcript=transcript, chance=run.chance * share / whole)
+
+    def _heard(self, run: Branch, answers: list[tuple[Any, Masses]]) -> Iterator[Branch]:
+        """Yield the branches in which T has asked IRR all that the next answer needs."""
+        if run.symbol is None:
+            for asked in self._ask(run):
+                yield from self._heard(asked, answers)
+        elif run.bit is None and self._matters(run, answers):
+            yield from self._ask(run)
+        else:
+            yield run
+
+    def _matters(self, run: Branch, answers: list[tuple[Any, Masses]]) -> bool:
+        """Say whether E^0 and E^1, or N^0 and N^1, differ in the next answer."""
+        here = self._of(run, self.parts.masses[run.transcript])
+        shares = [self._of(run, parts) for _, parts in answers]
+        return any(a * here[1] != b * here[0] for a, b in shares)
+
+    def _ask(self, run: Branch) -> Iterator[Branch]:
+        for (answer, after), chance in self._irr.step(run.response, ASK).items():
+            if chance and isinstance(answer, int):
+                chance *= run.chance
+                answered = replace(run, chance=chance, response=after, asked=run.asked + 1)
+                if run.symbol is None:
+                    yield replace(answered, symbol=Symbol(answer))
+                else:
+                    yield replace(answered, bit=int(answer))
+
+    @staticmethod
+    def _of(run: Branch, parts: Masses) -> Two:
+        return parts.bad if run.symbol is Symbol.TOP else parts.good

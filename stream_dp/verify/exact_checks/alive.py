@@ -42,7 +42,7 @@ from stream_dp.verify.exact.finite import (
     Pairs,
 )
 from stream_dp.verify.exact.randomized_response import Ladder, NoisyBits, noisy_bit
-from stream_dp.verify.exact_checks.fixed_parts import ADDED, SMALL, gaussian_claim
+from stream_dp.verify.exact_checks.compositions import ADDED, SMALL, gaussian_claim
 from stream_dp.verify.exact_checks.instance import (
     Instance,
     OneBitDiffers,

@@ -45,7 +45,7 @@ from stream_dp.verify.exact.randomized_response import (
     InteractiveRandomizedResponse,
     RandomizedResponse,
 )
-from stream_dp.verify.relations.streams import StaticDataSet, single_pair
+from stream_dp.verify.relations import StaticDataSet, single_pair
 
 ADD = Neighbors.ADD_REMOVE
 ZERO = Fraction(0)

@@ -34,7 +34,7 @@ from stream_dp.verify.exact.randomized_response import (
     noisy_bit,
 )
 from stream_dp.verify.exact_checks.alive import Begin, End, Living, TickComposition, TickRow
-from stream_dp.verify.exact_checks.fixed_parts import renyi_claim
+from stream_dp.verify.exact_checks.compositions import renyi_claim
 from stream_dp.verify.exact_checks.instance import Instance, claimed, logarithm, private
 
 HALF, ONE, TWO, THREE, FOUR, NINE = (

@@ -31,8 +31,7 @@ from stream_dp.verify.exact_checks.instance import (
     private,
     related,
 )
-from stream_dp.verify.relations.pair_conditions import Suitable
-from stream_dp.verify.relations.streams import DataNeighbors, StaticDataSet
+from stream_dp.verify.relations import DataNeighbors, StaticDataSet, Suitable
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,13 @@ from stream_dp.accounting.rules.renyi import renyi, truncated, zcdp
 from stream_dp.accounting.rules.rule import composite
 from stream_dp.accounting.rules.time import ticks
 from stream_dp.core.guarantee import Measure
-from stream_dp.verify.exact.decomposition import Answered, Decomposition, ResponsePostProcessor
-from stream_dp.verify.exact.exact_delta import ZERO, by_answer
+from stream_dp.verify.exact.exact_delta import (
+    ZERO,
+    Answered,
+    Decomposition,
+    ResponsePostProcessor,
+    by_answer,
+)
 from stream_dp.verify.exact.finite import BIT_PAIRS, DifferAtMost, FiniteMachine, FirstPair, Pairs
 from stream_dp.verify.exact.randomized_response import (
     ASK,
@@ -44,7 +49,7 @@ from stream_dp.verify.exact.randomized_response import (
     RandomizedResponse,
     TornLeak,
 )
-from stream_dp.verify.exact_checks import alive, fixed_parts, live, parallel, protocols
+from stream_dp.verify.exact_checks import alive, compositions, live, protocols
 from stream_dp.verify.exact_checks.instance import Comparison, Instance, Verdict, compare
 
 TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
@@ -137,21 +142,21 @@ def constructed() -> Iterator[Constructed]:
 
 
 INSTANCES: Mapping[str, Callable[[], tuple[Instance, ...]]] = {
-    concurrent.name: fixed_parts.summed,
-    optimal.name: fixed_parts.best,
-    zcdp.name: fixed_parts.summed_zcdp,
-    renyi.name: fixed_parts.summed_renyi,
-    gaussian.name: fixed_parts.summed_gaussian,
-    truncated.name: fixed_parts.summed_truncated,
-    sparse_pure.name: lambda: (*parallel.touched_pure(), protocols.coordinates()),
-    sparse_delta.name: parallel.touched_deltas,
-    first_pair.name: parallel.first_pair,
-    first_pair_zcdp.name: parallel.first_pair_concentrated,
-    first_pair_renyi.name: parallel.first_pair_renyi,
-    gaussian_first_pair.name: parallel.first_pair_gaussian,
-    composite.name: fixed_parts.hss,
+    concurrent.name: compositions.summed,
+    optimal.name: compositions.best,
+    zcdp.name: compositions.summed_zcdp,
+    renyi.name: compositions.summed_renyi,
+    gaussian.name: compositions.summed_gaussian,
+    truncated.name: compositions.summed_truncated,
+    sparse_pure.name: lambda: (*compositions.touched_pure(), protocols.coordinates()),
+    sparse_delta.name: compositions.touched_deltas,
+    first_pair.name: compositions.first_pair,
+    first_pair_zcdp.name: compositions.first_pair_concentrated,
+    first_pair_renyi.name: compositions.first_pair_renyi,
+    gaussian_first_pair.name: compositions.first_pair_gaussian,
+    composite.name: compositions.hss,
     local.name: protocols.local,
-    filtered.name: lambda: (*fixed_parts.admitted(), *live.instances()),
+    filtered.name: lambda: (*compositions.admitted(), *live.instances()),
     group.name: alive.events,
     moved.name: alive.moved_events,
     of_users.name: alive.users,

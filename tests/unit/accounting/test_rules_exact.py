@@ -1,11 +1,10 @@
-"""Rules of compositions with deltas, kinds and groups on small instances against `exact_delta`: met, never below.
+"""Rules of compositions with deltas and kinds on small instances against `exact_delta`: met, never below.
 
 An instance of every rule is in `stream_dp.verify.exact_checks`, which `test_exact_checks` compares. The known-broken
 twins here book less than the exact delta somewhere.
 """
 
 import itertools
-import math
 import random
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -18,28 +17,18 @@ from oracles.universal import composed_delta
 
 from stream_dp.accounting.amounts import Interval, budget_units, cost_units
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.optimal import least_epsilon
 from stream_dp.accounting.rules.rule import leaf
-from stream_dp.accounting.situations import Fixed, Group, Parallel, Situation, Touched
-from stream_dp.core.composition import Create
+from stream_dp.accounting.situations import Fixed, Parallel, Situation, Touched
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import (
-    ZCDP,
     ApproxDP,
-    GaussianDP,
     Guarantee,
     Measure,
-    PureDP,
     RenyiDP,
     differential_privacy,
 )
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relation import Claim
-from stream_dp.core.row_relations import Stream, event
-from stream_dp.errors import NotDerivable
-from stream_dp.verify.exact.enumeration import Lawful
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment
-from stream_dp.verify.exact.exact_sparse_vector import AboveThreshold
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
     DifferAtMost,
@@ -47,15 +36,10 @@ from stream_dp.verify.exact.finite import (
     Law,
 )
 from stream_dp.verify.exact.randomized_response import (
-    Ladder,
-    LateResponse,
     LeakyBit,
     RandomizedResponse,
 )
-from stream_dp.verify.exact_checks.instance import logarithm, private, ratio, related
-from stream_dp.verify.relations.creation import approximate
-from stream_dp.verify.relations.pair_conditions import k_sparse_first_pair
-from stream_dp.verify.relations.streams import StaticDataSet
+from stream_dp.verify.exact_checks.instance import logarithm, private, ratio
 
 ADD = Neighbors.ADD_REMOVE
 ONE, ZERO, TENTH = Fraction(1), Fraction(0), Fraction(1, 10)
@@ -71,24 +55,6 @@ def part(odds: Fraction, delta: Fraction = ZERO) -> Derivation:
 
 def claimed(premises: tuple[Derivation, ...], situation: Situation) -> ApproxDP:
     return differential_privacy(derive(premises, situation).guarantee.measure)
-
-
-@pytest.mark.parametrize("created", [2, 3])
-def test_max_delta_and_touched_deltas_are_caught(created: int) -> None:
-    """The twins book delta once, or for the one touched part: below the exact delta at any epsilon."""
-    late, leaky = LateResponse(THREE, TENTH), LeakyBit(TENTH)
-    once = SparsePairs((DifferAtMost((0,), ((0, 1),)),), (created,), 1)
-    leaks = SparsePairs((DifferAtMost((0, 1), ((0, 1), (1, 0))),), (created,), 1)
-    twins = {"max": TENTH, "touched": 1 - (1 - TENTH) ** once.sparsity}
-    rounds = 2 * created + 1
-    for booked in twins.values():  # at the touched part's whole epsilon, and far beyond it
-        assert exact_delta(FiniteComposition((late,)), once, THREE, rounds) > booked
-        assert exact_delta(FiniteComposition((leaky,)), leaks, Fraction(100), rounds) > booked
-    ours = claimed(
-        (part(ONE, TENTH),), Parallel("leaky", Touched(1, ADD, "why"), (created,), Fraction(1, 2))
-    )
-    assert ours.epsilon == 0
-    assert exact_delta(FiniteComposition((leaky,)), leaks, ONE, rounds) == ours.delta
 
 
 def test_touched_deltas_are_not_enough_for_two_of_three() -> None:
@@ -124,42 +90,6 @@ def test_kinds_of_different_price_are_covered_by_the_worst() -> None:
         composed_delta(pair, ratio(result.epsilon)) <= result.delta * ROUND
         for pair in itertools.combinations(made, 2)
     )
-
-
-@pytest.mark.parametrize("k", [1, 2, 5])
-def test_the_group_rule_is_met_and_k_delta_is_caught(k: int) -> None:
-    """(e, d) for one event and exactly (k e, d (e^(ke) - 1) / (e^e - 1)) for k; the twin books (k e, k d)."""
-    odds, delta = TWO, Fraction(1, 1000)
-    machine = Ladder(odds, delta)
-    for x in range(k):
-        assert exact_delta(machine, FirstPair(((x, x + 1),)), odds, 1) == delta
-    exact = exact_delta(machine, FirstPair(((0, k),)), odds**k, 1)
-    group = derive((part(odds, delta),), Group("user", k))
-    result = differential_privacy(group.guarantee.measure)
-    assert group.guarantee.group == k
-    assert result.epsilon == k * logarithm(odds)
-    assert exact <= result.delta <= exact * ROUND
-    assert (exact > k * delta) == (k > 1)
-
-
-def test_k_events_in_one_interval_are_not_k_randomized_responses() -> None:
-    """THEORY 5: an alert of e_S = 0.1 and 20 events of one user in one tick, at epsilon 1.
-
-    The twin, k RR(e_S) by Kairouz-Oh-Viswanath, says .0024; the exact delta is above .113.
-    """
-    k, each = 20, Fraction(1, 10)
-    decay = Fraction(math.exp(-0.1)).limit_denominator(10**4)  # both noises: cost max(e1, e2)
-    at_least = Fraction(math.exp(1)).limit_denominator(10**4)
-    alert = AboveThreshold(decay, decay)
-    exact = max(
-        exact_delta(alert, FirstPair(((((0,), t), ((k,), t)),)), at_least, 1) for t in range(4, 9)
-    )
-    assert exact > Fraction(113, 1000)
-    assert least_epsilon([each] * k, Fraction(24, 10000)) <= 1  # the twin is content with .0024
-    pure = leaf("alert", Guarantee(PureDP(each), ADD), "proof")
-    ours = derive((pure,), Group("user", k)).guarantee
-    assert ours == Guarantee(PureDP(k * each), ADD, k)
-    assert exact_delta(alert, FirstPair(((((0,), 6), ((k,), 6)),)), 1 / decay**k, 1) == 0
 
 
 # --- first-pair consistent parts ([HSV] Def 5.12, 5.13, Thm 13.6), two of them touched ------------
@@ -227,18 +157,3 @@ def test_renyi_sums_are_met_at_whole_orders(order: int, seed: int) -> None:
     promised = Interval.of((order - 1) * result.epsilon).exp().upper
     assert exact <= promised <= exact * (1 + UP)
     assert exact > max(a, b) * (1 + UP)  # the twin
-
-
-def test_what_is_not_first_pair_consistent_is_not_created() -> None:
-    """A stream of rows may differ later; f_(inf, FPC) refuses its creation, and the accounting refuses the rule."""
-    relation = k_sparse_first_pair([(ONE, ZERO)], approximate, lambda _: True)
-    machine: Any = Lawful(RandomizedResponse(TWO))
-    data = Create(machine, Claim(PureDP(ONE), StaticDataSet(related)))
-    stream = Create(machine, Claim(PureDP(ONE), Stream(event(ADD, 1))))
-    assert relation.accept(data, data) is not None
-    assert relation.accept(stream, stream) is None
-    for measure in (RenyiDP(Fraction(2), Fraction(1)), ZCDP(Fraction(1)), GaussianDP(Fraction(1))):
-        premise = leaf("stream", Guarantee(measure, ADD, finite=True), "its proof")
-        situation = Parallel("parts", Touched(1, ADD, "one"), (2,))
-        with pytest.raises(NotDerivable, match="first-pair consistent"):
-            derive((premise,), situation)

@@ -24,7 +24,7 @@ from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
 from stream_dp.operate.audit import rules_table as command
 from stream_dp.verify.counterexamples.naive_books import books
 from stream_dp.verify.counterexamples.untrue_entries import untrue_entries
-from stream_dp.verify.exact_checks import fixed_parts, live, table
+from stream_dp.verify.exact_checks import compositions, live, table
 from stream_dp.verify.exact_checks.table import RuleFinding
 
 Twin = Callable[[Any, Any], Measure]
@@ -157,7 +157,7 @@ def test_too_weak_a_filter_is_exit_four(
     only(monkeypatch, filtered)
     mine = [
         one
-        for one in fixed_parts.admitted()
+        for one in compositions.admitted()
         if isinstance(one.situation, Filtered) and type(one.situation.filter) is kind
     ]
     assert len(mine) == 1

@@ -21,7 +21,7 @@ from unit.cli.conftest import BROKEN, GOOD, HIDDEN, Said, Site
 import stream_dp.operate.run.run_pipeline as run_module
 from stream_dp.errors import FailClosed, Outage
 from stream_dp.journal.commit import Commit
-from stream_dp.operate.export import exporting
+from stream_dp.operate import exporting
 from stream_dp.operate.observe import lifecycle_log, topic_page
 from stream_dp.operate.observe.lifecycle_log import ALWAYS, EVENTS, UnlistedEvent, warnings_told
 from stream_dp.operate.observe.operator_figures import OperatorFigures

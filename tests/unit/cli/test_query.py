@@ -15,7 +15,7 @@ from unit.server import public_world as world
 from unit.server.fake_live_series import TIME, FakeLiveSeries
 
 from stream_dp import errors
-from stream_dp.client import live_series as client
+from stream_dp.client import http_api as client
 from stream_dp.journal.keys import Sealer
 from stream_dp.operate.query import remote_series
 from stream_dp.server.live_series import Sender
@@ -315,13 +315,7 @@ def test_a_server_that_is_no_engine_never_sees_the_token(
 def test_an_engine_that_does_not_answer(
     site: Any, engine: FakeLiveSeries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    view = view_of(engine)
-
-    def named() -> Any:
-        """The name, for which there is time; what is asked next has none."""
-        monkeypatch.setattr(client, "SECONDS", 0.1)
-        return view.pipeline()
-
+    monkeypatch.setattr(client, "SECONDS", 5.0)  # enough for the name, which is asked before
     gave_up = threading.Event()
 
     async def hang(definition: bytes, analyst: str, sender: Sender) -> dict[str, Any]:
@@ -329,7 +323,7 @@ def test_an_engine_that_does_not_answer(
         return {}
 
     monkeypatch.setattr(engine, "create", hang)
-    with served(replace(view, pipeline=named)) as url:
+    with served(view_of(engine)) as url:
         said = site.say("query", "create", str(site.pipeline), "--series", LATE, "--url", url)
         gave_up.set()
     assert said.code == 5

@@ -15,7 +15,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All, Identical, Relation, same
 from stream_dp.core.row_relations import MOST_EVENTS, Stream, WholeWindows, event, user
 from stream_dp.errors import UsageError
-from stream_dp.verify.relations.streams import StaticDataSet, single_pair
+from stream_dp.verify.relations import StaticDataSet, single_pair
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 

@@ -13,8 +13,14 @@ from mode import Service
 from stream_dp.client.public_release import PublicRelease
 from stream_dp.errors import FailClosed, StreamDPError, UnknownFormat, UsageError
 from stream_dp.integrations.faust import EngineStopped, attach, release_stream, releases
-from stream_dp.integrations.faust.attached import EngineService, payload_of, refuse_reordered
-from stream_dp.integrations.faust.origin_writer import HOLES, OriginHead, decoded_head
+from stream_dp.integrations.faust.attached import (
+    HOLES,
+    EngineService,
+    OriginHead,
+    decoded_head,
+    payload_of,
+    refuse_reordered,
+)
 from stream_dp.integrations.faust.release_stream import ReleaseCheck, stop_app
 
 PIPELINE = """

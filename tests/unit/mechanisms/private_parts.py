@@ -16,12 +16,16 @@ from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
 from stream_dp.mechanisms.hss.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState, CutOffState
 from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindowsState
-from stream_dp.mechanisms.linear.counter import CounterState, HandOverState, HybridState
+from stream_dp.mechanisms.linear.counter import (
+    CounterState,
+    HandOverState,
+    HybridState,
+    SeparateState,
+)
 from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState, RunningWindowsState
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounterState, LatticeState
 from stream_dp.mechanisms.linear.nested_windows import NestedCounterState, NestedWindowsState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
-from stream_dp.mechanisms.linear.separate_counters import SeparateState
 from stream_dp.mechanisms.linear.sum_counter import SumCounterState
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCountsState
 from stream_dp.mechanisms.linear.tree import TreeState

@@ -43,9 +43,8 @@ from stream_dp.mechanisms.linear.windows_and_ever import (
 )
 from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS, PaperHSS
 from stream_dp.mechanisms.quantiles.rank_window import RankLevels, RankWindow
-from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
-from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree
+from stream_dp.mechanisms.quantiles.value_tree import SlidingQuantiles, ValueLevels, ValueTree
 from stream_dp.mechanisms.serving import Bands, Lags
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
 from stream_dp.mechanisms.watches.monitor_state import WatchTerms

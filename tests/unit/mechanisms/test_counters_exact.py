@@ -34,14 +34,12 @@ from stream_dp.errors import NotDerivable, RejectedMessage
 from stream_dp.mechanisms.linear.counter import (
     LAST_TREE,
     TOTALS_SHARE,
+    CloseQuery,
     Counter,
     HandOverCounter,
     HandOverSchedule,
     HandOverState,
     HybridCounter,
-)
-from stream_dp.mechanisms.linear.separate_counters import (
-    CloseQuery,
     SeparateCounters,
     SeparateState,
 )

@@ -35,8 +35,7 @@ from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
 from stream_dp.verify.exact.finite import DifferAtMost, Sampled
 from stream_dp.verify.exact.randomized_response import LeakyBit
 from stream_dp.verify.exact_checks.protocols import LocalMessages, SparseDataSets
-from stream_dp.verify.relations.pair_conditions import Suitable
-from stream_dp.verify.relations.streams import StaticDataSet
+from stream_dp.verify.relations import StaticDataSet, Suitable
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 ONE, HALF = Fraction(1), Fraction(1, 2)

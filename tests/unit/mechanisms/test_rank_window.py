@@ -31,8 +31,7 @@ from stream_dp.mechanisms.quantiles.rank_window import (
     best_rank_levels,
     window_gains,
 )
-from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
-from stream_dp.mechanisms.quantiles.value_tree import ValueTree
+from stream_dp.mechanisms.quantiles.value_tree import SlidingQuantiles, ValueTree
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import Draw, ScriptedNoise, SeededNoise, ZeroNoise
 

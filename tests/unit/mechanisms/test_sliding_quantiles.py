@@ -26,14 +26,17 @@ from stream_dp.mechanisms.linear.tree import FRACTION_BITS
 from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
-from stream_dp.mechanisms.quantiles.sliding_quantiles import (
+from stream_dp.mechanisms.quantiles.value_tree import (
     EACH,
     PARTS,
     RUNNING,
+    Over,
     SlidingQuantiles,
+    ValueLevels,
+    ValueTree,
+    best_levels,
     rank_margins,
 )
-from stream_dp.mechanisms.quantiles.value_tree import Over, ValueLevels, ValueTree, best_levels
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from stream_dp.live.planner import LiveSeriesPlanner
+from stream_dp.operate.check_pipeline import judgement_of
 from stream_dp.operate.fitting import file_sample
-from stream_dp.operate.judging import judgement_of
 from stream_dp.operate.sampled_rows import Sampled, rows_of
 from stream_dp.operate.simulate import simulate
 from stream_dp.pipeline.builder import Built, build

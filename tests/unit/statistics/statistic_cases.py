@@ -36,8 +36,8 @@ from stream_dp.mechanisms.linear.windows_and_ever import (
     UserSums,
     WindowsAndEver,
 )
-from stream_dp.mechanisms.quantiles.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.quantiles.value_tree import SlidingQuantiles
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.router import Router

@@ -28,7 +28,7 @@ from stream_dp.core.guarantee import (
 from stream_dp.verify.counterexamples.naive_books import books
 from stream_dp.verify.exact.exact_delta import exact_moment
 from stream_dp.verify.exact.randomized_response import RareAnswer
-from stream_dp.verify.exact_checks import fixed_parts, parallel, protocols
+from stream_dp.verify.exact_checks import compositions, protocols
 from stream_dp.verify.exact_checks.instance import (
     Comparison,
     Instance,
@@ -86,7 +86,7 @@ def test_a_rule_without_an_instance_is_not_left_out(monkeypatch: pytest.MonkeyPa
 def test_the_truncated_claim_is_true_and_ends_where_it_says() -> None:
     """D_a / a grows up to 5/2, so its value there covers all orders below; at order 3 it does not (1e-9)."""
     rare = RareAnswer(Fraction(1, 10**4), Fraction(1, 100))
-    claim = fixed_parts.truncated_claim(rare, Fraction(5, 2))
+    claim = compositions.truncated_claim(rare, Fraction(5, 2))
     per_order = [rare.divergence(1 + n / 100) / (1 + n / 100) for n in range(1, 151)]
     assert per_order == sorted(per_order)
     assert per_order[-1] <= float(claim.rho)
@@ -94,7 +94,7 @@ def test_the_truncated_claim_is_true_and_ends_where_it_says() -> None:
 
 
 def test_a_truncated_rule_that_keeps_the_largest_omega_is_caught() -> None:
-    (instance,) = fixed_parts.summed_truncated()
+    (instance,) = compositions.summed_truncated()
     assert isinstance(instance.situation, Fixed)
     booked = truncated(instance.premises, instance.situation).guarantee.measure
     assert isinstance(booked, TruncatedZCDP)
@@ -105,7 +105,7 @@ def test_a_truncated_rule_that_keeps_the_largest_omega_is_caught() -> None:
 
 def test_an_order_that_is_not_whole_has_no_moment_to_be_compared_with() -> None:
     """Cut down to 2 it would pass where 5/2 is exceeded: the divergence grows with the order."""
-    (instance,) = fixed_parts.summed_renyi()
+    (instance,) = compositions.summed_renyi()
     with pytest.raises(ValueError, match="whole orders"):
         compare(RenyiDP(Fraction(5, 2), THREE), instance)
 
@@ -119,22 +119,22 @@ def test_of_several_figures_the_violated_one_is_shown() -> None:
     assert worst_comparison([small, large]) is large
     nothing = Comparison("epsilon", "order 2", ZERO, ONE, Verdict.VIOLATED)
     assert worst_comparison([nothing, small]) is nothing
-    (instance,) = fixed_parts.summed_zcdp()
+    (instance,) = compositions.summed_zcdp()
     assert compare(ZCDP(ZERO), instance).verdict is Verdict.VIOLATED
 
 
 @pytest.mark.parametrize(
     ("rule", "instance", "half"),
     [
-        (concurrent, fixed_parts.summed()[0], lambda m: PureDP(m.epsilon / 2)),
-        (optimal, fixed_parts.best()[0], lambda m: ApproxDP(m.epsilon / 2, m.delta)),
-        (optimal, fixed_parts.best()[0], lambda m: ApproxDP(m.epsilon, m.delta / 2)),
+        (concurrent, compositions.summed()[0], lambda m: PureDP(m.epsilon / 2)),
+        (optimal, compositions.best()[0], lambda m: ApproxDP(m.epsilon / 2, m.delta)),
+        (optimal, compositions.best()[0], lambda m: ApproxDP(m.epsilon, m.delta / 2)),
         (local, protocols.one_user(TENTH), lambda m: ApproxDP(m.epsilon / 2, m.delta)),
-        (sparse_pure, parallel.pure_responses(2, 1, ZERO), lambda m: PureDP(m.epsilon * Fraction(99, 100))),
-        (first_pair, parallel.first_pair()[0], lambda m: ApproxDP(m.epsilon, m.delta - Fraction(1, 10**8))),
-        (concurrent, fixed_parts.summed()[0], lambda m: RenyiDP(TWO, m.epsilon / 2)),
-        (concurrent, fixed_parts.summed()[0], lambda m: ZCDP(m.epsilon / 8)),
-        (concurrent, fixed_parts.summed()[0], lambda m: GaussianDP(m.epsilon / 4)),
+        (sparse_pure, compositions.pure_responses(2, 1, ZERO), lambda m: PureDP(m.epsilon * Fraction(99, 100))),
+        (first_pair, compositions.first_pair()[0], lambda m: ApproxDP(m.epsilon, m.delta - Fraction(1, 10**8))),
+        (concurrent, compositions.summed()[0], lambda m: RenyiDP(TWO, m.epsilon / 2)),
+        (concurrent, compositions.summed()[0], lambda m: ZCDP(m.epsilon / 8)),
+        (concurrent, compositions.summed()[0], lambda m: GaussianDP(m.epsilon / 4)),
     ],
 )  # fmt: skip
 def test_less_than_exact_is_violated(rule: Rule[Any], instance: Instance, half: Any) -> None:
@@ -144,7 +144,7 @@ def test_less_than_exact_is_violated(rule: Rule[Any], instance: Instance, half: 
 
 
 def test_more_than_exact_is_within_and_a_broken_cut_is_seen() -> None:
-    assert compare(PureDP(TWO), fixed_parts.summed()[0]).verdict is Verdict.WITHIN
+    assert compare(PureDP(TWO), compositions.summed()[0]).verdict is Verdict.WITHIN
     coordinates = protocols.coordinates()
     shown = compare(PureDP(Fraction(4)), coordinates)
     assert shown.verdict is Verdict.VIOLATED
@@ -152,13 +152,13 @@ def test_more_than_exact_is_within_and_a_broken_cut_is_seen() -> None:
 
 
 def test_a_loss_without_bound_is_violated() -> None:
-    instance = parallel.touched_deltas()[1]
+    instance = compositions.touched_deltas()[1]
     assert math.isinf(float(compare(PureDP(THREE), instance).exact))
     assert compare(PureDP(THREE), instance).verdict is Verdict.VIOLATED
 
 
 def test_a_violation_smaller_than_a_float_is_not_hidden_by_an_order_that_is_equal() -> None:
-    instance = fixed_parts.summed()[0]
+    instance = compositions.summed()[0]
     exact = {
         order: logarithm(
             Fraction(exact_moment(instance.machine, instance.pairs, order, instance.rounds))

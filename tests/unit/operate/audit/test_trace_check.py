@@ -40,8 +40,7 @@ from stream_dp.operate.audit.journal_trace import JournalTrace
 from stream_dp.operate.audit.ledger_view import derived_again, live_charges
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import heaviest_load
-from stream_dp.verify.relations.creation import own_or
-from stream_dp.verify.relations.streams import engine_relation
+from stream_dp.verify.relations import engine_relation, own_or
 
 RELATIONS = [Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK]
 

@@ -16,7 +16,7 @@ from unit.operate.export.export_worlds import FORMS, ROWS, bodies, body, publish
 
 from stream_dp.client.frames import COLUMNS, Row, rows_of
 from stream_dp.errors import FailClosed, UsageError, WorldError
-from stream_dp.operate.export.exporting import UNIQUE, export_releases, for_postgresql, target_named
+from stream_dp.operate.exporting import UNIQUE, export_releases, for_postgresql, target_named
 from stream_dp.operate.published_bodies import published as published_bodies
 from stream_dp.pipeline.yaml import load
 

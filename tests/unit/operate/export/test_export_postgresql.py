@@ -20,7 +20,7 @@ from unit.operate.export.export_worlds import FORMS, ROWS, bodies, published
 
 from stream_dp.client.frames import COLUMNS, TABLE, Row, rows_of
 from stream_dp.errors import ReleasesMissing, UsageError, WorldError
-from stream_dp.operate.export.exporting import UNIQUE, Newest, export_releases, target_named
+from stream_dp.operate.exporting import UNIQUE, Newest, export_releases, target_named
 from stream_dp.python.released import read_releases
 from stream_dp.testing.kafka import missing
 

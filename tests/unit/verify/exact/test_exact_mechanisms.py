@@ -10,8 +10,7 @@ from oracles.turns import Turns
 
 from stream_dp.core.mechanism import Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.linear.separate_counters import CloseQuery
+from stream_dp.mechanisms.linear.counter import CloseQuery, Counter
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.mechanisms.watches.monitor_state import LevelsQuery
 from stream_dp.verify.exact.enumeration import Enumerated

@@ -27,7 +27,7 @@ from stream_dp.verify.exact.randomized_response import (
     bit_moment,
 )
 from stream_dp.verify.game import Game
-from stream_dp.verify.relations.pair_conditions import k_sparse
+from stream_dp.verify.relations import k_sparse
 
 ONE, THREE, SEVEN = Fraction(1), Fraction(3), Fraction(7)
 ONE_PAIR, ASKED = FirstPair(BIT_PAIRS), FirstPair(BIT_PAIRS, (ASK,))

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from stream_dp.verify.exact import decomposition
-from stream_dp.verify.exact.decomposition import Decomposition, ResponsePostProcessor
-from stream_dp.verify.exact.exact_delta import exact_delta
+from stream_dp.verify.exact import exact_delta as module
+from stream_dp.verify.exact.exact_delta import Decomposition, ResponsePostProcessor, exact_delta
 from stream_dp.verify.exact.randomized_response import NoisyBits
 from stream_dp.verify.exact_checks.table import (
     MACHINES,
@@ -80,7 +79,7 @@ def test_a_split_without_the_control_function_is_caught(monkeypatch: pytest.Monk
         sums = [sum(b.whole[i] for b in bounds) for i in (0, 1)]
         return [tuple(total[i] * b.whole[i] / sums[i] for i in (0, 1)) for b in bounds]
 
-    monkeypatch.setattr(decomposition, "shared", even)
+    monkeypatch.setattr(module, "shared", even)
     assert not adds_up(BY_WORDS["a failure told before the bit differs"].taken_apart())
 
 

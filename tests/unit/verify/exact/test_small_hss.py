@@ -13,7 +13,7 @@ from oracles import hss as oracle
 
 from stream_dp.verify.exact.exact_delta import exact_delta, worst_ratio
 from stream_dp.verify.exact.exact_sparse_vector import SmallHSS, clamped_laplace
-from stream_dp.verify.exact_checks.fixed_parts import ADDED, SMALL, once
+from stream_dp.verify.exact_checks.compositions import ADDED, SMALL, once
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 MOVED = (*ADDED, ((1, 1), (0, 2)), ((1, 0), (0, 1)))

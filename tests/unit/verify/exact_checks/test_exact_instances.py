@@ -22,9 +22,9 @@ from stream_dp.verify.exact.finite import (
     FirstPair,
 )
 from stream_dp.verify.exact.randomized_response import ASK, RandomizedResponse
-from stream_dp.verify.exact_checks import alive, fixed_parts, parallel, protocols
+from stream_dp.verify.exact_checks import alive, compositions, protocols
 from stream_dp.verify.exact_checks.instance import Instance, Part, Verdict, compare, irr, rr
-from stream_dp.verify.relations.pair_conditions import TouchedWithin
+from stream_dp.verify.relations import TouchedWithin
 
 ONE, TWO, THREE, TENTH, ZERO = Fraction(1), Fraction(2), Fraction(3), Fraction(1, 10), Fraction(0)
 
@@ -32,9 +32,11 @@ RATIOS = [ONE, Fraction(3, 2), TWO, THREE, Fraction(7)]
 
 
 PARTS = [
-    rr(THREE), rr(TWO, TENTH), irr(THREE), irr(THREE, TENTH), parallel.late(THREE, TENTH), parallel.leaky(TENTH),
-    rr(THREE).claiming(fixed_parts.renyi_claim(THREE)), rr(THREE).claiming(fixed_parts.gaussian_claim(THREE)),
-    irr(THREE).claiming(fixed_parts.gaussian_claim(THREE)), protocols.vertex(2),
+    rr(THREE), rr(TWO, TENTH), irr(THREE), irr(THREE, TENTH),
+    compositions.late(THREE, TENTH), compositions.leaky(TENTH),
+    rr(THREE).claiming(compositions.renyi_claim(THREE)),
+    rr(THREE).claiming(compositions.gaussian_claim(THREE)),
+    irr(THREE).claiming(compositions.gaussian_claim(THREE)), protocols.vertex(2),
 ]  # fmt: skip
 
 
@@ -58,7 +60,7 @@ def test_k_sparse_by_the_core_is_k_sparse_by_the_oracle(
     created: int, k: int, target: Fraction
 ) -> None:
     """`ConcurrentComposition` behind `Verifier(k_sparse)` against `FiniteComposition` with `SparsePairs`, and KOV."""
-    ours = parallel.pure_responses(created, k, ZERO)
+    ours = compositions.pure_responses(created, k, ZERO)
     theirs = FiniteComposition((RandomizedResponse(THREE),))
     pairs = SparsePairs((FirstPair(BIT_PAIRS),), (created,), k)
     exact = exact_delta(ours.machine, ours.pairs, target, ours.rounds)
@@ -69,8 +71,8 @@ def test_k_sparse_by_the_core_is_k_sparse_by_the_oracle(
 @pytest.mark.parametrize("created", [1, 3])
 def test_the_delta_budget_by_the_core_is_the_formula_of_the_proof(created: int) -> None:
     """1 - (1 - delta)(1 - delta'): delta of the touched RR(ln 3), delta' over every creation."""
-    late = parallel.delta_budget(parallel.late(THREE, TENTH), created, "late")
-    leaky = parallel.delta_budget(parallel.leaky(TENTH), created, "leaky")
+    late = compositions.delta_budget(compositions.late(THREE, TENTH), created, "late")
+    leaky = compositions.delta_budget(compositions.leaky(TENTH), created, "leaky")
     every = 1 - (1 - TENTH) ** created
     for target in RATIOS[::2]:
         touched = max(ZERO, (THREE - target) / (1 + THREE))
@@ -89,17 +91,17 @@ def test_a_broken_condition_of_the_core_shows(
 ) -> None:
     """It is the core's own Def 5.1 that is played: with any number touched the rule is exceeded, with none not met."""
     monkeypatch.setattr(TouchedWithin, "query", broken)
-    instance = parallel.pure_responses(2, 1, ZERO)
+    instance = compositions.pure_responses(2, 1, ZERO)
     rule: Rule[Any] = sparse_pure
     booked = rule(instance.premises, instance.situation).guarantee.measure
     assert compare(booked, instance).verdict is verdict
 
 
 FIXED: list[tuple[Instance, list[Odds]]] = [
-    (fixed_parts.summed()[0], [(THREE, ZERO), (TWO, ZERO)]),
-    (fixed_parts.summed()[1], [(THREE, TENTH)] * 2),
-    (fixed_parts.best()[0], [(THREE, TENTH), (TWO, ZERO)]),
-    (fixed_parts.best()[1], [(THREE, ZERO), (THREE, ZERO), (TWO, ZERO)]),
+    (compositions.summed()[0], [(THREE, ZERO), (TWO, ZERO)]),
+    (compositions.summed()[1], [(THREE, TENTH)] * 2),
+    (compositions.best()[0], [(THREE, TENTH), (TWO, ZERO)]),
+    (compositions.best()[1], [(THREE, ZERO), (THREE, ZERO), (TWO, ZERO)]),
 ]
 
 
@@ -112,14 +114,14 @@ def test_fixed_parts_meet_the_enumeration(instance: Instance, parts: list[Odds])
 def test_orders_and_odds_of_the_rest_by_hand() -> None:
     """3^2 (1/4) + ... : the moment of RR(ln 3) at order 2 is 7/3; the ticks lose 3 x 2; HSS 2 x 2 x 2."""
     for instance, moment in (
-        (fixed_parts.summed_renyi()[0], Fraction(7, 3) ** 2),
-        (parallel.first_pair_renyi()[0], Fraction(7, 3)),
+        (compositions.summed_renyi()[0], Fraction(7, 3) ** 2),
+        (compositions.first_pair_renyi()[0], Fraction(7, 3)),
     ):
         assert exact_moment(instance.machine, instance.pairs, 2, instance.rounds) == moment
     for instance, odds in (
         (alive.lives(), 6),
         (alive.coming_and_going(), 6),
-        (fixed_parts.hss()[0], 8),
+        (compositions.hss()[0], 8),
         (protocols.triangle(), 4),
     ):
         assert worst_ratio(instance.machine, instance.pairs, instance.rounds) == odds

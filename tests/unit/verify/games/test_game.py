@@ -20,7 +20,7 @@ from stream_dp.verify.counterexamples.naive_books import MaxDeltaAdversary, leak
 from stream_dp.verify.exact.finite import Sampled, draw_from
 from stream_dp.verify.exact.randomized_response import RandomizedResponse
 from stream_dp.verify.game import HALT, Game, Side, View
-from stream_dp.verify.relations.pair_conditions import k_sparse, k_sparse_with_delta_budget
+from stream_dp.verify.relations import k_sparse, k_sparse_with_delta_budget
 
 ADD, ONE, QUARTER = Neighbors.ADD_REMOVE, Fraction(1), Fraction(1, 4)
 BITS: tuple[Literal[0, 1], ...] = (0, 1)

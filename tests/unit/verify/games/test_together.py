@@ -33,7 +33,7 @@ from stream_dp.verify.lower_bound import (
     audit_together,
     worst_pair,
 )
-from stream_dp.verify.relations.pair_conditions import ParameterFilter, filtered
+from stream_dp.verify.relations import ParameterFilter, filtered
 
 ADD, ONE, FAILURE = Neighbors.ADD_REMOVE, Fraction(1), 1e-6
 BITS: tuple[Literal[0, 1], ...] = (0, 1)

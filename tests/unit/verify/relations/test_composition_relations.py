@@ -31,18 +31,21 @@ from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All, Claim, Identical, Relation
 from stream_dp.core.row_relations import RowSpace, Stream, event, user
+from stream_dp.verify import relations as f
 from stream_dp.verify.exact_checks.protocols import LocalMessages, SparseDataSets
 from stream_dp.verify.game import LedgerFilter
-from stream_dp.verify.relations import pair_conditions as f
-from stream_dp.verify.relations.creation import Renyi, epsilon, privacy_function
-from stream_dp.verify.relations.pair_conditions import (
+from stream_dp.verify.relations import (
     CreatedWithin,
     DeltaBudget,
     OnlyKind,
+    Renyi,
+    StaticDataSet,
     Suitable,
     TouchedWithin,
+    epsilon,
+    privacy_function,
+    single_pair,
 )
-from stream_dp.verify.relations.streams import StaticDataSet, single_pair
 
 ADD = Neighbors.ADD_REMOVE
 ONE, TWO, QUARTER = Fraction(1), Fraction(2), Fraction(1, 4)

@@ -18,8 +18,7 @@ from stream_dp.core.row_relations import Arrivals, Stream, user
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.ended_windows import EndedArrivals
-from stream_dp.verify.relations.creation import own_or
-from stream_dp.verify.relations.streams import OneStream, engine_relation
+from stream_dp.verify.relations import OneStream, engine_relation, own_or
 
 ADD = Neighbors.ADD_REMOVE
 COUNTER = Counter(1, Fraction(1), ADD, 9)

@@ -13,7 +13,7 @@ from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.relation import Identical, same
 from stream_dp.verify.exact.exact_delta import worst_ratio
 from stream_dp.verify.exact.finite import FirstPair, Law
-from stream_dp.verify.relations.streams import StaticDataSet
+from stream_dp.verify.relations import StaticDataSet
 
 ONE = Fraction(1)
 

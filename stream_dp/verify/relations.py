@@ -1,31 +1,123 @@
-"""The conditions that the definitions of [HSV] add to suitability, each a small relation on composition messages.
+"""Verification functions ([HSV] Def 3.3): which pairs of message sequences an adversary may send.
 
-Rules: a condition refuses messages that break it and lets all others pass. It is used together with `Suitable`,
-which ensures that the two messages are creations, queries or halts of the same mechanism. A halt gives nothing back.
+| definition | place |
+|---|---|
+| event, user: one event or one user's events differ | `core.row_relations`: `EventRows`, `event`, `user` |
+| rows as messages: `Update | Query` | `core.row_relations.Stream` |
+| identical; conjunction | `core.relation.Identical`, `core.relation.All` |
+| a static data set, one message only (5.12) | `StaticDataSet`, `single_pair` |
+| suitable sequences (4.5) | `Suitable` |
+| 4.9, 4.11, 5.1, 5.3, 5.8, 5.13, 12.2, 13, 14 | a function for each |
+| local protocols (8.5) | `verify.exact_checks.protocols.LocalMessages` |
+
+Creation queries (Def 4.1): this file proves no claim. A mechanism's own guarantee is derived, never typed in; any
+other claim is true where the relation's `Truth` says so. A parameter is None where a composition theorem does not
+take the measure.
+
+Conditions: each refuses messages that break it and lets all others pass. It is used together with `Suitable`, which
+ensures that the two messages are creations, queries or halts of the same mechanism. A halt gives nothing back.
 Persistent vectors and maps hold the state, because a game may go back to an earlier message. A relation states what
-an adversary may send, never its price: this file knows no theorem and no budget.
+an adversary may send, never its price: this file knows no theorem, no budget and no engine.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 from pyrsistent import PMap, PVector, pmap, pvector
 
-from stream_dp.core.composition import Ask, Create, Halt
-from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
-from stream_dp.core.relation import All, Relation, same
-from stream_dp.verify.relations.creation import (
-    Parameters,
-    Truth,
-    approximate,
-    claim_of,
-    epsilon,
-    own,
-    takes,
-)
+from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
+from stream_dp.core.guarantee import ApproxDP, GaussianDP, Measure, PureDP, RenyiDP
+from stream_dp.core.mechanism import Query, Update
+from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.relation import All, Claim, Identical, Nothing, Relation, same
+from stream_dp.core.row_law import RowLaw
+from stream_dp.core.row_relations import COUNTS, Stream
+
+Truth: TypeAlias = Callable[[Create], bool]
+Parameters: TypeAlias = Callable[[Claim], Hashable | None]
+
+
+def claim_of(create: Create) -> Claim | None:
+    """Return the claim about the mechanism: that of the query, else its own guarantee; None where it has none."""
+    mechanism = create.mechanism
+    if create.claim is not None or isinstance(mechanism, ConcurrentComposition):
+        return create.claim
+    guarantee = getattr(mechanism, "guarantee", None)  # a creation query may hold any object
+    if guarantee is None:
+        return None
+    law = law_of(mechanism) or RowLaw(mechanism.width, guarantee.neighbors)
+    rows = law.relation(guarantee.neighbors)
+    return Claim(guarantee.measure, Stream(rows))
+
+
+def law_of(mechanism: object) -> RowLaw | None:
+    """Return the law of the mechanism's rows; None where it states none."""
+    law: RowLaw | None = getattr(mechanism, "rows", None)
+    return law
+
+
+def own(create: Create) -> bool:
+    """Say whether the claim is the mechanism's own guarantee, which is derived and needs no further proof."""
+    return create.claim is None
+
+
+def own_or(claims: Collection[Claim | None]) -> Truth:
+    """Return the truth that also accepts `claims`; the caller must have derived them."""
+    return lambda create: own(create) or create.claim in claims
+
+
+def takes(mechanism: object, message: object) -> bool:
+    """Say whether the message is in the mechanism's query space ([HSV] Def 4.5 iii).
+
+    A mechanism that refuses some rows of counts has a method `takes`: to refuse one of two neighbouring rows and
+    answer the other would reveal which row it got.
+    """
+    if isinstance(mechanism, ConcurrentComposition):
+        return isinstance(message, Create | Ask | Halt)
+    narrower = getattr(mechanism, "takes", None)
+    if narrower is not None:
+        return bool(narrower(message))
+    if isinstance(message, Update):
+        wide = getattr(mechanism, "width", None)
+        return COUNTS.holds(message.row) and wide in (None, message.row.size)
+    return isinstance(message, Query)
+
+
+def approximate(claim: Claim) -> tuple[Fraction, Fraction] | None:
+    """Return (epsilon, delta) of DP; None for another measure."""
+    measure = claim.measure
+    return (measure.epsilon, measure.delta) if isinstance(measure, PureDP | ApproxDP) else None
+
+
+def epsilon(claim: Claim) -> Fraction | None:
+    """Return epsilon of DP, whatever its delta ([HSV] Def 5.3 ii)."""
+    return claim.measure.epsilon if isinstance(claim.measure, PureDP | ApproxDP) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Renyi:
+    """Epsilon of Renyi DP at this one order; another order or measure is refused ([HSV] section 13)."""
+
+    alpha: Fraction
+
+    def __call__(self, claim: Claim) -> Fraction | None:
+        measure = claim.measure
+        mine = isinstance(measure, RenyiDP) and measure.alpha == self.alpha
+        return measure.epsilon if mine else None  # type: ignore[union-attr]
+
+
+def privacy_function(claim: Claim) -> GaussianDP | ApproxDP | None:
+    """Return the privacy function of f-DP, for finite communication only ([HSV] section 14); f_(eps, delta) of DP."""
+    match claim.measure:
+        case GaussianDP() as gaussian if claim.finite:
+            return gaussian
+        case (PureDP() | ApproxDP()) as dp if claim.finite:
+            return ApproxDP(dp.epsilon, dp.delta)
+        case _:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,3 +401,87 @@ def filtered(
 ) -> All:
     """f^Filt ([HSV] Def 12.2): the filter admits the parameters of all created mechanisms, in their order."""
     return All((Suitable(truth), CreatedThroughFilter(filter_, parameters)))
+
+
+DataNeighbors: TypeAlias = Callable[[Any, Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class StaticDataSet:
+    """First two data sets that `relates` relates, then identical queries that `queries` accepts ([HSV] Def 5.12).
+
+    f_~ of [HSV] 5.3 for an interactive mechanism, and f_(~_i, prop_i) of Def 8.5 with `queries` = prop_i. `relates`
+    must be reflexive, because each side of an accepted pair must be admissible.
+    """
+
+    first_pair_consistent: ClassVar[bool] = True
+    relates: DataNeighbors
+    queries: Relation = field(default_factory=Identical)
+    begun: bool = False
+
+    def accept(self, left: Any, right: Any) -> "StaticDataSet | None":
+        if not self.begun:
+            related = self.relates(left, right)
+            return StaticDataSet(self.relates, self.queries, begun=True) if related else None
+        after = self.queries.accept(left, right) if same(left, right) else None
+        if after is None or after is self.queries:
+            return None if after is None else self
+        return StaticDataSet(self.relates, after, begun=True)
+
+
+def single_pair(relates: DataNeighbors) -> StaticDataSet:
+    """Return the relation for non-interactive mechanisms: one pair of related messages, and no message after it."""
+    return StaticDataSet(relates, Nothing())
+
+
+@dataclass(frozen=True, slots=True)
+class OneStream(PairCondition):
+    """Updates differ in at most `most` ticks, the same for all mechanisms, in one public window of `window` ticks.
+
+    All series of an engine receive the same ticks: every mechanism gets one update per tick from its creation on, so
+    one event changes the rows of one tick in all of them. `Suitable` judges each mechanism's own pairs beside this.
+    `wandering`: mechanisms whose rows count identifiers at their first tick. Their rows may differ at other ticks
+    too, where an identifier comes back; their own relation decides where. `next_tick[i]` is the tick of mechanism i's
+    next update, `begun` the number of ticks that at least one mechanism has received.
+    """
+
+    most: int = 1
+    begun: int = 0
+    next_tick: PVector[int] = pvector()  # noqa: RUF009  an immutable value
+    differing: frozenset[int] = frozenset()
+    window: int | None = None
+    wandering: frozenset[int] = frozenset()
+
+    def creation(self, query: Create) -> "OneStream | None":
+        law, wandering = law_of(query.mechanism), self.wandering
+        if law is not None and law.wanders:
+            wandering |= {len(self.next_tick)}
+        return replace(self, next_tick=self.next_tick.append(self.begun), wandering=wandering)
+
+    def query(self, left: Ask, right: Ask) -> "OneStream | None":
+        """Record an update of one mechanism, and its tick where the two rows differ."""
+        if not isinstance(left.message, Update):
+            return self
+        if not 0 <= left.index < len(self.next_tick):
+            return None
+        tick = self.next_tick[left.index]
+        heard = self.next_tick.set(left.index, tick + 1)
+        begun, differing = max(self.begun, tick + 1), self.differing
+        if left.index not in self.wandering and not same(left.message, right.message):
+            differing |= {tick}
+            windows = {0 if self.window is None else tick // self.window for tick in differing}
+            if len(differing) > self.most or len(windows) > 1:
+                return None
+        return OneStream(self.most, begun, heard, differing, self.window, self.wandering)
+
+
+def engine_relation(neighbors: Neighbors, truth: Truth = own, users: Users | None = None) -> All:
+    """Return the relation of an engine's guarantee: streams that differ in one event, for all mechanisms.
+
+    A replacement that may move lies in two ticks. With `users` the streams differ in all events of one user, in up to
+    `users.cap` ticks of one window. Creations are equal in both streams; the ledger decides which are possible.
+    """
+    ticks = 2 if neighbors is Neighbors.REPLACE_ANY_TICK else 1
+    one = OneStream(ticks) if users is None else OneStream(users.cap, window=users.window)
+    parts: tuple[Any, ...] = (Suitable(truth), one)
+    return All(parts)

@@ -1,1 +1,0 @@
-"""Released values as rows of a table: in PostgreSQL, DuckDB, Parquet or CSV. Made from published bytes alone."""
