@@ -20,7 +20,8 @@ from stream_dp.engine.commands import ENDED, Command, Inbox
 from stream_dp.engine.cut_changes import NONE, CutChanges
 from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.gate import CommitChain, Gate, commit_of
-from stream_dp.engine.lanes import LaneReader
+from stream_dp.engine.lanes.processes import LaneReader
+from stream_dp.engine.lanes.workers import RowsReader
 from stream_dp.engine.memories import Memories, Memory, OpenIdentifiers
 from stream_dp.engine.messages.addressed import Addressed
 from stream_dp.engine.messages.answering import Answering, NeedsDerivation, Requests, recorded
@@ -89,7 +90,7 @@ class Engine:
         self._inbox = Inbox(self._lifecycle)
         self._pricing = asyncio.Lock()
         self._since_snapshot = 0
-        self._lanes: LaneReader | None = None
+        self._lanes: LaneReader | RowsReader | None = None
         self._under_way: set[asyncio.Event] = set()
         self._heard = False
 
@@ -107,7 +108,7 @@ class Engine:
 
     @property
     def lanes(self) -> int:
-        """How many processes read the source; known once the engine runs."""
+        """How many lanes others read; known once the engine runs."""
         return 1 if self._lanes is None else self._lanes.lanes
 
     @property
@@ -276,10 +277,13 @@ class Engine:
         return recovered
 
     def _reader_of(self, partitions: Sequence[int], beginning: Beginning) -> Reader:
-        crew, source = self._ports.crew, self._ports.source
+        crew, source, rows = self._ports.crew, self._ports.source, self._ports.rows
         parts = (
             self._guard, self._router, partitions, self._inbox, self._memories, lambda: self._group,
         )  # fmt: skip
+        if rows is not None:
+            self._lanes = RowsReader(*parts, rows=rows, source=source, beginning=beginning)
+            return self._lanes
         lanes = 1 if crew is None else min(crew.most, len(partitions))
         if crew is None or lanes == 1:
             return OwnReader(*parts, source=source)

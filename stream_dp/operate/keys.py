@@ -12,7 +12,15 @@ from typing import NamedTuple
 from stream_dp.broker.jars import state_dir
 from stream_dp.engine.messages.issued_tokens import IssuedToken, IssuedTokens
 from stream_dp.errors import UsageError
-from stream_dp.journal.keys import Sealer, make_key, read_key, read_token
+from stream_dp.journal.keys import (
+    Sealer,
+    WorkerKeys,
+    make_key,
+    read_key,
+    read_token,
+    worker_keys,
+    write_private,
+)
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import SqliteJournalSpec
@@ -34,7 +42,7 @@ def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
 
     For public data a key is made if neither is given. Raises UsageError if there is no key, or others can read it.
     """
-    named = key_file or (Path(os.environ[KEY_VARIABLE]) if os.environ.get(KEY_VARIABLE) else None)
+    named = _named(key_file)
     if named is not None:
         return Sealer(read_key(named), spec.name)
     if not spec.public_data:
@@ -44,6 +52,23 @@ def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
         )
     made = state_dir() / "keys" / f"{spec.name}.key"
     return Sealer(read_key(made) if made.exists() else make_key(made), spec.name)
+
+
+def _named(key_file: Path | None) -> Path | None:
+    return key_file or (Path(os.environ[KEY_VARIABLE]) if os.environ.get(KEY_VARIABLE) else None)
+
+
+def worker_keys_for(spec: PipelineSpec, key_file: Path | None) -> WorkerKeys:
+    """Return the keys of a worker: those in the file, or derived from the operator's key, found as by `sealer_for`."""
+    named = _named(key_file)
+    if named is None:
+        return sealer_for(spec, None).worker_keys()
+    return worker_keys(named, spec.name)
+
+
+def export_worker_keys(spec: PipelineSpec, key_file: Path | None, to: Path) -> None:
+    """Write the keys of a worker into a new file of mode 0600."""
+    write_private(to, sealer_for(spec, key_file).worker_keys().line)
 
 
 LIST_VARIABLE = "STREAM_DP_TOKEN_LIST"
