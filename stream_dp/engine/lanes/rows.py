@@ -158,17 +158,17 @@ def _cut(next_tick: int, said: LaneRow | Layout) -> Cut:
 
 
 def parts_of(cut: Cut, width: int, *, marked: bool) -> dict[str, dict[int, object]]:
-    """Return the fields of a row, or layout, that say where its cut lies; `marked`: with marks."""
+    """Return the fields of a row, or layout, that say where its cut lies, in order; `marked`: with marks."""
     pending = {tick: Cells.of(row, width) for tick, row in sorted(cut.pending.items())}
     return {
-        "positions": dict(cut.positions),
-        "behind": {at: tuple(part) for at, part in cut.behind.items()},
-        "marks": dict(cut.marks) if marked else {},
+        "positions": dict(sorted(cut.positions.items())),
+        "behind": {at: tuple(part) for at, part in sorted(cut.behind.items())},
+        "marks": dict(sorted(cut.marks.items())) if marked else {},
         "pending": {tick: cells for tick, cells in pending.items() if cells.counts},
     }
 
 
-_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+_ENCODER = msgspec.msgpack.Encoder()
 _ROW, _LAYOUT = msgspec.msgpack.Decoder(LaneRow), msgspec.msgpack.Decoder(Layout)
 
 

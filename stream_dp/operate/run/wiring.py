@@ -29,8 +29,7 @@ from stream_dp.kafka.log.questions import KafkaQuestions
 from stream_dp.kafka.source.source import KafkaSource
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.run.lane_processes import crew_of
-from stream_dp.operate.run.settings import kafka_source, settings_for, settled
-from stream_dp.operate.run.worker import rows_of
+from stream_dp.operate.run.settings import kafka_source, rows_of, settings_for, settled
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import (
     FileSourceSpec,

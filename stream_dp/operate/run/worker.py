@@ -13,14 +13,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from stream_dp.engine.lanes.rows import COUNTING, LaneChain, Layout, RowSealer
+from stream_dp.engine.lanes.rows import COUNTING, LaneChain, Layout
 from stream_dp.engine.lanes.workers import LaneWork, Overtaken
 from stream_dp.engine.tick_assembler import TickAssembler
 from stream_dp.engine.tick_reader import Gathering
 from stream_dp.errors import FailClosed, Outage, UsageError
 from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import WorkerKeys
-from stream_dp.kafka.log.lease import KafkaLease
 from stream_dp.kafka.log.rows import KafkaRows, Membership, RowsProducer
 from stream_dp.kafka.source.source import KafkaSource, Share
 from stream_dp.operate.run.running import INTERRUPTED
@@ -28,11 +27,11 @@ from stream_dp.operate.run.settings import (
     Patience,
     kafka_source,
     patience_of,
+    rows_of,
     settings_for,
     settled,
     source_there,
 )
-from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
@@ -42,16 +41,6 @@ LOOK_S = 0.5
 """How often a worker looks for a new layout."""
 _PAUSE_S = 1.0
 _log = logging.getLogger(__name__)
-
-
-def rows_of(spec: PipelineSpec, key: bytes, lease: KafkaLease | None = None) -> KafkaRows | None:
-    """Return the logs of a pipeline's rows; None where no workers read its source."""
-    source = spec.source
-    if not isinstance(source, KafkaSourceSpec) or source.workers is None:
-        return None
-    sealer = RowSealer(key, spec.name, pad=source.workers.pad)
-    settings = settings_for(source)
-    return KafkaRows(settings, spec.name, sealer, source.workers.lanes, fingerprint(spec), lease)
 
 
 class _Changed(Exception):
