@@ -1,9 +1,6 @@
-"""Workers that read lanes of a real topic: killed, paused, behind, of another version; sums stay those of one process."""
+"""Workers that read lanes of a real topic: killed, paused, of another version: nothing counts twice."""
 
 import asyncio
-import json
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
