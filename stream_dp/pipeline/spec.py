@@ -225,13 +225,6 @@ class PipelineSpec(Frozen):
             )
         if self.journal.kind != "kafka":
             yield problem(at, "need a kafka journal, whose lease the rows' layout is written under")
-        if self.privacy.unit == "user":
-            why = "carry no users yet, so privacy.unit must be event: use source.processes, on one machine"
-            yield problem(at, why)
-        for item in self.series:
-            if item.identifier is not None:
-                why = f"carry no identifiers yet, which series '{item.name}' counts: use source.processes"
-                yield problem(at, why)
 
     def _clock_problems(self) -> Iterator[InitErrorDetails]:
         if not isinstance(self.clock, WallClock):

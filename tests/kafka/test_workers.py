@@ -1,6 +1,7 @@
 """Workers that read lanes of a real topic: killed, paused, of another version: all counts once."""
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -12,6 +13,7 @@ from faults.cases import Case
 from faults.checker import unfounded
 from faults.forked import Forked
 from faults.kafka_evidence import over_kafka
+from kafka import test_user_topics as users
 from kafka.flight_topics import PARTITIONS, judged, over, ticks_of, topic_of
 from kafka.kafka_worlds import marks_of
 from kafka.test_lane_processes import committed, fed_up_to
@@ -28,6 +30,16 @@ from stream_dp.operate.replay_feed import feed
 TICKS = 60
 OPTIONS = ("--until-end", "--zero-noise", "--trace", "--dawdle", "0")
 OFTEN = "from stream_dp.engine.lanes import workers\nworkers.EVERY = 10\n"
+SLOWLY = """
+from stream_dp.kafka.log.rows import RowsProducer
+written = RowsProducer.written
+async def slowly(producer, records):
+    import asyncio
+    for record in records:
+        await written(producer, [record])
+        await asyncio.sleep(0.02)
+RowsProducer.written = slowly
+"""
 NEWER = (
     "from stream_dp.engine.lanes import rows, workers\nfrom stream_dp.operate.run import worker\n"
     "rows.COUNTING = workers.COUNTING = worker.COUNTING = 2\n"
@@ -187,14 +199,24 @@ async def test_what_is_wrong_with_rows_stops_the_engine_or_the_worker(
         assert newer.returncode == 4
         assert "version 1 of counting, this worker as version 2" in said
     text = case.pipeline.read_text()
-    case.pipeline.write_text(text.replace('"LAX", ', ""))
-    with working(case) as other:
-        _, said = await asyncio.to_thread(other.communicate)
-        assert other.returncode == 4
-        assert "another pipeline file" in said
-    case.pipeline.write_text(text.replace('"lanes": 2', '"lanes": 1'))
-    ended = await asyncio.to_thread(case.run, "--until-end", "--zero-noise")
-    assert ended.returncode == 4
+    for changes, program, why in (
+        ({"confidence": "0.9"}, working, "another pipeline file"),
+        (
+            {"source": json.loads(text)["source"] | {"workers": {"lanes": 1}}},
+            None,
+            "2 lanes for good",
+        ),
+    ):
+        case.pipeline.write_text(json.dumps(json.loads(text) | changes))
+        if program is None:
+            ended = await asyncio.to_thread(case.run, "--until-end", "--zero-noise")
+            assert ended.returncode == 4
+            assert why in ended.stderr
+            continue
+        with program(case) as other:
+            _, said = await asyncio.to_thread(other.communicate)
+            assert other.returncode == 4
+            assert why in said
     case.pipeline.write_text(text)
     await remade(kafka, rows_topic(case), PARTITIONS)
     ended = await asyncio.to_thread(case.run, "--until-end", "--zero-noise")
@@ -206,3 +228,41 @@ async def test_what_is_wrong_with_rows_stops_the_engine_or_the_worker(
     with working(case):
         await asyncio.to_thread(case.finish, "--zero-noise")
     assert await judged(kafka, case) == []
+
+
+SERIES = """
+  - {name: by_key, statistic: histogram, by: key, method: tree, epsilon: 4}
+  - {name: people, statistic: distinct, of: customer, every: 5h, epsilon: 2}
+  - {name: ever, statistic: distinct, of: customer, where: [{field: key, equals: a}], epsilon: 1}
+  - {name: capped, statistic: cut_off, window: 5h, epsilon: 1}
+"""
+
+
+async def test_users_and_identifiers_of_workers_count_as_in_one_process(
+    kafka: str, tmp_path: Path, name: str
+) -> None:
+    case = users.case_of(kafka, tmp_path, name)
+    text, _ = case.pipeline.read_text().split("series:")
+    case.pipeline.write_text(f"{text}series:{SERIES}")
+    await users.produced(kafka, case)
+    expected = users.judge(await users.logs_of(kafka, case), users.CAP, users.WINDOW, users.home)
+    await asyncio.to_thread(case.finish, "--zero-noise")
+    one = await bodies(kafka, case)
+    by_workers = case.pipeline.read_text().replace("keyed_by", "workers: {lanes: 3}, keyed_by")
+    case.pipeline.write_text(by_workers.replace(f"name: {name}\n", f"name: {name}-w\n"))
+    case = case.expecting(pipeline=f"{name}-w")
+    for point in ("mid-commit:3", "after-commit:12", ""):
+        with working(case, SLOWLY), working(case, SLOWLY) as killed:
+            if not point:
+                await asyncio.to_thread(case.finish, "--zero-noise")
+                continue
+            run = case.start(*OPTIONS, "--crash", point, patch=OFTEN)
+            await asyncio.sleep(1)
+            killed.kill()
+            _, errors = await asyncio.to_thread(run.communicate)
+            assert run.returncode == -signal.SIGKILL, errors
+    commits = (await over_kafka(kafka, f"{name}-w", case.key)).commits
+    assert sum(commit["capped"] for commit in commits) == expected.capped > 50
+    assert sum(each[4] for c in commits for each in c["dead_letters"]) == expected.dead > 20
+    assert len(one) == 4 * users.TICKS
+    assert await bodies(kafka, case) == one

@@ -14,6 +14,7 @@ file knows no Kafka and no event loop.
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Final, TypeVar
 
@@ -23,8 +24,11 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from stream_dp.core.mechanism import IntArray
+from stream_dp.engine.identifiers import ByColumn, each_once, read_identifiers, write_identifiers
+from stream_dp.engine.memories import counted_in, written_by_window
 from stream_dp.engine.ports import Behind
 from stream_dp.engine.tick_assembler import ClosedTick, Cut, Row, ThinRow, dense, thin
+from stream_dp.engine.user_table import Counted, Used
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import DeadLetter, Private
 from stream_dp.journal.dead_letters import DeadLetters
@@ -81,7 +85,8 @@ class LaneRow(Private, frozen=True, array_like=True, tag=ROW):
     """A tick of a lane; its partitions were read from `begins` to `positions`, where `behind` is read again.
 
     `previous` is the digest of the lane's row before; of the first one in its epoch, of the layout. `marks` are those
-    of a replay's partitions: in a live one, that of the tick.
+    of a replay's partitions: in a live one, that of the tick. `used` is what the users of its records used of their
+    caps, by memory and window. `known` are all identifiers of open ticks, `arriving` those that this row adds.
     """
 
     fingerprint: str
@@ -100,6 +105,10 @@ class LaneRow(Private, frozen=True, array_like=True, tag=ROW):
     records: int
     late: int
     capped: int
+    used: dict[str, dict[int, bytes]] = msgspec.field(default_factory=dict)
+    arrived: dict[int, bytes] = msgspec.field(default_factory=dict)
+    arriving: dict[int, dict[int, bytes]] = msgspec.field(default_factory=dict)
+    known: dict[int, dict[int, bytes]] = msgspec.field(default_factory=dict)
 
     @property
     def cut(self) -> Cut:
@@ -111,7 +120,9 @@ class LaneRow(Private, frozen=True, array_like=True, tag=ROW):
         row.flags.writeable = False
         return ClosedTick(
             self.tick, row, dict(cut.positions), dict(cut.marks), cut.pending, DeadLetters.of(self.dead),
-            self.late, self.records, cut.behind, capped=self.capped,
+            self.late, self.records, cut.behind,
+            [Used(0, counted_in(windows), kind) for kind, windows in self.used.items()], self.capped,
+            read_identifiers({self.tick: self.arrived})[self.tick], read_identifiers(self.arriving),
         )  # fmt: skip
 
 
@@ -121,6 +132,7 @@ class Layout(Private, frozen=True, tag=LAYOUT):
 
     The rows of the epoch begin with `tick`, behind the cut that `positions`, `marks`, `pending` and `behind` say; or,
     with `rows`, behind the rows of these digests, by lane. `places` says where in the log of each lane to read on.
+    `held` is what users have used of their caps before `tick`, by memory and window.
     """
 
     fingerprint: str
@@ -139,6 +151,8 @@ class Layout(Private, frozen=True, tag=LAYOUT):
     behind: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
     marks: dict[int, int] = msgspec.field(default_factory=dict)
     pending: dict[int, Cells] = msgspec.field(default_factory=dict)
+    known: dict[int, dict[int, bytes]] = msgspec.field(default_factory=dict)
+    held: dict[str, dict[int, bytes]] = msgspec.field(default_factory=dict)
 
     def cut(self, lane: int) -> Cut:
         """Return the part of a lane of the cut; what is pending goes on in the first one."""
@@ -147,14 +161,15 @@ class Layout(Private, frozen=True, tag=LAYOUT):
             name: {at: part for at, part in getattr(cut, name).items() if at % self.lanes == lane}
             for name in ("positions", "marks", "behind")
         }
-        return Cut(self.tick, pending=cut.pending if lane == 0 else {}, **mine)
+        opened = {"pending": cut.pending, "arriving": cut.arriving} if lane == 0 else {}
+        return Cut(self.tick, **mine, **opened)  # type: ignore[arg-type]
 
 
 def _cut(next_tick: int, said: LaneRow | Layout) -> Cut:
     marks = said.marks or dict.fromkeys(said.positions, next_tick - 1)
     pending = {tick: cells.row() for tick, cells in said.pending.items()}
     behind = {at: Behind(*open_there) for at, open_there in said.behind.items()}
-    return Cut(next_tick, said.positions, marks, pending, behind)
+    return Cut(next_tick, said.positions, marks, pending, behind, read_identifiers(said.known))
 
 
 def parts_of(cut: Cut, width: int, *, marked: bool) -> dict[str, dict[int, object]]:
@@ -165,7 +180,17 @@ def parts_of(cut: Cut, width: int, *, marked: bool) -> dict[str, dict[int, objec
         "behind": {at: tuple(part) for at, part in sorted(cut.behind.items())},
         "marks": dict(sorted(cut.marks.items())) if marked else {},
         "pending": {tick: cells for tick, cells in pending.items() if cells.counts},
+        "known": written_once(cut.arriving),
     }
+
+
+def written_once(arriving: Mapping[int, ByColumn]) -> dict[int, dict[int, bytes]]:
+    """Return identifiers in the one order that says nothing of how they came."""
+    once = {
+        tick: {column: each_once([hashes]) for column, hashes in sorted(columns.items())}
+        for tick, columns in sorted(arriving.items())
+    }
+    return write_identifiers({tick: columns for tick, columns in once.items() if columns})
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -324,16 +349,29 @@ def another_log(lane: int) -> FailClosed:
 
 
 def row_of(
-    closed: ClosedTick, layout: Layout, lane: int, chain: tuple[bytes, Mapping[int, int]], *, marked: bool
-) -> LaneRow:  # fmt: skip
-    """Return the row of a lane's tick, which follows the row with this digest and these positions."""
-    if closed.used or closed.arrived or closed.arriving:
-        raise FailClosed(
-            "workers carry no identifiers and no users: read this pipeline by one process, or by several of one machine"
-        )
+    closed: ClosedTick,
+    layout: Layout,
+    lane: int,
+    chain: tuple[bytes, Mapping[int, int]],
+    known: Mapping[int, ByColumn],
+    *,
+    marked: bool,
+) -> LaneRow:
+    """Return the row of a lane's tick, which follows the row with this digest and these positions. `known` are the
+    identifiers of open ticks.
+    """
     previous, begins = chain
+    kinds = sorted({used.kind for used in closed.used})
+    used = {
+        kind: written_by_window(
+            Counted.together([u.counted for u in closed.used if u.kind == kind])
+        )
+        for kind in kinds
+    }
     return LaneRow(
         layout.fingerprint, layout.counting, lane, closed.tick, layout.epoch, previous, dict(begins),
         cells=Cells.of(closed.row, layout.width), dead=closed.dead_letters.sealed(), records=closed.records,
-        late=closed.late, capped=closed.capped, **parts_of(closed.cut, layout.width, marked=marked),  # type: ignore[arg-type]
+        late=closed.late, capped=closed.capped, used=used,
+        arrived=written_once({0: closed.arrived}).get(0, {}), arriving=written_once(closed.arriving),
+        **parts_of(replace(closed.cut, arriving=known), layout.width, marked=marked),  # type: ignore[arg-type]
     )  # fmt: skip

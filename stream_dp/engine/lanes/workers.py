@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from stream_dp.engine.identifiers import Arrivals, ByColumn
 from stream_dp.engine.lanes.processes import QUEUED, together
 from stream_dp.engine.lanes.rows import (
     COUNTING,
@@ -33,8 +34,9 @@ from stream_dp.engine.lanes.rows import (
 )
 from stream_dp.engine.ports import Batch, Beginning, Rows, Source
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
-from stream_dp.engine.tick_reader import Gathering, Reader
+from stream_dp.engine.tick_reader import Gathering, Reader, RecordGuard
 from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.journal.commit import Commit
 
 EVERY = 1_000
 """So many ticks apart are layouts that say where to read on."""
@@ -107,11 +109,11 @@ class RowsReader(Reader):
         await self.rows.follow(layout.places)
 
     async def _beginning_at(self, cut: Cut, topic: str, epoch: int) -> Layout:
-        parts = parts_of(cut, self.width, marked=not self.source.grows)
+        parts = parts_of(self.memories.rewind(cut), self.width, marked=not self.source.grows)
         return Layout(
             self.rows.fingerprint, COUNTING, self.lanes, epoch, cut.next_tick, self.beginning.origin,
             tuple(self.beginning.partitions), self.source.identity, topic, self.width,
-            dict(await self.rows.ends()), **parts,  # type: ignore[arg-type]
+            dict(await self.rows.ends()), held=held_by(self.guard), **parts,  # type: ignore[arg-type]
         )  # fmt: skip
 
     async def _read(self, cut: Cut, group: int) -> None:
@@ -162,7 +164,9 @@ class RowsReader(Reader):
         closed = list[ClosedTick]()
         while len(closed) < limit and all(self._came.values()):
             parts = {lane: came.popleft() for lane, came in self._came.items()}
-            closed.append(together([part.closed for part in parts.values()], self.width))
+            closed.append(
+                together([part.closed for part in parts.values()], self.width, self.guard)
+            )
             self._stands.append((closed[-1].tick, parts))
         return closed
 
@@ -181,7 +185,8 @@ class RowsReader(Reader):
     async def _lay(self, former: Layout, tick: int, parts: Mapping[int, _Came]) -> None:
         """Say where to read on, behind a tick that is committed; nobody needs what lies before the former layout."""
         self._layout = msgspec.structs.replace(
-            former, tick=tick + 1, positions={}, behind={}, marks={}, pending={},
+            former, tick=tick + 1, positions={}, behind={}, marks={}, pending={}, known={},
+            held=held_by(self.guard),
             places={lane: part.place for lane, part in parts.items()},
             rows={lane: part.digest for lane, part in parts.items()},
         )  # fmt: skip
@@ -193,6 +198,24 @@ class RowsReader(Reader):
 
     async def close(self) -> None:
         await self.rows.close()
+
+
+def held_by(guard: RecordGuard) -> dict[str, dict[int, bytes]]:
+    """Return what users have used of their caps at the cut, by memory and window."""
+    return {memory.kind: memory.held() for memory in guard.memories}
+
+
+def remembered(guard: RecordGuard, layout: Layout) -> None:
+    """Let an empty guard stand where a layout does."""
+    for memory in guard.memories:
+        memory.become(layout.held.get(memory.kind, {}), layout.tick)
+
+
+def remember(guard: RecordGuard, row: LaneRow) -> None:
+    """Let a guard learn of the next row that counts, whose records it has not seen."""
+    standing = Commit(0, b"", ticks=(row.tick,))
+    for memory in guard.memories:
+        memory.recall(row.used.get(memory.kind, {}), standing)
 
 
 def _goes_on(layout: Layout, wanted: Layout) -> bool:
@@ -218,6 +241,7 @@ class LaneWork:
         self._gathering = gathering
         self._behind: tuple[bytes, Mapping[int, int]] = chain.previous, chain.cut.positions
         self._next = chain.next_tick
+        self._known = {tick: Arrivals(known) for tick, known in chain.cut.arriving.items()}
         self._made: dict[int, bytes] = {}
 
     def take(self, batch: Batch) -> None:
@@ -226,7 +250,8 @@ class LaneWork:
     def rows(self) -> Iterator[tuple[Stamp, bytes]]:
         """Yield the next rows that are not in the log yet. Raises `Overtaken`."""
         for closed in self._gathering.ticks.closed(RECENT):
-            row = row_of(closed, self._layout, self._lane, self._behind, marked=self._marked)
+            known = self._settled(closed)
+            row = row_of(closed, self._layout, self._lane, self._behind, known, marked=self._marked)
             plain = encoded(row)
             made, counted = digest(plain), self._chain.digest_of(row.tick)
             self._behind, self._next = (made, row.positions), row.tick + 1
@@ -235,6 +260,16 @@ class LaneWork:
                 yield Stamp(ROW, self._lane, row.tick, self._layout.epoch), plain
             elif counted != made:
                 raise Overtaken
+
+    def _settled(self, closed: ClosedTick) -> dict[int, ByColumn]:
+        """Let the guard stand behind this tick; return the identifiers of ticks that are still open."""
+        for memory in self._gathering.guard.memories:
+            used = (used for used in closed.used if used.kind == memory.kind)
+            memory.take(used, closed.tick + 1)
+        for tick, columns in closed.arriving.items():
+            self._known.setdefault(tick, Arrivals()).add(columns)
+        self._known.pop(closed.tick, None)
+        return {tick: arrivals.once() for tick, arrivals in self._known.items()}
 
     def heard(self, row: LaneRow, plain: bytes) -> None:
         """Learn of the next row of the log. Raises `Overtaken`, also where others are far ahead."""

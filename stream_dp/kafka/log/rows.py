@@ -37,6 +37,7 @@ from stream_dp.kafka.client.clients import (
     speaking,
 )
 from stream_dp.kafka.client.topics import TopicEyes, administering, ensure, existing
+from stream_dp.kafka.log.journal import PART_BYTES
 from stream_dp.kafka.log.lease import SESSION_S, KafkaLease, Outgoing
 
 _HEADER, _VERSION = "stream-dp-rows", b"1"
@@ -63,6 +64,8 @@ class KafkaRows:
         self._clients: list[Any] = []
         self._newest: Layout | None = None
         self._laid: deque[int] = deque(maxlen=2)
+        self._parts: list[bytes] = []
+        self._first = 0
 
     async def open(self) -> str:
         settings = self.settings
@@ -103,10 +106,22 @@ class KafkaRows:
             while await reader.position(place) < end:
                 fetched = await reader.getmany(place, timeout_ms=_POLL_MS)
                 for record in fetched.get(place, ()):
-                    _, plain = self._opened(record, LAYOUT, -1)
-                    self._newest = layout_in(plain)
-                    self._laid.append(record.offset)
+                    self._laid_before(record)
         return self._newest
+
+    def _laid_before(self, record: Any) -> None:
+        """Take the next record of the layouts; one layout is several, which lie together, in one transaction."""
+        part, parts = (int(dict(record.headers).get(name, b"-1")) for name in ("part", "parts"))
+        if part == 0:
+            self._parts.clear()
+            self._first = record.offset
+        self._parts.append(record.value)
+        if part != len(self._parts) - 1:
+            raise _foreign(record.topic)
+        if part == parts - 1:
+            _, plain = self._opened(record, LAYOUT, -1, b"".join(self._parts))
+            self._newest = layout_in(plain)
+            self._laid.append(self._first)
 
     async def lay(self, layout: Layout) -> None:
         if self._lease is None:
@@ -114,7 +129,16 @@ class KafkaRows:
         stamp = Stamp(LAYOUT, -1, layout.tick, layout.epoch)
         await self._lease.start()
         sealed = self._sealer.seal(stamp, encoded(layout))
-        await self._lease.transact([Outgoing(self._layouts, sealed, headers=_headers(stamp))])
+        parts = [sealed[at : at + PART_BYTES] for at in range(0, len(sealed), PART_BYTES)]
+        count = ("parts", b"%d" % len(parts))
+        await self._lease.transact(
+            [
+                Outgoing(
+                    self._layouts, part, headers=(*_headers(stamp), ("part", b"%d" % at), count)
+                )
+                for at, part in enumerate(parts)
+            ]
+        )
 
     async def ends(self) -> dict[int, int]:
         ends = await self._ends_of(self._offsets, self._places(range(self.lanes)))
@@ -176,7 +200,10 @@ class KafkaRows:
             raise _foreign(self.topic)
         return record.offset, row, plain
 
-    def _opened(self, record: Any, kind: str, lane: int) -> tuple[Stamp, bytes]:
+    def _opened(
+        self, record: Any, kind: str, lane: int, sealed: bytes | None = None
+    ) -> tuple[Stamp, bytes]:
+        """Return the stamp of a record, and what it holds; or, where it is the last of several, what they hold."""
         headers = dict(record.headers)
         form = headers.get(_HEADER), headers.get("kind")
         try:
@@ -185,7 +212,7 @@ class KafkaRows:
             raise _foreign(record.topic) from None
         if form != (_VERSION, kind.encode()):
             raise _foreign(record.topic)
-        return stamp, self._sealer.open(stamp, record.value)
+        return stamp, self._sealer.open(stamp, record.value if sealed is None else sealed)
 
     def _consumer(self, level: str) -> Any:
         return library().AIOKafkaConsumer(

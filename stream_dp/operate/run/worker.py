@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from stream_dp.engine.lanes.rows import COUNTING, LaneChain, Layout
-from stream_dp.engine.lanes.workers import LaneWork, Overtaken
+from stream_dp.engine.lanes.rows import COUNTING, LaneChain, Layout, Verdict
+from stream_dp.engine.lanes.workers import LaneWork, Overtaken, remember, remembered
 from stream_dp.engine.tick_assembler import TickAssembler
-from stream_dp.engine.tick_reader import Gathering
+from stream_dp.engine.tick_reader import Gathering, RecordGuard
 from stream_dp.errors import FailClosed, Outage, UsageError
 from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import WorkerKeys
@@ -146,12 +146,13 @@ class _Session:
 
     async def work(self, members: Membership) -> None:
         """Work until something changes. Raises `_Changed`, `Overtaken`, or what fails."""
-        chains = await self._recovered()
+        guards = {lane: self._guard() for lane in self.lanes}
+        chains = await self._recovered(guards)
         async with self._source() as source, self._producer() as producer:
             partitions = await source.open(self.layout.origin)
             if source.identity != self.layout.source:
                 raise FailClosed(f"topic {source.name!r} is another one than that of the journal")
-            works = self._works(source, chains, partitions)
+            works = self._works(source, chains, guards, partitions)
             cuts = [chain.cut for chain in chains.values()]
             await source.seek(
                 {at: place for cut in cuts for at, place in cut.positions.items()},
@@ -175,8 +176,14 @@ class _Session:
             for task in done:
                 task.result()
 
-    async def _recovered(self) -> Mapping[int, LaneChain]:
-        """Return the chains of the lanes, behind all that is in the logs now."""
+    def _guard(self) -> RecordGuard:
+        guard = guard_of(self.spec, self.layout.origin, self.keys.users)
+        guard.begin(self.layout.first)
+        remembered(guard, self.layout)
+        return guard
+
+    async def _recovered(self, guards: Mapping[int, RecordGuard]) -> Mapping[int, LaneChain]:
+        """Return the chains of the lanes, and let the guards stand there: behind all that is in the logs now."""
         chains = {lane: LaneChain(self.layout, lane) for lane in self.lanes}
         ends = {lane: end for lane, end in (await self.rows.ends()).items() if lane in chains}
         try:
@@ -187,13 +194,18 @@ class _Session:
             raise
         while not await self.rows.caught_up(ends):
             for _, row, plain in await self.rows.read(sorted(chains)):
-                chains[row.lane].take(row, plain)
+                if chains[row.lane].take(row, plain) is Verdict.COUNTS:
+                    remember(guards[row.lane], row)
         for chain in chains.values():
             chain.require_begun()
         return chains
 
     def _works(
-        self, source: KafkaSource, chains: Mapping[int, LaneChain], partitions: tuple[int, ...]
+        self,
+        source: KafkaSource,
+        chains: Mapping[int, LaneChain],
+        guards: Mapping[int, RecordGuard],
+        partitions: tuple[int, ...],
     ) -> Mapping[int, LaneWork]:
         origin = self.layout.origin
         router = OpenRouter(self.spec, origin, None, self.keys.users)
@@ -203,11 +215,9 @@ class _Session:
             )
         works = dict[int, LaneWork]()
         for lane, chain in chains.items():
-            guard = guard_of(self.spec, origin, self.keys.users)
-            guard.begin(self.layout.first)
             mine = [at for at in partitions if at % self.layout.lanes == lane]
             ticks = TickAssembler(mine, router.width, chain.cut)
-            gathering = Gathering(source, guard, router, ticks)
+            gathering = Gathering(source, guards[lane], router, ticks)
             works[lane] = LaneWork(self.layout, lane, chain, gathering, marked=not source.grows)
         return works
 

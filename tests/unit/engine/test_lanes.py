@@ -181,9 +181,7 @@ def not_given_back(patch: pytest.MonkeyPatch) -> None:
 
 def uncounted(patch: pytest.MonkeyPatch) -> None:
     """The engine's own memory, which commits and checkpoints are made of, learns nothing."""
-    patch.setattr(
-        LaneReader, "_counted", lambda reader, used: replace(used, counted=Counted.nothing())
-    )
+    patch.setattr(lanes, "_counted", lambda used, guard: replace(used, counted=Counted.nothing()))
     patch.setattr(
         UserMemory, "take", lambda memory, taken, next_tick: [used.counted for used in taken]
     )

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from stream_dp.engine.lanes import rows as form
+from stream_dp.engine.lanes import workers
 from stream_dp.engine.lanes.rows import (
     COUNTING,
     ROW,
@@ -29,6 +30,7 @@ from stream_dp.engine.lanes.rows import (
     row_in,
 )
 from stream_dp.engine.lanes.workers import LaneWork, Overtaken
+from stream_dp.engine.memories import UserMemory
 from stream_dp.engine.ports import Batch, Behind
 from stream_dp.engine.tick_assembler import Cut, Routed, ThinRow, TickAssembler, dense, thin
 from stream_dp.engine.tick_reader import EveryRecord, Gathering
@@ -322,27 +324,66 @@ def partition_log(random: Random, number: int, ticks: int) -> list[Batch]:
     return batches
 
 
+def hashes(numbers: Sequence[int]) -> Any:
+    return np.array([(number, 7) for number in numbers], np.uint64).reshape(-1, 2)
+
+
+class Identifying(Ticked):
+    """Beside the entries, it says which of them occur, as identifiers."""
+
+    def route(self, batch: Batch) -> Routed:
+        routed = super().route(batch)
+        routed.arrived = {
+            tick: {0: hashes([int(at) for at in np.flatnonzero(row)])}
+            for tick, row in routed.rows.items()
+        }
+        return routed
+
+
+class Capped:
+    """At most one record of each entry counts, as if it were a user, in each window of 4 ticks; nobody is late."""
+
+    def __init__(self) -> None:
+        self.memories = (UserMemory(1, 4),)
+
+    def begin(self, partitions: Sequence[int]) -> None: ...
+    def admit(self, batch: Batch, passed: int) -> Batch:
+        mine = [
+            at for at, each in enumerate(batch.payloads) if each != b"junk" and each[0] > passed
+        ]
+        ticks = np.array([batch.payloads[at][0] for at in mine], np.int64)
+        users = hashes([batch.payloads[at][1] + 2 * batch.partition for at in mine])
+        kept, used = self.memories[0].admit(users, self.memories[0].windows(ticks))
+        gone = {at for at, keeps in zip(mine, kept, strict=True) if not keeps}
+        left = [at for at in range(len(batch.payloads)) if at not in gone]
+        return replace(
+            batch, payloads=[batch.payloads[at] for at in left], labels=[batch.labels[at] for at in left],
+            capped=len(gone), used=() if used is None else (used,),
+        )  # fmt: skip
+
+
 class Lane1:
     """A lane of the partitions 1 and 3, and its log."""
 
-    def __init__(self, random: Random) -> None:
-        self.random = random
+    def __init__(self, random: Random, guards: Any = EveryRecord, router: Any = Ticked) -> None:
+        self.random, self.guards, self.router = random, guards, router()
         self.batches = {number: partition_log(random, number, 12) for number in (1, 3)}
         self.layout = layout(positions={1: 0, 3: 0})
         self.log = list[bytes]()
 
     def chain(self) -> LaneChain:
-        chain = LaneChain(self.layout, LANE)
+        chain, self.guard = LaneChain(self.layout, LANE), self.guards()
+        workers.remembered(self.guard, self.layout)
         for plain in self.log:
-            chain.take(row_in(plain), plain)
+            if chain.take(row_in(plain), plain) is Verdict.COUNTS:
+                workers.remember(self.guard, row_in(plain))
         return chain
 
     def work(self, chain: LaneChain) -> tuple[LaneWork, Iterator[Batch]]:
         """A worker behind the rows that count, and what the source gives it."""
-        router: Any = Ticked()
         ticks = TickAssembler((1, 3), 2, chain.cut)
         source: Any = None
-        gathering = Gathering(source, EveryRecord(), router, ticks)
+        gathering = Gathering(source, self.guard, self.router, ticks)
         return LaneWork(self.layout, LANE, chain, gathering, marked=False), self.given(chain.cut)
 
     def given(self, cut: Cut) -> Iterator[Batch]:
@@ -377,6 +418,49 @@ def test_workers_that_take_over_write_the_rows_of_one_that_lives() -> None:
         whole, taken = Lane1(Random(seed)).run(0), Lane1(Random(seed)).run(0.2)
         assert len(whole) == 12
         assert whole == taken
+
+
+def of_users(seed: int, dies: float) -> list[bytes]:
+    return Lane1(Random(seed), Capped, Identifying).run(dies)
+
+
+def test_users_and_identifiers_are_handed_over_too() -> None:
+    rows = [row_in(plain) for seed in range(40) for plain in of_users(seed, 0)]
+    assert all(
+        map(
+            any,
+            zip(*[(r.capped, r.used, r.arrived, r.arriving, r.known) for r in rows], strict=True),
+        )
+    )
+    for seed in range(40):
+        assert of_users(seed, 0) == of_users(seed, 0.2)
+
+
+def test_a_layout_holds_what_a_worker_remembers() -> None:
+    whole = Lane1(Random(5), Capped, Identifying)
+    log = whole.run(0)
+    for at in range(1, 12):
+        whole.log = log[:at]
+        whole.chain()
+        held = workers.held_by(whole.guard)
+        on = msgspec.structs.replace(
+            whole.layout, tick=at, positions={}, rows={LANE: digest(log[at - 1])}, held=held
+        )
+        later = Lane1(Random(5), Capped, Identifying)
+        later.layout, later.log = layout_in(encoded(on)), [log[at - 1]]
+        assert later.run(0)[1:] == log[at:]
+
+
+@pytest.mark.parametrize("twin", ["memory", "known"])
+def test_users_that_a_hand_over_forgets_are_found(
+    twin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if twin == "memory":
+        monkeypatch.setattr(workers, "remember", lambda guard, row: None)
+    else:
+        cut = form._cut
+        monkeypatch.setattr(form, "_cut", lambda *said: replace(cut(*said), arriving={}))
+    assert any(of_users(seed, 0) != of_users(seed, 0.2) for seed in range(40))
 
 
 @pytest.mark.parametrize("lost", ["pending", "behind"])
@@ -423,8 +507,8 @@ def test_a_worker_whose_row_is_not_the_one_that_counts_begins_again() -> None:
     other = msgspec.structs.replace(row_in(mine[1]), late=7)
     with pytest.raises(Overtaken):
         work.heard(other, encoded(other))
-    ahead, chain = Lane1(Random(1)), lane.chain()
-    work, batches = ahead.work(chain)
+    ahead = Lane1(Random(1))
+    work, batches = ahead.work(ahead.chain())
     zeroth = msgspec.structs.replace(first, late=7)
     work.heard(zeroth, encoded(zeroth))  # another worker is faster
     with pytest.raises(Overtaken):
