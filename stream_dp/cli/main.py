@@ -24,7 +24,8 @@ BUG, INTERRUPTED = 1, 130
 HOMES = {
     "simulate": "check",
     "apply": "query",
-}  # the first two look at records, the others ask an engine
+    "worker": "run",
+}  # the first two look at records, the next ask an engine, the last run one
 
 
 class WholeHelpGroup(TyperGroup):

@@ -20,8 +20,7 @@ from stream_dp.engine.commands import ENDED, Command, Inbox
 from stream_dp.engine.cut_changes import NONE, CutChanges
 from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.gate import CommitChain, Gate, commit_of
-from stream_dp.engine.lanes.processes import LaneReader
-from stream_dp.engine.lanes.workers import RowsReader
+from stream_dp.engine.lanes.workers import ByLanes, by_lanes
 from stream_dp.engine.memories import Memories, Memory, OpenIdentifiers
 from stream_dp.engine.messages.addressed import Addressed
 from stream_dp.engine.messages.answering import Answering, NeedsDerivation, Requests, recorded
@@ -90,7 +89,7 @@ class Engine:
         self._inbox = Inbox(self._lifecycle)
         self._pricing = asyncio.Lock()
         self._since_snapshot = 0
-        self._lanes: LaneReader | RowsReader | None = None
+        self._lanes: ByLanes | None = None
         self._under_way: set[asyncio.Event] = set()
         self._heard = False
 
@@ -277,18 +276,11 @@ class Engine:
         return recovered
 
     def _reader_of(self, partitions: Sequence[int], beginning: Beginning) -> Reader:
-        crew, source, rows = self._ports.crew, self._ports.source, self._ports.rows
         parts = (
             self._guard, self._router, partitions, self._inbox, self._memories, lambda: self._group,
         )  # fmt: skip
-        if rows is not None:
-            self._lanes = RowsReader(*parts, rows=rows, source=source, beginning=beginning)
-            return self._lanes
-        lanes = 1 if crew is None else min(crew.most, len(partitions))
-        if crew is None or lanes == 1:
-            return OwnReader(*parts, source=source)
-        self._lanes = LaneReader(*parts, crew=crew, lanes=lanes, beginning=beginning)
-        return self._lanes
+        self._lanes = by_lanes(self._ports, parts, beginning)
+        return self._lanes or OwnReader(*parts, source=self._ports.source)
 
     def _show(self, release: Release) -> None:
         """Keep a public release as the last one of its series, from which queries are answered, and hand it on."""

@@ -66,9 +66,11 @@ def worker_keys_for(spec: PipelineSpec, key_file: Path | None) -> WorkerKeys:
     return worker_keys(named, spec.name)
 
 
-def export_worker_keys(spec: PipelineSpec, key_file: Path | None, to: Path) -> None:
-    """Write the keys of a worker into a new file of mode 0600."""
+def export_worker_keys(pipeline: Path, key_file: Path | None, to: Path) -> str:
+    """Write the keys of a worker into a new file of mode 0600; return the pipeline's name."""
+    spec = load(pipeline)
     write_private(to, sealer_for(spec, key_file).worker_keys().line)
+    return spec.name
 
 
 LIST_VARIABLE = "STREAM_DP_TOKEN_LIST"

@@ -6,11 +6,12 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
-from faults.cases import Case
-from faults.checker import unfounded
+from aiokafka import AIOKafkaProducer
+from faults.cases import Case, make_key
+from faults.checker import Expected, unfounded
 from faults.forked import Forked
 from faults.kafka_evidence import over_kafka
 from kafka import test_user_topics as users
@@ -199,24 +200,15 @@ async def test_what_is_wrong_with_rows_stops_the_engine_or_the_worker(
         assert newer.returncode == 4
         assert "version 1 of counting, this worker as version 2" in said
     text = case.pipeline.read_text()
-    for changes, program, why in (
-        ({"confidence": "0.9"}, working, "another pipeline file"),
-        (
-            {"source": json.loads(text)["source"] | {"workers": {"lanes": 1}}},
-            None,
-            "2 lanes for good",
-        ),
-    ):
-        case.pipeline.write_text(json.dumps(json.loads(text) | changes))
-        if program is None:
-            ended = await asyncio.to_thread(case.run, "--until-end", "--zero-noise")
-            assert ended.returncode == 4
-            assert why in ended.stderr
-            continue
-        with program(case) as other:
-            _, said = await asyncio.to_thread(other.communicate)
-            assert other.returncode == 4
-            assert why in said
+    case.pipeline.write_text(json.dumps(json.loads(text) | {"confidence": "0.9"}))
+    with working(case) as other:
+        _, said = await asyncio.to_thread(other.communicate)
+        assert other.returncode == 4
+        assert "another pipeline file" in said
+    case.pipeline.write_text(text.replace('"lanes": 2', '"lanes": 1'))
+    ended = await asyncio.to_thread(case.run, "--until-end", "--zero-noise")
+    assert ended.returncode == 4
+    assert "has 2 partitions, which are the lanes of this pipeline for good" in ended.stderr
     case.pipeline.write_text(text)
     await remade(kafka, rows_topic(case), PARTITIONS)
     ended = await asyncio.to_thread(case.run, "--until-end", "--zero-noise")
@@ -266,3 +258,77 @@ async def test_users_and_identifiers_of_workers_count_as_in_one_process(
     assert sum(each[4] for c in commits for each in c["dead_letters"]) == expected.dead > 20
     assert len(one) == 4 * users.TICKS
     assert await bodies(kafka, case) == one
+
+
+LIVE = """
+version: 1
+name: {name}
+source: {{kind: kafka, topic: {name}.events, bootstrap: "{kafka}", workers: {{lanes: 2}}}}
+schema: {{key: {{type: category, domain: [a, b]}}}}
+privacy: {{unit: event, epsilon: 8}}
+clock: {{kind: wall, step: 500ms, delay: 1s}}
+series:
+  - {{name: by_key, statistic: histogram, by: key, epsilon: 8}}
+"""
+
+
+async def test_live_ticks_of_workers_hold_every_record_once(
+    kafka: str, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "pipeline.yaml").write_text(LIVE.format(name=name, kafka=kafka))
+    make_key(tmp_path)
+    case = Case(tmp_path, Expected(name, 0, 500, 1, {}, (), (), zero_noise=True), ())
+    topic = f"{name}.events"
+    await create_topic(kafka, topic, 3, {"message.timestamp.type": "LogAppendTime"})
+    producer = AIOKafkaProducer(bootstrap_servers=kafka)
+    await producer.start()
+    sent = 0
+
+    async def send(seconds: float) -> None:
+        nonlocal sent
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for at in range(5):
+                await producer.send_and_wait(topic, b'{"key": "a"}', partition=at % 3)
+                sent += 1
+            await asyncio.sleep(0.02)
+
+    async def counted() -> int:
+        commits = (await over_kafka(kafka, name, case.key)).commits
+        return sum(sum(row) for commit in commits for row in commit["rows"])
+
+    run = case.start("--zero-noise", patch=OFTEN)
+    try:
+        with working(case), working(case) as killed:
+            await begun(kafka, case)
+            await send(3)
+            killed.kill()
+            await send(3)
+            run.kill()
+            run.communicate()
+            await send(1)
+            run = case.start("--zero-noise", patch=OFTEN)
+            with working(case):
+                await send(2)
+                deadline = time.monotonic() + 40
+                while await counted() < sent:
+                    assert time.monotonic() < deadline, (await counted(), sent, run.poll())
+                    await asyncio.sleep(0.5)
+    finally:
+        await producer.stop()
+        run.kill()
+        run.communicate()
+    assert await counted() == sent > 100
+
+
+async def begun(kafka: str, case: Case) -> None:
+    """Wait for the first commit of ticks."""
+    async with asyncio.timeout(40):
+        while True:
+            with suppress(Exception):
+                if any(
+                    c["rows"]
+                    for c in (await over_kafka(kafka, case.expected.pipeline, case.key)).commits
+                ):
+                    return
+            await asyncio.sleep(0.3)

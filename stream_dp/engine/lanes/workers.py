@@ -12,11 +12,12 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import msgspec
 
 from stream_dp.engine.identifiers import Arrivals, ByColumn
-from stream_dp.engine.lanes.processes import QUEUED, together
+from stream_dp.engine.lanes.processes import QUEUED, LaneReader, together
 from stream_dp.engine.lanes.rows import (
     COUNTING,
     RECENT,
@@ -32,10 +33,10 @@ from stream_dp.engine.lanes.rows import (
     parts_of,
     row_of,
 )
-from stream_dp.engine.ports import Batch, Beginning, Rows, Source
+from stream_dp.engine.ports import Batch, Beginning, Ports, Rows, Source
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.engine.tick_reader import Gathering, Reader, RecordGuard
-from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.errors import UsageError, WorldError
 from stream_dp.journal.commit import Commit
 
 EVERY = 1_000
@@ -90,12 +91,7 @@ class RowsReader(Reader):
                 "that some lanes would have none: give at most as many"
             )
         layout: Layout | None = await self.rows.layout()
-        if layout is not None and layout.lanes != self.lanes:
-            raise FailClosed(
-                f"source.workers.lanes: the rows of this pipeline have {layout.lanes} lanes for good, and the file "
-                f"says {self.lanes}"
-            )
-        if layout is not None and layout.topic != topic:
+        if layout is not None and (layout.topic, layout.lanes) != (topic, self.lanes):
             raise another_log(0)
         wanted = await self._beginning_at(cut, topic, 0 if layout is None else layout.epoch + 1)
         if layout is None or not _goes_on(layout, wanted):
@@ -171,6 +167,7 @@ class RowsReader(Reader):
         return closed
 
     def settled(self, next_tick: int) -> None:
+        """Lay a layout here, where the memories of the guard stand, if it is time."""
         stand = None
         while self._stands and self._stands[0][0] < next_tick:
             stand = self._stands.popleft()
@@ -180,17 +177,18 @@ class RowsReader(Reader):
         if (stand[0] + 1) // EVERY > layout.tick // EVERY and (
             self._laying is None or self._laying.done()
         ):
-            self._laying = self.tasks.create_task(self._lay(layout, *stand))
+            tick, parts = stand
+            self._layout = msgspec.structs.replace(
+                layout, tick=tick + 1, positions={}, behind={}, marks={}, pending={}, known={},
+                held=held_by(self.guard),
+                places={lane: part.place for lane, part in parts.items()},
+                rows={lane: part.digest for lane, part in parts.items()},
+            )  # fmt: skip
+            self._laying = self.tasks.create_task(self._lay(layout, self._layout))
 
-    async def _lay(self, former: Layout, tick: int, parts: Mapping[int, _Came]) -> None:
+    async def _lay(self, former: Layout, layout: Layout) -> None:
         """Say where to read on, behind a tick that is committed; nobody needs what lies before the former layout."""
-        self._layout = msgspec.structs.replace(
-            former, tick=tick + 1, positions={}, behind={}, marks={}, pending={}, known={},
-            held=held_by(self.guard),
-            places={lane: part.place for lane, part in parts.items()},
-            rows={lane: part.digest for lane, part in parts.items()},
-        )  # fmt: skip
-        await self.rows.lay(self._layout)
+        await self.rows.lay(layout)
         try:
             await self.rows.drop(former.places)
         except WorldError as error:
@@ -198,6 +196,22 @@ class RowsReader(Reader):
 
     async def close(self) -> None:
         await self.rows.close()
+
+
+ByLanes: TypeAlias = LaneReader | RowsReader
+
+
+def by_lanes(ports: Ports, parts: tuple[Any, ...], beginning: Beginning) -> ByLanes | None:
+    """Return the reader of an engine whose source others read, made of the `parts` of every reader; None where it reads
+    by itself.
+    """
+    _, _, partitions, *_ = parts
+    if ports.rows is not None:
+        return RowsReader(*parts, rows=ports.rows, source=ports.source, beginning=beginning)
+    lanes = 1 if ports.crew is None else min(ports.crew.most, len(partitions))
+    if ports.crew is None or lanes == 1:
+        return None
+    return LaneReader(*parts, crew=ports.crew, lanes=lanes, beginning=beginning)
 
 
 def held_by(guard: RecordGuard) -> dict[str, dict[int, bytes]]:

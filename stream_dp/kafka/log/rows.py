@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from stream_dp.engine.lanes.rows import (
@@ -36,7 +37,7 @@ from stream_dp.kafka.client.clients import (
     patiently,
     speaking,
 )
-from stream_dp.kafka.client.topics import TopicEyes, administering, ensure, existing
+from stream_dp.kafka.client.topics import TopicEyes, TopicLook, administering, ensure, existing
 from stream_dp.kafka.log.journal import PART_BYTES
 from stream_dp.kafka.log.lease import SESSION_S, KafkaLease, Outgoing
 
@@ -44,6 +45,7 @@ _HEADER, _VERSION = "stream-dp-rows", b"1"
 _HINTS = {"max.message.bytes": str(RECORD_BYTES)}
 _POLL_MS = 200
 _NEVER_MS = 2**31 - 1
+_JOINING_S = 3 * SESSION_S  # a group waits for members that have died until their sessions end
 
 
 class KafkaRows:
@@ -69,6 +71,11 @@ class KafkaRows:
 
     async def open(self) -> str:
         settings = self.settings
+        if (look := await self._look()) is not None and len(look.partitions) != self.lanes:
+            raise FailClosed(
+                f"source.workers.lanes: topic {self.topic!r} has {len(look.partitions)} partitions, which are the "
+                f"lanes of this pipeline for good, and the file says {self.lanes}"
+            )
         if self._lease is not None:
             await ensure(settings, self._layouts, KEPT, _HINTS)
             await ensure(settings, self.topic, KEPT, _HINTS, number=self.lanes)
@@ -83,16 +90,19 @@ class KafkaRows:
             self._layout_reader.assign([place])
             with speaking(settings, f"topic {self._layouts!r}"):
                 await self._layout_reader.seek_to_beginning(place)
-        eyes = TopicEyes(settings, self.topic)
-        try:
-            with speaking(settings, f"topic {self.topic!r}"):
-                await eyes.start()
-            look = await eyes.look()
-        finally:
-            await eyes.stop()
+        look = look or await self._look()
         if look is None:
             raise another_log(0)
         return look.id
+
+    async def _look(self) -> TopicLook | None:
+        eyes = TopicEyes(self.settings, self.topic)
+        try:
+            with speaking(self.settings, f"topic {self.topic!r}"):
+                await eyes.start()
+            return await eyes.look()
+        finally:
+            await eyes.stop()
 
     async def made(self) -> bool:
         """Return whether an engine has made the topics."""
@@ -317,9 +327,10 @@ class Membership:
             **self._settings.client(),
         )
         member.subscribe([f"{self._pipeline}.private.rows"], listener=Listener())
-        self._member = member
+        patient = replace(self._settings, patience_s=self._settings.patience_s + _JOINING_S)
         with speaking(self._settings, f"group {self._pipeline}.workers"):
-            await connect(self._settings, member)
+            await connect(patient, member)
+        self._member = member
 
     async def leave(self) -> None:
         member, self._member = self._member, None

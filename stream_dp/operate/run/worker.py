@@ -12,6 +12,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from stream_dp.engine.lanes.rows import COUNTING, LaneChain, Layout, Verdict
 from stream_dp.engine.lanes.workers import LaneWork, Overtaken, remember, remembered
@@ -22,6 +23,7 @@ from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import WorkerKeys
 from stream_dp.kafka.log.rows import KafkaRows, Membership, RowsProducer
 from stream_dp.kafka.source.source import KafkaSource, Share
+from stream_dp.operate.keys import worker_keys_for
 from stream_dp.operate.run.running import INTERRUPTED
 from stream_dp.operate.run.settings import (
     Patience,
@@ -35,6 +37,7 @@ from stream_dp.operate.run.settings import (
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
+from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import KafkaSourceSpec, Workers
 
 LOOK_S = 0.5
@@ -271,9 +274,11 @@ async def _reassigned(members: Membership) -> None:
     raise _Changed
 
 
-async def work(spec: PipelineSpec, keys: WorkerKeys, tell: Callable[[str], None]) -> None:
-    """Work until Ctrl-C or SIGTERM; wait for brokers that do not answer yet."""
-    worker = Worker(spec, keys, tell)
+async def work(pipeline: Path, key_file: Path | None, tell: Callable[[str], None]) -> str:
+    """Work for a pipeline until Ctrl-C or SIGTERM, and return its name; wait for brokers that do not answer yet."""
+    spec = load(pipeline)
+    keys = worker_keys_for(spec, key_file)
+    worker = Worker(spec, keys, lambda what: tell(f"{spec.name}: this worker {what}"))
     await source_there(spec, tell)
     task, loop = asyncio.create_task(worker.run()), asyncio.get_running_loop()
     stopped = False
@@ -289,3 +294,4 @@ async def work(spec: PipelineSpec, keys: WorkerKeys, tell: Callable[[str], None]
         loop.add_signal_handler(number, stop)
     with suppress(asyncio.CancelledError):
         await task
+    return spec.name
