@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -162,7 +162,7 @@ class Layout(Private, frozen=True, tag=LAYOUT):
             for name in ("positions", "marks", "behind")
         }
         opened = {"pending": cut.pending, "arriving": cut.arriving} if lane == 0 else {}
-        return Cut(self.tick, **mine, **opened)  # type: ignore[arg-type]
+        return Cut(self.tick, **mine, **opened)
 
 
 def _cut(next_tick: int, said: LaneRow | Layout) -> Cut:
@@ -172,7 +172,7 @@ def _cut(next_tick: int, said: LaneRow | Layout) -> Cut:
     return Cut(next_tick, said.positions, marks, pending, behind, read_identifiers(said.known))
 
 
-def parts_of(cut: Cut, width: int, *, marked: bool) -> dict[str, dict[int, object]]:
+def parts_of(cut: Cut, width: int, *, marked: bool) -> dict[str, dict[int, Any]]:
     """Return the fields of a row, or layout, that say where its cut lies, in order; `marked`: with marks."""
     pending = {tick: Cells.of(row, width) for tick, row in sorted(cut.pending.items())}
     return {
@@ -373,5 +373,5 @@ def row_of(
         cells=Cells.of(closed.row, layout.width), dead=closed.dead_letters.sealed(), records=closed.records,
         late=closed.late, capped=closed.capped, used=used,
         arrived=written_once({0: closed.arrived}).get(0, {}), arriving=written_once(closed.arriving),
-        **parts_of(replace(closed.cut, arriving=known), layout.width, marked=marked),  # type: ignore[arg-type]
+        **parts_of(replace(closed.cut, arriving=known), layout.width, marked=marked),
     )  # fmt: skip

@@ -109,7 +109,7 @@ class RowsReader(Reader):
         return Layout(
             self.rows.fingerprint, COUNTING, self.lanes, epoch, cut.next_tick, self.beginning.origin,
             tuple(self.beginning.partitions), self.source.identity, topic, self.width,
-            dict(await self.rows.ends()), held=held_by(self.guard), **parts,  # type: ignore[arg-type]
+            dict(await self.rows.ends()), held=held_by(self.guard), **parts,
         )  # fmt: skip
 
     async def _read(self, cut: Cut, group: int) -> None:

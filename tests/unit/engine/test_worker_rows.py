@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from stream_dp.engine.lanes import rows as form
 from stream_dp.engine.lanes import workers
@@ -34,9 +35,13 @@ from stream_dp.engine.memories import UserMemory
 from stream_dp.engine.ports import Batch, Behind
 from stream_dp.engine.tick_assembler import Cut, Routed, ThinRow, TickAssembler, dense, thin
 from stream_dp.engine.tick_reader import EveryRecord, Gathering
-from stream_dp.errors import FailClosed
+from stream_dp.errors import FailClosed, UsageError
 from stream_dp.journal.dead_letters import NOT_JSON, DeadLetters, Span
 from stream_dp.kafka.source.source import Share
+from stream_dp.live.planner import LiveSeriesPlanner
+from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.spec import PipelineSpec
 
 KEY = bytes(range(32))
 EPOCH, LANE = 3, 1
@@ -524,3 +529,34 @@ def test_rows_are_thin_where_few_entries_are_not_zero() -> None:
 
 def encoded_cells(row: Any) -> bytes:
     return msgspec.msgpack.encode(Cells.of(row, len(row)))
+
+
+def said(**source: Any) -> dict[str, Any]:
+    return {
+        "version": 1, "name": "p", "schema": {"key": {"type": "category", "domain": ["a"]}},
+        "source": {"kind": "kafka", "topic": "t", "bootstrap": "k:9092", **source},
+        "privacy": {"unit": "event", "epsilon": 1}, "clock": {"kind": "wall", "step": "1s"},
+        "series": [{"name": "n", "statistic": "count", "epsilon": 1}],
+    }  # fmt: skip
+
+
+def test_workers_change_nothing_that_a_journal_fixes_and_refuse_what_they_cannot_do() -> None:
+    spec = PipelineSpec.model_validate(said(workers={"lanes": 4}))
+    assert fingerprint(spec) == fingerprint(PipelineSpec.model_validate(said()))
+    with pytest.raises(UsageError, match="workers read the source of p"):
+        spec.read_by(2)
+    planner = LiveSeriesPlanner(spec, OpenRouter(spec, 0))
+    live: Any = None
+    for asked in (
+        lambda: planner.propose(b"{name: m, statistic: count, epsilon: 1}", 3),
+        lambda: planner.watch(live, b"{}", 3, ""),
+        lambda: planner.unwatch(live, "w", 3),
+    ):
+        with pytest.raises(UsageError, match="workers count what the first pipeline file says"):
+            asked()
+    with pytest.raises(ValidationError, match="leave one of the two out"):
+        PipelineSpec.model_validate(said(workers={"lanes": 4}, processes=2))
+    with pytest.raises(ValidationError, match="need a kafka journal"):
+        PipelineSpec.model_validate(
+            said(workers={"lanes": 4}) | {"journal": {"kind": "sqlite", "path": "j"}}
+        )
