@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from unit.journal import runtime_worlds
 
-from stream_dp.engine import lanes as form
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.lanes import Came, Lane, LaneReader, Sought
+from stream_dp.engine.lanes import processes as form
+from stream_dp.engine.lanes.processes import Came, Lane, LaneReader, Sought
 from stream_dp.engine.ports import Beginning
 from stream_dp.engine.tick_reader import Reader
 from stream_dp.engine.user_table import UserTable

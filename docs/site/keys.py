@@ -11,7 +11,7 @@ Schema = dict[str, Any]
 
 # Parts of a file in the order in which one writes them, by the suffix or the name of their models.
 GROUPS = {
-    "Sources and logins": ("SourceSpec", "Values", "Security"),
+    "Sources and logins": ("SourceSpec", "Workers", "Values", "Security"),
     "Fields of `schema`": ("Field",),
     "Privacy": ("Privacy", "SharedTotal", "Guesses", "Analyst"),
     "Clocks": ("Clock",),

@@ -24,7 +24,8 @@ BUG, INTERRUPTED = 1, 130
 HOMES = {
     "simulate": "check",
     "apply": "query",
-}  # the first two look at records, the others ask an engine
+    "worker": "run",
+}  # the first two look at records, the next ask an engine, the last run one
 
 
 class WholeHelpGroup(TyperGroup):
@@ -82,6 +83,8 @@ class Commands(LazyGroup):
         "NOT PRIVATE.",
         "audit": "Attack PIPELINE.yaml's mechanisms, alone and together: do they reveal one event too well?",
         "run": "Run PIPELINE.yaml until stopped; goes on where the journal ends.",
+        "worker": "Read a part of PIPELINE.yaml's topic for its engine, on this machine or any other; start as many as "
+        "you like.",
         "replay": "Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.",
         "apply": "Let the running engine go on with PIPELINE.yaml, which was changed: series added and ended, in one "
         "commit.",

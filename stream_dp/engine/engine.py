@@ -20,7 +20,7 @@ from stream_dp.engine.commands import ENDED, Command, Inbox
 from stream_dp.engine.cut_changes import NONE, CutChanges
 from stream_dp.engine.ensemble import Ensemble
 from stream_dp.engine.gate import CommitChain, Gate, commit_of
-from stream_dp.engine.lanes import LaneReader
+from stream_dp.engine.lanes.workers import ByLanes, by_lanes
 from stream_dp.engine.memories import Memories, Memory, OpenIdentifiers
 from stream_dp.engine.messages.addressed import Addressed
 from stream_dp.engine.messages.answering import Answering, NeedsDerivation, Requests, recorded
@@ -89,7 +89,7 @@ class Engine:
         self._inbox = Inbox(self._lifecycle)
         self._pricing = asyncio.Lock()
         self._since_snapshot = 0
-        self._lanes: LaneReader | None = None
+        self._lanes: ByLanes | None = None
         self._under_way: set[asyncio.Event] = set()
         self._heard = False
 
@@ -107,7 +107,7 @@ class Engine:
 
     @property
     def lanes(self) -> int:
-        """How many processes read the source; known once the engine runs."""
+        """How many lanes others read; known once the engine runs."""
         return 1 if self._lanes is None else self._lanes.lanes
 
     @property
@@ -276,15 +276,11 @@ class Engine:
         return recovered
 
     def _reader_of(self, partitions: Sequence[int], beginning: Beginning) -> Reader:
-        crew, source = self._ports.crew, self._ports.source
         parts = (
             self._guard, self._router, partitions, self._inbox, self._memories, lambda: self._group,
         )  # fmt: skip
-        lanes = 1 if crew is None else min(crew.most, len(partitions))
-        if crew is None or lanes == 1:
-            return OwnReader(*parts, source=source)
-        self._lanes = LaneReader(*parts, crew=crew, lanes=lanes, beginning=beginning)
-        return self._lanes
+        self._lanes = by_lanes(self._ports, parts, beginning)
+        return self._lanes or OwnReader(*parts, source=self._ports.source)
 
     def _show(self, release: Release) -> None:
         """Keep a public release as the last one of its series, from which queries are answered, and hand it on."""

@@ -322,6 +322,12 @@ def held_by_window(counted: Counted) -> dict[int, bytes]:
     return {window: entries[counted.windows == window].tobytes() for window in windows}
 
 
+def counted_in(by_window: Mapping[int, bytes]) -> Counted:
+    """Return the events that `written_by_window` wrote."""
+    nowhere = Commit(0, b"")
+    return Counted.together([_read(at, entries, nowhere) for at, entries in by_window.items()])
+
+
 _OTHERS, _OTHER_TOTALS = (
     f"{what}: restore the journal, or run the version of the code and of the file that wrote it"
     for what in (

@@ -191,7 +191,7 @@ class Questions(Protocol):
 
 
 class Channel(Protocol):
-    """The way to a process that reads a lane, and back; see `engine.lanes` for what is sent."""
+    """The way to a process that reads a lane, and back; see `engine.lanes.processes` for what is sent."""
 
     def send(self, order: Any) -> None:
         """Send without waiting; what a process that has ended does not get is lost."""
@@ -222,6 +222,37 @@ class Crew(Protocol):
 
     async def close(self) -> None:
         """End all processes."""
+
+
+class Rows(Protocol):
+    """The logs of rows that workers write, one for each lane, and what they go on with; see `engine.lanes.rows`."""
+
+    lanes: int
+    fingerprint: str
+    """Of the pipeline file as it is now."""
+
+    async def open(self) -> str:
+        """Connect, make or check the topics, and return the id of that of the rows; a second call only does that."""
+
+    async def layout(self) -> Any | None:
+        """Return the newest layout; None if there is none."""
+
+    async def lay(self, layout: Any) -> None:
+        """Make a layout durable, which all workers go on with."""
+
+    async def ends(self) -> Positions:
+        """Return the ends of the logs, by lane."""
+
+    async def follow(self, places: Positions) -> None:
+        """Read on at these places; raises `FailClosed` if a log does not hold its place any more."""
+
+    async def read(self, lanes: Sequence[int]) -> Sequence[tuple[int, Any, bytes]]:
+        """Return the next rows of these lanes with their places and plain bytes; perhaps none, after a moment."""
+
+    async def drop(self, places: Positions) -> None:
+        """Delete the rows before these places."""
+
+    async def close(self) -> None: ...
 
 
 Sink: TypeAlias = PublicPort[Release]
@@ -276,7 +307,8 @@ class Ports:
 
     Without `questions` no message comes from a queue; without `answers` an answer goes to its sender and nowhere else.
     `progress` learns how far a recovery has come: it sees public ticks only, and nothing of the source. With a `crew`
-    other processes read the source, if it has several partitions; the engine opens it for what it says about itself.
+    other processes read the source, if it has several partitions, and with `rows` workers do; the engine opens it for
+    what it says about itself.
     """
 
     source: Source
@@ -290,6 +322,7 @@ class Ports:
     spans: Spans = untold
     progress: Progress = unseen
     crew: Crew | None = None
+    rows: Rows | None = None
 
 
 class Placement(Protocol):

@@ -131,6 +131,11 @@ class Gathering:
     router: Router
     ticks: TickAssembler
 
+    def take(self, batch: Batch) -> None:
+        passed = self.ticks.passed(batch.partition)
+        admitted = self.guard.admit(self.router.decode(batch), passed)
+        self.ticks.add(admitted, self.router.route(admitted))
+
     async def to_the_end(
         self, tick: int, group: int, put: Callable[[list[ClosedTick]], Awaitable[None]]
     ) -> None:
@@ -140,9 +145,7 @@ class Gathering:
         batches: Sequence[Batch] = ()
         while True:
             for batch in batches:
-                passed = self.ticks.passed(batch.partition)
-                admitted = self.guard.admit(self.router.decode(batch), passed)
-                self.ticks.add(admitted, self.router.route(admitted))
+                self.take(batch)
                 await asyncio.sleep(0)  # let other tasks run after each batch
             while closed := self.ticks.closed(group - tick % group):
                 tick = closed[-1].tick + 1

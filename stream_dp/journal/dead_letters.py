@@ -8,6 +8,7 @@ commit large or slow. Work and memory grow with the number of ranges, not of rec
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from stream_dp.journal.commit import DeadLetter
@@ -101,6 +102,16 @@ class DeadLetters:
         self._room = DETAIL
         for part in parts:
             self.merge(part)
+
+    @classmethod
+    def of(cls, sealed: Iterable[DeadLetter]) -> "DeadLetters":
+        """Return the dead letters that `sealed` returned."""
+        every = cls()
+        for letter in sealed:
+            edges = array("q", chain.from_iterable(letter.ranges))
+            kind = letter.partition, letter.reason, letter.field
+            every._take(kind, letter.records, edges)
+        return every
 
     @property
     def records(self) -> int:

@@ -13,6 +13,7 @@ import os
 import re
 import stat
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -148,22 +149,61 @@ def _private(path: Path, what: str) -> bytes:
 
 def make_key(path: Path) -> bytes:
     """Make a new key in a new file of mode 0600, and return it; `WorldError` if the file cannot be made, or exists."""
+    write_private(path, fresh_seed())
+    return read_key(path)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a key into a new file of mode 0600; `WorldError` if the file cannot be made, or exists."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
-            file.write(fresh_seed())
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
         raise WorldError(f"{path}: no key could be made there: {error.strerror}") from None
-    return read_key(path)
+
+
+class WorkerKeys(NamedTuple):
+    """What a worker needs: the keys of rows, of users' hashes, and of tick marks."""
+
+    rows: bytes
+    users: bytes
+    marks: bytes
+
+    def __repr__(self) -> str:
+        return "<WorkerKeys>"
+
+    @property
+    def line(self) -> bytes:
+        """The keys as a file holds them."""
+        return _WORKER + b"".join(self).hex().encode() + b"\n"
+
+
+_WORKER = b"stream-dp worker 1 "
+
+
+def worker_keys(path: Path) -> WorkerKeys | None:
+    """Return a worker's keys in this file, None if it holds another key or is none; errors as of `read_key`."""
+    line = _private(path, "key") if path.is_file() else b""
+    if not line.startswith(_WORKER):
+        return None
+    try:
+        keys = bytes.fromhex(line.removeprefix(_WORKER).decode())
+    except ValueError:
+        keys = b""
+    if len(keys) != 3 * KEY_BYTES:
+        raise UsageError(f"the key {path} must hold what `stream-dp worker --export-key` wrote")
+    return WorkerKeys(*(keys[at : at + KEY_BYTES] for at in range(0, len(keys), KEY_BYTES)))
 
 
 class Sealer:
     """Seals and opens commits of a pipeline, and derives its other keys from the data key, by HMAC-SHA256.
 
-    `mark_key` is that of tick marks, the same for all pipelines of the key; `user_key` is that of users' hashes.
+    `mark_key` is that of tick marks, the same for all pipelines of the key; `user_key` is that of users' hashes,
+    `rows_key` that of the rows that workers write.
     """
 
     def __init__(self, key: bytes, pipeline: str) -> None:
@@ -172,6 +212,7 @@ class Sealer:
         self._tokens = hmac.new(key, b"stream-dp query\n" + pipeline.encode(), "sha256")
         self._mark_key = hmac.digest(key, b"stream-dp tick marks", "sha256")
         self._user_key = hmac.digest(key, b"stream-dp users\n" + pipeline.encode(), "sha256")
+        self._rows_key = hmac.digest(key, b"stream-dp rows\n" + pipeline.encode(), "sha256")
         self.key_id = id_of_key(key)
 
     def query_token(self, analyst: str = "") -> str:
@@ -196,6 +237,9 @@ class Sealer:
 
     def user_key(self) -> bytes:
         return self._user_key
+
+    def worker_keys(self) -> WorkerKeys:
+        return WorkerKeys(self._rows_key, self._user_key, self._mark_key)
 
     def seal(self, sequence: int, plain: bytes) -> bytes:
         nonce = fresh_seed()[:_NONCE_BYTES]

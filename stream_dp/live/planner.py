@@ -91,6 +91,7 @@ class LiveSeriesPlanner:
 
     def propose(self, definition: bytes, start: int, *, former: bool = False) -> "PlannedSeries":
         """Derive the series of a definition: an entry of `series:`, in YAML or JSON."""
+        self.require_own_reading()
         spec = _later(self.spec, start)
         series = load_series(definition, spec)
         if former:
@@ -113,6 +114,14 @@ class LiveSeriesPlanner:
         chosen = chosen_for(spec, series, slice(0, alone.width))
         return PlannedSeries(self, spec, start, feature, chosen)
 
+    def require_own_reading(self) -> None:
+        """Raise `UsageError` where workers read the source: they count the series of the first file alone."""
+        if getattr(self.spec.source, "workers", None) is not None:
+            raise UsageError(
+                "source.workers: workers count what the first pipeline file says; series and watches that come or go "
+                "while it runs need an engine that reads by itself, or by source.processes"
+            )
+
     def received(self, packed: bytes, start: int) -> "PlannedSeries":
         """Return the series that `PlannedSeries.packed` wrote in another process, for ticks from `start` on."""
         parts = pickle.loads(packed)  # noqa: S301 - from a process that this one started
@@ -122,6 +131,7 @@ class LiveSeriesPlanner:
         self, live: LiveSeries, definition: bytes, start: int, analyst: str, place: int | None = None
     ) -> PlannedWatch:  # fmt: skip
         """Derive a watch; `place` is where a checkpoint has it."""
+        self.require_own_reading()
         spec, entry, roster = self.spec, self._entry(live), _roster(live)
 
         def alarm() -> FalseAlarm | None:
@@ -142,6 +152,7 @@ class LiveSeriesPlanner:
         )  # fmt: skip
 
     def unwatch(self, live: LiveSeries, name: str, end: int) -> PlannedWatch:
+        self.require_own_reading()
         roster = _roster(live)
         gone = roster.named(name)
         query = DisarmQuery(place=gone.place, places=gone.places)

@@ -26,12 +26,15 @@ from stream_dp.files.threads import replace_file
 from stream_dp.journal.keys import (
     KEY_BYTES,
     Sealer,
+    WorkerKeys,
     WrappedKey,
     make_key,
     read_key,
     read_token,
     read_wrapped,
+    worker_keys,
     wrap,
+    write_private,
 )
 from stream_dp.noise import fresh_seed
 from stream_dp.pipeline.spec import PipelineSpec
@@ -88,7 +91,7 @@ def _beside_journal(spec: PipelineSpec, variable: str, ending: str, folder: str)
 
 def _operator(spec: PipelineSpec, key_file: Path | None, *, made: bool = True) -> bytes:
     """Return the operator's key from its file; `made`: for public data it may be made."""
-    named = key_file or (Path(os.environ[KEY_VARIABLE]) if os.environ.get(KEY_VARIABLE) else None)
+    named = _key_file(key_file)
     if named is not None:
         return read_key(named)
     if not spec.public_data:
@@ -265,6 +268,24 @@ def _alone(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(folder)
+
+
+def _key_file(key_file: Path | None) -> Path | None:
+    return key_file or (Path(os.environ[KEY_VARIABLE]) if os.environ.get(KEY_VARIABLE) else None)
+
+
+def worker_keys_for(spec: PipelineSpec, key_file: Path | None) -> WorkerKeys:
+    """Return the keys of a worker: those in the file, or derived from the data key, found as by `sealer_for`."""
+    named = _key_file(key_file)
+    exported = None if named is None else worker_keys(named)
+    return exported or sealer_for(spec, key_file).worker_keys()
+
+
+def export_worker_keys(pipeline: Path, key_file: Path | None, to: Path) -> str:
+    """Write the keys of a worker into a new file of mode 0600; return the pipeline's name."""
+    spec = load(pipeline)
+    write_private(to, sealer_for(spec, key_file).worker_keys().line)
+    return spec.name
 
 
 LIST_VARIABLE = "STREAM_DP_TOKEN_LIST"

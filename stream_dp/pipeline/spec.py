@@ -144,6 +144,10 @@ class PipelineSpec(Frozen):
                 f"--processes: the source of {self.name} is a {self.source.kind}, which one process reads; a topic of "
                 "several partitions may be read by several"
             )
+        if self.source.workers is not None:
+            raise UsageError(
+                f"--processes: workers read the source of {self.name} (source.workers)"
+            )
         source = self.source.model_copy(update={"processes": processes or "cores"})
         return self.model_copy(update={"source": source})
 
@@ -170,6 +174,7 @@ class PipelineSpec(Frozen):
             *path_problems(self.fields),
             *formula_problems(self.fields),
             *self._source_problems(),
+            *self._worker_problems(),
             *self._clock_problems(),
             *self._user_problems(),
             *self._guess_problems(),
@@ -209,6 +214,17 @@ class PipelineSpec(Frozen):
         if isinstance(source, KafkaSourceSpec) and source.values and self.clock.kind == "replay":
             why = "a replay clock reads what `stream-dp replay` writes, which is plain JSON: leave it out"
             yield problem(("source", "values"), why)
+
+    def _worker_problems(self) -> Iterator[InitErrorDetails]:
+        source, at = self.source, ("source", "workers")
+        if not isinstance(source, KafkaSourceSpec) or source.workers is None:
+            return
+        if source.processes != 1:
+            yield problem(
+                ("source", "processes"), "workers read the topic: leave one of the two out"
+            )
+        if self.journal.kind != "kafka":
+            yield problem(at, "need a kafka journal, whose lease the rows' layout is written under")
 
     def _clock_problems(self) -> Iterator[InitErrorDetails]:
         if not isinstance(self.clock, WallClock):

@@ -291,6 +291,16 @@ class SourceSpec(Frozen):
         return {}
 
 
+class Workers(Frozen):
+    """Who reads a topic in place of the engine: `stream-dp worker`, by so many lanes, fixed at the first start.
+
+    `pad`: rows have lengths of powers of 2, so that their sizes tell less.
+    """
+
+    lanes: Annotated[int, Field(ge=1, le=1024)]
+    pad: bool = False
+
+
 class KafkaSourceSpec(SourceSpec):
     """A Kafka topic."""
 
@@ -313,6 +323,8 @@ class KafkaSourceSpec(SourceSpec):
     """How they choose a partition by a key: as the Java client does, or librdkafka."""
     processes: Annotated[int, Field(ge=1, le=256)] | Literal["cores"] = 1
     """How many processes read the topic, if it has as many partitions; by default the engine's own."""
+    workers: Workers | None = None
+    """Workers that read the topic, on whatever machines, in place of the engine."""
     values: Values | None = None
     """How values are written, where they are no plain JSON."""
 

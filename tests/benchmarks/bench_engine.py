@@ -29,7 +29,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from stream_dp.broker import LocalKafka, create_topic
 from stream_dp.engine.engine import Engine
-from stream_dp.engine.lanes import Go
+from stream_dp.engine.lanes.processes import Go
 from stream_dp.engine.ports import Audience, Batch, Beginning, Ports, Source
 from stream_dp.journal.commit import Commit, Release
 from stream_dp.journal.keys import Sealer

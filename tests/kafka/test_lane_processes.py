@@ -21,7 +21,7 @@ from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.operate.replay_feed import feed
 
 TICKS = 60
-IMPATIENT = "from stream_dp.engine import lanes\nlanes.SILENT_S = 1\n"
+IMPATIENT = "from stream_dp.engine.lanes import processes as lanes\nlanes.SILENT_S = 1\n"
 OPTIONS = ("--until-end", "--zero-noise", "--trace", "--processes")
 
 

@@ -1,4 +1,4 @@
-"""`stream-dp run`: run a pipeline until stopped."""
+"""`stream-dp run`: run a pipeline until stopped; `stream-dp worker`: read lanes for it."""
 
 import asyncio
 import os
@@ -22,6 +22,7 @@ from stream_dp.cli.options import (
     Processes,
     UntilEnd,
     logged,
+    say_on_stderr,
     with_groups,
 )
 from stream_dp.cli.printing import change_lines
@@ -29,11 +30,13 @@ from stream_dp.cli.progress_line import progress
 from stream_dp.cli.until_stopped import ticks_shown
 from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError
+from stream_dp.operate.keys import export_worker_keys
 from stream_dp.operate.observe.lifecycle_log import TellEvent
 from stream_dp.operate.observe.operator_figures import LATE, LOCAL, FiguresPort, OperatorFigures
 from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
 from stream_dp.operate.run.running import Run, Unanswered
 from stream_dp.operate.run.wiring import PRODUCT, Setup
+from stream_dp.operate.run.worker import work
 
 OVER = "its last tick is over: messages that come from now on are not answered"
 
@@ -173,6 +176,31 @@ QUIET = Telling()
 def run(pipeline: PipelineFile, *, flags: Flags, telling: Telling) -> None:
     """Run PIPELINE.yaml until stopped; goes on where the journal ends."""
     run_on_terminal(pipeline, flags.options, telling=telling)
+
+
+def worker(
+    pipeline: PipelineFile,
+    key_file: Annotated[
+        Path | None,
+        Option("--key-file", help="What --export-key wrote, or the operator's key (mode 0600)."),
+    ] = None,
+    export_key: Annotated[
+        Path | None,
+        Option(
+            "--export-key",
+            metavar="FILE",
+            show_default=False,
+            help="Write a worker's keys, derived from the operator's, into FILE, and end: all that a worker needs.",
+        ),
+    ] = None,
+) -> None:
+    """Read a part of PIPELINE.yaml's topic for its engine, on this machine or any other; start as many as you like."""
+    if export_key is not None:
+        name = export_worker_keys(pipeline, key_file, export_key)
+        say_on_stderr(f"{export_key}: made; it opens rows of {name}, not its journal")
+        return
+    name = asyncio.run(work(pipeline, key_file, say_on_stderr))
+    say_on_stderr(f"{name}: this worker has ended")
 
 
 async def _or_leave(

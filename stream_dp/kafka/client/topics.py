@@ -1,7 +1,7 @@
 """Topics: a fresh look at one, and checks: the pipeline's own are made or checked, a source's is only checked.
 
-Rules: the pipeline's own topics have one partition and keep all records; a topic with other settings is refused, never
-altered. A refusal names the setting to change, and the command that changes it.
+Rules: the pipeline's own topics have one partition, that of rows one for each lane, and keep all records; a topic with
+other settings is refused, never altered. A refusal names the setting to change, and the command that changes it.
 """
 
 import asyncio
@@ -189,8 +189,9 @@ async def ensure(
     rules: Mapping[str, str],
     hints: Mapping[str, str] = MappingProxyType({}),
     wrong: str = "could lose or alter what it holds; if it is still whole,",
+    number: int = 1,
 ) -> str:
-    """Create the topic with one partition, or check it against `rules`; return advice for safer settings, or "".
+    """Create the topic with so many partitions, or check it against `rules`; return advice for safer settings, or "".
 
     `hints` are set at creation only; `wrong` says what it means that a topic breaks the rules. Raises `FailClosed` (it
     exists with other settings; the text says which to change) or `WorldError`.
@@ -198,9 +199,13 @@ async def ensure(
     async with administering(settings, f"topic {topic!r}") as admin:
         partitions = await existing(admin, topic)
         if partitions is None:
-            partitions = await make_topic(settings, admin, topic, {**hints, **rules})
-        if len(partitions) != 1:
-            raise FailClosed(f"topic {topic!r} must have one partition only; name another topic")
+            wanted = {**hints, **rules}
+            partitions = await make_topic(settings, admin, topic, wanted, number=number)
+        if len(partitions) != number:
+            must = (
+                "one partition only; name another topic" if number == 1 else f"{number} partitions"
+            )
+            raise FailClosed(f"topic {topic!r} must have {must}")
         # this request may reach a broker that does not know the new topic yet
         now = await patiently(settings, f"topic {topic!r}", lambda: config(admin, topic))
         broken = {key: value for key, value in rules.items() if now.get(key) != value}
@@ -237,16 +242,24 @@ def warnings(advice: Mapping[str, str]) -> tuple[str, ...]:
 
 
 async def make_topic(
-    settings: KafkaSettings, admin: Any, topic: str, wanted: dict[str, str], *, spread: bool = False
+    settings: KafkaSettings,
+    admin: Any,
+    topic: str,
+    wanted: dict[str, str],
+    *,
+    spread: bool = False,
+    number: int = 1,
 ) -> list[dict[str, Any]]:
     """Make one of the pipeline's own topics and return its partitions once brokers lead them.
 
-    It has one partition, or with `spread` one for each broker. Raises the library's `KafkaError`.
+    It has so many partitions, or with `spread` one for each broker. Raises the library's `KafkaError`.
     """
     brokers = len((await admin.describe_cluster())["brokers"])
     copies = min(3, brokers)  # also of a broker that is away: copies are not added later
     wanted["min.insync.replicas"] = str(min(2, copies))
-    new = library(".admin").NewTopic(topic, brokers if spread else 1, copies, topic_configs=wanted)
+    new = library(".admin").NewTopic(
+        topic, brokers if spread else number, copies, topic_configs=wanted
+    )
     answer = await admin.create_topics([new])
     for _, code, *_ in answer.topic_errors:
         if code not in (0, _TOPIC_EXISTS):

@@ -259,16 +259,16 @@ class StampTicks:
 
 
 class Share(NamedTuple):
-    """The partitions of one of several lanes: partition mod lanes."""
+    """The partitions of some of several lanes: partition mod lanes."""
 
-    lane: int
+    mine: frozenset[int]
     lanes: int
 
     def of(self, partitions: Sequence[int]) -> tuple[int, ...]:
-        return tuple(number for number in partitions if number % self.lanes == self.lane)
+        return tuple(number for number in partitions if number % self.lanes in self.mine)
 
 
-EVERY = Share(0, 1)
+EVERY = Share(frozenset({0}), 1)
 
 
 class KafkaSource:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from stream_dp.engine.lanes import BEAT_S, Beat, Lane, Logged, Report
+from stream_dp.engine.lanes.processes import BEAT_S, Beat, Lane, Logged, Report
 from stream_dp.engine.ports import Beginning, Crew
 from stream_dp.errors import WorldError
 from stream_dp.files.system_clock import SystemClock
@@ -101,7 +101,7 @@ class LaneProcesses:
             raise WorldError(f"no process for a lane can be started: {error}") from None
         self._processes.append(process)
         channel = PipedLane(process)
-        channel.send(_Task(self._spec, self._keys, Share(lane, lanes), beginning))
+        channel.send(_Task(self._spec, self._keys, Share(frozenset({lane}), lanes), beginning))
         return channel
 
     async def close(self) -> None:

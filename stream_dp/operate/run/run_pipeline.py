@@ -135,7 +135,9 @@ def start_line(run: Run, origin: int | None) -> str:
         told = f"a new ledger; counts what {where} holds from {moment_text(origin)} to {end}"
     else:
         told = f"a new ledger; counts what comes into {where} from {moment_text(origin)} on, and nothing older"
-    if (lanes := run.engine.lanes) > 1:
+    if isinstance(source, KafkaSourceSpec) and source.workers is not None:
+        told += "; workers read it"
+    elif (lanes := run.engine.lanes) > 1:
         told += f"; {lanes} processes read it"
     if (keep := spec.journal.keep) is not None:
         told += f"; its journal keeps about {-(-keep // spec.clock.step):,} ticks, older ones are deleted"

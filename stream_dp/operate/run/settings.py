@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from stream_dp.core.wording import near_names
+from stream_dp.engine.lanes.rows import RowSealer
 from stream_dp.engine.ports import Clock
 from stream_dp.errors import Outage, UsageError, WorldError
 from stream_dp.kafka.client.clients import KafkaSettings, backing_off
@@ -23,7 +24,10 @@ from stream_dp.kafka.client.security import OPEN
 from stream_dp.kafka.client.tick_marks import TickMarks
 from stream_dp.kafka.client.topics import administering
 from stream_dp.kafka.log.append_clock import clock_topic
+from stream_dp.kafka.log.lease import KafkaLease
+from stream_dp.kafka.log.rows import KafkaRows
 from stream_dp.kafka.source.source import EVERY, KafkaSource, ReplayTicks, Share, StampTicks
+from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.problems import Written, message, suggestion
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
@@ -76,6 +80,16 @@ def kafka_source(
         wait=source.open_transactions == "wait", limit=source.largest_batch, share=share,
         read=source.read(spec.fields),
     )  # fmt: skip
+
+
+def rows_of(spec: PipelineSpec, key: bytes, lease: KafkaLease | None = None) -> KafkaRows | None:
+    """Return the logs of a pipeline's rows; None where no workers read its source."""
+    source = spec.source
+    if not isinstance(source, KafkaSourceSpec) or source.workers is None:
+        return None
+    sealer = RowSealer(key, spec.name, pad=source.workers.pad)
+    settings = settings_for(source)
+    return KafkaRows(settings, spec.name, sealer, source.workers.lanes, fingerprint(spec), lease)
 
 
 def settings_at(bootstrap: str, pipeline: Path | None) -> KafkaSettings:

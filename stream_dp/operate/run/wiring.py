@@ -29,7 +29,7 @@ from stream_dp.kafka.log.questions import KafkaQuestions
 from stream_dp.kafka.source.source import KafkaSource
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.run.lane_processes import crew_of
-from stream_dp.operate.run.settings import kafka_source, settings_for, settled
+from stream_dp.operate.run.settings import kafka_source, rows_of, settings_for, settled
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import (
     FileSourceSpec,
@@ -55,7 +55,8 @@ def open_ports(
     """
     clock = SystemClock()
     source = OPENERS[type(spec.source)](spec, clock, sealer)
-    journal, sink, questions, answers = _durable(spec, holder)
+    lease = _lease(spec, holder)
+    journal, sink, questions, answers = _durable(spec, lease)
     # a topic is identified by its cluster, a file by its place
     place = str(spec.source.path.resolve()) if isinstance(spec.source, FileSourceSpec) else ""
     marked = HighWater(
@@ -63,10 +64,10 @@ def open_ports(
         lambda: journal.cluster if isinstance(journal, KafkaJournal) else "",
         place, "" if spec.public_data else sealer.key_id,
     )  # fmt: skip
-    crew = crew_of(spec, sealer)
     return Ports(
-        source, marked, sink, clock, sealer, questions=questions, answers=answers, crew=crew
-    )
+        source, marked, sink, clock, sealer, questions=questions, answers=answers,
+        crew=crew_of(spec, sealer), rows=rows_of(spec, sealer.worker_keys().rows, lease),
+    )  # fmt: skip
 
 
 def _kafka_source(spec: PipelineSpec, clock: Clock, sealer: Sealer) -> Source:
@@ -93,16 +94,23 @@ def known_ends(ports: Ports) -> Positions:
     return ports.source.known_ends() if isinstance(ports.source, KafkaSource) else {}
 
 
-def _durable(spec: PipelineSpec, holder: Holder | None) -> tuple[Journal, Sink, Questions, Answers]:
-    """Return journal, sink, questions and answers: in topics, or in a file beside the journal."""
+def _lease(spec: PipelineSpec, holder: Holder | None) -> KafkaLease | None:
     if isinstance(spec.journal, SqliteJournalSpec):
+        return None
+    return KafkaLease(settings_for(settled(spec.source, KafkaSourceSpec)), spec.name, holder)
+
+
+def _durable(
+    spec: PipelineSpec, lease: KafkaLease | None
+) -> tuple[Journal, Sink, Questions, Answers]:
+    """Return journal, sink, questions and answers: in topics, or in a file beside the journal."""
+    if lease is None:
+        file = settled(spec.journal, SqliteJournalSpec).path
         sink = FileSink(settled(spec.releases_path, Path))
-        path = spec.journal.path.with_name(f"{spec.journal.path.name}.messages")
-        return SqliteJournal(spec.journal.path), sink, SqliteQuestions(path), SqliteAnswers(path)
+        path = file.with_name(f"{file.name}.messages")
+        return SqliteJournal(file), sink, SqliteQuestions(path), SqliteAnswers(path)
     source = settled(spec.source, KafkaSourceSpec)
-    settings = settings_for(source)
-    lease = KafkaLease(settings, spec.name, holder)
-    questions = KafkaQuestions(settings, spec.name)
+    questions = KafkaQuestions(lease.settings, spec.name)
     return KafkaJournal(lease, source.topic), KafkaSink(lease), questions, KafkaAnswers(lease)
 
 

@@ -19,8 +19,8 @@ from unit.live.live_series_worlds import World as LiveWorld
 from unit.pipeline.routing import test_begins_later as later
 from unit.pipeline.routing.user_worlds import KEYED, UserWorld, specification
 
-from stream_dp.engine import lanes
-from stream_dp.engine.lanes import Came, Lane, LaneReader
+from stream_dp.engine.lanes import processes as lanes
+from stream_dp.engine.lanes.processes import Came, Lane, LaneReader
 from stream_dp.engine.memories import UserMemory
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import Cut, Routed
@@ -181,9 +181,7 @@ def not_given_back(patch: pytest.MonkeyPatch) -> None:
 
 def uncounted(patch: pytest.MonkeyPatch) -> None:
     """The engine's own memory, which commits and checkpoints are made of, learns nothing."""
-    patch.setattr(
-        LaneReader, "_counted", lambda reader, used: replace(used, counted=Counted.nothing())
-    )
+    patch.setattr(lanes, "_counted", lambda used, guard: replace(used, counted=Counted.nothing()))
     patch.setattr(
         UserMemory, "take", lambda memory, taken, next_tick: [used.counted for used in taken]
     )

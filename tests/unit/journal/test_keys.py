@@ -47,7 +47,9 @@ from stream_dp.journal.keys import (
     read_key,
     read_token,
     read_wrapped,
+    worker_keys,
     wrap,
+    write_private,
 )
 
 KEY, OTHER = bytes(range(32)), bytes(32)
@@ -132,6 +134,25 @@ def test_a_made_key_is_private_and_new(tmp_path: Path) -> None:
     assert read_key(path) == key
     with pytest.raises(UsageError, match=r"no operator key at .*`stream-dp key "):
         read_key(tmp_path / "none.key")
+
+
+def test_a_worker_gets_keys_from_which_the_operators_does_not_follow(tmp_path: Path) -> None:
+    operators, workers = tmp_path / "operator.key", tmp_path / "worker.key"
+    write_private(operators, KEY)
+    assert worker_keys(operators) is None
+    keys = SEALER.worker_keys()
+    assert keys.rows == hmac.new(KEY, b"stream-dp rows\nclicks", hashlib.sha256).digest()
+    assert keys == (keys.rows, SEALER.user_key(), SEALER.mark_key())
+    assert Sealer(KEY, "views").worker_keys().rows != keys.rows
+    assert repr(keys) == "<WorkerKeys>"
+    write_private(workers, keys.line)
+    assert worker_keys(workers) == keys
+    assert KEY.hex().encode() not in workers.read_bytes()
+    with pytest.raises(UsageError, match="exactly 32 bytes"):
+        read_key(workers)
+    workers.write_bytes(keys.line[:-3])
+    with pytest.raises(UsageError, match="export-key"):
+        worker_keys(workers)
 
 
 @pytest.mark.parametrize("length", [0, 31, 33, 64])

@@ -252,8 +252,8 @@ class _Together(Mapping[int, Row]):
         return "<_Together>"
 
 
-def together(parts: Sequence[ClosedTick], width: int) -> ClosedTick:
-    """Return the tick whose parts these are; what they used of caps stands side by side."""
+def together(parts: Sequence[ClosedTick], width: int, guard: RecordGuard) -> ClosedTick:
+    """Return the tick whose parts these are; what they used of caps is counted here by the memories of `guard`."""
     arrived, arriving = Arrivals(), dict[int, Arrivals]()
     for part in parts:
         arrived.add(part.arrived)
@@ -270,11 +270,23 @@ def together(parts: Sequence[ClosedTick], width: int) -> ClosedTick:
         sum(part.late for part in parts),
         sum(part.records for part in parts),
         {at: open_there for part in parts for at, open_there in part.behind.items()},
-        [used for part in parts for used in part.used],
+        [_counted(used, guard) for part in parts for used in part.used],
         sum(part.capped for part in parts),
         arrived.once(),
         {tick: columns.once() for tick, columns in sorted(arriving.items())},
     )  # fmt: skip
+
+
+def _counted(used: Used, guard: RecordGuard) -> Used:
+    """Count here what a lane's records used of a cap."""
+    (memory,) = (memory for memory in guard.memories if memory.kind == used.kind)
+    counted = memory.count(used.counted)
+    if counted is None:
+        raise FailClosed(
+            "more events of a user count than the cap allows, in two lanes: a user's records must lie in one "
+            "partition. Nothing of this tick was committed or published; please report it"
+        )
+    return counted
 
 
 @dataclass(slots=True, repr=False, eq=False, kw_only=True)
@@ -340,21 +352,9 @@ class LaneReader(Reader):
         """Return up to `limit` ticks that every lane has."""
         closed = list[ClosedTick]()
         while len(closed) < limit and all(seat.came for seat in self._seats):
-            merged = together([seat.take() for seat in self._seats], self.width)
-            closed.append(replace(merged, used=[self._counted(used) for used in merged.used]))
+            closed.append(together([seat.take() for seat in self._seats], self.width, self.guard))
         self._changed.set()
         return closed
-
-    def _counted(self, used: Used) -> Used:
-        """Count here what a lane's records used of a cap."""
-        (memory,) = (memory for memory in self.guard.memories if memory.kind == used.kind)
-        counted = memory.count(used.counted)
-        if counted is None:
-            raise FailClosed(
-                "more events of a user count than the cap allows, in two lanes: a user's records must lie in one "
-                "partition. Nothing of this tick was committed or published; please report it"
-            )
-        return counted
 
     def settled(self, next_tick: int) -> None:
         self._deaths = 0
