@@ -81,8 +81,8 @@ def token_of(spec: PipelineSpec, key_file: Path | None, analyst: str) -> str:
     return sealer_for(spec, key_file).query_token(analyst)
 
 
-def issued_for(spec: PipelineSpec, sealer: Sealer) -> IssuedTokens:
-    """Return the list of tokens that the operator has made for the analysts of this pipeline.
+def issued_for(spec: PipelineSpec, sealer: Sealer | None) -> IssuedTokens:
+    """Return the list of tokens that the operator has made for the analysts and readers of this pipeline.
 
     It lies beside a journal file, else in the user's state folder. `STREAM_DP_TOKEN_LIST` names another place, which
     engine, standby and operator must share.
@@ -107,12 +107,20 @@ class HandedToken(NamedTuple):
     state: str
     named_in: Path
     secret: str = ""
+    reader: str = ""
 
 
 def hand_out(pipeline: Path, key_file: Path | None, analyst: str, days: int) -> HandedToken:
     """Make a token for an analyst; on return its entry in the list is durable."""
     tokens, now = _tokens(pipeline, key_file)
     made, secret = tokens.make(analyst, days, now)
+    return _handed(tokens, made, now, secret)
+
+
+def hand_out_reading(pipeline: Path, key_file: Path | None, reader: str, days: int) -> HandedToken:
+    """Make a token with which a reader reads and never asks; on return its entry in the list is durable."""
+    tokens, now = _tokens(pipeline, key_file)
+    made, secret = tokens.make_reading(reader, days, now)
     return _handed(tokens, made, now, secret)
 
 
@@ -130,8 +138,9 @@ def handed_out(pipeline: Path, key_file: Path | None) -> list[HandedToken]:
 
 def _handed(tokens: IssuedTokens, token: IssuedToken, now: int, secret: str = "") -> HandedToken:
     return HandedToken(
-        token.id, token.analyst, token.made, token.expires, token.state(now), tokens.path, secret
-    )
+        token.id, token.analyst, token.made, token.expires, token.state(now), tokens.path, secret,
+        token.reader,
+    )  # fmt: skip
 
 
 def _tokens(pipeline: Path, key_file: Path | None) -> tuple[IssuedTokens, int]:

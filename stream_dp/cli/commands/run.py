@@ -12,6 +12,7 @@ import typer
 from typer import Option
 
 from stream_dp.cli.options import (
+    AccessFile,
     AllowHost,
     Host,
     KeyFile,
@@ -21,6 +22,7 @@ from stream_dp.cli.options import (
     Port,
     Processes,
     UntilEnd,
+    access_of,
     logged,
     with_groups,
 )
@@ -55,6 +57,7 @@ class Flags:
     port: Port = 8765
     host: Host = "127.0.0.1"
     allow_host: AllowHost = None
+    access: AccessFile = None
     key_file: KeyFile = None
     standby: Standby = False
     processes: Processes = None
@@ -95,7 +98,7 @@ class Flags:
             until_end=self.until_end,
             port=self.port if self.serve else None,
             host=self.host,
-            hosts=frozenset(self.allow_host or ()),
+            access=access_of(self.access, self.allow_host),
             key_file=self.key_file,
             accepted=self.accept_new_guarantee,
             check=not self.no_check,
@@ -226,7 +229,7 @@ def run_on_terminal(
         figures = at("operator port", "The operator's figures (NOT PRIVATE) are at")
         totals = OperatorFigures(lambda reasons: tell(_many_dead(pipeline, reasons)))
         operator = Operator(
-            totals, tell, phase, telling.port(figures, options.hosts), patient=True, progress=line,
+            totals, tell, phase, telling.port(figures, options.access.names), patient=True, progress=line,
             traces=at("traces", "Traces (NOT PRIVATE) go to") if telling.traces else None,
             over=lambda: tell(_over(pipeline, page=options.port is not None)),
             waits=waits, opened=at("ready", "The page is at"), noisy=noisy, applies=_applying(tell),

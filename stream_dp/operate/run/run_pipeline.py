@@ -25,8 +25,10 @@ from stream_dp.operate.run.file_change import going_on
 from stream_dp.operate.run.running import Run, alongside, signals
 from stream_dp.operate.run.settings import source_there
 from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
+from stream_dp.server.access import OPEN, Access
 from stream_dp.server.server import PageServer, require_extra
 
 
@@ -36,18 +38,18 @@ async def served(
     port: int | None,
     opened: Callable[[str], None] = lambda url: None,
     host: str = "127.0.0.1",
-    hosts: frozenset[str] = frozenset(),
+    access: Access = OPEN,
     spans: Spans = untold,
 ) -> AsyncIterator[None]:
     """Serve the page beside the engine, on `port` (None: not at all), once the engine is ready.
 
-    `opened` receives the page's address. `hosts` are further host names, without a port, that clients may use.
+    `opened` receives the page's address. `access` says who may read, and further host names of the page.
     `spans` traces requests. If the page cannot be served, the run stops.
     """
     if port is None:
         yield
         return
-    page = PageServer(run.view(), hosts, spans=spans)
+    page = PageServer(run.view(), access, spans=spans)
 
     async def serve() -> None:
         await run.ready.wait()
@@ -219,7 +221,7 @@ class RunOptions:
     """Options of a run.
 
     Without `until_end`, the run stays after the horizon for its page, until it is stopped. The page is served on
-    `port` (None: not at all) of `host`; clients may also use the names in `hosts`. `accepted` names a new guarantee
+    `port` (None: not at all) of `host`, as `access` allows. `accepted` names a new guarantee
     for a source that was used before. `check`: refuse a new ledger if no record fits. A `standby` begins once no
     other engine of the pipeline runs, and stands by again if another engine takes over. `yes`: begin a new ledger
     without a question where the file's guesses say that most numbers would be noise. So many `processes` read the
@@ -230,7 +232,7 @@ class RunOptions:
     until_end: bool = False
     port: int | None = None
     host: str = "127.0.0.1"
-    hosts: frozenset[str] = frozenset()
+    access: Access = OPEN
     key_file: Path | None = None
     accepted: str = ""
     check: bool = True
@@ -241,11 +243,18 @@ class RunOptions:
     was: Path | None = None
 
 
-def _require_possible(options: RunOptions, horizon: int | None) -> None:
-    if options.until_end and horizon is None:
+def _require_possible(options: RunOptions, spec: PipelineSpec) -> None:
+    if options.until_end and spec.clock.horizon is None:
         raise UsageError("--until-end: this clock has no horizon, so there is no end")
     if options.port is not None:
         require_extra()
+    proxy, known = options.access.proxy, [analyst.name for analyst in spec.privacy.analysts]
+    unknown = sorted({*proxy.analysts.values()} - {*known}) if proxy is not None else []
+    if unknown:
+        raise UsageError(
+            f"--access: proxy.analysts names {', '.join(unknown)}, but `privacy.analysts` of {spec.name} names "
+            f"{', '.join(known) or 'none'}"
+        )
 
 
 async def run_pipeline(
@@ -265,7 +274,7 @@ async def run_pipeline(
     """
     callbacks, spec = operator or Operator(), load(pipeline).read_by(options.processes)
     callbacks.tell("starting", pipeline=spec.name, version=__version__)
-    _require_possible(options, spec.clock.horizon)
+    _require_possible(options, spec)
     callbacks.progress(f"Deriving what {spec.name} guarantees")
     sealer = sealer_for(spec, options.key_file)
     if callbacks.patient and not options.standby:
@@ -300,7 +309,7 @@ async def run_pipeline(
         async with (
             ending(this),
             standing_by(presence_of(spec), this.stopped, waits) as to_run,
-            served(this, options.port, callbacks.opened, options.host, options.hosts, spans),
+            served(this, options.port, callbacks.opened, options.host, options.access, spans),
         ):
             if not to_run:
                 return
