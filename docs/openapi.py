@@ -1,4 +1,4 @@
-"""Writes `openapi.json`, the OpenAPI document of a server that takes queries and asks who reads: `python docs/openapi.py`.
+"""Writes `openapi.json`, of a server that takes queries and asks who reads: `python docs/openapi.py`.
 
 The tests compare the committed copy with what this makes.
 """

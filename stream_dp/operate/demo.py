@@ -74,8 +74,8 @@ FIRST_TICKS = 30 * 24
 """These are not paced, so that every window is full when the page opens."""
 SLOW_FROM = Fraction(3, 4)
 SLOW_SPEED = 1.2
-"""From this part of the year on a day takes 20 seconds, and then longer, by the square of what is left of the year: after
-half an hour three seconds an hour, after a day half an hour. So the year never ends while somebody may ask.
+"""From `SLOW_FROM` on a day takes 20 seconds, and then longer, by the square of what is left of the year: after half an
+hour three seconds an hour, after a day half an hour. So the year never ends while somebody may ask.
 """
 GUEST = Analyst(name="guest", epsilon=Fraction(2, 5))
 """The demo's analyst, beside the pipeline file: the link to the page has a token of theirs."""
