@@ -367,15 +367,15 @@ class Gate:
             except Refused:
                 if self._access.reads == "known":
                     raise
+        proxy = self._access.proxy
+        if proxy is not None and user is not None:
+            if analyst := proxy.analysts.get(user):
+                return Caller("analyst", analyst, user, "proxy")
+            if proxy.reads(user):
+                return Caller("reader", user, "", "proxy")
         if text := self._entered.get(_digest(self._shown_cookie(scope))):
             with suppress(Refused):
                 return self.tokens.caller(text)._replace(by="cookie")
-        if user is None or self._access.proxy is None:
-            return None
-        if analyst := self._access.proxy.analysts.get(user):
-            return Caller("analyst", analyst, user, "proxy")
-        if self._access.proxy.reads(user):
-            return Caller("reader", user, "", "proxy")
         return None
 
     def enter(self, token: str, *, secure: bool) -> str:

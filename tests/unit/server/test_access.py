@@ -311,6 +311,9 @@ async def test_a_proxys_user_asks_as_an_analyst(
             )
         ).status_code == 201
         assert (await client.get("/api/me")).status_code == 401
+        await client.post("/api/login", headers=bearer(ANN))
+        assert (await client.get("/api/me")).status_code == 401
+        assert (await client.get("/api/me", headers=PROXIED)).status_code == 200
     assert [sender.signer for sender in live_series.senders] == ["ann", "ann"]
 
 
