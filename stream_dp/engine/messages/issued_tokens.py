@@ -118,7 +118,7 @@ class IssuedTokens:
     def text_of(self, id_: str) -> tuple[IssuedToken, str] | None:
         """Return the token of this id and its text; None if there is none or its analyst is gone. Raises as `all`."""
         token = self.all().get(id_)
-        if token is None or token.analyst not in self.analysts or token.reader:
+        if token is None or token.analyst not in self.analysts:
             return None
         return token, self._text(token)
 

@@ -458,7 +458,7 @@ async def test_the_log_says_who_asked_and_read_what(
                 "/api/queries/preview", headers=bearer(ANN), json=DEFINITION | {"note": secret}
             )
         await client.post("/api/queries", headers=PROXIED, json=DEFINITION)
-        watch = {"do": "watch", "series": "total", "threshold": 471104}
+        watch = {"do": "watch", "series": "total", "threshold": 471104, "name": secret}
         await client.post("/api/messages", headers=bearer(OPERATOR), json=watch)
         await client.delete("/api/queries/late", headers=bearer(OPERATOR))
         await client.post("/api/queries", headers=bearer(text), json=DEFINITION)
