@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 from typer import Argument, Option
@@ -15,9 +15,6 @@ from typer import Argument, Option
 from stream_dp.cli.main import BUG, bug_line
 from stream_dp.errors import StreamDPError
 from stream_dp.operate.observe.lifecycle_log import TellEvent, lifecycle_log, silent, warnings_told
-
-if TYPE_CHECKING:
-    from stream_dp.server.access import Access
 
 
 class LogForm(StrEnum):
@@ -135,15 +132,6 @@ def _option(name: str, default: Any, types: dict[str, Any]) -> inspect.Parameter
     default = inspect.Parameter.empty if default is MISSING else default
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=types[name])
-
-
-def access_of(file: Path | None, names: list[str] | None) -> "Access":
-    """Return who may read, by the file of --access, and the names of --allow-host."""
-    from stream_dp.pipeline.yaml import load_as
-    from stream_dp.server.access import OPEN, Access
-
-    access = OPEN if file is None else load_as(file, Access)
-    return access.model_copy(update={"names": access.names | {*(names or ())}})
 
 
 def say_on_stderr(line: str) -> None:

@@ -6,6 +6,7 @@ variable.
 
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +15,9 @@ from stream_dp.engine.messages.issued_tokens import IssuedToken, IssuedTokens
 from stream_dp.errors import UsageError
 from stream_dp.journal.keys import Sealer, make_key, read_key, read_token
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.yaml import load
+from stream_dp.pipeline.yaml import load, load_as
 from stream_dp.records.endpoints import SqliteJournalSpec
+from stream_dp.server.access import OPEN, Access
 
 KEY_VARIABLE = "STREAM_DP_KEY_FILE"
 
@@ -95,6 +97,23 @@ def issued_for(spec: PipelineSpec, sealer: Sealer | None) -> IssuedTokens:
     else:
         path = state_dir() / "tokens" / f"{spec.name}.tokens"
     return IssuedTokens(path, sealer, [analyst.name for analyst in spec.privacy.analysts])
+
+
+def access_of(file: Path | None, names: Iterable[str]) -> Access:
+    """Return who may read by a file of access (None: everyone), and further host names."""
+    access = OPEN if file is None else load_as(file, Access)
+    return access.model_copy(update={"names": access.names.union(names)})
+
+
+def require_analysts(access: Access, spec: PipelineSpec) -> None:
+    """Raise UsageError if a user of the proxy is to be an analyst whom the pipeline does not name."""
+    known = [analyst.name for analyst in spec.privacy.analysts]
+    named = {} if access.proxy is None else access.proxy.analysts
+    if unknown := sorted({*named.values()} - {*known}):
+        raise UsageError(
+            f"--access: proxy.analysts names {', '.join(unknown)}, but `privacy.analysts` of {spec.name} names "
+            f"{', '.join(known) or 'none'}"
+        )
 
 
 class HandedToken(NamedTuple):

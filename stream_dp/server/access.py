@@ -32,9 +32,11 @@ from stream_dp.core.time import moment_text
 from stream_dp.errors import StreamDPError
 from stream_dp.noise import fresh_seed
 from stream_dp.records.scalars import Frozen, LocalPath, Name
+from stream_dp.server.broadcast import Overtaken
 from stream_dp.server.view import VALID, PublicView, TokenHolder, TokenReader
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _log = logging.getLogger(__name__)
@@ -311,11 +313,17 @@ _REFUSED = 400
 class Gate:
     """Finds out who calls, refuses readers who are not known where reads are closed, and logs; `before` an application.
 
-    An event stream is looked at again every `_LOOK_AGAIN_S`, so that a token that ends, ends it.
+    `refusal_of` makes an error an answer. A stream is looked at again every `_LOOK_AGAIN_S`, so it ends with its token.
     """
 
-    def __init__(self, view: PublicView, access: Access, log: AccessLog | None = None) -> None:
-        self._access, self._log = access, log
+    def __init__(
+        self,
+        view: PublicView,
+        access: Access,
+        refusal_of: "Callable[[Exception], Response]",
+        log: AccessLog | None = None,
+    ) -> None:
+        self._access, self._refusal_of, self._log = access, refusal_of, log
         self.tokens = Tokens(view)
         self._name = str(view.pipeline().get("name", ""))
         self._cookie = f"stream_dp_{self._name}"
@@ -328,8 +336,6 @@ class Gate:
     async def _passed(
         self, app: "ASGIApp", scope: "Scope", receive: "Receive", send: "Send"
     ) -> None:
-        from stream_dp.server.refusals import refusal_of
-
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
@@ -339,10 +345,10 @@ class Gate:
         try:
             caller = self.caller(scope)
         except (Refused, StreamDPError) as error:
-            refused = refusal_of(error)
+            refused = self._refusal_of(error)
         if caller is None and refused is None and not free and self._access.reads == "known":
             named = self._user(scope) is not None
-            refused = refusal_of(Refused(403, _UNLISTED) if named else Refused(401, _CLOSED))
+            refused = self._refusal_of(Refused(403, _UNLISTED) if named else Refused(401, _CLOSED))
         if refused is not None:
             self._note(scope, None, refused.status_code)
             await refused(scope, receive, send)
@@ -420,8 +426,6 @@ class Gate:
             elif not free and time.monotonic() - looked > _LOOK_AGAIN_S:
                 looked = time.monotonic()
                 if not self.admits(scope):
-                    from stream_dp.server.broadcast import Overtaken
-
                     raise Overtaken
             await send(message)
 

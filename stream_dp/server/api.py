@@ -58,6 +58,7 @@ from stream_dp.server.refusals import (
     json_body,
     reference,
     refusal,
+    refusal_of,
     refusals,
     request_key,
     status_of,
@@ -220,7 +221,7 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
     )
     if access.asks_who:
-        app.state.gate = Gate(view, access, log)
+        app.state.gate = Gate(view, access, refusal_of, log)
         add_access(app, app.state.gate, access)
     app.add_middleware(Shield, allowed_hosts=allowed_hosts)
     add_refusals(app)

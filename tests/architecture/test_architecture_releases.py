@@ -22,6 +22,7 @@ OTHER_JSON = {
     "engine/messages/addressed.py": "what is asked of a series",
     "engine/messages/issued_tokens.py": "the list of tokens that were made, its own file",
     "operate/run/live_series.py": "what is asked to be priced",
+    "server/access.py": "names and prices in what is asked, for the log of accesses",
     "journal/answer_body.py": "answers to messages, in their own form",
     "journal/public_body.py": "the version of a body; who reads more by it is a reader, and found as one",
     "client/live_series.py": "answers of the HTTP API about live series; none holds a release",

@@ -14,11 +14,11 @@ from stream_dp.cli.options import (
     LogForm,
     LogFormat,
     Port,
-    access_of,
     logged,
 )
 from stream_dp.cli.progress_line import progress
 from stream_dp.cli.until_stopped import until_stopped
+from stream_dp.operate.keys import access_of
 from stream_dp.operate.observe.topic_page import READING, serve_page
 
 
@@ -47,6 +47,6 @@ def page(
             log("ready", url=url)
             line.say(f"The page is at {url}")
 
-        allowed = access_of(access, allow_host)
+        allowed = access_of(access, allow_host or ())
         served = serve_page(pipeline, port, host, allowed, bootstrap, opened, log, line)
         asyncio.run(until_stopped(served))

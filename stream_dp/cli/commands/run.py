@@ -22,7 +22,6 @@ from stream_dp.cli.options import (
     Port,
     Processes,
     UntilEnd,
-    access_of,
     logged,
     with_groups,
 )
@@ -31,6 +30,7 @@ from stream_dp.cli.progress_line import progress
 from stream_dp.cli.until_stopped import ticks_shown
 from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError
+from stream_dp.operate.keys import access_of
 from stream_dp.operate.observe.lifecycle_log import TellEvent
 from stream_dp.operate.observe.operator_figures import LATE, LOCAL, FiguresPort, OperatorFigures
 from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
@@ -98,7 +98,7 @@ class Flags:
             until_end=self.until_end,
             port=self.port if self.serve else None,
             host=self.host,
-            access=access_of(self.access, self.allow_host),
+            access=access_of(self.access, self.allow_host or ()),
             key_file=self.key_file,
             accepted=self.accept_new_guarantee,
             check=not self.no_check,

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -12,20 +12,18 @@ from stream_dp import __version__
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.time import moment_text
 from stream_dp.engine.ports import Ports, Spans, untold
-from stream_dp.errors import StreamDPError, TakenOver, UsageError
-from stream_dp.kafka.client.clients import backing_off
+from stream_dp.errors import TakenOver, UsageError
 from stream_dp.kafka.log.lease import Holder, Presence
 from stream_dp.operate.audit.journal_access import require_own
 from stream_dp.operate.check_pipeline import require_fitting, require_wanted
-from stream_dp.operate.keys import sealer_for
+from stream_dp.operate.keys import require_analysts, sealer_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.operator_figures import FiguresPort, OperatorFigures, figures_told
 from stream_dp.operate.observe.traces import traced
 from stream_dp.operate.run.file_change import going_on
 from stream_dp.operate.run.running import Run, alongside, signals
-from stream_dp.operate.run.settings import source_there
+from stream_dp.operate.run.settings import joined, source_there
 from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
-from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
 from stream_dp.server.access import OPEN, Access
@@ -63,7 +61,6 @@ async def served(
         await page.stop()
 
 
-_LONGEST_WAIT_S = 5.0
 _JOINING_S = 5.0  # brokers wait 3 s for others by default before a group begins
 _LEAVING_S = 1.0  # hanging brokers must not delay the end; the membership expires soon anyway
 
@@ -89,7 +86,7 @@ async def standing_by(
             await presence.leave()
             yield False
             return
-    being, stop = asyncio.create_task(_be_there(presence)), asyncio.create_task(stopped.wait())
+    being, stop = asyncio.create_task(joined(presence)), asyncio.create_task(stopped.wait())
     try:
         await asyncio.wait({being, stop}, timeout=_JOINING_S, return_when=asyncio.FIRST_COMPLETED)
         yield True
@@ -106,15 +103,6 @@ async def _permitted(presence: Presence, stopped: asyncio.Event) -> bool:
         await asyncio.wait({waiting, stop}, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
         return waiting.done() and not stopped.is_set()
-
-
-async def _be_there(presence: Presence) -> None:
-    """Join, and retry on errors: presence only informs standbys."""
-    waits = backing_off(_LONGEST_WAIT_S)
-    while True:
-        with suppress(StreamDPError):
-            return await presence.join()
-        await asyncio.sleep(next(waits))
 
 
 def start_line(run: Run, origin: int | None) -> str:
@@ -243,18 +231,11 @@ class RunOptions:
     was: Path | None = None
 
 
-def _require_possible(options: RunOptions, spec: PipelineSpec) -> None:
-    if options.until_end and spec.clock.horizon is None:
+def _require_possible(options: RunOptions, horizon: int | None) -> None:
+    if options.until_end and horizon is None:
         raise UsageError("--until-end: this clock has no horizon, so there is no end")
     if options.port is not None:
         require_extra()
-    proxy, known = options.access.proxy, [analyst.name for analyst in spec.privacy.analysts]
-    unknown = sorted({*proxy.analysts.values()} - {*known}) if proxy is not None else []
-    if unknown:
-        raise UsageError(
-            f"--access: proxy.analysts names {', '.join(unknown)}, but `privacy.analysts` of {spec.name} names "
-            f"{', '.join(known) or 'none'}"
-        )
 
 
 async def run_pipeline(
@@ -274,7 +255,8 @@ async def run_pipeline(
     """
     callbacks, spec = operator or Operator(), load(pipeline).read_by(options.processes)
     callbacks.tell("starting", pipeline=spec.name, version=__version__)
-    _require_possible(options, spec)
+    _require_possible(options, spec.clock.horizon)
+    require_analysts(options.access, spec)
     callbacks.progress(f"Deriving what {spec.name} guarantees")
     sealer = sealer_for(spec, options.key_file)
     if callbacks.patient and not options.standby:

@@ -4,6 +4,7 @@ Rules: each way in has its forged twin. The oracle of what is closed is the appl
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -526,14 +527,14 @@ def test_a_full_disk_is_told_once_and_stops_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, room = tmp_path / "log", [0]
-    write = module.os.write
+    write = os.write
 
     def full(handle: int, text: bytes) -> int:
         if not room[0]:
             raise OSError(28, "No space left on device")
         return write(handle, text[: room[0]])
 
-    monkeypatch.setattr(module.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     log = AccessLog(file)
 
     def ask(name: str) -> None:
