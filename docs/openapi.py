@@ -1,4 +1,4 @@
-"""Writes `openapi.json`, the OpenAPI document of a server that takes queries: `python docs/openapi.py`.
+"""Writes `openapi.json`, of a server that takes queries and asks who reads: `python docs/openapi.py`.
 
 The tests compare the committed copy with what this makes.
 """
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from stream_dp.server.access import Access
 from stream_dp.server.api import create_app
 from stream_dp.server.live_series import Sender
 from stream_dp.server.refusals import document
@@ -47,7 +48,14 @@ class Nobody:
 def text() -> str:
     """Return the document as it is committed."""
     view = PublicView(dict, dict, dict, ReleaseLog(), Nobody(), "token")
-    return json.dumps(document(create_app(view, frozenset())), indent=1, ensure_ascii=False) + "\n"
+    return (
+        json.dumps(
+            document(create_app(view, frozenset(), None, Access(reads="known"))),
+            indent=1,
+            ensure_ascii=False,
+        )
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -82,6 +82,15 @@ AllowHost = Annotated[
         help="A further name by which clients may call the page; may be given several times.",
     ),
 ]
+AccessFile = Annotated[
+    Path | None,
+    Option(
+        "--access",
+        metavar="ACCESS.yaml",
+        show_default=False,
+        help="Who may read the page and the API, which proxy names users, and where it is logged who did what.",
+    ),
+]
 Port = Annotated[
     int, Option(min=0, max=65535, help="Port of the page; the next free one if taken.")
 ]

@@ -73,8 +73,10 @@ SECONDS_FOR_A_YEAR = 120
 FIRST_TICKS = 30 * 24
 """These are not paced, so that every window is full when the page opens."""
 SLOW_FROM = Fraction(3, 4)
-"""From this part of the year on a day takes 20 seconds, so that there is half an hour to ask and see answers."""
 SLOW_SPEED = 1.2
+"""From `SLOW_FROM` on a day takes 20 seconds, and then longer, by the square of what is left of the year: after half an
+hour three seconds an hour, after a day half an hour. So the year never ends while somebody may ask.
+"""
 GUEST = Analyst(name="guest", epsilon=Fraction(2, 5))
 """The demo's analyst, beside the pipeline file: the link to the page has a token of theirs."""
 
@@ -142,7 +144,7 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
             source = KafkaSourceSpec(topic=TOPIC, bootstrap=kafka.bootstrap)
             local = spec.model_copy(update={"source": source})
             await create_topic(kafka.bootstrap, TOPIC, PARTITIONS)
-            to = Feed(TOPIC, None if options.headless else _speed(spec))
+            to = Feed(TOPIC, None if options.headless else _speed(spec, ends=options.until_end))
 
             async def feed() -> None:
                 records = await loaded(local, flights_folder() / DATA)
@@ -211,7 +213,7 @@ async def _run(
         opened = replace(opened, progress=callbacks.progress)
         if feed is not None or options.headless:
             return opened
-        return replace(opened, source=Paced(opened.source, _speed(spec)))
+        return replace(opened, source=Paced(opened.source, _speed(spec, ends=options.until_end)))
 
     this = Run(built, ports(), keep=1 if options.headless else None, again=ports)
     before = JournalSummary()
@@ -240,14 +242,19 @@ def _ran_before(marks: Path) -> bool:
     return any(marks.glob("*.json"))
 
 
-def _speed(spec: PipelineSpec) -> Speed:
-    """Return the ticks per second by the tick: first all at once, then a year in `SECONDS_FOR_A_YEAR`, then slow."""
+def _speed(spec: PipelineSpec, *, ends: bool = False) -> Speed:
+    """Return the ticks per second by the tick: first all at once, then a year in `SECONDS_FOR_A_YEAR`, then slower and
+    slower; at one slow speed if the run is to reach its end.
+    """
     horizon = spec.clock.horizon or 1
-    quick = horizon / SECONDS_FOR_A_YEAR
+    quick, slow = horizon / SECONDS_FOR_A_YEAR, math.ceil(SLOW_FROM * horizon)
 
     def at(tick: int) -> float:
         if tick < FIRST_TICKS:
             return math.inf
-        return quick if tick < SLOW_FROM * horizon else min(quick, SLOW_SPEED)
+        if tick < slow:
+            return quick
+        left = 1.0 if ends else max(1, horizon - tick) / max(1, horizon - slow)
+        return min(quick, SLOW_SPEED * left**2)
 
     return at

@@ -14,7 +14,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -38,8 +38,9 @@ from stream_dp.journal.keys import (
 )
 from stream_dp.noise import fresh_seed
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.yaml import load
+from stream_dp.pipeline.yaml import load, load_as
 from stream_dp.records.endpoints import SqliteJournalSpec
+from stream_dp.server.access import OPEN, Access
 
 KEY_VARIABLE = "STREAM_DP_KEY_FILE"
 COMMAND_VARIABLE = "STREAM_DP_KEY_COMMAND"
@@ -323,14 +324,31 @@ def token_of(spec: PipelineSpec, key_file: Path | None, analyst: str) -> str:
     return sealer_for(spec, key_file).query_token(analyst)
 
 
-def issued_for(spec: PipelineSpec, sealer: Sealer) -> IssuedTokens:
-    """Return the list of tokens that the operator has made for the analysts of this pipeline.
+def issued_for(spec: PipelineSpec, sealer: Sealer | None) -> IssuedTokens:
+    """Return the list of tokens that the operator has made for the analysts and readers of this pipeline.
 
     It lies beside a journal file, else in the user's state folder. `STREAM_DP_TOKEN_LIST` names another place, which
     engine, standby and operator must share.
     """
     path = _beside_journal(spec, LIST_VARIABLE, "tokens", "tokens")
     return IssuedTokens(path, sealer, [analyst.name for analyst in spec.privacy.analysts])
+
+
+def access_of(file: Path | None, names: Iterable[str]) -> Access:
+    """Return who may read by a file of access (None: everyone), and further host names."""
+    access = OPEN if file is None else load_as(file, Access)
+    return access.model_copy(update={"names": access.names.union(names)})
+
+
+def require_analysts(access: Access, spec: PipelineSpec) -> None:
+    """Raise UsageError if a user of the proxy is to be an analyst whom the pipeline does not name."""
+    known = [analyst.name for analyst in spec.privacy.analysts]
+    named = {} if access.proxy is None else access.proxy.analysts
+    if unknown := sorted({*named.values()} - {*known}):
+        raise UsageError(
+            f"--access: proxy.analysts names {', '.join(unknown)}, but `privacy.analysts` of {spec.name} names "
+            f"{', '.join(known) or 'none'}"
+        )
 
 
 class HandedToken(NamedTuple):
@@ -343,12 +361,20 @@ class HandedToken(NamedTuple):
     state: str
     named_in: Path
     secret: str = ""
+    reader: str = ""
 
 
 def hand_out(pipeline: Path, key_file: Path | None, analyst: str, days: int) -> HandedToken:
     """Make a token for an analyst; on return its entry in the list is durable."""
     tokens, now = _tokens(pipeline, key_file)
     made, secret = tokens.make(analyst, days, now)
+    return _handed(tokens, made, now, secret)
+
+
+def hand_out_reading(pipeline: Path, key_file: Path | None, reader: str, days: int) -> HandedToken:
+    """Make a token with which a reader reads and never asks; on return its entry in the list is durable."""
+    tokens, now = _tokens(pipeline, key_file)
+    made, secret = tokens.make_reading(reader, days, now)
     return _handed(tokens, made, now, secret)
 
 
@@ -366,8 +392,9 @@ def handed_out(pipeline: Path, key_file: Path | None) -> list[HandedToken]:
 
 def _handed(tokens: IssuedTokens, token: IssuedToken, now: int, secret: str = "") -> HandedToken:
     return HandedToken(
-        token.id, token.analyst, token.made, token.expires, token.state(now), tokens.path, secret
-    )
+        token.id, token.analyst, token.made, token.expires, token.state(now), tokens.path, secret,
+        token.reader,
+    )  # fmt: skip
 
 
 def _tokens(pipeline: Path, key_file: Path | None) -> tuple[IssuedTokens, int]:

@@ -247,10 +247,11 @@ def feed_id(ticks: Sequence[Sequence[Record]]) -> str:
 
 
 PAUSE = 0.1
+LONGEST = 864_000
 
 
 class Paced(WrappedSource):
-    """`source` with at most `speed` marks a second, for the demo without a broker; one in ten `PAUSE`s at least."""
+    """`source` with at most `speed` marks a second, for the demo without a broker; at least one in `LONGEST` pauses."""
 
     def __init__(self, source: Source, speed: Speed) -> None:
         super().__init__(source)
@@ -269,7 +270,7 @@ class Paced(WrappedSource):
             self._waiting.extend(await super().read())
         if not self._waiting:
             return []
-        await asyncio.sleep(min(10 * PAUSE, max(PAUSE, self._due - time.monotonic())))
+        await asyncio.sleep(min(LONGEST * PAUSE, max(PAUSE, self._due - time.monotonic())))
         now, taken = time.monotonic(), [self._take()]
         while self._waiting and self._due < now:
             taken.append(self._take())

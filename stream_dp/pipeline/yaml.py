@@ -15,12 +15,21 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import yaml
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from stream_dp.core.wording import near_names
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.layout import uncollected
-from stream_dp.pipeline.problems import UNKNOWN, Written, as_list, message, near_key, suggestion
+from stream_dp.pipeline.problems import (
+    UNKNOWN,
+    Written,
+    as_list,
+    explained,
+    message,
+    near_key,
+    suggestion,
+)
 from stream_dp.pipeline.spec import PipelineSpec, diagnose, diagnose_series
 from stream_dp.records.scalars import UNDECLARED
 from stream_dp.statistics import Series
@@ -80,6 +89,7 @@ MOST = 100  # problems listed at once: finding each in the text takes time in it
 # names of texts that came by message: their content is never repeated
 _BY_MESSAGE = ("series", "watch")
 _T = TypeVar("_T")
+_M = TypeVar("_M", bound=BaseModel)
 _ESCAPED = re.compile("[\x7f-\uffff]")
 _BREAKS = re.compile("[\x85\u2028\u2029]")
 _QUOTED = re.compile(r"'.*'", re.DOTALL)  # greedy: a value may contain quotes and line breaks
@@ -159,6 +169,18 @@ def load(path: str | Path) -> PipelineSpec:
     """
     path = Path(path)
     return load_text(_text(path), path.parent, str(path))
+
+
+def load_as(path: Path, kind: type[_M]) -> _M:
+    """Read and check another file of the operator's, as a model; errors and paths are as of `load`."""
+
+    def check(data: Any) -> _M | list[ErrorDetails]:
+        try:
+            return kind.model_validate(data, context={"folder": path.parent})
+        except ValidationError as error:
+            return explained(error, data, kind)
+
+    return _checked(_text(path), str(path), check)
 
 
 def load_text(text: str, folder: Path, name: str) -> PipelineSpec:

@@ -5,10 +5,9 @@ releases and recorded answers are sent as their exact bytes; all else is a model
 token may write. A token is compared with the known ones in constant time, before a byte of the body is read, and is
 never repeated in an answer; facts about it, such as that it is expired, are given only to its holder. Fields,
 statistics and ledgers are public. A request with a key is done once, however often it is sent. Every answer except
-files of pages is `no-store`.
+files of pages is `no-store`. Who may read is decided in front of the routes (`server.access`).
 """
 
-import hmac
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
@@ -30,28 +29,42 @@ from stream_dp.engine.ports import Spans
 from stream_dp.errors import StreamDPError
 from stream_dp.journal.answer_body import RefusedMessage, read_answer
 from stream_dp.journal.commit import Release
+from stream_dp.server.access import (
+    CALLER,
+    NEEDED,
+    ONLY_READS,
+    OPEN,
+    OPERATOR,
+    Access,
+    AccessLog,
+    Caller,
+    Gate,
+    Refused,
+    Tokens,
+    bearer,
+)
 from stream_dp.server.broadcast import Broadcast, history, in_one_part
 from stream_dp.server.live_series import LiveSeriesService, Sender
 from stream_dp.server.metrics import FORMS, Exposition
 from stream_dp.server.models import asked
-from stream_dp.server.models.answer import Health, Refusal
+from stream_dp.server.models.answer import Health, Refusal, Visitor
 from stream_dp.server.models.asked import Me, Schema
 from stream_dp.server.models.configured import Budget, Pipeline, Plan
 from stream_dp.server.models.published import EXAMPLES, SeriesList, SeriesReleases, StreamEvent
 from stream_dp.server.refusals import (
     ABOUT,
     BUG,
-    Refused,
     add_document,
     add_refusals,
     json_body,
     reference,
     refusal,
+    refusal_of,
     refusals,
     request_key,
     status_of,
 )
-from stream_dp.server.view import VALID, PublicView, TokenHolder
+from stream_dp.server.view import PublicView, TokenHolder
 
 if TYPE_CHECKING:
     from fastapi.telemetry import TelemetryConfig
@@ -142,32 +155,8 @@ def _without_port(host: str) -> str:
     return (name if colon and port.isdecimal() and not name.endswith(":") else host).lower()
 
 
-OPERATOR = ""
-_NEEDED = (
-    "needs `Authorization: Bearer TOKEN` with a token of this pipeline: the operator makes an analyst's with "
-    "`stream-dp token PIPELINE.yaml --analyst NAME`, and prints the own one with `stream-dp query token PIPELINE.yaml`"
-)
-_UNKNOWN = "this is no token of this pipeline: see that it was copied whole, or ask the operator for another one"
-_OVER: Mapping[str, str] = {
-    "expired": "this token has expired; ask the operator for another one",
-    "revoked": "this token was revoked; ask the operator for another one",
-}
-
-
-def bearer(request: HTTPConnection) -> str:
-    """Return the token that a request shows; empty unless it has one `Authorization` header, of the kind `Bearer`."""
-    given = request.headers.getlist("authorization")
-    scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def is_same(shown: str, token: str) -> bool:
-    """Compare in constant time."""
-    return hmac.compare_digest(shown.encode(), token.encode())
-
-
 class Token(HTTPBearer):
-    """Accepts requests with a token of `view`, and returns the token's holder."""
+    """Accepts requests with a token of `view`, or of an analyst whom the proxy names; returns who asks."""
 
     def __init__(self, view: PublicView) -> None:
         super().__init__(
@@ -176,21 +165,18 @@ class Token(HTTPBearer):
             "`--revoke` takes back; she pays from her own ledger. Or the operator's, which `stream-dp query token "
             "PIPELINE.yaml` prints for the holder of the operator key.",
         )
-        self._tokens = {OPERATOR: view.token, **view.analysts}
-        self._issued: Callable[[str], TokenHolder | None] = view.issued
+        self._tokens = Tokens(view)
 
     async def __call__(self, request: HTTPConnection) -> TokenHolder:  # type: ignore[override]
         """Return the holder of the request's token; WorldError if the issued tokens cannot be looked up."""
-        shown = bearer(request)
-        if not shown:
-            raise Refused(401, _NEEDED)
-        known = [name for name, token in self._tokens.items() if is_same(shown, token)]
-        holder = TokenHolder(known[0]) if known else self._issued(shown)
-        if holder is None:
-            raise Refused(401, _UNKNOWN)
-        if holder.state != VALID:
-            raise Refused(401, _OVER[holder.state])
-        return holder
+        if shown := bearer(request.headers.getlist("authorization")):
+            return self._tokens.holder(shown)
+        caller: Caller | None = request.scope.get(CALLER)
+        if caller is not None and caller.by == "proxy":
+            if caller.asks:
+                return TokenHolder(caller.name)
+            raise Refused(403, f"this user {ONLY_READS}")
+        raise Refused(401, NEEDED)
 
 
 DOCS_POLICY = f"{POLICY}; img-src 'self' data:"
@@ -218,9 +204,13 @@ SILENT: "TelemetryConfig" = {
 
 
 def create_app(
-    view: PublicView, allowed_hosts: frozenset[str], broadcast: Broadcast | None = None
+    view: PublicView,
+    allowed_hosts: frozenset[str],
+    broadcast: Broadcast | None = None,
+    access: Access = OPEN,
+    log: AccessLog | None = None,
 ) -> FastAPI:
-    """Return the application that answers from `view`; `allowed_hosts` as in `Shield`."""
+    """Return the application that answers from `view`, as `access` allows; `allowed_hosts` as in `Shield`."""
     app = FastAPI(
         **ABOUT,
         openapi_url=None,
@@ -231,6 +221,9 @@ def create_app(
         telemetry=SILENT,
         generate_unique_id_function=lambda route: route.name,
     )
+    if access.asks_who:
+        app.state.gate = Gate(view, access, refusal_of, log)
+        add_access(app, app.state.gate, access)
     app.add_middleware(Shield, allowed_hosts=allowed_hosts)
     add_refusals(app)
     add_releases(app, view, broadcast or Broadcast(view))
@@ -244,11 +237,11 @@ def create_app(
     add_document(app)
     add_metrics(app, view)
     add_files(app, "docs", "/docs", DOCS_POLICY)
-    add_files(app, "page", "", POLICY)
+    add_files(app, "page", "", POLICY, asks_who=access.asks_who)
     return app
 
 
-def create_home(pages: Mapping[str, ASGIApp], allowed_hosts: frozenset[str]) -> FastAPI:
+def create_home(pages: Mapping[str, FastAPI], allowed_hosts: frozenset[str]) -> FastAPI:
     """Return the app of several pipelines: a page that lists them, and the app of each under its name."""
     app = FastAPI(
         openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, telemetry=SILENT
@@ -257,13 +250,80 @@ def create_home(pages: Mapping[str, ASGIApp], allowed_hosts: frozenset[str]) -> 
     add_refusals(app)
 
     @app.get("/api/pipelines")
-    async def get_pipelines() -> dict[str, list[str]]:
-        return {"pipelines": [*pages]}
+    async def get_pipelines(request: Request) -> dict[str, list[str]]:
+        admitted = []
+        for name, page in pages.items():
+            gate: Gate | None = getattr(page.state, "gate", None)
+            if gate is None or gate.admits(request.scope):
+                admitted.append(name)
+        if pages and not admitted:
+            raise Refused(
+                401, "no pipeline is open to everyone here: log in on its own page, /NAME/"
+            )
+        return {"pipelines": admitted}
 
     for name, page in pages.items():
         app.mount(f"/{name}", page)
     add_files(app, "page", "", POLICY, "home.html")
     return app
+
+
+def add_access(app: FastAPI, gate: Gate, access: Access) -> None:
+    """Let the gate decide on every request, and add the routes that tell a page who it is and let it in."""
+    route = routes_of(app, "access")
+    app.add_middleware(gate.before)
+
+    def visitor(caller: Caller | None, *, entered: bool = False) -> Visitor:
+        if caller is None:
+            return Visitor(
+                reads=access.reads,
+                admitted=access.reads == "anyone",
+                name="",
+                asks=False,
+                cookie=False,
+            )
+        cookie = entered or caller.by == "cookie"
+        return Visitor(
+            reads=access.reads, admitted=True, name=caller.name, asks=caller.asks, cookie=cookie
+        )
+
+    @route(
+        "GET /api/access",
+        summary="Whether everyone may read, and as whom the server knows this client",
+        answer="What this client may do.",
+        responses=refusals(401, 403, 503),
+    )
+    async def get_access(request: Request) -> Visitor:
+        return visitor(request.scope.get(CALLER))
+
+    @route(
+        "POST /api/login",
+        summary="Exchange a token for a cookie that reads and never asks, for the page",
+        answer="What the holder of the token may do; the cookie is HttpOnly, for this site, and ends with the browser.",
+        responses=refusals(401, 503),
+    )
+    async def log_in(request: Request, response: Response) -> Visitor:
+        shown = bearer(request.headers.getlist("authorization"))
+        if not shown:
+            raise Refused(401, NEEDED)
+        caller = gate.tokens.caller(shown)
+        response.headers["set-cookie"] = gate.enter(shown, secure=_over_tls(request))
+        return visitor(caller, entered=True)
+
+    @route(
+        "DELETE /api/login",
+        summary="End the cookie",
+        answer="Nobody is logged in.",
+        status_code=204,
+    )
+    async def log_out(request: Request) -> Response:
+        cookie = gate.leave(request.scope, secure=_over_tls(request))
+        return Response(status_code=204, headers={"set-cookie": cookie})
+
+
+def _over_tls(request: Request) -> bool:
+    """Whether the browser sees this server behind TLS, as it says of every request that writes."""
+    return request.headers.get("origin", "").startswith("https://")
 
 
 def add_configuration(app: FastAPI, view: PublicView) -> None:
@@ -346,13 +406,23 @@ def add_metrics(app: FastAPI, view: PublicView) -> None:
         return Response(text, headers={"content-type": form, "vary": "accept"})
 
 
-def add_files(app: FastAPI, folder: str, base: str, policy: str, first: str = "index.html") -> None:
+def add_files(
+    app: FastAPI,
+    folder: str,
+    base: str,
+    policy: str,
+    first: str = "index.html",
+    *,
+    asks_who: bool = False,
+) -> None:
     """Add a folder of the package under `base`, its index `first` with this policy.
 
     The files are read now and served by name only. They load nothing from elsewhere, and no HTML contains a script or
-    style.
+    style. `asks_who`: the index says that it matters who reads.
     """
     contents = dict(_files_in(files("stream_dp.server") / folder))
+    if asks_who:
+        contents[first] = contents[first].replace(b"<html ", b"<html data-access ", 1)
 
     def answer(name: str, policy: str = POLICY) -> Response:
         if name not in contents:

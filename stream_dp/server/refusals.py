@@ -28,6 +28,7 @@ from stream_dp.errors import (
     WorldError,
 )
 from stream_dp.journal.answer_body import RefusalKind
+from stream_dp.server.access import BODY, Refused
 from stream_dp.server.live_series import LARGEST_DEFINITION
 from stream_dp.server.models.answer import Refusal
 from stream_dp.server.models.asked import NOISE, AnalystMessage, AskParameters, Definition, Question
@@ -52,8 +53,9 @@ _NOT_ACCEPTED: Mapping[str, int] = {
 }
 _EXPECTED = {"analyst": "must be lower-case letters, digits, dots, _ or -, at most 63 of them"}
 _MEANING: Mapping[int, tuple[str, str, int]] = {
-    401: ("No token, or not this pipeline's.", "needs `Authorization: Bearer TOKEN`; ...", 2),
-    403: ("Sent by a web page of another origin; or not the sender's to do.",
+    401: ("No token, or not this pipeline's; where reading is closed, also there.",
+          "needs `Authorization: Bearer TOKEN`; ...", 2),
+    403: ("Sent by a web page of another origin; a user's name that no proxy sent; or not the sender's to do.",
           "pages of another origin may not write here", 2),
     404: ("Nothing of this name is known or runs.", "no such series; /api/series lists them", 2),
     409: ("The budget, or the room for live series, does not cover it; or its id or key was used for something else.",
@@ -74,14 +76,6 @@ _MEANING: Mapping[int, tuple[str, str, int]] = {
 """For each status its meaning, an example text and its exit code."""
 
 
-class Refused(Exception):
-    """A request that a route refuses itself, without an error of the engine."""
-
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.status = status
-
-
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the `responses` of a route that refuses with these statuses."""
     responses: dict[int | str, dict[str, Any]] = {}
@@ -98,7 +92,7 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def add_refusals(app: FastAPI) -> None:
     for kind in (Refused, RequestValidationError, StreamDPError, Exception):
-        app.add_exception_handler(kind, _refusal_of)
+        app.add_exception_handler(kind, _answered)
 
 
 def refusal(status: int, detail: str, exit_code: int = UsageError.exit_code) -> Response:
@@ -107,7 +101,11 @@ def refusal(status: int, detail: str, exit_code: int = UsageError.exit_code) -> 
     return JSONResponse(content, status, headers=headers)
 
 
-async def _refusal_of(_request: Request, error: Exception) -> Response:
+async def _answered(_request: Request, error: Exception) -> Response:
+    return refusal_of(error)
+
+
+def refusal_of(error: Exception) -> Response:
     match error:
         case Refused():
             return refusal(error.status, str(error))
@@ -147,6 +145,7 @@ async def json_body(request: Request) -> bytes:
         body += part
         if len(body) > LARGEST_DEFINITION:
             raise Refused(413, f"the body must not be larger than {LARGEST_DEFINITION} bytes")
+    request.scope[BODY] = bytes(body)
     return bytes(body)
 
 
@@ -169,6 +168,8 @@ PATH = "/api/openapi.json"
 _DESCRIPTION = """\
 Live statistics under differential privacy: what is published, to everyone who can reach this server; series that come
 and go, to the holder of a token. All that is served is public, each number was published once and never changes.
+An operator may close reading: then all routes but `/healthz` and those of `access` take a token, also a reader's, or
+the cookie of `/api/login`.
 
 Ticks are numbers on a public grid, from 0; times are UTC. Charged amounts are exact decimal strings, those of the plan
 are numbers to show. Where a key may be missing, it is not required; where it may be null, its type says so.
@@ -177,6 +178,10 @@ A path that is not here is answered by 404, a method that a path does not have b
 _TAGS = [
     {"name": "releases", "description": "What was published, byte for byte."},
     {"name": "configuration", "description": "What the pipeline is, promises and has spent."},
+    {
+        "name": "access",
+        "description": "Who reads, where reading is closed or a proxy logs people in; other servers lack these.",
+    },
     {
         "name": "queries",
         "description": "Series created, previewed and halted while the engine runs. A server that runs without live "

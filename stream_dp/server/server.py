@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from stream_dp.engine.ports import Spans, untold
 from stream_dp.errors import UsageError, WorldError
+from stream_dp.server.access import OPEN, Access, AccessLog
 from stream_dp.server.broadcast import Broadcast
 from stream_dp.server.view import PublicView
 
@@ -57,8 +58,8 @@ class Listening:
 class PageServer(Listening):
     """Serves one `PublicView`, or several by the names of their pipelines, with a home page; it listens after `start`.
 
-    `allowed_hosts` are further host names (without a port) for this server. By default, `limits` leaves files of the
-    process to the engine. `spans` traces requests.
+    `access` says who may read, and further host names (without a port) of this server. By default, `limits` leaves
+    files of the process to the engine. `spans` traces requests.
     """
 
     what = "the page server"
@@ -66,13 +67,13 @@ class PageServer(Listening):
     def __init__(
         self,
         view: PublicView | Mapping[str, PublicView],
-        allowed_hosts: frozenset[str] = frozenset(),
+        access: Access = OPEN,
         limits: "Limits | None" = None,
         spans: Spans = untold,
     ) -> None:
         require_extra()
         self._view, self._limits = view, limits
-        self._extra_hosts, self._spans = allowed_hosts, spans
+        self._access, self._spans = access, spans
 
     async def start(self, host: str = "127.0.0.1", port: int = 8765) -> None:
         """Listen on `port` or the next free one (0: any), and answer from now on."""
@@ -81,11 +82,14 @@ class PageServer(Listening):
         from stream_dp.server.api import Traced, create_app, create_home
 
         listener = await _listen(host, port)
-        hosts = LOOPBACK | {_bracketed(host)} | self._extra_hosts
+        hosts = LOOPBACK | {_bracketed(host)} | self._access.names
         several = self._view if isinstance(self._view, Mapping) else {"": self._view}
         self._broadcasts = {name: Broadcast(view) for name, view in several.items()}
+        access = self._access
+        log = None if access.log is None else AccessLog(access.log)
         pages = {
-            name: create_app(view, hosts, self._broadcasts[name]) for name, view in several.items()
+            name: create_app(view, hosts, self._broadcasts[name], access, log)
+            for name, view in several.items()
         }
         app = Traced(pages[""] if "" in pages else create_home(pages, hosts), self._spans)
         self._serving = Serving(app, listener, host, self._limits)
@@ -175,6 +179,7 @@ def _uvicorn(app: "ASGIApp", room: "Connections") -> "uvicorn.Server":
         log_config=None,
         log_level="error",
         access_log=False,
+        proxy_headers=False,  # else loopback peers could name another address as theirs
         lifespan="off",
         ws="none",
         server_header=False,

@@ -33,6 +33,14 @@ class TokenHolder(NamedTuple):
     state: str = VALID
 
 
+class TokenReader(NamedTuple):
+    """Who may read with an issued token, its id and its state. This is no `TokenHolder`: readers never ask."""
+
+    name: str
+    token: str
+    state: str = VALID
+
+
 NOTHING = -1
 ENDED = 100
 """The number of ended series that are kept: the last ended ones."""
@@ -248,7 +256,8 @@ class PublicView:
     The first three functions are called for each answer, because series are added while the engine runs; their
     results have the forms of `server.models.configured`. `schema` returns what can be asked. `live_series` works for
     holders of `token` (empty: for nobody), or of a token in `analysts` (by name) or in `issued`, each with an own
-    ledger. `catching_up` says whether the engine has lost its brokers, `behind` how late public ticks are.
+    ledger. `readers` returns whose reading token a text is. `catching_up` says whether the engine has lost its
+    brokers, `behind` how late public ticks are.
     """
 
     pipeline: Callable[[], Mapping[str, Any]]
@@ -259,6 +268,7 @@ class PublicView:
     token: str = field(default="", repr=False)
     analysts: Mapping[str, str] = field(default_factory=dict, repr=False)
     issued: Callable[[str], TokenHolder | None] = lambda _token: None
+    readers: Callable[[str], TokenReader | None] = lambda _token: None
     schema: Callable[[], Mapping[str, Any]] = lambda: {"fields": (), "statistics": ()}
     catching_up: Callable[[], bool] = lambda: False
     behind: Callable[[], Behind | None] = lambda: None

@@ -23,6 +23,7 @@ OTHER_JSON = {
     "engine/messages/issued_tokens.py": "the list of tokens that were made, its own file",
     "operate/run/live_series.py": "what is asked to be priced",
     "journal/keys.py": "wrapped data keys, a file of their own form",
+    "server/access.py": "names and prices in what is asked, for the log of accesses",
     "journal/answer_body.py": "answers to messages, in their own form",
     "journal/public_body.py": "the version of a body; who reads more by it is a reader, and found as one",
     "client/http_api.py": "answers about live series, and whether an answer is a refusal; none holds a release",

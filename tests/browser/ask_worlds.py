@@ -25,6 +25,7 @@ from stream_dp.operate.keys import issued_for
 from stream_dp.operate.run.running import Run
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.server.access import OPEN, Access
 from stream_dp.server.server import PageServer
 from stream_dp.testing.manual_clock import ManualClock
 
@@ -132,10 +133,11 @@ def batches() -> list[Batch]:
 class Shop:
     """An engine, its page server, and what outlives both."""
 
-    def __init__(self, pipeline: dict[str, Any] = SHOP) -> None:
+    def __init__(self, pipeline: dict[str, Any] = SHOP, access: Access = OPEN) -> None:
         """Nothing runs yet; the environment names the list of tokens."""
         numbers = count()
         self.world = World(pipeline, seeds=lambda: sha256(b"%d" % next(numbers)).digest())
+        self.access = access
         self.built = build(PipelineSpec.model_validate(pipeline))
         self.answers: list[bytes] = []
         self.port = free_port()
@@ -167,7 +169,7 @@ class Shop:
         self.run = Run(self.built, ports)
         self._task = asyncio.create_task(self.run.until_end())
         await self.run.ready.wait()
-        self.server = PageServer(self.run.view())
+        self.server = PageServer(self.run.view(), self.access)
         await self.server.start(port=self.port)
         assert port_of(self.server) == self.port
         await self.public(self.tick)

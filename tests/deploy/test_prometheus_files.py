@@ -16,6 +16,7 @@ from stream_dp.testing.kafka import missing
 pytestmark = pytest.mark.prometheus
 CONFIGURATION = (DEPLOY / "prometheus" / "prometheus.yaml").read_text()
 OPERATOR = (DEPLOY / "prometheus" / "operator.yaml").read_text()
+ALERTMANAGER = (DEPLOY / "prometheus" / "alertmanager.yaml").read_text()
 RULES = (DEPLOY / "prometheus" / "alerts.yaml").read_text()
 CASES = (Path(__file__).parent / "alerts_test.yaml").read_text()
 
@@ -50,6 +51,39 @@ def expressions(rules: str) -> str:
     return "\n".join(found)
 
 
+def unrouted(alertmanager: str) -> Iterator[str]:
+    """What is wrong with who is told: severities that lead nowhere, receivers that are not there or tell nobody."""
+    read = yaml.safe_load(alertmanager)
+    receivers = {one["name"]: one for one in read["receivers"]}
+    routes = {
+        match: route["receiver"] for route in read["route"]["routes"] for match in route["matchers"]
+    }
+    rules = [rule for group in yaml.safe_load(RULES)["groups"] for rule in group["rules"]]
+    severities = {rule["labels"]["severity"] for rule in rules}
+    yield from (
+        f"no {name}"
+        for name in [read["route"]["receiver"], *routes.values()]
+        if name not in receivers
+    )
+    for severity in severities - {"info"}:
+        receiver = receivers.get(routes.get(f'severity="{severity}"', ""), {})
+        if not receiver.get("webhook_configs"):
+            yield f"{severity} is told to nobody"
+    named = re.findall('alertname="(.*?)"', yaml.safe_dump(read["inhibit_rules"]))
+    yield from (
+        f"no alert {name}" for name in named if name not in {rule["alert"] for rule in rules}
+    )
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    target = yaml.safe_load(CONFIGURATION)["alerting"]["alertmanagers"][0]["static_configs"][0][
+        "targets"
+    ][0]
+    service = compose["services"].get(target.partition(":")[0], {})
+    if "watched" not in service.get("networks", []) or not str(service["ports"][0]).endswith(
+        target.partition(":")[2]
+    ):
+        yield "Prometheus cannot reach it"
+
+
 def untried(rules: str) -> Iterator[str]:
     for group in yaml.safe_load(rules)["groups"]:
         yield from (rule["alert"] for rule in group["rules"] if rule["alert"] not in CASES)
@@ -74,6 +108,20 @@ def test_promtool_is_content_with_the_operators_scraping(tmp_path: Path) -> None
 def test_each_alert_rings_where_it_must_and_nowhere_else(tmp_path: Path) -> None:
     assert tried(tmp_path) == ""
     assert list(untried(RULES)) == []
+
+
+def test_each_severity_is_told_to_somebody(tmp_path: Path) -> None:
+    assert list(unrouted(ALERTMANAGER)) == []
+    for old, new in (
+        ('severity="ticket"', 'severity="tickets"'), ("receiver: pager", "receiver: pagers"),
+        ("name: tickets\n    webhook_configs", "name: tickets\n    mail_configs"), ("StreamDpLate", "StreamDpSlow"),
+    ):  # fmt: skip
+        assert list(unrouted(mutated(ALERTMANAGER, old, new))) != []
+    if shutil.which("amtool") is not None:
+        (tmp_path / "alertmanager.yaml").write_text(ALERTMANAGER)
+        command = ["amtool", "check-config", str(tmp_path / "alertmanager.yaml")]
+        checked = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 @pytest.mark.parametrize(

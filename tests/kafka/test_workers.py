@@ -18,6 +18,7 @@ from kafka import test_user_topics as users
 from kafka.flight_topics import PARTITIONS, judged, over, ticks_of, topic_of
 from kafka.kafka_worlds import marks_of
 from kafka.test_lane_processes import committed, fed_up_to
+from oracles.user_caps import judge
 
 from stream_dp.broker.topics import create_topic
 from stream_dp.engine.lanes.rows import Layout, RowSealer
@@ -237,7 +238,7 @@ async def test_users_and_identifiers_of_workers_count_as_in_one_process(
     text, _ = case.pipeline.read_text().split("series:")
     case.pipeline.write_text(f"{text}series:{SERIES}")
     await users.produced(kafka, case)
-    expected = users.judge(await users.logs_of(kafka, case), users.CAP, users.WINDOW, users.home)
+    expected = judge(await users.logs_of(kafka, case), users.CAP, users.WINDOW, users.home)
     await asyncio.to_thread(case.finish, "--zero-noise")
     one = await bodies(kafka, case)
     by_workers = case.pipeline.read_text().replace("keyed_by", "workers: {lanes: 3}, keyed_by")

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.prometheus
 PATIENCE_S = 120
 ENTRY = "from stream_dp.cli.start import start; start()"
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
+DEPLOYED = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yaml"
 HORIZON = 24
 PAGES = ("home", "help", "other")
 PIPELINE = f"""\
@@ -75,14 +76,13 @@ def running(
             process.wait(PATIENCE_S)
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """The page of a run that is over and still served, and the folder of its releases."""
-    folder = tmp_path_factory.mktemp("clicks")
+@contextmanager
+def served(folder: Path, pipeline: str) -> Iterator[str]:
+    """The address of the page of a run in this folder, which is over and still served."""
     rows = [f"2026-01-01T{hour:02}:{minute:02}:00Z,{('home', 'help')[minute % 2]}"
             for hour in range(HORIZON) for minute in range(40)]  # fmt: skip
     (folder / "clicks.csv").write_text("\n".join(["time,page", *rows, ""]))
-    (folder / "clicks.yaml").write_text(PIPELINE)
+    (folder / "clicks.yaml").write_text(pipeline)
     (folder / "key").write_bytes(bytes(range(32)))
     (folder / "key").chmod(0o600)
     own = {
@@ -100,7 +100,15 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]
             found = re.search(r"The page is at http://(\S+)/", log.read_text())
             return found[1] if found else None
 
-        yield until(address, "the page"), folder
+        yield until(address, "the page")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The page of a run that is over and still served, and the folder of its releases."""
+    folder = tmp_path_factory.mktemp("clicks")
+    with served(folder, PIPELINE) as address:
+        yield address, folder
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +134,51 @@ def prometheus(
 
         until(ready, "the first scrape")
         yield client
+
+
+@pytest.fixture(scope="module")
+def spent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The page of a file that spends its whole budget."""
+    folder = tmp_path_factory.mktemp("spent")
+    with served(folder, PIPELINE.replace("epsilon: 3}", "epsilon: 1.5}")) as address:
+        yield address
+
+
+@pytest.mark.parametrize("rules", ["deployed", "documented"])
+def test_no_alert_fires_on_a_normal_file(spent: str, rules: str, tmp_path: Path) -> None:
+    """Every alert at once (`for: 0s`), evaluated each second on what the real program tells: none is even pending. The
+    broken twin is a rule for what is normal.
+    """
+    text = DEPLOYED.read_text() if rules == "deployed" else documented("stream_dp.rules.yml")
+    text = re.sub(r"for: \w+", "for: 0s", text)
+    twin = 'stream_dp_budget_filter{kind="spent"} / ignoring(kind) stream_dp_budget_filter{kind="capacity"} > 0.9'
+    text += f"\n      - {{alert: Twin, expr: '{twin}'}}\n"
+    (tmp_path / "rules.yml").write_text(text)
+    (tmp_path / "prometheus.yml").write_text(
+        "global: {evaluation_interval: 1s, scrape_interval: 1s}\nrule_files: [rules.yml]\nscrape_configs:\n"
+        f"  - {{job_name: stream_dp, static_configs: [{{targets: ['{spent}']}}]}}\n"
+    )
+    port = free_port()
+    command = [program("prometheus"), "--config.file=prometheus.yml", "--storage.tsdb.path=data",
+               f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]  # fmt: skip
+    with (
+        running(command, tmp_path, tmp_path / "said"),
+        httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=PATIENCE_S) as client,
+    ):
+        until(
+            lambda: answer(client, 'count_over_time(up{job="stream_dp"}[1m]) >= 5') or None,
+            "scrapes",
+        )
+        until(lambda: answer(client, 'ALERTS{alertname="Twin"}') or None, "the twin")
+        ever = asked(client, "/query", query="count by (alertname) (count_over_time(ALERTS[1h]))")[
+            "result"
+        ]
+        before = (
+            "StreamDpNoEngine|StreamDpNothingScraped"  # before the first scrape there is no engine
+        )
+        assert {one["metric"]["alertname"] for one in ever} - {*before.split("|")} == {"Twin"}
+        firing = asked(client, "/query", query='ALERTS{alertname!="Twin"}')["result"]
+        assert firing == []
 
 
 def documented(name: str) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 from typer import Argument
 
 from stream_dp.cli.options import (
+    AccessFile,
     AllowHost,
     Bootstrap,
     Host,
@@ -17,6 +18,7 @@ from stream_dp.cli.options import (
 )
 from stream_dp.cli.progress_line import progress
 from stream_dp.cli.until_stopped import until_stopped
+from stream_dp.operate.keys import access_of
 from stream_dp.operate.observe.topic_page import READING, serve_page
 
 
@@ -33,6 +35,7 @@ def page(
     port: Port = 8765,
     host: Host = "127.0.0.1",
     allow_host: AllowHost = None,
+    access: AccessFile = None,
     bootstrap: Bootstrap = "",
     log_format: LogFormat = LogForm.TEXT,
 ) -> None:
@@ -44,6 +47,6 @@ def page(
             log("ready", url=url)
             line.say(f"The page is at {url}")
 
-        names = frozenset(allow_host or ())
-        served = serve_page(pipeline, port, host, names, bootstrap, opened, log, line)
+        allowed = access_of(access, allow_host or ())
+        served = serve_page(pipeline, port, host, allowed, bootstrap, opened, log, line)
         asyncio.run(until_stopped(served))

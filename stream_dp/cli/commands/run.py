@@ -12,6 +12,7 @@ import typer
 from typer import Option
 
 from stream_dp.cli.options import (
+    AccessFile,
     AllowHost,
     Host,
     KeyFile,
@@ -30,7 +31,7 @@ from stream_dp.cli.progress_line import progress
 from stream_dp.cli.until_stopped import ticks_shown
 from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError
-from stream_dp.operate.keys import export_worker_keys
+from stream_dp.operate.keys import access_of, export_worker_keys
 from stream_dp.operate.observe.lifecycle_log import TellEvent
 from stream_dp.operate.observe.operator_figures import LATE, LOCAL, FiguresPort, OperatorFigures
 from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
@@ -58,6 +59,7 @@ class Flags:
     port: Port = 8765
     host: Host = "127.0.0.1"
     allow_host: AllowHost = None
+    access: AccessFile = None
     key_file: KeyFile = None
     standby: Standby = False
     processes: Processes = None
@@ -98,7 +100,7 @@ class Flags:
             until_end=self.until_end,
             port=self.port if self.serve else None,
             host=self.host,
-            hosts=frozenset(self.allow_host or ()),
+            access=access_of(self.access, self.allow_host or ()),
             key_file=self.key_file,
             accepted=self.accept_new_guarantee,
             check=not self.no_check,
@@ -254,7 +256,7 @@ def run_on_terminal(
         figures = at("operator port", "The operator's figures (NOT PRIVATE) are at")
         totals = OperatorFigures(lambda reasons: tell(_many_dead(pipeline, reasons)))
         operator = Operator(
-            totals, tell, phase, telling.port(figures, options.hosts), patient=True, progress=line,
+            totals, tell, phase, telling.port(figures, options.access.names), patient=True, progress=line,
             traces=at("traces", "Traces (NOT PRIVATE) go to") if telling.traces else None,
             over=lambda: tell(_over(pipeline, page=options.port is not None)),
             waits=waits, opened=at("ready", "The page is at"), noisy=noisy, applies=_applying(tell),

@@ -1,4 +1,4 @@
-"""`stream-dp token`: make, list and revoke the tokens with which analysts ask.
+"""`stream-dp token`: make, list and revoke the tokens with which analysts ask and readers read.
 
 Rules: a token is printed once, alone on stdout, so that it can go into a file. It is not stored.
 """
@@ -14,9 +14,15 @@ from typer import Option
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import wide_console
 from stream_dp.errors import UsageError
-from stream_dp.operate.keys import HandedToken, hand_out, handed_out, take_back
+from stream_dp.operate.keys import (
+    HandedToken,
+    hand_out,
+    hand_out_reading,
+    handed_out,
+    take_back,
+)
 
-_COLUMNS = ("id", "analyst", "made", "expires", "state")
+_COLUMNS = ("id", "analyst", "reader", "made", "expires", "state")
 
 
 def token(
@@ -24,6 +30,12 @@ def token(
     *,
     analyst: Annotated[
         str, Option(metavar="NAME", help="Make a token for this analyst of `privacy.analysts`.")
+    ] = "",
+    reader: Annotated[
+        str,
+        Option(
+            metavar="NAME", help="Make a token that reads where reading is closed, and never asks."
+        ),
     ] = "",
     days: Annotated[int, Option(help="For how many days it is valid.")] = 30,
     listed: Annotated[
@@ -33,23 +45,28 @@ def token(
     as_json: Annotated[bool, Option("--json", help="With --list: JSON.")] = False,
     key_file: KeyFile = None,
 ) -> None:
-    """Make, list and revoke the tokens with which PIPELINE.yaml's analysts ask, on the page, over HTTP or by Kafka."""
-    if (bool(analyst), listed, bool(revoke)).count(True) != 1:
-        raise UsageError("name one of --analyst NAME, --list and --revoke ID")
+    """Make, list and revoke tokens: PIPELINE.yaml's analysts ask with theirs, on the page, over HTTP or by Kafka;
+    readers read where the operator closed reading (`--access`).
+    """
+    if (bool(analyst), bool(reader), listed, bool(revoke)).count(True) != 1:
+        raise UsageError("name one of --analyst NAME, --reader NAME, --list and --revoke ID")
     if listed:
         _show(handed_out(pipeline, key_file), as_json)
     elif revoke:
         gone = take_back(pipeline, key_file, revoke)
         typer.echo(
-            f"{gone.id}: revoked; {gone.analyst} can ask with it no more, wherever the engine reads {gone.named_in}. "
-            "What was created with it runs on; `stream-dp query halt` ends it"
+            f"{gone.id}: revoked; {gone.reader} can read with it no more, wherever page or engine read {gone.named_in}"
+            if gone.reader
+            else f"{gone.id}: revoked; {gone.analyst} can ask with it no more, wherever the engine reads "
+            f"{gone.named_in}. What was created with it runs on; `stream-dp query halt` ends it"
         )
     else:
-        made = hand_out(pipeline, key_file, analyst, days)
+        making = hand_out_reading if reader else hand_out
+        made = making(pipeline, key_file, reader or analyst, days)
         typer.echo(made.secret)
         typer.echo(
-            f"stream-dp: token {made.id} of {made.analyst}, valid until {made.expires}. It is shown this once; hand it "
-            f"over like a password. An engine accepts it while {made.named_in} names it",
+            f"stream-dp: token {made.id} of {reader or analyst}, valid until {made.expires}. It is shown this once; "
+            f"hand it over like a password. An engine accepts it while {made.named_in} names it",
             err=True,
         )
 

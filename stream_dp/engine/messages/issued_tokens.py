@@ -1,13 +1,16 @@
-"""The tokens that an operator has made for analysts: their list, when each expires, and which are revoked.
+"""The tokens that an operator has made for analysts and readers: their list, when each expires, and which are revoked.
 
 Rules: a token is valid only while a line of the list names it, so a lost list admits nobody. The list holds no
-secret: a token's secret is made from the operator's key, its id, its analyst and its end, so a changed line names a
-token that nobody has. Lines are only ever added. Nobody else may write the file; it is read again when it has
-changed. An older copy of the file restores tokens that were revoked since.
+secret: an analyst's token is made from the operator's key, its id, its analyst and its end, so a changed line names a
+token that nobody has. A reader's token is random, and the list holds its SHA-256, so that a page without the key knows
+it; it never asks. Lines are only ever added. Nobody else may write the file; it is read again when it has changed. An
+older copy of the file restores tokens that were revoked since.
 """
 
+import hashlib
 import hmac
 import os
+import re
 import stat
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -18,17 +21,21 @@ from msgspec.structs import replace
 
 from stream_dp.core.time import moment_text, parse_moment
 from stream_dp.errors import FailClosed, UsageError, WorldError
-from stream_dp.journal.keys import Sealer
+from stream_dp.journal.keys import KEY_BYTES, Sealer
 from stream_dp.noise import fresh_seed
 
 VERSION = 1
 DAY_MS = 86_400_000
 LONGEST_DAYS = 3650
 _ID_BYTES = 6
+_READER = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}", re.ASCII)
 
 
 class IssuedToken(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A token as a line of the list has it; a second line of its id revokes it. Times are RFC 3339 in UTC."""
+    """A token as a line of the list has it; a second line of its id revokes it. Times are RFC 3339 in UTC.
+
+    It is of an `analyst`, or of a `reader` with the SHA-256 of its text, in hex.
+    """
 
     v: int
     id: str
@@ -36,6 +43,8 @@ class IssuedToken(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     made: str = ""
     expires: str = ""
     revoked: str = ""
+    reader: str = ""
+    sha256: str = ""
 
     def state(self, now: int) -> str:
         """Return whether it is "valid", "expired" or "revoked" at this moment (ms since 1970)."""
@@ -47,10 +56,12 @@ class IssuedToken(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
 
 @dataclass(slots=True)
 class IssuedTokens:
-    """The list of tokens in the file `path`, for the pipeline and the key of `sealer`; only `analysts` hold any."""
+    """The list of tokens in the file `path`, for the pipeline and the key of `sealer`; of analysts, only `analysts`
+    hold any. Without a sealer (None), only readers' tokens are known.
+    """
 
     path: Path
-    sealer: Sealer = field(repr=False)
+    sealer: Sealer | None = field(repr=False)
     analysts: Collection[str] = ()
     _read: tuple[object, dict[str, IssuedToken]] = (None, {})
 
@@ -61,12 +72,24 @@ class IssuedTokens:
             raise UsageError(
                 f"--analyst: there is no analyst of this name; `privacy.analysts` of the pipeline file names {known}"
             )
-        if not 1 <= days <= LONGEST_DAYS:
-            raise UsageError(f"--days: must be from 1 to {LONGEST_DAYS}")
-        id_, end = fresh_seed()[:_ID_BYTES].hex(), moment_text(now + days * DAY_MS)
-        made = IssuedToken(VERSION, id_, analyst, moment_text(now), end)
+        made = IssuedToken(VERSION, _fresh_id(), analyst, moment_text(now), _end(days, now))
+        text = self._text(made)
         self._add(made)
-        return made, self._text(made)
+        return made, text
+
+    def make_reading(self, reader: str, days: int, now: int) -> tuple[IssuedToken, str]:
+        """Return a new token that only reads, as `make`; `reader` is any name."""
+        if _READER.fullmatch(reader) is None:
+            raise UsageError(
+                "--reader: must be a lower-case letter or a digit, then at most 62 of those or of _ . -"
+            )
+        id_ = _fresh_id()
+        text = f"{id_}.{fresh_seed()[:KEY_BYTES].hex()}"
+        made = IssuedToken(
+            VERSION, id_, "", moment_text(now), _end(days, now), reader=reader, sha256=_digest(text)
+        )
+        self._add(made)
+        return made, text
 
     def revoke(self, id_: str, now: int) -> IssuedToken:
         """Revoke a token for ever; durable on return. Raises `UsageError` if that cannot be."""
@@ -104,7 +127,16 @@ class IssuedTokens:
         token, known = self.text_of(id_of(text)) or (None, "")
         return token if hmac.compare_digest(text.encode(), known.encode()) else None
 
+    def shown_reading(self, text: str) -> IssuedToken | None:
+        """Return the reader's token of this text, as `shown`."""
+        token = self.all().get(id_of(text))
+        if token is None or not token.reader:
+            return None
+        return token if hmac.compare_digest(_digest(text), token.sha256) else None
+
     def _text(self, token: IssuedToken) -> str:
+        if self.sealer is None:
+            raise UsageError("an analyst's token needs the operator's key")
         return self.sealer.issued_token(token.id, token.analyst, token.expires)
 
     def _mark(self) -> object:
@@ -138,6 +170,20 @@ def id_of(text: str) -> str:
     return text.partition(".")[0] if "." in text else ""
 
 
+def _fresh_id() -> str:
+    return fresh_seed()[:_ID_BYTES].hex()
+
+
+def _end(days: int, now: int) -> str:
+    if not 1 <= days <= LONGEST_DAYS:
+        raise UsageError(f"--days: must be from 1 to {LONGEST_DAYS}")
+    return moment_text(now + days * DAY_MS)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def _tokens(path: Path, content: bytes) -> dict[str, IssuedToken]:
     tokens: dict[str, IssuedToken] = {}
     try:
@@ -146,7 +192,8 @@ def _tokens(path: Path, content: bytes) -> dict[str, IssuedToken]:
         raise FailClosed(_damaged(path)) from None
     for line in lines:
         known = tokens.get(line.id)
-        if line.v != VERSION or (known is None) == bool(line.revoked):
+        both = bool(line.analyst) and bool(line.reader)
+        if line.v != VERSION or both or (known is None) == bool(line.revoked):
             raise FailClosed(_damaged(path))
         tokens[line.id] = line if known is None else replace(known, revoked=line.revoked)
     if content and not content.endswith(b"\n"):

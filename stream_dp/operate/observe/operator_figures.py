@@ -286,9 +286,9 @@ def _refusal(request: "Request", token: str) -> "Response | None":
 
 
 def _holds(request: "Request", token: str) -> bool:
-    from stream_dp.server.api import bearer, is_same
+    from stream_dp.server.access import bearer, is_same
 
-    shown = bearer(request)
+    shown = bearer(request.headers.getlist("authorization"))
     return bool(shown) and is_same(shown, token)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from stream_dp.accounting.subledgers import MAIN
 from stream_dp.core.time import moment_text
-from stream_dp.engine.messages.issued_tokens import IssuedTokens
+from stream_dp.engine.messages.issued_tokens import IssuedToken, IssuedTokens
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.operate.budget_view import api_budget, judged_plan_json
 from stream_dp.operate.run.live_series import Attempt, EngineLiveSeries
@@ -19,7 +19,7 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import ReplayClock, WallClock
 from stream_dp.records.groupings import keys_of, most_ones
 from stream_dp.records.schema import CategoryField, ListField, TimeField
-from stream_dp.server.view import Behind, PublicView, ReleaseLog, TokenHolder
+from stream_dp.server.view import Behind, PublicView, ReleaseLog, TokenHolder, TokenReader
 from stream_dp.statistics import STATISTICS, Series
 from stream_dp.statistics.parts.series_spec import SeriesSpec
 
@@ -128,25 +128,34 @@ def public_view(
         analysts={analyst.name: token_of(analyst.name) for analyst in built.spec.privacy.analysts},
         schema=lambda: schema,
         issued=lambda text: _holder(issued, text, shown().engine.now),
+        readers=lambda text: reader_of(issued, text, shown().engine.now),
         catching_up=catching_up,
         behind=behind,
     )
 
 
 def _holder(issued: IssuedTokens, text: str, now: int) -> TokenHolder | None:
-    """Return the holder of an issued token, or None if the token was not issued.
-
-    If the list of tokens cannot be read, the error does not name its place, as only the operator may know it.
-    """
-    try:
-        token = issued.shown(text)
-    except (FailClosed, WorldError):
-        raise WorldError(
-            "the engine cannot read its list of tokens now; nothing was done, tell the operator"
-        ) from None
+    """Return the holder of an issued token, or None if the token was not issued."""
+    token = _looked_up(issued.shown, text)
     if token is None:
         return None
     return TokenHolder(token.analyst, token.id, token.expires, token.state(now))
+
+
+def reader_of(issued: IssuedTokens, text: str, now: int) -> TokenReader | None:
+    """Return whose reading token this is, None if it is none."""
+    token = _looked_up(issued.shown_reading, text)
+    return None if token is None else TokenReader(token.reader, token.id, token.state(now))
+
+
+def _looked_up(look: Callable[[str], IssuedToken | None], text: str) -> IssuedToken | None:
+    """Look a token up. If the list cannot be read, the error does not name its place: only the operator may know it."""
+    try:
+        return look(text)
+    except (FailClosed, WorldError):
+        raise WorldError(
+            "the list of tokens cannot be read now; nothing was done, tell the operator"
+        ) from None
 
 
 def pipeline_json(built: Built, series: Iterable[Series], ticks: int = 0) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """The page made from published releases alone, without the engine: many viewers and no load on the engine.
 
-Rules: the page knows the pipeline file and the published releases, needs no key and cannot write. For a series
+Rules: the page knows the pipeline file and the published releases, needs no key and cannot write. Where reading is
+closed, it knows readers' tokens by the list of tokens, and no analyst's, which take the key. For a series
 created after the start it shows the content of its releases; only the engine knows who created it and its price.
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,12 +26,14 @@ from stream_dp.journal.release import (
 )
 from stream_dp.kafka.client.clients import backing_off
 from stream_dp.operate.budget_view import OF_THE_FILE, api_budget, judged_plan_json
+from stream_dp.operate.keys import issued_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
-from stream_dp.operate.observe.public_view import pipeline_json
+from stream_dp.operate.observe.public_view import pipeline_json, reader_of
 from stream_dp.operate.published_bodies import Backlog, all_published, find_keys, published
 from stream_dp.operate.run.run_pipeline import KEPT_RELEASES
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.yaml import load
+from stream_dp.server.access import OPEN, Access
 from stream_dp.server.server import PageServer
 from stream_dp.server.view import PublicView, ReleaseLog
 
@@ -59,6 +63,7 @@ class TopicPage:
     def view(self) -> PublicView:
         built = self._built
         prices = [(series.name, series.price) for series in built.spec.series]
+        issued = issued_for(built.spec, None)
         return PublicView(
             pipeline=self._pipeline,
             plan=lambda: self._plan,
@@ -66,6 +71,7 @@ class TopicPage:
             log=self.log,
             catching_up=lambda: not self._reading,
             behind=Backlog(built.spec, self.log),
+            readers=lambda text: reader_of(issued, text, time.time_ns() // 1_000_000),
         )
 
     async def follow(
@@ -116,7 +122,7 @@ async def serve_page(
     pipeline: Path,
     port: int,
     host: str = "127.0.0.1",
-    hosts: frozenset[str] = frozenset(),
+    access: Access = OPEN,
     bootstrap: str = "",
     opened: Callable[[str], None] = lambda url: None,
     tell: TellEvent = silent,
@@ -124,13 +130,13 @@ async def serve_page(
 ) -> None:
     """Serve the page of PIPELINE.yaml, or of each such file in a folder, from its published releases until cancelled.
 
-    `opened` receives the address. `hosts` are further host names that clients may use. `bootstrap` replaces the file's
+    `opened` receives the address. `access` says who may read, and further host names. `bootstrap` replaces the file's
     brokers. `tell` receives phases only; `progress` receives the number of releases read until the newest is reached.
     """
     pages, folder = _pages(pipeline)
     tell("starting", pipeline=", ".join(page.name for page in pages), version=__version__)
     several = {page.name: page.view() for page in pages}
-    server = PageServer(several if folder else pages[0].view(), hosts)
+    server = PageServer(several if folder else pages[0].view(), access)
     await server.start(host, port)
     opened(server.url)
     try:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -12,21 +12,21 @@ from stream_dp import __version__
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.time import moment_text
 from stream_dp.engine.ports import Ports, Spans, untold
-from stream_dp.errors import StreamDPError, TakenOver, UsageError
-from stream_dp.kafka.client.clients import backing_off
+from stream_dp.errors import TakenOver, UsageError
 from stream_dp.kafka.log.lease import Holder, Presence
 from stream_dp.operate.audit.journal_access import require_own
 from stream_dp.operate.check_pipeline import require_fitting, require_wanted
-from stream_dp.operate.keys import sealer_for
+from stream_dp.operate.keys import require_analysts, sealer_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.operator_figures import FiguresPort, OperatorFigures, figures_told
 from stream_dp.operate.observe.traces import traced
 from stream_dp.operate.run.file_change import going_on
 from stream_dp.operate.run.running import Run, alongside, signals
-from stream_dp.operate.run.settings import source_there
+from stream_dp.operate.run.settings import joined, source_there
 from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
+from stream_dp.server.access import OPEN, Access
 from stream_dp.server.server import PageServer, require_extra
 
 
@@ -36,18 +36,18 @@ async def served(
     port: int | None,
     opened: Callable[[str], None] = lambda url: None,
     host: str = "127.0.0.1",
-    hosts: frozenset[str] = frozenset(),
+    access: Access = OPEN,
     spans: Spans = untold,
 ) -> AsyncIterator[None]:
     """Serve the page beside the engine, on `port` (None: not at all), once the engine is ready.
 
-    `opened` receives the page's address. `hosts` are further host names, without a port, that clients may use.
+    `opened` receives the page's address. `access` says who may read, and further host names of the page.
     `spans` traces requests. If the page cannot be served, the run stops.
     """
     if port is None:
         yield
         return
-    page = PageServer(run.view(), hosts, spans=spans)
+    page = PageServer(run.view(), access, spans=spans)
 
     async def serve() -> None:
         await run.ready.wait()
@@ -61,7 +61,6 @@ async def served(
         await page.stop()
 
 
-_LONGEST_WAIT_S = 5.0
 _JOINING_S = 5.0  # brokers wait 3 s for others by default before a group begins
 _LEAVING_S = 1.0  # hanging brokers must not delay the end; the membership expires soon anyway
 
@@ -87,7 +86,7 @@ async def standing_by(
             await presence.leave()
             yield False
             return
-    being, stop = asyncio.create_task(_be_there(presence)), asyncio.create_task(stopped.wait())
+    being, stop = asyncio.create_task(joined(presence)), asyncio.create_task(stopped.wait())
     try:
         await asyncio.wait({being, stop}, timeout=_JOINING_S, return_when=asyncio.FIRST_COMPLETED)
         yield True
@@ -104,15 +103,6 @@ async def _permitted(presence: Presence, stopped: asyncio.Event) -> bool:
         await asyncio.wait({waiting, stop}, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
         return waiting.done() and not stopped.is_set()
-
-
-async def _be_there(presence: Presence) -> None:
-    """Join, and retry on errors: presence only informs standbys."""
-    waits = backing_off(_LONGEST_WAIT_S)
-    while True:
-        with suppress(StreamDPError):
-            return await presence.join()
-        await asyncio.sleep(next(waits))
 
 
 def start_line(run: Run, origin: int | None) -> str:
@@ -221,7 +211,7 @@ class RunOptions:
     """Options of a run.
 
     Without `until_end`, the run stays after the horizon for its page, until it is stopped. The page is served on
-    `port` (None: not at all) of `host`; clients may also use the names in `hosts`. `accepted` names a new guarantee
+    `port` (None: not at all) of `host`, as `access` allows. `accepted` names a new guarantee
     for a source that was used before. `check`: refuse a new ledger if no record fits. A `standby` begins once no
     other engine of the pipeline runs, and stands by again if another engine takes over. `yes`: begin a new ledger
     without a question where the file's guesses say that most numbers would be noise. So many `processes` read the
@@ -232,7 +222,7 @@ class RunOptions:
     until_end: bool = False
     port: int | None = None
     host: str = "127.0.0.1"
-    hosts: frozenset[str] = frozenset()
+    access: Access = OPEN
     key_file: Path | None = None
     accepted: str = ""
     check: bool = True
@@ -268,6 +258,7 @@ async def run_pipeline(
     callbacks, spec = operator or Operator(), load(pipeline).read_by(options.processes)
     callbacks.tell("starting", pipeline=spec.name, version=__version__)
     _require_possible(options, spec.clock.horizon)
+    require_analysts(options.access, spec)
     callbacks.progress(f"Deriving what {spec.name} guarantees")
     sealer = sealer_for(spec, options.key_file)
     if callbacks.patient and not options.standby:
@@ -302,7 +293,7 @@ async def run_pipeline(
         async with (
             ending(this),
             standing_by(presence_of(spec), this.stopped, waits) as to_run,
-            served(this, options.port, callbacks.opened, options.host, options.hosts, spans),
+            served(this, options.port, callbacks.opened, options.host, options.access, spans),
         ):
             if not to_run:
                 return

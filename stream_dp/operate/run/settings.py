@@ -10,6 +10,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,13 +19,13 @@ from pydantic import ValidationError
 from stream_dp.core.wording import near_names
 from stream_dp.engine.lanes.rows import RowSealer
 from stream_dp.engine.ports import Clock
-from stream_dp.errors import Outage, UsageError, WorldError
+from stream_dp.errors import Outage, StreamDPError, UsageError, WorldError
 from stream_dp.kafka.client.clients import KafkaSettings, backing_off
 from stream_dp.kafka.client.security import OPEN
 from stream_dp.kafka.client.tick_marks import TickMarks
 from stream_dp.kafka.client.topics import administering
 from stream_dp.kafka.log.append_clock import clock_topic
-from stream_dp.kafka.log.lease import KafkaLease
+from stream_dp.kafka.log.lease import KafkaLease, Presence
 from stream_dp.kafka.log.rows import KafkaRows
 from stream_dp.kafka.source.source import EVERY, KafkaSource, ReplayTicks, Share, StampTicks
 from stream_dp.pipeline.fingerprints import fingerprint
@@ -215,6 +216,15 @@ class Patience:
             f"{error}. Given up after trying again, for {why}{began}. What was published stays valid, a new start goes "
             "on there"
         )
+
+
+async def joined(presence: Presence) -> None:
+    """Join the engines of a pipeline, and retry on errors: presence only informs standbys."""
+    waits = backing_off(_LONGEST_WAIT_S)
+    while True:
+        with suppress(StreamDPError):
+            return await presence.join()
+        await asyncio.sleep(next(waits))
 
 
 WAIT_S = 60.0

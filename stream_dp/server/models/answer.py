@@ -95,3 +95,18 @@ class Refusal(Answer):
     """What is wrong, where, and what to do."""
     exit_code: Annotated[int, Field(ge=1, le=5)]
     """The exit code of the command line: 1 a bug of ours, 2 usage, 3 budget, 4 stopped, 5 broker, network or disk."""
+
+
+class Visitor(Answer):
+    """As whom the server knows a client."""
+
+    reads: Literal["anyone", "known"]
+    """Whether everyone may read, or only those who are known."""
+    admitted: bool
+    """Whether this client may read."""
+    name: str
+    """The analyst, the reader or the proxy's user; empty: nobody who is known, or the operator."""
+    asks: bool
+    """Whether it may ask with what it showed: a token in the header, or an analyst's user, as the proxy says."""
+    cookie: bool
+    """Whether it is known by the cookie of `/api/login`."""

@@ -9,6 +9,7 @@ import { isHalted, showBudget, showQueries } from "./budget.js";
 import { makeCard, shapeOf } from "./cards/kinds.js";
 import { UTC, count, duration, el, seconds, setText, theLength, time, titleOf, words, zoneShown } from "./format.js";
 import { Histories, Pause } from "./histories.js";
+import { asksWho, logIn, logOut, loginForm, lost, visitor } from "./login.js";
 import { openProof, showPromise, showProof } from "./promise.js";
 import { Toolbar } from "./toolbar.js";
 import { BASE, choice, onChoice } from "./view.js";
@@ -40,7 +41,7 @@ async function load() {
   const mine = ++generation;
   stream?.close();
   stream = null;
-  const loaded = await fetchAll().catch(() => null);
+  const loaded = await fetchAll().catch(({ status }) => { lost(status); return null; });
   if (mine !== generation) return;
   if (loaded === null) {
     connection(state.pipeline === null ? "waiting" : "reconnecting");
@@ -167,6 +168,7 @@ function follow() {
     if (source !== stream) return;
     connection("reconnecting");
     if (source.readyState !== EventSource.CLOSED) return; // the browser reconnects by itself
+    if (asksWho) get("/api/queries").catch(({ status }) => lost(status)); // a stream does not say why it was refused
     stream = null;
     const mine = generation;
     again.begin(() => mine === generation && follow());
@@ -223,6 +225,7 @@ function stateName() {
 
 /** What stands above the cards; the newest tick and its end, for the cards. */
 function showFrame() {
+  if (state.connection === "closed") return null;
   const name = stateName();
   const ends = name === "ended" && byId("state").dataset.state !== name;
   byId("state").dataset.state = name.replace(" ", "-");
@@ -260,7 +263,31 @@ document.addEventListener("visibilitychange", () => {
 onChoice(() => state.pipeline !== null && showSpending()); // it says times
 setInterval(refreshBudget, BUDGET_MILLISECONDS);
 openProof(byId("proof"));
-load();
+visitor().then((seen) => (seen?.admitted === false ? shut() : enter(seen)));
+
+function enter(seen) {
+  if (seen?.cookie) {
+    const out = el("button", { type: "button", class: "quiet" }, "Log out");
+    out.addEventListener("click", logOut);
+    byId("visitor").replaceChildren(`You read as ${seen.name ? words(seen.name) : "the operator"}. `, out);
+    byId("visitor").hidden = false;
+  }
+  load();
+}
+
+/** Nobody whom the server knows: a login, and nothing else. */
+function shut() {
+  state.connection = "closed";
+  document.querySelector(".section-head").hidden = true;
+  setText(byId("state"), "closed");
+  setText(byId("subtitle"), "reading takes a token here");
+  byId("empty").hidden = false;
+  byId("empty").replaceChildren(loginForm("", async (token) => {
+    const why = await logIn(token).then(() => "", ({ message }) => message);
+    if (why === "") location.reload();
+    return why;
+  }));
+}
 
 // Where there are no cards, or no new numbers: why, in words.
 

@@ -6,11 +6,12 @@ import { plainly } from "./promise.js";
 
 const REFRESH_MILLISECONDS = 10_000;
 const MOST_NAMED = 6;
+const CLOSED = [401, 403];
 const holder = document.getElementById("cards");
 
 async function get(path) {
   const answer = await fetch(path, { cache: "no-store" });
-  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error(`${path}: ${answer.status}`), { status: answer.status });
   return answer.json();
 }
 
@@ -38,9 +39,9 @@ async function told(name) {
 async function show() {
   if (document.hidden) return;
   const empty = document.getElementById("empty");
-  const { pipelines } = await get("api/pipelines").catch(() => ({ pipelines: null }));
+  const { pipelines, status } = await get("api/pipelines").catch((error) => ({ pipelines: null, status: error.status }));
   empty.hidden = pipelines !== null;
-  if (pipelines === null) return void setText(empty, "The server does not answer. The page asks again by itself.");
+  if (pipelines === null) return void setText(empty, CLOSED.includes(status) ? "Reading takes a token here: log in on the page of your pipeline, at its name below this address." : "The server does not answer. The page asks again by itself.");
   const cards = await Promise.all(pipelines.map(async (name) => {
     const said = await told(name).catch(() => [el("p", { class: "pill", "data-state": "away" }, "away")]);
     return el("article", { class: "card pipeline", "data-pipeline": name }, el("h3", {}, el("a", { href: `${encodeURIComponent(name)}/` }, words(name))), ...said);

@@ -211,9 +211,21 @@ def test_its_plan_says_what_each_number_is_worth(say: Say) -> None:
     assert "share_late: post-processing of late_flights and departures" in said.out
 
 
-def test_a_month_is_there_at_once_and_the_last_quarter_leaves_time_to_ask() -> None:
-    speed = module._speed(load(flights_folder() / "pipeline.yaml"))
-    assert [speed(tick) for tick in (0, 719, 720, 6569, 6570, 8759)] == [inf, inf, 73, 73, 1.2, 1.2]
+def test_a_month_is_there_at_once_and_the_year_never_ends_while_somebody_may_ask() -> None:
+    spec = load(flights_folder() / "pipeline.yaml")
+    speed = module._speed(spec)
+    assert [speed(tick) for tick in (0, 719, 720, 6569, 6570)] == [inf, inf, 73, 73, 1.2]
+    ends, seconds = [0.0], 0.0  # when each tick of the last quarter is there
+    for tick in range(6570, 8759):
+        seconds += 1 / speed(tick)
+        ends.append(seconds)
+    half_an_hour = sum(end < 1800 for end in ends)
+    assert 900 < half_an_hour < 1200
+    assert sum(end < 8 * 3600 for end in ends) < 2190 - 100
+    assert ends[-1] > 28 * 86_400  # one tick is left four weeks later
+    assert max(1 / speed(tick) for tick in range(6570, 6570 + half_an_hour)) < 4
+    until_end = module._speed(spec, ends=True)
+    assert [until_end(tick) for tick in (719, 720, 6570, 8759)] == [inf, 73, 1.2, 1.2]
 
 
 async def test_the_broker_outlives_its_readers(

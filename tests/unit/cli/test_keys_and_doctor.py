@@ -62,10 +62,47 @@ def test_a_token_is_made_listed_and_revoked(pipeline: Path, say: Say, tmp_path: 
     assert gone.revoked
 
 
+def test_a_readers_token_is_made_listed_and_revoked(pipeline: Path, say: Say) -> None:
+    made = say("token", str(pipeline), "--reader", "bi", "--days", "7")
+    text = made.out.removesuffix("\n")
+    assert (made.code, text.count("\n")) == (0, 0)
+    assert f"token {text.partition('.')[0]} of bi, valid until 20" in made.err
+    keyless = issued_for(load(pipeline), None)
+    found = keyless.shown_reading(text)
+    assert found is not None
+    listed = json.loads(say("token", str(pipeline), "--list", "--json").out)["tokens"]
+    assert [(one["id"], one["analyst"], one["reader"]) for one in listed] == [(found.id, "", "bi")]
+    taken = say("token", str(pipeline), "--revoke", found.id)
+    assert taken.out.startswith(f"{found.id}: revoked; bi can read with it no more")
+    gone = keyless.shown_reading(text)
+    assert gone is not None
+    assert gone.revoked
+
+
+@pytest.mark.parametrize("command", ["run", "page"])
+def test_a_wrong_file_of_access_is_refused(
+    pipeline: Path, say: Say, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "access.yaml").write_text("reads: nobody")
+    told = say(command, str(pipeline), "--access", str(tmp_path / "access.yaml"))
+    assert (told.code, told.out) == (2, "")
+    assert "access.yaml:1:8: reads: must be anyone or known" in told.err
+
+
+def test_a_proxys_analyst_must_be_one(pipeline: Path, say: Say, tmp_path: Path) -> None:
+    (tmp_path / "access.yaml").write_text(
+        "proxy: {header: X-User, from: [127.0.0.1], analysts: {carl@x.org: carl}}"
+    )
+    told = say("run", str(pipeline), "--serve", "--access", str(tmp_path / "access.yaml"))
+    assert told.code == 2
+    assert "--access: proxy.analysts names carl, but `privacy.analysts` of" in told.err
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), "name one of --analyst NAME, --list and --revoke ID"),
+        ((), "name one of --analyst NAME, --reader NAME, --list and --revoke ID"),
+        (("--reader", "bi", "--analyst", "ann"), "name one of"), (("--reader", "Bi"), "--reader: must be"),
         (("--analyst", "ann", "--list"), "name one of"), (("--analyst", "carl"), "names ann"),
         (("--revoke", "0" * 12), "names no token of this id"), (("--analyst", "ann", "--days", "0"), "days"),
     ],

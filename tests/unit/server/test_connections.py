@@ -18,6 +18,7 @@ from unit.server.conftest import listening, port_of
 
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.journal.commit import Release
+from stream_dp.server.access import Access
 from stream_dp.server.broadcast import SHARE, Turns
 from stream_dp.server.connections import MOST, BoundedProtocol, Connections, Limits, _foreign
 from stream_dp.server.server import _ACCEPTED_AT_ONCE, PageServer
@@ -258,7 +259,7 @@ async def test_it_streams_and_resumes_over_a_socket(
 ) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     async with (
-        listening(view, allowed_hosts=frozenset({"stats.example"})) as port,
+        listening(view, access=Access(names=frozenset({"stats.example"}))) as port,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=100) as client,
     ):
         for host, status in (("stats.example", 200), ("localhost:1", 200), ("other.example", 421)):

@@ -10,7 +10,7 @@ import { QuestionForm, inLabels } from "./form.js";
 import { EVER } from "../cards/kinds.js";
 import { amount, el, lengthOf, named, setChildren, spelled, tickText, toNumber, words } from "../format.js";
 import { ANEW, ENDED } from "../cards/line.js";
-import { Session, freshKey } from "../login.js";
+import { Session, freshKey, logOut, loginForm, visitor } from "../login.js";
 import { BASE } from "../view.js";
 
 const REFRESH_MILLISECONDS = 10_000;
@@ -42,7 +42,7 @@ async function refresh() {
   Object.assign(state, { heard: turn, queries });
   if (over !== state.over) end(over);
   actions.tell(state.over ? [] : state.queries);
-  if (session.token) await session.refresh();
+  if (session.known) await session.refresh();
 }
 
 /** Where all ticks are released, nothing can be asked any more: the form goes, and why is said. */
@@ -67,10 +67,10 @@ function show() {
   if (me !== null) {
     const { total, spent: used, left } = me.epsilon;
     const out = el("button", { type: "button", class: "quiet" }, "Log out");
-    out.addEventListener("click", () => session.leave());
+    out.addEventListener("click", () => { session.leave(); logOut(); });
     const until = me.expires ? `, until ${me.expires.slice(0, 10)}` : "";
     setChildren(who, el("strong", {}, me.analyst ? words(me.analyst) : "Operator"), ` · of your budget of ε ${amount(total)}, ε ${amount(used)} is spent, `,
-      el("strong", { "data-ask": "left" }, `ε ${amount(left)} left`), `${until} `, out);
+      el("strong", { "data-ask": "left" }, `ε ${amount(left)} left`), `${until} `, session.token ? out : "");
   }
   if (state.shown === analyst) return;
   state.shown = analyst;
@@ -91,18 +91,11 @@ function proposed({ epsilon: { total, left } }, windows) {
 }
 
 function showLogin() {
-  const token = el("input", { id: "ask-token", type: "password", required: true, autocomplete: "off", spellcheck: "false" });
-  const said = el("div");
-  const form = el("form", { class: "ask-login" }, el("label", { for: "ask-token" }, "Your token"), token, el("button", { class: "primary" }, "Log in"),
-    el("p", { class: "muted small" }, "The operator makes it with ", el("code", {}, "stream-dp token"), ". It stays in this tab and is sent to this engine only."), said);
-  if (session.why) said.append(complaint(session.why));
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const me = await session.enter(token.value.trim());
-    if (me === null && session.why) said.replaceChildren(complaint(session.why));
-    if (me !== null) state.form.kind.focus();
-  });
-  body.replaceChildren(form);
+  body.replaceChildren(loginForm(session.why, async (token) => {
+    const me = await session.enter(token);
+    if (me === null) return session.why;
+    state.form.kind.focus();
+  }));
 }
 
 /** The question in the form is another one now: what was shown is not its price, and it is asked under a key of its own. */
@@ -202,6 +195,9 @@ async function create(definition, accepted) {
 
 /** Where the engine takes questions, the page has a place for them. */
 async function begin() {
+  const seen = await visitor();
+  if (seen?.admitted === false) return;
+  session.proxied = Boolean(seen?.asks) && !session.token;
   const [schema, { name, series = [] }] = await Promise.all([get("/api/schema"), get("/api/pipeline")]).catch(() => [null, {}]);
   if (!schema) return void setTimeout(begin, REFRESH_MILLISECONDS);
   if (!(schema.statistics?.length > 0)) return;

@@ -18,13 +18,16 @@ from stream_dp.operate import published_bodies
 from stream_dp.operate.observe.topic_page import LIVE, TopicPage, serve_page
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
+from stream_dp.server.access import Access
 
 
 @asynccontextmanager
 async def serving(path: Path) -> AsyncIterator[httpx.AsyncClient]:
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     names = frozenset({"stats.example.org"})
-    task = asyncio.create_task(serve_page(path, 0, hosts=names, opened=address.set_result))
+    task = asyncio.create_task(
+        serve_page(path, 0, access=Access(names=names), opened=address.set_result)
+    )
     try:
         async with httpx.AsyncClient(base_url=await address, timeout=60) as client:
             yield client
