@@ -21,7 +21,7 @@ from stream_dp.core.time import EPOCH_UNITS, TickGrid, own_time
 from stream_dp.core.wording import alike_names, how_many
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import UsageError
-from stream_dp.files.records import WITH_COMMA, Record, column_names, each_record
+from stream_dp.files.records import Record, column_names, each_record
 from stream_dp.journal.dead_letters import (
     BAD_MARK,
     MISSING_FIELD,
@@ -40,6 +40,7 @@ from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import NO_KEY, guard_of
 from stream_dp.pipeline.user_homes import PARTITIONERS, placement_of
+from stream_dp.records.cells import WITH_COMMA, KeyAndHeaders
 from stream_dp.records.decoder import RecordDecoder
 from stream_dp.records.endpoints import UTF_8, FileSourceSpec, KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields
@@ -50,6 +51,7 @@ from stream_dp.records.schema import (
     TimeField,
     formula_of,
     key_path,
+    place_words,
 )
 
 
@@ -116,15 +118,18 @@ def file_samples(spec: PipelineSpec, path: Path, most: int) -> Iterable[Sample]:
     time = _time_column(spec, path, columns)
     records = each_record(path, spec.fields, time, spec.own_times, encoding)
     while some := list(islice(records, most)):
-        yield Sample(path.name, (piece_of(some),), columns, lines=True)
+        yield Sample(path.name, (piece_of(some, spec.fields),), columns, lines=True)
 
 
 def _encoding(spec: PipelineSpec) -> str:
     return spec.source.encoding if isinstance(spec.source, FileSourceSpec) else UTF_8
 
 
-def piece_of(records: Sequence[Record]) -> Piece:
-    return Piece(0, [record.payload for record in records], [record.line for record in records])
+def piece_of(records: Sequence[Record], fields: Fields) -> Piece:
+    payloads, beside = [record.payload for record in records], KeyAndHeaders.of(fields)
+    if beside is not None:
+        payloads = list(map(beside.placed, payloads))
+    return Piece(0, payloads, [record.line for record in records])
 
 
 def _time_column(spec: PipelineSpec, path: Path, columns: Sequence[str]) -> str:
@@ -168,7 +173,7 @@ async def topic_sample(
 
 def _marked(batch: SampledBatch, marks: TickMarks) -> Iterable[Piece]:
     """Yield a record batch, cut at its tick marks; a false mark becomes a refused record."""
-    values, offsets, refused, claims = batch.records
+    values, offsets, refused, claims, _ = batch.records
     begin, bad = 0, list(refused)
     for at, claim in sorted(claims.items()):
         mark = marks.read(batch.partition, claim)
@@ -363,10 +368,13 @@ def _of_field(
     nowhere = all(_value(value, path) is _ABSENT for value in values)
     advice = _NOBODY if fit.name == spec.privacy.user else _MAY_LACK
     if nowhere:
-        advice = f"no record has `{'.'.join(path)}`: look at its name or its `path:`"
+        where = place_words(fit.name, field)
+        advice = f"no record has {where}: look at its name" + " or its `path:`" * (not field.beside)
+        advice = "no record has a key: look at `from_key`" if field.from_key else advice
     for at in (*fit.missing, *(fit.null if nowhere else ())):
         key, beside = _lacking(values[at], path)
         alike = alike_names(key, columns or (beside if isinstance(beside, dict) else ()))
+        alike = [] if field.beside else alike
         if alike:
             yield f"{fit.name}: there is a {alike[0]!r}; did you mean that?"
         else:
@@ -381,7 +389,7 @@ def _of_field(
         elif value is None:
             says = f"null; {advice}"
         else:
-            says = _of_value(field, value, cells=bool(columns))
+            says = _of_value(field, value, cells=bool(columns) or field.beside)
         if says:
             yield f"{fit.name}: {says}"
     if isinstance(field, CategoryField | ListField):

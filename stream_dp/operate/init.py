@@ -24,7 +24,6 @@ from pydantic import TypeAdapter, ValidationError
 from stream_dp.core.time import TimeForm, parse_moment
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.files.records import (
-    WITH_COMMA,
     column_names,
     json_object,
     lines_of,
@@ -37,8 +36,10 @@ from stream_dp.kafka.client.sample import sample_topic
 from stream_dp.kafka.client.topics import administering, config, stamped
 from stream_dp.operate.run.settings import brokers_there, settings_at
 from stream_dp.pipeline.promise import PEOPLE, PEOPLE_WORDS
+from stream_dp.records.cells import WITH_COMMA, AllKeysAndHeaders, Reading
 from stream_dp.records.endpoints import UTF_8
 from stream_dp.records.scalars import UNDECLARED, FieldName
+from stream_dp.records.schema import HEADER_PLACE, KEY_PLACE
 
 _UTC = ZoneInfo("UTC")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
@@ -138,13 +139,15 @@ class ProposedType:
 class Column:
     """The values under one name in the records of a sample; `records` counts all of them. NOT PRIVATE.
 
-    `placed`: the name is a path through objects.
+    `placed`: the name is a path through objects. `beside`: the values are texts of records' keys or of a header; what
+    says so in the file.
     """
 
     name: str
     records: int
     values: list[object] = field(default_factory=list)
     placed: bool = False
+    beside: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def there(self) -> list[object]:
@@ -180,10 +183,9 @@ class Column:
 
     def proposal(self, *, cells: bool) -> ProposedType:
         """Return the type that fits nearly all values; `cells`: the values are a CSV's cells, all texts."""
-        proposed = self._type(cells=cells)
-        if not self.placed or not proposed.type:
-            return proposed
-        return replace(proposed, keys={**proposed.keys, "path": yaml_key(self.name)})
+        proposed = self._type(cells=cells or bool(self.beside))
+        lies = {"path": yaml_key(self.name)} if self.placed else self.beside
+        return replace(proposed, keys={**proposed.keys, **lies}) if proposed.type else proposed
 
     def _type(self, *, cells: bool) -> ProposedType:
         there = self.there
@@ -705,7 +707,8 @@ def encoding_of(text: bytes) -> str:
 
 async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:
     """Return the columns of a topic's last records; raise WorldError if the topic is missing or cannot be read."""
-    sample = await sample_topic(settings, topic, SAMPLE, marks=False)
+    read = Reading(beside=AllKeysAndHeaders())
+    sample = await sample_topic(settings, topic, SAMPLE, marks=False, read=read)
     payloads = [value for batch in sample.batches for value in batch.records.values if value]
     if payloads and not any(value[0] for value in payloads):
         raise UsageError(
@@ -714,7 +717,30 @@ async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:
         )
     async with administering(settings, f"topic {topic}") as admin:
         is_stamped = stamped(await config(admin, topic))
-    return replace(_columns(map(json_object, payloads), ()), stamped=is_stamped)
+    sampled = _columns(map(json_object, payloads), ())
+    return replace(sampled, columns=_with_beside(sampled.columns), stamped=is_stamped)
+
+
+def _with_beside(columns: Sequence[Column]) -> list[Column]:
+    """Return the columns with those of key and headers under names of their own; a key that some value repeats is left
+    out, for it is `keyed_by`.
+    """
+    plain = [column for column in columns if not column.name.startswith((KEY_PLACE, HEADER_PLACE))]
+    taken = {column.name for column in plain}
+    for column in columns:
+        if column.name == KEY_PLACE:
+            if any(list(map(str, other.values)) == column.values for other in plain):
+                continue
+            name, column.beside = "key", {"from_key": "true"}
+        elif column.name.startswith(HEADER_PLACE):
+            name = column.name.removeprefix(HEADER_PLACE)
+            column.beside = {"from_header": yaml_key(name)}
+        else:
+            continue
+        column.name = f"record_{name}" if name in taken else name
+        taken.add(column.name)
+        plain.append(column)
+    return plain
 
 
 def _columns(rows: Iterable[Mapping[str, Any] | None], names: Sequence[str]) -> SampleColumns:

@@ -127,8 +127,8 @@ def _of_series(series: SeriesSpec, dumped: dict[str, Any]) -> dict[str, Any]:
 def _declared_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
     """Leave out what is not declared: paths, tables, formulas, zones; the clock's field counts its offsets."""
     for name, field in spec.fields.items():
-        for key in ("path", "map", "from", "decimal"):
-            if schema[name].get(key) in (None, "."):
+        for key in ("path", "from_key", "from_header", "map", "from", "decimal"):
+            if schema[name].get(key) in (None, False, "."):
                 schema[name].pop(key, None)
         if not isinstance(field, TimeField):
             continue

@@ -28,6 +28,7 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.time import TickGrid
 from stream_dp.journal.dead_letters import NO_SCHEMA_ID, UNKNOWN_SCHEMA
 from stream_dp.records import avro, protobuf
+from stream_dp.records.cells import KeyAndHeaders, Reading
 from stream_dp.records.leaf_values import Read
 from stream_dp.records.scalars import (
     HOOK,
@@ -316,9 +317,11 @@ class KafkaSourceSpec(SourceSpec):
     values: Values | None = None
     """How values are written, where they are no plain JSON."""
 
-    def read(self, fields: Fields) -> Read | None:
-        """Return how values become JSON with what `fields` need; None where they are JSON."""
-        return None if self.values is None else self.values.read(fields)
+    def read(self, fields: Fields) -> Reading | None:
+        """Return how records become JSON with what `fields` need; None where their values alone are that."""
+        value = None if self.values is None else self.values.read(fields)
+        beside = KeyAndHeaders.of(fields)
+        return None if value is None and beside is None else Reading(value, beside)
 
     @property
     def counting(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.time import EPOCH, EPOCH_UNITS, TickGrid, TimeForm, compiled
 from stream_dp.core.wording import meant
 from stream_dp.records.formulas import Formula, formula
-from stream_dp.records.scalars import Domain, Frozen, problem, refuse
+from stream_dp.records.scalars import Domain, FieldName, Frozen, problem, refuse
 
 # Time zones by their IANA names, as the database of this machine (or the package tzdata) knows them. A zone is
 # declared, never taken from a record or from the machine's own setting. What a local time means is settled by the
@@ -21,6 +21,9 @@ from stream_dp.records.scalars import Domain, Frozen, problem, refuse
 _OF_THE_MACHINE = "localtime"
 _DAY = timedelta(days=1)
 MOST_OF_PATH = 1_000  # characters
+# The places of key and headers among a record's members. A name has no control character, and a path parts at points,
+# so no field lies there otherwise.
+KEY_PLACE, HEADER_PLACE = "\x7f.key", "\x7f.header "
 _MOST_DAYS = 200_000  # that are looked through; later a zone repeats the rule that it has by then
 
 
@@ -104,6 +107,24 @@ def _of_keys(path: str) -> str:
 class _Placed(Frozen):
     path: Annotated[str, Field(max_length=MOST_OF_PATH), AfterValidator(_of_keys)] | None = None
     """The keys to the value in the record, with a point between them; without it, the field's name is its key."""
+    from_key: bool = False
+    """The value is the key of the Kafka record, a text."""
+    from_header: FieldName | None = None
+    """The value is the record's header of this name, a text; of several, the last."""
+
+    @property
+    def beside(self) -> bool:
+        """Whether the field lies beside the record's value: in its key, or in a header."""
+        return self.from_key or self.from_header is not None
+
+    @model_validator(mode="after")
+    def _lies_once(self) -> "_Placed":
+        given = ("path", self.path is not None), ("from_header", self.from_header is not None)
+        named = [("from_key", self.from_key), *given]
+        there = [key for key, there in named if there]
+        wrong = f"says where the value lies, as {there[0] if there else ''} does: leave one out"
+        refuse([problem((key,), wrong) for key in there[1:]])
+        return self
 
 
 class _Field(_Placed):
@@ -171,6 +192,8 @@ class ListField(_Field):
             wrong = "'{}' holds the separator, so no cell can hold it"
             held = [(at, text) for at, text in enumerate(self.domain) if apart in text]
             refuse([problem(("domain", at), wrong.format(text)) for at, text in held])
+        elif self.beside:
+            refuse([problem(("separator",), "is missing: a key or a header is one text")])
         return self
 
     @property
@@ -208,6 +231,7 @@ class NumberField(_Field):
     def _lies_nowhere(self) -> "NumberField":
         if self.from_ is not None:
             given = [("path", self.path is not None), ("decimal", self.decimal != ".")]
+            given += [("from_key", self.from_key), ("from_header", self.from_header is not None)]
             wrong = "is of a number that lies in the record, and this one is made of others: leave it out"
             refuse([problem((key,), wrong) for key, there in given if there])
         return self
@@ -233,7 +257,33 @@ def key_path(name: str, field: FieldSpec) -> tuple[str, ...]:
     >>> key_path("amount", IntegerField(path="payment.total.cents"))
     ('payment', 'total', 'cents')
     """
+    if field.from_key:
+        return (KEY_PLACE,)
+    if field.from_header is not None:
+        return (f"{HEADER_PLACE}{field.from_header}",)
     return (name,) if field.path is None else tuple(field.path.split("."))
+
+
+def place_words(name: str, field: FieldSpec) -> str:
+    """Return where a field lies, for people.
+
+    >>> place_words("region", TextField(from_key=True)), place_words("cents", IntegerField(path="pay.cents"))
+    ('key', '`pay.cents`')
+    """
+    if field.from_key:
+        return "key"
+    if field.from_header is not None:
+        return f"header `{field.from_header}`"
+    return f"`{field.path or name}`"
+
+
+def beside_problems(fields: Fields) -> Iterator[InitErrorDetails]:
+    """Yield which fields lie in a key or a header, for a source that has none."""
+    for name, field in fields.items():
+        if field.beside:
+            key = "from_key" if field.from_key else "from_header"
+            why = "a file has no keys and headers: leave it out, and the field is the column or member of its name"
+            yield problem(("schema", name, key), why)
 
 
 def formula_of(field: FieldSpec) -> Formula | None:
@@ -270,7 +320,13 @@ def path_problems(fields: Fields) -> list[InitErrorDetails]:
         above = (first.get(path[:depth], name) for depth in range(1, len(path) + 1))
         other = next((other for other in above if other != name), None)
         if other is not None:
-            at = ("schema", name) if fields[name].path is None else ("schema", name, "path")
+            field = fields[name]
+            keys = {
+                "path": field.path,
+                "from_key": field.from_key,
+                "from_header": field.from_header,
+            }
+            at = ("schema", name, *(key for key, there in keys.items() if there))
             problems.append(
                 problem(at, f"is the place of field '{other}', or lies within its value")
             )

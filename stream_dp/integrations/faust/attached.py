@@ -32,6 +32,7 @@ from stream_dp.operate.run.wiring import PRODUCT, Setup
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load
+from stream_dp.records.cells import sent_with
 from stream_dp.records.endpoints import KafkaJournalSpec, KafkaSourceSpec
 
 Content: TypeAlias = Mapping[str, Any] | bytes | None
@@ -218,7 +219,8 @@ async def from_agent(app: App, pipeline: str | Path, stream: Stream[Any], enrich
 
 def _agent_source(app: App, spec: PipelineSpec, enrich: Enrich) -> AgentSource:
     topic = written_to(spec).topic
-    return AgentSource(app, Target(_settings(spec), spec.name, topic, placement_of(spec)), enrich)
+    how = placement_of(spec), sent_with(spec.fields)
+    return AgentSource(app, Target(_settings(spec), spec.name, topic, *how), enrich)
 
 
 def _settings(spec: PipelineSpec) -> KafkaSettings:

@@ -29,6 +29,7 @@ from stream_dp.kafka.client.clients import (
 )
 from stream_dp.kafka.client.topics import TopicEyes, ensure
 from stream_dp.kafka.log.reader import reading
+from stream_dp.records.cells import Sent, value_alone
 
 HEAD_VERSION = 1
 _HeadContent: TypeAlias = tuple[str, int, tuple[tuple[int, int], ...]]
@@ -83,12 +84,15 @@ class Made(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The source of `pipeline`: the topic that its engine reads, and the function that places records in it."""
+    """The source of `pipeline`: the topic that its engine reads, and the functions that place records in it and give
+    them their keys and headers.
+    """
 
     settings: KafkaSettings
     pipeline: str
     topic: str
     place: Placement = by_content
+    sent: Sent = value_alone
 
     @property
     def heads(self) -> str:
@@ -220,11 +224,14 @@ class OriginWriter:
         async with producer.transaction():
             placed = target.place(payloads, self._places)
             sent = [
-                await producer.send(target.topic, payload, partition=partition)
+                await producer.send(
+                    target.topic, payload, key=key, headers=headers, partition=partition
+                )
                 for payload, partition in zip(payloads, placed, strict=True)
+                for key, headers in (target.sent(payload),)
             ]
-            key = self._name.encode()
-            sent.append(await producer.send(target.heads, head.encoded(), key=key, partition=0))
+            name = self._name.encode()
+            sent.append(await producer.send(target.heads, head.encoded(), key=name, partition=0))
             await asyncio.gather(*sent)
         self._head = head
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import UsageError
 from stream_dp.journal.dead_letters import NO_SCHEMA_ID, UNKNOWN_SCHEMA, UNREADABLE_VALUE
-from stream_dp.kafka.source.record_batches import Kind, RecordBatch, Unpacked
+from stream_dp.kafka.source.record_batches import Kind, RecordBatch
 from stream_dp.kafka.source.ticks import Place, Room, StampedTicks
 from stream_dp.kafka.source.unpacker import Unpacker
 from stream_dp.operate.run.settings import written_to
@@ -29,6 +30,7 @@ from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.fingerprints import fingerprint, fingerprints
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records.cells import Reading
 from stream_dp.records.endpoints import KafkaSourceSpec
 from stream_dp.records.leaf_values import Read
 from stream_dp.testing.noise import ZeroNoise
@@ -42,12 +44,13 @@ def reading(spec: PipelineSpec) -> Read:
     assert isinstance(spec.source, KafkaSourceSpec)
     read = spec.source.read(spec.fields)
     assert read is not None
-    return read
+    assert read.value is not None
+    return read.value
 
 
 def packed(values: Sequence[bytes], base: int, stamp: int) -> RecordBatch:
     offsets = range(base, base + len(values))
-    content = Unpacked(list(values), offsets, [], {})
+    content = [SimpleNamespace(value=value, offset=base + at) for at, value in enumerate(values)]
     return RecordBatch(
         Kind.DATA, base, offsets.stop, stamp, 0, None, len(values), memoryview(b""), content
     )
@@ -98,7 +101,7 @@ def moved(read: Batched, values: Sequence[bytes], at: int, broken: bytes) -> lis
 
 def each_alone(spec: PipelineSpec) -> Batched:
     """What the engine's source makes of each record of a batch."""
-    unpacker = Unpacker(marks=False, read=reading(spec))
+    unpacker = Unpacker(marks=False, read=Reading(reading(spec)))
 
     def read(values: Sequence[bytes]) -> list[Outcome]:
         unpacked = unpacker.unpack(packed(values, 0, 0))
