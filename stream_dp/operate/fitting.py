@@ -47,6 +47,7 @@ from stream_dp.records.groupings import grouping_fields
 from stream_dp.records.schema import (
     CategoryField,
     Fields,
+    FieldSpec,
     ListField,
     TimeField,
     formula_of,
@@ -349,14 +350,21 @@ def _value(record: Any, path: Iterable[str]) -> Any:
     return record
 
 
-def _lacking(record: Any, path: Sequence[str]) -> tuple[str, Any]:
-    """Return the first key of the path that a record does not have, and the value that lacks it."""
+def _texts(record: Any, name: str, field: FieldSpec) -> Any:
+    """Return the value of a field; of a list of objects the list of what each has in the place of the text."""
+    value, inner = _value(record, key_path(name, field)), getattr(field, "inner", ())
+    return [_value(each, inner) for each in value] if inner and isinstance(value, list) else value
+
+
+def _alike(record: Any, path: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return names beside the first key of the path that a record does not have, which are spelled alike."""
     *above, key = path
     for name in above:
         if not isinstance(record, dict) or name not in record:
-            return name, record
+            key = name
+            break
         record = record[name]
-    return key, record
+    return alike_names(key, columns or (record if isinstance(record, dict) else ()))
 
 
 def _of_field(
@@ -366,22 +374,21 @@ def _of_field(
     field = spec.fields[fit.name]
     path = key_path(fit.name, field)
     nowhere = all(_value(value, path) is _ABSENT for value in values)
+    where = place_words(fit.name, field)
     advice = _NOBODY if fit.name == spec.privacy.user else _MAY_LACK
     if nowhere:
-        where = place_words(fit.name, field)
         advice = f"no record has {where}: look at its name" + " or its `path:`" * (not field.beside)
         advice = "no record has a key: look at `from_key`" if field.from_key else advice
+    told = f"; {advice}" if not isinstance(field, TimeField) or nowhere else ""
     for at in (*fit.missing, *(fit.null if nowhere else ())):
-        key, beside = _lacking(values[at], path)
-        alike = alike_names(key, columns or (beside if isinstance(beside, dict) else ()))
-        alike = [] if field.beside else alike
-        if alike:
-            yield f"{fit.name}: there is a {alike[0]!r}; did you mean that?"
+        if _value(values[at], path) is not _ABSENT:
+            yield f"{fit.name}: a list with an entry that has no {where}; {_MAY_LACK}"
         else:
-            told = not isinstance(field, TimeField) or nowhere
-            yield f"{fit.name}: absent" + (f"; {advice}" if told else "")
+            alike = [] if field.beside else _alike(values[at], path, columns)
+            meant = f"there is a {alike[0]!r}; did you mean that?" if alike else f"absent{told}"
+            yield f"{fit.name}: {meant}"
     for at in fit.wrong:
-        value = _value(values[at], path)
+        value = _texts(values[at], fit.name, field)
         if value is _ABSENT:
             says: str | None = f"within what is null or no object; {advice}"
         elif isinstance(field, TimeField):
@@ -401,7 +408,7 @@ def _of_domain(
 ) -> Iterator[str]:
     exact, domain = set(field.domain), {key.strip().casefold() for key in field.domain}
     for at in fit.other:
-        value = _value(values[at], key_path(fit.name, field))
+        value = _texts(values[at], fit.name, field)
         texts = value if isinstance(value, list) else [value]
         spelled = [text for text in texts if isinstance(text, str) and text not in exact]
         if any(text.strip().casefold() in domain for text in spelled if text):

@@ -39,7 +39,7 @@ from stream_dp.pipeline.promise import PEOPLE, PEOPLE_WORDS
 from stream_dp.records.cells import WITH_COMMA, AllKeysAndHeaders, Reading
 from stream_dp.records.endpoints import UTF_8
 from stream_dp.records.scalars import UNDECLARED, FieldName
-from stream_dp.records.schema import HEADER_PLACE, KEY_PLACE
+from stream_dp.records.schema import ENTRIES, HEADER_PLACE, KEY_PLACE
 
 _UTC = ZoneInfo("UTC")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
@@ -769,16 +769,29 @@ def _columns(rows: Iterable[Mapping[str, Any] | None], names: Sequence[str]) -> 
 
 
 def _within(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, bool, Any]]:
-    """Yield the values of an object and of those in it, each with its name, or its path and True."""
+    """Yield the values of an object and of those in it, each with its name, or its path and True; of a list of objects
+    the texts in all of them.
+    """
     for key, value in row.items():
         name = f"{above}.{key}" if above else key
-        if isinstance(value, dict) and value and "." not in key and key:
+        nameable = "." not in key and key
+        if isinstance(value, dict) and value and nameable:
             yield from _within(value, name)
+        elif nameable and isinstance(value, list) and value and all(map(_is_filled, value)):
+            for inner in dict.fromkeys(inner for entry in value for inner in entry):
+                texts = [entry[inner] for entry in value if inner in entry]
+                if "." not in inner and inner and all(map(_is_text, texts)):
+                    yield f"{name}{ENTRIES}.{inner}", True, texts
         elif not above or ("." not in key and key):
             yield name, bool(above), value
 
 
 def _is_object(column: Column, columns: Iterable[tuple[str, bool]]) -> bool:
     """Return whether there are values within this one, which itself is null where it is no object."""
-    within = any(placed and name.startswith(f"{column.name}.") for name, placed in columns)
-    return within and not any(value != {} for value in column.there)
+    above = (f"{column.name}.", f"{column.name}{ENTRIES}.")
+    within = any(placed and name.startswith(above) for name, placed in columns)
+    return within and not any(value not in ({}, []) for value in column.there)
+
+
+def _is_filled(value: object) -> bool:
+    return isinstance(value, dict) and bool(value)

@@ -21,6 +21,8 @@ from stream_dp.records.scalars import Domain, FieldName, Frozen, problem, refuse
 _OF_THE_MACHINE = "localtime"
 _DAY = timedelta(days=1)
 MOST_OF_PATH = 1_000  # characters
+ENTRIES = "[]"
+"""Ends the key of a list of which a path goes on within each entry."""
 # The places of key and headers among a record's members. A name has no control character, and a path parts at points,
 # so no field lies there otherwise.
 KEY_PLACE, HEADER_PLACE = "\x7f.key", "\x7f.header "
@@ -118,6 +120,22 @@ class _Placed(Frozen):
         return self.from_key or self.from_header is not None
 
     @model_validator(mode="after")
+    def _lists_are_lists(self) -> "_Placed":
+        keys = [] if self.path is None else self.path.split(".")
+        lists = [key for key in keys if key.endswith(ENTRIES)]
+        wrong = ""
+        if lists and not isinstance(self, ListField):
+            wrong = (
+                f"`{lists[0]}` is all entries of a list: only a field of `type: list` reads them"
+            )
+        elif len(lists) > 1:
+            wrong = f"`{lists[1]}` is a list within the entries of another: a field reads one list"
+        elif keys and (keys[-1] in lists or ENTRIES in lists):
+            wrong = "must name a list and a member of its entries, such as items[].sku; of a list of texts leave [] out"
+        refuse([problem(("path",), wrong)] if wrong else [])
+        return self
+
+    @model_validator(mode="after")
     def _lies_once(self) -> "_Placed":
         given = ("path", self.path is not None), ("from_header", self.from_header is not None)
         named = [("from_key", self.from_key), *given]
@@ -174,7 +192,8 @@ class CategoryField(_Field):
 
 
 class ListField(_Field):
-    """At most `most` texts, of which those from a declared domain count, each once however often it is listed.
+    """At most `most` texts, of which those from a declared domain count, each once however often it is listed. With a
+    path such as `items[].sku` they are that member of a list's entries, which are objects.
 
     All other texts together count once in `other`, and so does null, where allowed; an empty list counts nowhere. A
     list with more entries, as written, is a dead letter. JSON and Parquet have lists; a cell of text in a file holds
@@ -194,7 +213,15 @@ class ListField(_Field):
             refuse([problem(("domain", at), wrong.format(text)) for at, text in held])
         elif self.beside:
             refuse([problem(("separator",), "is missing: a key or a header is one text")])
+        if self.separator is not None and self.inner:
+            why = "parts one text, and this list is one of objects: leave it out"
+            refuse([problem(("separator",), why)])
         return self
+
+    @property
+    def inner(self) -> tuple[str, ...]:
+        """The keys to the text in each entry; none where the entries are texts."""
+        return _parted(self.path)[1]
 
     @property
     def ones(self) -> int:
@@ -256,12 +283,23 @@ def key_path(name: str, field: FieldSpec) -> tuple[str, ...]:
 
     >>> key_path("amount", IntegerField(path="payment.total.cents"))
     ('payment', 'total', 'cents')
+    >>> key_path("skus", ListField(path="cart.items[].sku", domain=("a",), most=2))
+    ('cart', 'items')
     """
     if field.from_key:
         return (KEY_PLACE,)
     if field.from_header is not None:
         return (f"{HEADER_PLACE}{field.from_header}",)
-    return (name,) if field.path is None else tuple(field.path.split("."))
+    return (name,) if field.path is None else _parted(field.path)[0]
+
+
+def _parted(path: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the keys to a value, and the keys within each entry where it is a list of objects."""
+    keys = () if path is None else tuple(path.split("."))
+    at = next((at for at, key in enumerate(keys, 1) if key.endswith(ENTRIES)), None)
+    if at is None:
+        return keys, ()
+    return (*keys[: at - 1], keys[at - 1].removesuffix(ENTRIES)), keys[at:]
 
 
 def place_words(name: str, field: FieldSpec) -> str:
@@ -308,10 +346,15 @@ def formula_problems(fields: Fields) -> Iterator[InitErrorDetails]:
             yield problem(at, why)
 
 
+def _whole_path(name: str, field: FieldSpec) -> tuple[str, ...]:
+    inner = field.inner if isinstance(field, ListField) else ()
+    return (*key_path(name, field), *((ENTRIES, *inner) if inner else ()))
+
+
 def path_problems(fields: Fields) -> list[InitErrorDetails]:
     """Return which fields cannot lie where they are declared: beside another at one place, or within its value."""
     lying = ((name, field) for name, field in fields.items() if formula_of(field) is None)
-    paths = {name: key_path(name, field) for name, field in lying}
+    paths = {name: _whole_path(name, field) for name, field in lying}
     first: dict[tuple[str, ...], str] = {}
     for name, path in paths.items():
         first.setdefault(path, name)
