@@ -425,7 +425,9 @@ def _of_time(field: TimeField, value: object) -> str | None:
         unit = next((name for name, least, end in _UNITS if least <= value < end), None)
         return f"whole numbers; declare `format: {unit}` if that is what they are" if unit else None
     if isinstance(value, float):
-        return "numbers with a fraction; whole numbers or texts are needed"
+        return (
+            "numbers with a fraction; declare `format: epoch_float` if they are seconds since 1970"
+        )
     if not isinstance(value, str):
         return "no text and no whole number"
     if _NUMBER.fullmatch(value):

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter, ValidationError
 
-from stream_dp.core.time import TimeForm, parse_moment
+from stream_dp.core.time import EPOCH_FLOAT, TimeForm, parse_moment
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.files.records import (
     column_names,
@@ -238,6 +238,7 @@ def _times(column: Column) -> Sequence[Form]:
             (ProposedType("time", {"format": form}, note=late), _of_this_century(per_second))
             for form, per_second in _EPOCHS.items()
         ]
+        forms.append((ProposedType("time", {"format": EPOCH_FLOAT}, note=late), _of_seconds))
     return forms
 
 
@@ -320,6 +321,13 @@ def _of_this_century(per_second: int) -> Callable[[object], bool]:
         return type(value) is int and low <= value < high
 
     return fits
+
+
+def _of_seconds(value: object) -> bool:
+    """Return whether a number, or a cell with one, is a time of this century in seconds with a fraction."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = float(value)
+    return type(value) in (int, float) and _FROM_2000 <= cast("float", value) < _TO_2100
 
 
 SCHEMA_FILE = "pipeline.schema.json"

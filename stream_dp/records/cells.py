@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from stream_dp.core.time import EPOCH_FLOAT
 from stream_dp.records.leaf_values import Read
 from stream_dp.records.schema import (
     HEADER_PLACE,
@@ -69,6 +70,8 @@ def text_reader(field: FieldSpec) -> Callable[[str], object]:
         return lambda text: text.split(separator) if text else []
     if isinstance(field, TimeField) and "%" in field.format:
         return str
+    if isinstance(field, TimeField) and field.format == EPOCH_FLOAT:
+        return _number
     if isinstance(field, NumberField) and field.decimal == ",":
         return _with_comma
     return _CONVERT.get(field.type, str)

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.core.time import EPOCH_UNITS, TickGrid, TimeForm
+from stream_dp.core.time import EPOCH_FLOAT, EPOCH_UNITS, TickGrid, TimeForm, float_moments
 from stream_dp.journal.dead_letters import MISSING_FIELD, NOT_JSON, TOO_MANY_ENTRIES, WRONG_TYPE
 from stream_dp.records.list_columns import Entries, ListReader
 from stream_dp.records.schema import (
@@ -49,12 +49,18 @@ class OwnTicks:
 
     def __init__(self, grid: TickGrid, form: TimeForm) -> None:
         self._grid, self._unit = grid, EPOCH_UNITS.get(form.format)
+        self._floats = form.format == EPOCH_FLOAT
         self._tick_of = _Ticks(grid, form)
 
     def of(self, times: Iterable[Any], number: int) -> IntArray:
         """Return the tick of each of `number` times; `OUTSIDE` or `NO_TIME` where there is none."""
         if self._unit is not None:
             return self._of_integers(np.fromiter(times, np.int64, number), *self._unit)
+        if self._floats:
+            moments = float_moments(np.fromiter(times, np.float64, number))
+            within = np.abs(moments) < _ENDLESS
+            counts = np.where(within, moments, 0).astype(np.int64)
+            return np.where(within, self._of_integers(counts, 1, 1), OUTSIDE)
         every = iter(times)
         parts = [
             self._tick_of.of(list(islice(every, _AT_ONCE))) for _ in range(0, number, _AT_ONCE)
@@ -461,6 +467,8 @@ def _listed(entry: Any, most: int) -> Any:
 
 def _kind(field: Any) -> Any:
     if isinstance(field, TimeField):
+        if field.format == EPOCH_FLOAT:
+            return float
         return Int64 if field.format in EPOCH_UNITS else str
     if isinstance(field, ListField):
         return _listed(str, field.most)

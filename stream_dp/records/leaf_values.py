@@ -9,12 +9,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 import numpy as np
 
-from stream_dp.core.time import EPOCH_UNITS
+from stream_dp.core.time import EPOCH_FLOAT, EPOCH_UNITS
 from stream_dp.records.schema import Fields, ListField, TextField, TimeField, key_path
 
 Shape: TypeAlias = Callable[[Any], Any]
@@ -109,6 +110,8 @@ def instant(field: Any, per_second: int, *, local: bool = False) -> Shape:
         times, over = EPOCH_UNITS[field.format]
         units = 1000 * over // times
         return lambda count: _whole(count * units // per_second)
+    if isinstance(field, TimeField) and field.format == EPOCH_FLOAT and not local:
+        return lambda count: msgspec.Raw(str(Decimal(count) / per_second).encode())
     digits, offset = len(str(per_second)) - 1, "" if local else "Z"
 
     def text(count: int) -> Any:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.time import EPOCH, EPOCH_UNITS, TickGrid, TimeForm, compiled
+from stream_dp.core.time import EPOCH, EPOCH_FLOAT, EPOCH_UNITS, TickGrid, TimeForm, compiled
 from stream_dp.core.wording import meant
 from stream_dp.records.formulas import Formula, formula
 from stream_dp.records.scalars import Domain, FieldName, Frozen, problem, refuse
@@ -91,7 +91,7 @@ def _seconds(moment: datetime) -> int:
 
 
 def _of_times(form: str) -> str:
-    forms = ("iso", *EPOCH_UNITS)
+    forms = ("iso", *EPOCH_UNITS, EPOCH_FLOAT)
     if "%" in form:
         compiled(form)
     elif form not in forms:
@@ -151,7 +151,7 @@ class _Field(_Placed):
 
 class TimeField(_Placed):
     """The record's own time: text with an offset (or in `zone`), as iso has it or of a pattern such as
-    `%d.%m.%Y %H:%M`; or whole seconds, ms or µs since 1970.
+    `%d.%m.%Y %H:%M`; or whole seconds, ms or µs since 1970, or seconds with a fraction (`epoch_float`).
     """
 
     type: Literal["time"] = "time"
@@ -160,7 +160,7 @@ class TimeField(_Placed):
 
     @model_validator(mode="after")
     def _zone_of_texts(self) -> "TimeField":
-        if self.zone is not None and self.format in EPOCH_UNITS:
+        if self.zone is not None and self.format in (*EPOCH_UNITS, EPOCH_FLOAT):
             wrong = f"{self.format} counts from 1970 in UTC and has no zone: leave it out"
             refuse([problem(("zone",), wrong)])
         if self.zone is None and "%" in self.format and "%z" not in self.format:

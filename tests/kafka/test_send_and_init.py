@@ -234,7 +234,7 @@ async def test_fields_in_key_and_headers_count_as_they_do_in_the_value(
     assert await off("check", "beside.yaml", "--topic", f"{topic}.b", "--json", *key) == 0
     checked = json.loads(capsys.readouterr().out)
     assert checked["records"] == 80
-    assert {one["name"]: one["fits"] for one in checked["fields"]} == {
+    assert {one["field"]: one["fits"] for one in checked["fields"]} == {
         "at": 80, "user": 80, "tenant": 80, "paid": 40,
     }  # fmt: skip
     assert await off("check", "beside.yaml", "--data", "rows.jsonl") == 0
@@ -244,6 +244,7 @@ async def test_fields_in_key_and_headers_count_as_they_do_in_the_value(
 async def test_init_proposes_fields_of_headers_and_of_a_key_that_no_value_repeats(
     kafka: str, topic: str
 ) -> None:
+    await create(kafka, f"{topic}.named", **{"message.timestamp.type": "LogAppendTime"})
     async with writing(kafka) as producer:
         for at in range(60):
             headers = [("tenant", (b"a", b"b")[at % 2]), ("n", b"%d" % at), ("bad", b"\xff")]

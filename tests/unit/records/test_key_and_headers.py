@@ -14,17 +14,12 @@ from unit.kafka.source.record_worlds import batch, record
 from unit.records.value_worlds import HEAD, spec_of
 
 from stream_dp.journal.dead_letters import MISSING_FIELD, NOT_JSON, WRONG_TYPE
-from stream_dp.kafka.source.record_batches import (
-    MOST_HEADERS,
-    RecordBatch,
-    Unpacked,
-    record_batches,
-)
+from stream_dp.kafka.source.record_batches import RecordBatch, Unpacked, record_batches
 from stream_dp.kafka.source.unpacker import Unpacker
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import placement_of
-from stream_dp.records.cells import KeyAndHeaders, Reading, joined
+from stream_dp.records.cells import MOST_HEADERS, KeyAndHeaders, Reading, joined
 from stream_dp.records.decoder import RecordDecoder
 from stream_dp.records.schema import HEADER_PLACE, KEY_PLACE
 
@@ -103,9 +98,9 @@ def typed(kind: str, data: bytes | None) -> Any:
             raise ValueError
         return value
     if kind == "number":
-        if text.strip("0123456789+-.eE") or not abs(value := float(text)) < float("inf"):
+        if text.strip("0123456789+-.eE") or not abs(number := float(text)) < float("inf"):
             raise ValueError
-        return value
+        return number
     if kind == "boolean":
         if text.lower() not in ("true", "false", "1", "0"):
             raise ValueError

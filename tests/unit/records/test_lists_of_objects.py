@@ -210,7 +210,7 @@ def _protobuf() -> tuple[bytes, Any]:
         message = file.message_type.add(name=name)
         for at, (key, kind, label, type_name) in enumerate(fields, 1):
             named = {"type_name": type_name} if type_name else {}
-            message.field.add(name=key, number=at, type=kind, label=label, **named)  # type: ignore[arg-type]
+            message.field.add(name=key, number=at, type=kind, label=label, **named)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     kind = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.R"))
