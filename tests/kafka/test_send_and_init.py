@@ -211,7 +211,7 @@ async def test_fields_in_key_and_headers_count_as_they_do_in_the_value(
     plain = {"key": "", "tenant": "", "paid": "", "source": "{kind: file, path: rows.jsonl}"}
     source = f'{{kind: kafka, topic: {topic}.b, bootstrap: "{kafka}", keyed_by: user}}'
     beside = {"key": ", from_key: true", "source": source, **headers}
-    written("plain.yaml", BESIDE.format(name="plain", **plain))
+    written("plain.yaml", BESIDE.format(name=f"{topic}.plain", **plain))
     written("beside.yaml", BESIDE.format(name=topic, **beside))
     assert await off("key", "stream-dp.key") == 0
     key = ("--key-file", "stream-dp.key")
@@ -223,7 +223,7 @@ async def test_fields_in_key_and_headers_count_as_they_do_in_the_value(
         assert await engine.wait() == 0
     first, second = (
         [json.loads(line) for line in read(f"{name}.releases.jsonl").splitlines()]
-        for name in ("plain", topic)
+        for name in (f"{topic}.plain", topic)
     )
     assert len(first) == 8
     assert [each.get("values") or each["value"] for each in second] == [
@@ -250,7 +250,7 @@ async def test_init_proposes_fields_of_headers_and_of_a_key_that_no_value_repeat
             headers = [("tenant", (b"a", b"b")[at % 2]), ("n", b"%d" % at), ("bad", b"\xff")]
             headers += [("seldom", b"x")] * (at == 3)
             value = json.dumps({"n": at, "name": f"c{at % 30}"}).encode()
-            for key, to in ((b"k%d" % (at % 30), topic), (b"c%d" % (at % 30), f"{topic}.named")):
+            for key, to in ((b"k%d" % at, topic), (b"c%d" % (at % 30), f"{topic}.named")):
                 await producer.send(to, value, key=key, headers=headers)
     for to in (topic, f"{topic}.named"):
         out = f"{to}.yaml"
