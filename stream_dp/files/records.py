@@ -347,8 +347,8 @@ def _csv(
 
 def _jsonl(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
     declared = fields.get(time_field)
-    lies = declared is None or declared.beside  # then it is a member of its name in a file
-    path = (time_field,) if declared is None or lies else key_path(time_field, declared)
+    named = declared is None or declared.beside  # then its member has its name
+    path = key_path(time_field, declared) if declared and not named else (time_field,)
     decoder = msgspec.json.Decoder(record_type([(path, ("time", Any, None))]))
     time_of = attrgetter(".".join([*map(node, path[:-1]), "time"]))
     for line, raw in enumerate(file, 1):

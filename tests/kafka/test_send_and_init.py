@@ -244,7 +244,7 @@ async def test_fields_in_key_and_headers_count_as_they_do_in_the_value(
 async def test_init_proposes_fields_of_headers_and_of_a_key_that_no_value_repeats(
     kafka: str, topic: str
 ) -> None:
-    await create(kafka, f"{topic}.named", **{"message.timestamp.type": "LogAppendTime"})
+    await create(kafka, f"{topic}.named", message_timestamp_type="LogAppendTime")
     async with writing(kafka) as producer:
         for at in range(60):
             headers = [("tenant", (b"a", b"b")[at % 2]), ("n", b"%d" % at), ("bad", b"\xff")]
