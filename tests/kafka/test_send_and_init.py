@@ -3,7 +3,9 @@
 import asyncio
 import io
 import json
+import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -261,3 +263,66 @@ async def test_init_proposes_fields_of_headers_and_of_a_key_that_no_value_repeat
     assert schema["record_n"] == {"type": "integer", "from_header": "n"}
     assert set(schema) == {"n", "name", "key", "tenant", "record_n"}
     assert set(yaml.safe_load(read(f"{topic}.named.yaml"))["schema"]) == set(schema) - {"key"}
+
+
+FRAMED = """\
+version: 1
+name: {topic}
+source:
+  {{kind: kafka, topic: {topic}, bootstrap: "{kafka}", values: {{format: json, ids: [{ids}]}}}}
+schema: {{code: {{type: text}}}}
+privacy: {{epsilon: 100}}
+clock: {{kind: wall, step: 1s, delay: 500ms}}
+journal: {{kind: sqlite, path: framed.journal}}
+series: [{{name: all, statistic: count, epsilon: 60}}]
+"""
+
+
+def shown(pipeline: str) -> list[int]:
+    path = Path(f"{pipeline}.releases.jsonl")
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line)["value"] for line in lines if line.endswith("}")]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(900):
+        if holds():
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("it does not come")
+
+
+async def test_a_schema_is_added_to_a_pipeline_that_runs(
+    kafka: str, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At this epsilon there is no noise. Five records of schema 7 and three of 9 come under either file."""
+    assert await off("key", "stream-dp.key") == 0
+    for name, ids in (("old.yaml", "7"), ("new.yaml", "7, 9")):
+        written(name, FRAMED.format(topic=topic, kafka=kafka, ids=ids))
+
+    async def ran(file: str, before: int, after: int, *more: str) -> None:
+        line = ("-m", "stream_dp", "run", file, "--yes", "--key-file", "stream-dp.key", *more)
+        known = len(shown(topic))
+        engine = await asyncio.create_subprocess_exec(sys.executable, *line)
+        await until(lambda: len(shown(topic)) > known and shown(topic)[-1] == before)
+        async with writing(kafka) as producer:
+            for schema in (7, 9, 7, 9, 7, 7, 9, 7):
+                await producer.send(topic, b'\0\0\0\0%c{"code":"x"}' % schema)
+        await until(lambda: shown(topic)[-1] >= after)
+        await asyncio.sleep(2.5)
+        assert shown(topic)[-1] == after
+        engine.send_signal(signal.SIGINT)
+        assert await engine.wait() == 0
+
+    key = ("--key-file", "stream-dp.key")
+    await ran("old.yaml", 0, 5)
+    capsys.readouterr()
+    assert await off("plan", "new.yaml", "--against", "running", *key) == 6
+    assert "+ schema 9: its records count from tick" in capsys.readouterr().out
+    assert await off("plan", "new.yaml", "--against", "old.yaml") == 6
+    await ran("new.yaml", 5, 13, "--apply")
+    assert await off("plan", "new.yaml", "--against", "running", *key) == 0
+    assert await off("plan", "old.yaml", "--against", "running", *key) == 2
+    capsys.readouterr()
+    assert await off("dead-letters", "new.yaml", "--json", *key) == 0
+    assert "unknown_schema" in capsys.readouterr().out
