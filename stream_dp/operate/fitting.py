@@ -373,7 +373,9 @@ def _of_field(
     """Yield a hint about one field for each record that shows a mistake in it."""
     field = spec.fields[fit.name]
     path = key_path(fit.name, field)
-    nowhere = all(_value(value, path) is _ABSENT for value in values)
+    nothing = (_ABSENT, None) if field.beside else (_ABSENT,)  # a header that is not there is null
+    there = [_value(value, path) not in nothing for value in values]
+    nowhere = not any(there)
     where = place_words(fit.name, field)
     advice = _NOBODY if fit.name == spec.privacy.user else _MAY_LACK
     if nowhere:
@@ -381,7 +383,7 @@ def _of_field(
         advice = "no record has a key: look at `from_key`" if field.from_key else advice
     told = f"; {advice}" if not isinstance(field, TimeField) or nowhere else ""
     for at in (*fit.missing, *(fit.null if nowhere else ())):
-        if _value(values[at], path) is not _ABSENT:
+        if there[at]:
             yield f"{fit.name}: a list with an entry that has no {where}; {_MAY_LACK}"
         else:
             alike = [] if field.beside else _alike(values[at], path, columns)

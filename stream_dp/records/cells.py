@@ -4,7 +4,8 @@ Rules: a text is converted to the declared type, and one that does not convert s
 and headers join the JSON of their record's value as its last members, under names that no field can have. So the
 decoder reads them like any other field, and what a record is depends on that record alone: what is no object stays
 none, and a member of a value under such a name is overruled. Of headers of one name the last counts, among the first
-`MOST_HEADERS` of the record. A missing header, a header without a value and a missing key are no member at all.
+`MOST_HEADERS` of the record. A missing header, a header without a value and a missing key are null, so that no member
+of a value passes for one.
 """
 
 import math
@@ -104,8 +105,8 @@ class KeyAndHeaders:
 
     def __init__(self, fields: Fields) -> None:
         beside = {name: field for name, field in fields.items() if field.beside}
-        self._of_key: Callable[[bytes], bytes] | None = None
-        self._of_header: dict[str, Callable[[bytes], bytes]] = {}
+        self._of_key: Callable[[bytes | None], bytes] | None = None
+        self._of_header: dict[str, Callable[[bytes | None], bytes]] = {}
         for name, field in beside.items():
             member = _member(key_path(name, field)[0], text_reader(field))
             if field.from_header is None:
@@ -125,12 +126,10 @@ class KeyAndHeaders:
 
     def members(self, key: bytes | None, headers: Headers) -> bytes:
         """Return key and headers as members of a JSON object, without its braces."""
-        found = [] if key is None or self._of_key is None else [self._of_key(key)]
+        found = [] if self._of_key is None else [self._of_key(key)]
         if self._of_header:
             last = dict(headers[:MOST_HEADERS])
-            for name, member in self._of_header.items():
-                if (value := last.get(name)) is not None:
-                    found.append(member(value))
+            found += [member(last.get(name)) for name, member in self._of_header.items()]
         return b",".join(found)
 
     def sent(self, payload: bytes) -> tuple[bytes | None, list[tuple[str, bytes]]]:
@@ -195,10 +194,13 @@ def _utf8(data: bytes) -> str | None:
         return None
 
 
-def _member(place: str, convert: Callable[[str], object]) -> Callable[[bytes], bytes]:
+def _member(place: str, convert: Callable[[str], object]) -> Callable[[bytes | None], bytes]:
     label = _encoded(place) + b":"
+    missing = label + b"null"
 
-    def member(data: bytes) -> bytes:
+    def member(data: bytes | None) -> bytes:
+        if data is None:
+            return missing
         text = _utf8(data)
         if text is None:
             return label + _UNFIT

@@ -234,6 +234,7 @@ class RecordDecoder:
         self._made = {f"f{numbers[name]}": of for name, of in made.items()}
         self._attributes |= {name: f"f{numbers[name]}" for name in made}
         self._fields = fields
+        self._beside = {name for name, each in fields.items() if each.beside}
         self._objects: dict[tuple[str, ...], dict[str, ListField]] = {}
         """The fields that read a list of objects, by where it lies."""
         for name, each in fields.items():
@@ -347,7 +348,10 @@ class RecordDecoder:
                 return MISSING_FIELD, self._missing[spelled]
         reason = TOO_MANY_ENTRIES if message.startswith(_TOO_LONG) else WRONG_TYPE
         place = message.partition(" - at ")[2]
-        return reason, self._wrong.get(place) or self._wrong.get(_ENTRY.sub(ENTRIES, place))
+        name = self._wrong.get(place) or self._wrong.get(_ENTRY.sub(ENTRIES, place))
+        if name in self._beside and "got `null`" in message:
+            return MISSING_FIELD, name
+        return reason, name
 
 
 class ListDecoder(RecordDecoder):

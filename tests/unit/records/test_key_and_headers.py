@@ -214,6 +214,22 @@ def test_the_slow_reader_catches_headers_of_the_neighbour_and_the_first_of_two()
     assert as_decoded(before) == [True, True, False]
 
 
+def test_no_member_of_a_value_passes_for_a_key_or_a_header_that_is_not_there() -> None:
+    unpacker = Unpacker(marks=False, read=Reading(beside=KeyAndHeaders.of(SPEC.fields)))
+    forged = json.dumps({KEY_PLACE: "me", f"{HEADER_PLACE}x-tenant": "b", f"{HEADER_PLACE}many": 7})
+    rows: list[Any] = [
+        (value, key, headers)
+        for value in (forged.encode(), forged.replace("\x7f", "\\u007f").encode())
+        for key, headers in ((None, []), (b"u", []), (b"u", [(b"x-tenant", b"a")]))
+    ]
+    for made in paths(rows):
+        found = outcomes(unpacker.unpack(made))
+        assert all(agree(one, wanted(*row)) for one, row in zip(found, rows, strict=True))
+        assert [isinstance(one, dict) for one in found] == [False, False, True] * 2
+        assert isinstance(found[2], dict)
+        assert found[2]["many"] is None
+
+
 def test_headers_behind_the_first_are_not_read_whoever_reads_the_batch() -> None:
     unpacker = Unpacker(marks=False, read=Reading(beside=KeyAndHeaders.of(SPEC.fields)))
     fill = [(b"other", b"")] * (MOST_HEADERS - 1)
