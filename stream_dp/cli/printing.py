@@ -237,8 +237,10 @@ def change_lines(shown: Mapping[str, Any]) -> Iterator[str]:
         yield f"  - series {series['name']}: no release from tick {series['end']} on; {back}; its name stays taken"
     for series in shown.get("halted", ()):
         yield f"  ? series {series} was halted by a message, and does not run; its name stays taken: leave it out"
-    for field in shown["fields"]:
-        yield f"  + field {field}"
+    yield from (f"  + field {field}" for field in shown["fields"])
+    before = "those before were dead letters"
+    for schema in shown["schemas"]:
+        yield f"  + schema {schema['id']}: its records count from tick {schema['start']} on; {before}"
     for series in shown["words"]:
         yield f"  ~ words of series {series}: shown from the next start on, and nothing to apply"
     for reason in shown["refused"]:

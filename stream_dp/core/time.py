@@ -6,12 +6,14 @@ after the seconds, or has a declared pattern; parts below a millisecond are floo
 moment only in a declared zone. No clock and no file here: the caller gives the zone.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 import numpy as np
@@ -27,8 +29,13 @@ EPOCH_UNITS: Final[Mapping[str, tuple[int, int]]] = {
 }
 """Multiplier and divisor that convert an integer of each form to milliseconds; the quotient is floored."""
 
+EPOCH_FLOAT: Final = "epoch_float"
+"""Seconds with a fraction: the shortest decimal that is read as the double, floored to the millisecond."""
+
 _NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - for times whose offset is subtracted by hand
 _DAY = 86_400_000
+_LAST_SECOND = 1e12
+"""Beyond the year 9999."""
 _POINT, _SEVENTH = 19, 26
 """Index of the decimal point, and of the seventh digit after it."""
 _SPELLING = re.compile(
@@ -49,8 +56,8 @@ _AS_ASCII = ord("0")
 class TimeForm:
     """How records write their time, as a pipeline file declares it.
 
-    `format` is iso, one of `EPOCH_UNITS`, or a pattern such as `%d.%m.%Y %H:%M`; `zone` is the zone of texts without an
-    offset (None: these name no moment).
+    `format` is iso, one of `EPOCH_UNITS`, `EPOCH_FLOAT`, or a pattern such as `%d.%m.%Y %H:%M`; `zone` is the zone of
+    texts without an offset (None: these name no moment).
     """
 
     format: str = "iso"
@@ -299,17 +306,39 @@ def _offset_of_day(zone: tzinfo, day: int) -> int | None:
 def own_time(value: object, form: TimeForm = ISO) -> int | None:
     """Return the moment of a record's time: a text by `parse_moment`, an integer in units of the form (iso: ms).
 
-    None for every other value, booleans and floats included.
+    None for every other value, booleans included, and floats unless the form is `EPOCH_FLOAT`.
 
-    >>> own_time(1500), own_time("1970-01-01T00:00:01.5Z"), own_time(1.5)
-    (1500, 1500, None)
+    >>> own_time(1500), own_time("1970-01-01T00:00:01.5Z"), own_time(1.5), own_time(1.0007, TimeForm(EPOCH_FLOAT))
+    (1500, 1500, None, 1000)
     >>> own_time(-1, TimeForm("epoch_us"))
     -1
     """
+    if form.format == EPOCH_FLOAT and type(value) in (int, float):
+        number = cast("float", value)
+        return math.floor(Fraction(repr(number)) * 1000) if math.isfinite(number) else None
     if type(value) is int and "%" not in form.format:
         times, over = EPOCH_UNITS.get(form.format, (1, 1))
         return value * times // over
     return form.parse(value) if isinstance(value, str) else None
+
+
+def float_moments(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return `own_time` of each of some seconds with a fraction, as doubles; infinity where they are in no year that a
+    grid can have.
+
+    >>> float_moments(np.array([1.0007, -0.0001, 1357034400.123, 1e300])).tolist()
+    [1000.0, -1.0, 1357034400123.0, inf]
+    """
+    outside = np.abs(seconds) >= _LAST_SECOND
+    seconds = np.where(outside, 0, seconds)
+    micros = np.rint(seconds * 1e6)
+    moments: NDArray[np.float64] = np.floor(micros / 1000)
+    # Below 2^53 a double has at most one decimal with six places, which then is its shortest.
+    known = (np.abs(micros) < 2.0**53) & (micros / 1e6 == seconds)
+    for at in np.flatnonzero(~known).tolist():
+        moments[at] = own_time(float(seconds[at]), TimeForm(EPOCH_FLOAT))
+    moments[outside] = np.inf
+    return moments
 
 
 @lru_cache(maxsize=16)  # every series releases the end of the same tick
@@ -327,13 +356,15 @@ def moment_text(moment: int) -> str:
     return text.removesuffix("+00:00") + "Z"
 
 
-def written(moment: int, form: TimeForm) -> str | int:
-    """Return the moment in this form: an integer, or under iso and patterns a text in UTC as iso has it.
+def written(moment: int, form: TimeForm) -> str | float:
+    """Return the moment in this form: a number, or under iso and patterns a text in UTC as iso has it.
 
     >>> written(1500, TimeForm()), written(1500, TimeForm("epoch_s")), written(-1, TimeForm("epoch_us"))
     ('1970-01-01T00:00:01.500Z', 1, -1000)
     """
     text = moment_text(moment)
+    if form.format == EPOCH_FLOAT:
+        return moment / 1000
     if form.format not in EPOCH_UNITS:
         return text
     times, over = EPOCH_UNITS[form.format]

@@ -31,9 +31,10 @@ import msgspec
 from stream_dp.core.time import ISO, TickGrid, TimeForm, moment_text, own_time, written
 from stream_dp.core.wording import meant
 from stream_dp.errors import UsageError, WorldError
+from stream_dp.records.cells import cell_reader
 from stream_dp.records.decoder import node, record_type
 from stream_dp.records.endpoints import UTF_8
-from stream_dp.records.schema import Fields, FieldSpec, ListField, NumberField, TimeField, key_path
+from stream_dp.records.schema import Fields, FieldSpec, ListField, TimeField, key_path
 
 Row: TypeAlias = Sequence[object] | None
 _BAD: Final = object()
@@ -43,15 +44,10 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 _BROKEN_ROW = b"[]"
 _CACHED = 100_000
 _BOM = b"\xef\xbb\xbf"
-_INTEGER = re.compile(r"-?[0-9]{1,400}")
-_DECIMAL = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 _TRUTHS = {"true": True, "false": False}
 _MARK = "\ufeff"
 _ESCAPED = re.compile("[\udc80-\udcff]")
-WITH_COMMA = re.compile(r"-?(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+)(?:,[0-9]+)?", re.ASCII)
-"""A number with a decimal comma; points may group its thousands."""
 
 
 class UnreadableParquet(Exception):
@@ -263,28 +259,6 @@ def _columns(header: Sequence[str], fields: Fields, time_field: str) -> None:
             raise _BadFileError(f"the first line names the column {name!r} more than once")
 
 
-def _number(text: str) -> int | float | str:
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    value = float(text) if _DECIMAL.fullmatch(text) else math.inf
-    return value if math.isfinite(value) else text
-
-
-def _with_comma(text: str) -> int | float | str:
-    match = WITH_COMMA.fullmatch(text)
-    return text if match is None else _number(text.replace(".", "").replace(",", "."))
-
-
-def _integer(text: str) -> int | str:
-    return int(text) if _INTEGER.fullmatch(text) else text
-
-
-_CONVERT: Mapping[str, Callable[[str], object]] = {
-    "integer": _integer,
-    "number": _number,
-    "boolean": lambda text: _BOOLEANS.get(text.lower(), text),
-    "time": _integer,
-}
 _TIME = TimeField()
 
 
@@ -305,17 +279,6 @@ def _cells(name: str, field: FieldSpec) -> _Memo[str]:
     """Return a cache of the `"name":value` text of each distinct cell of a column."""
     label, value = json.dumps(name), cell_reader(field)
     return _Memo(lambda cell: f"{label}:{_ENCODER.encode(value(cell))}")
-
-
-def cell_reader(field: FieldSpec) -> Callable[[str], object]:
-    """Return a converter of CSV cells to the declared type; other texts stay texts, empty cells are None."""
-    if isinstance(field, ListField) and (separator := field.separator) is not None:
-        return lambda cell: cell.split(separator) if cell else []
-    pattern = isinstance(field, TimeField) and field.form.patterned
-    convert = str if pattern else _CONVERT.get(field.type, str)
-    if isinstance(field, NumberField) and field.decimal == ",":
-        convert = _with_comma
-    return lambda cell: convert(cell) if cell else None
 
 
 def delimiter_of(header: str) -> str:
@@ -370,7 +333,8 @@ def _csv(
         _columns(header, fields, time_field)
         columns = [(header.index(n), _cells(n, kind)) for n, kind in fields.items() if n in header]
         width, at = len(header), header.index(time_field)
-        times = _Memo(lambda cell: own_time(cell if form.patterned else _integer(cell), form))
+        cell_of = cell_reader(TimeField(format=form.format, zone="UTC" if form.patterned else None))
+        times = _Memo(lambda cell: own_time(cell_of(cell), form))
         for line, row in rows:
             if row is None or len(row) != width:
                 yield Record(line, None, _BROKEN_ROW)
@@ -380,7 +344,9 @@ def _csv(
 
 
 def _jsonl(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
-    path = key_path(time_field, fields[time_field]) if time_field in fields else (time_field,)
+    declared = fields.get(time_field)
+    named = declared is None or declared.beside  # then its member has its name
+    path = key_path(time_field, declared) if declared and not named else (time_field,)
     decoder = msgspec.json.Decoder(record_type([(path, ("time", Any, None))]))
     time_of = attrgetter(".".join([*map(node, path[:-1]), "time"]))
     for line, raw in enumerate(file, 1):

@@ -21,7 +21,7 @@ from stream_dp.core.time import EPOCH_UNITS, TickGrid, own_time
 from stream_dp.core.wording import alike_names, how_many
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import UsageError
-from stream_dp.files.records import WITH_COMMA, Record, column_names, each_record
+from stream_dp.files.records import Record, column_names, each_record
 from stream_dp.journal.dead_letters import (
     BAD_MARK,
     MISSING_FIELD,
@@ -40,16 +40,19 @@ from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import NO_KEY, guard_of
 from stream_dp.pipeline.user_homes import PARTITIONERS, placement_of
+from stream_dp.records.cells import WITH_COMMA, KeyAndHeaders
 from stream_dp.records.decoder import RecordDecoder
 from stream_dp.records.endpoints import UTF_8, FileSourceSpec, KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields
 from stream_dp.records.schema import (
     CategoryField,
     Fields,
+    FieldSpec,
     ListField,
     TimeField,
     formula_of,
     key_path,
+    place_words,
 )
 
 
@@ -116,15 +119,18 @@ def file_samples(spec: PipelineSpec, path: Path, most: int) -> Iterable[Sample]:
     time = _time_column(spec, path, columns)
     records = each_record(path, spec.fields, time, spec.own_times, encoding)
     while some := list(islice(records, most)):
-        yield Sample(path.name, (piece_of(some),), columns, lines=True)
+        yield Sample(path.name, (piece_of(some, spec.fields),), columns, lines=True)
 
 
 def _encoding(spec: PipelineSpec) -> str:
     return spec.source.encoding if isinstance(spec.source, FileSourceSpec) else UTF_8
 
 
-def piece_of(records: Sequence[Record]) -> Piece:
-    return Piece(0, [record.payload for record in records], [record.line for record in records])
+def piece_of(records: Sequence[Record], fields: Fields) -> Piece:
+    payloads, beside = [record.payload for record in records], KeyAndHeaders.of(fields)
+    if beside is not None:
+        payloads = list(map(beside.placed, payloads))
+    return Piece(0, payloads, [record.line for record in records])
 
 
 def _time_column(spec: PipelineSpec, path: Path, columns: Sequence[str]) -> str:
@@ -168,7 +174,7 @@ async def topic_sample(
 
 def _marked(batch: SampledBatch, marks: TickMarks) -> Iterable[Piece]:
     """Yield a record batch, cut at its tick marks; a false mark becomes a refused record."""
-    values, offsets, refused, claims = batch.records
+    values, offsets, refused, claims, _ = batch.records
     begin, bad = 0, list(refused)
     for at, claim in sorted(claims.items()):
         mark = marks.read(batch.partition, claim)
@@ -344,14 +350,21 @@ def _value(record: Any, path: Iterable[str]) -> Any:
     return record
 
 
-def _lacking(record: Any, path: Sequence[str]) -> tuple[str, Any]:
-    """Return the first key of the path that a record does not have, and the value that lacks it."""
+def _texts(record: Any, name: str, field: FieldSpec) -> Any:
+    """Return the value of a field; of a list of objects the list of what each has in the place of the text."""
+    value, inner = _value(record, key_path(name, field)), getattr(field, "inner", ())
+    return [_value(each, inner) for each in value] if inner and isinstance(value, list) else value
+
+
+def _alike(record: Any, path: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return names beside the first key of the path that a record does not have, which are spelled alike."""
     *above, key = path
     for name in above:
         if not isinstance(record, dict) or name not in record:
-            return name, record
+            key = name
+            break
         record = record[name]
-    return key, record
+    return alike_names(key, columns or (record if isinstance(record, dict) else ()))
 
 
 def _of_field(
@@ -360,20 +373,24 @@ def _of_field(
     """Yield a hint about one field for each record that shows a mistake in it."""
     field = spec.fields[fit.name]
     path = key_path(fit.name, field)
-    nowhere = all(_value(value, path) is _ABSENT for value in values)
+    nothing = (_ABSENT, None) if field.beside else (_ABSENT,)  # a header that is not there is null
+    there = [_value(value, path) not in nothing for value in values]
+    nowhere = not any(there)
+    where = place_words(fit.name, field)
     advice = _NOBODY if fit.name == spec.privacy.user else _MAY_LACK
     if nowhere:
-        advice = f"no record has `{'.'.join(path)}`: look at its name or its `path:`"
+        advice = f"no record has {where}: look at its name" + " or its `path:`" * (not field.beside)
+        advice = "no record has a key: look at `from_key`" if field.from_key else advice
+    told = f"; {advice}" if not isinstance(field, TimeField) or nowhere else ""
     for at in (*fit.missing, *(fit.null if nowhere else ())):
-        key, beside = _lacking(values[at], path)
-        alike = alike_names(key, columns or (beside if isinstance(beside, dict) else ()))
-        if alike:
-            yield f"{fit.name}: there is a {alike[0]!r}; did you mean that?"
+        if there[at]:
+            yield f"{fit.name}: a list with an entry that has no {where}; {_MAY_LACK}"
         else:
-            told = not isinstance(field, TimeField) or nowhere
-            yield f"{fit.name}: absent" + (f"; {advice}" if told else "")
+            alike = [] if field.beside else _alike(values[at], path, columns)
+            meant = f"there is a {alike[0]!r}; did you mean that?" if alike else f"absent{told}"
+            yield f"{fit.name}: {meant}"
     for at in fit.wrong:
-        value = _value(values[at], path)
+        value = _texts(values[at], fit.name, field)
         if value is _ABSENT:
             says: str | None = f"within what is null or no object; {advice}"
         elif isinstance(field, TimeField):
@@ -381,7 +398,7 @@ def _of_field(
         elif value is None:
             says = f"null; {advice}"
         else:
-            says = _of_value(field, value, cells=bool(columns))
+            says = _of_value(field, value, cells=bool(columns) or field.beside)
         if says:
             yield f"{fit.name}: {says}"
     if isinstance(field, CategoryField | ListField):
@@ -393,7 +410,7 @@ def _of_domain(
 ) -> Iterator[str]:
     exact, domain = set(field.domain), {key.strip().casefold() for key in field.domain}
     for at in fit.other:
-        value = _value(values[at], key_path(fit.name, field))
+        value = _texts(values[at], fit.name, field)
         texts = value if isinstance(value, list) else [value]
         spelled = [text for text in texts if isinstance(text, str) and text not in exact]
         if any(text.strip().casefold() in domain for text in spelled if text):
@@ -410,7 +427,9 @@ def _of_time(field: TimeField, value: object) -> str | None:
         unit = next((name for name, least, end in _UNITS if least <= value < end), None)
         return f"whole numbers; declare `format: {unit}` if that is what they are" if unit else None
     if isinstance(value, float):
-        return "numbers with a fraction; whole numbers or texts are needed"
+        return (
+            "numbers with a fraction; declare `format: epoch_float` if they are seconds since 1970"
+        )
     if not isinstance(value, str):
         return "no text and no whole number"
     if _NUMBER.fullmatch(value):

@@ -16,15 +16,14 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter, ValidationError
 
-from stream_dp.core.time import TimeForm, parse_moment
+from stream_dp.core.time import EPOCH_FLOAT, TimeForm, parse_moment
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.files.records import (
-    WITH_COMMA,
     column_names,
     json_object,
     lines_of,
@@ -37,8 +36,10 @@ from stream_dp.kafka.client.sample import sample_topic
 from stream_dp.kafka.client.topics import administering, config, stamped
 from stream_dp.operate.run.settings import brokers_there, settings_at
 from stream_dp.pipeline.promise import PEOPLE, PEOPLE_WORDS
+from stream_dp.records.cells import WITH_COMMA, AllKeysAndHeaders, Reading
 from stream_dp.records.endpoints import UTF_8
 from stream_dp.records.scalars import UNDECLARED, FieldName
+from stream_dp.records.schema import ENTRIES, HEADER_PLACE, KEY_PLACE
 
 _UTC = ZoneInfo("UTC")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
@@ -138,13 +139,15 @@ class ProposedType:
 class Column:
     """The values under one name in the records of a sample; `records` counts all of them. NOT PRIVATE.
 
-    `placed`: the name is a path through objects.
+    `placed`: the name is a path through objects. `beside`: the values are texts of records' keys or of a header; what
+    says so in the file.
     """
 
     name: str
     records: int
     values: list[object] = field(default_factory=list)
     placed: bool = False
+    beside: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def there(self) -> list[object]:
@@ -180,10 +183,9 @@ class Column:
 
     def proposal(self, *, cells: bool) -> ProposedType:
         """Return the type that fits nearly all values; `cells`: the values are a CSV's cells, all texts."""
-        proposed = self._type(cells=cells)
-        if not self.placed or not proposed.type:
-            return proposed
-        return replace(proposed, keys={**proposed.keys, "path": yaml_key(self.name)})
+        proposed = self._type(cells=cells or bool(self.beside))
+        lies = {"path": yaml_key(self.name)} if self.placed else self.beside
+        return replace(proposed, keys={**proposed.keys, **lies}) if proposed.type else proposed
 
     def _type(self, *, cells: bool) -> ProposedType:
         there = self.there
@@ -236,6 +238,7 @@ def _times(column: Column) -> Sequence[Form]:
             (ProposedType("time", {"format": form}, note=late), _of_this_century(per_second))
             for form, per_second in _EPOCHS.items()
         ]
+        forms.append((ProposedType("time", {"format": EPOCH_FLOAT}, note=late), _of_seconds))
     return forms
 
 
@@ -318,6 +321,13 @@ def _of_this_century(per_second: int) -> Callable[[object], bool]:
         return type(value) is int and low <= value < high
 
     return fits
+
+
+def _of_seconds(value: object) -> bool:
+    """Return whether a number, or a cell with one, is a time of this century in seconds with a fraction."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = float(value)
+    return type(value) in (int, float) and _FROM_2000 <= cast("float", value) < _TO_2100
 
 
 SCHEMA_FILE = "pipeline.schema.json"
@@ -705,7 +715,8 @@ def encoding_of(text: bytes) -> str:
 
 async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:
     """Return the columns of a topic's last records; raise WorldError if the topic is missing or cannot be read."""
-    sample = await sample_topic(settings, topic, SAMPLE, marks=False)
+    read = Reading(beside=AllKeysAndHeaders())
+    sample = await sample_topic(settings, topic, SAMPLE, marks=False, read=read)
     payloads = [value for batch in sample.batches for value in batch.records.values if value]
     if payloads and not any(value[0] for value in payloads):
         raise UsageError(
@@ -714,7 +725,30 @@ async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:
         )
     async with administering(settings, f"topic {topic}") as admin:
         is_stamped = stamped(await config(admin, topic))
-    return replace(_columns(map(json_object, payloads), ()), stamped=is_stamped)
+    sampled = _columns(map(json_object, payloads), ())
+    return replace(sampled, columns=_with_beside(sampled.columns), stamped=is_stamped)
+
+
+def _with_beside(columns: Sequence[Column]) -> list[Column]:
+    """Return the columns with those of key and headers under names of their own; a key that some value repeats is left
+    out, for it is `keyed_by`.
+    """
+    plain = [column for column in columns if not column.name.startswith((KEY_PLACE, HEADER_PLACE))]
+    taken = {column.name for column in plain}
+    for column in columns:
+        if column.name == KEY_PLACE:
+            if any(list(map(str, other.values)) == column.values for other in plain):
+                continue
+            name, column.beside = "key", {"from_key": "true"}
+        elif column.name.startswith(HEADER_PLACE):
+            name = column.name.removeprefix(HEADER_PLACE)
+            column.beside = {"from_header": yaml_key(name)}
+        else:
+            continue
+        column.name = f"record_{name}" if name in taken else name
+        taken.add(column.name)
+        plain.append(column)
+    return plain
 
 
 def _columns(rows: Iterable[Mapping[str, Any] | None], names: Sequence[str]) -> SampleColumns:
@@ -743,16 +777,35 @@ def _columns(rows: Iterable[Mapping[str, Any] | None], names: Sequence[str]) -> 
 
 
 def _within(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, bool, Any]]:
-    """Yield the values of an object and of those in it, each with its name, or its path and True."""
+    """Yield the values of an object and of those in it, each with its name, or its path and True; of a list of objects
+    the texts in all of them.
+    """
     for key, value in row.items():
         name = f"{above}.{key}" if above else key
-        if isinstance(value, dict) and value and "." not in key and key:
+        nameable = "." not in key and key
+        if isinstance(value, dict) and value and nameable:
             yield from _within(value, name)
+        elif nameable and (lists := _texts_within(value)):
+            for inner, texts in lists.items():
+                yield f"{name}{ENTRIES}.{inner}", True, texts
         elif not above or ("." not in key and key):
             yield name, bool(above), value
 
 
 def _is_object(column: Column, columns: Iterable[tuple[str, bool]]) -> bool:
     """Return whether there are values within this one, which itself is null where it is no object."""
-    within = any(placed and name.startswith(f"{column.name}.") for name, placed in columns)
-    return within and not any(value != {} for value in column.there)
+    above = (f"{column.name}.", f"{column.name}{ENTRIES}.")
+    within = any(placed and name.startswith(above) for name, placed in columns)
+    return within and not any(value not in ({}, []) for value in column.there)
+
+
+def _texts_within(value: object) -> dict[str, list[object]]:
+    """Return the texts in the entries of a list of objects, by their key."""
+    entries = value if isinstance(value, list) else []
+    if not all(isinstance(entry, dict) for entry in entries):
+        return {}
+    lists: dict[str, list[object]] = {}
+    for key, found in chain.from_iterable(entry.items() for entry in entries):
+        lists.setdefault(key, []).append(found)
+    nameable = (key for key in lists if key and "." not in key)
+    return {key: lists[key] for key in nameable if all(map(_is_text, lists[key]))}

@@ -35,6 +35,7 @@ from stream_dp.operate.sending import known_encoding, make_topic
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load
+from stream_dp.records.cells import Sent, sent_with, value_alone
 from stream_dp.records.endpoints import UTF_8, KafkaSourceSpec, ReplayClock
 from stream_dp.records.schema import TimeField
 
@@ -83,7 +84,7 @@ def examine(
     and NOT PRIVATE, for the operator's own terminal. The content of a record is never shown.
     """
     begins = range(0, len(records), _AT_ONCE)
-    pieces = [piece_of(records[begin : begin + _AT_ONCE]) for begin in begins]
+    pieces = [piece_of(records[begin : begin + _AT_ONCE], spec.fields) for begin in begins]
     sample = Sample("", pieces, lines=True)
     why, _ = routed(spec, sample, shown)
     good = [record for at, record in enumerate(records) if at not in why]
@@ -190,13 +191,13 @@ async def feed_records(
     clock, source = _replayed(spec)
     progress("Sorting records into ticks")
     ticks = await asyncio.to_thread(ticked, records, clock.grid)
-    settings, place = settings_for(source), placement_of(spec)
+    settings, place, sent = settings_for(source), placement_of(spec), sent_with(spec.fields)
     if to.create:
         place((), range(to.create))
         await make_topic(settings, to.topic, to.create, stamped=False)
     feed_of = await asyncio.to_thread(feed_id, ticks)
     marks = TickMarks(sealer.mark_key(), to.topic, clock.grid, feed_of)
-    first = await feed(settings, marks, ticks, to.speed, place, progress)
+    first = await feed(settings, marks, ticks, to.speed, (place, sent), progress)
     before = ticks.before(first)
     return Fed(len(records) - before, before)
 
@@ -214,11 +215,14 @@ async def feed(
     marks: TickMarks,
     ticks: Sequence[Sequence[Record]],
     speed: Speed | None = None,
-    place: Placement = by_content,
+    how: tuple[Placement, Sent] = (by_content, value_alone),
     progress: Progress = unseen,
 ) -> int:
-    """Send the ticks that the topic does not hold yet, at most at this speed; return the first tick sent."""
-    sender = KafkaFeed(settings, marks, place)
+    """Send the ticks that the topic does not hold yet, at most at this speed; return the first tick sent.
+
+    `how` says in which partition a record lies, and with which key and headers.
+    """
+    sender = KafkaFeed(settings, marks, *how)
     try:
         progress(f"Looking at what {marks.topic} holds")
         first = await sender.open()

@@ -34,6 +34,7 @@ from stream_dp.operate.run.settings import brokers_there, settings_at, settings_
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load
+from stream_dp.records.cells import sent_with, value_alone
 from stream_dp.records.endpoints import UTF_8, ReplayClock, encoding_name
 
 
@@ -99,7 +100,8 @@ async def send_file(
         await asyncio.to_thread(_read_through, file, encoding)
     await brokers_there(settings, tell)
     place = by_content if spec is None else placement_of(spec)
-    async with TryOutProducer(settings, topic, place) as producer:
+    sent_as = value_alone if spec is None else sent_with(spec.fields)
+    async with TryOutProducer(settings, topic, place, sent_as) as producer:
         if not producer.stamped:
             tell(_UNSTAMPED.format(topic))
         if spec is not None and not await has_begun(spec, settings):

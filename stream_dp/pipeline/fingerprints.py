@@ -25,7 +25,7 @@ from stream_dp.pipeline.layout import uncollected
 from stream_dp.pipeline.spec import PipelineSpec, zone_offsets, zones_in
 from stream_dp.pipeline.yaml import canonical_series, escaped, load_live
 from stream_dp.records.conditions import Condition, typed
-from stream_dp.records.endpoints import ReplayClock
+from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock, schemas_of
 from stream_dp.records.privacy import GONE_FILTER, OF_USERS, Privacy
 from stream_dp.records.schema import TimeField, offsets
 from stream_dp.statistics import Series
@@ -127,8 +127,8 @@ def _of_series(series: SeriesSpec, dumped: dict[str, Any]) -> dict[str, Any]:
 def _declared_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
     """Leave out what is not declared: paths, tables, formulas, zones; the clock's field counts its offsets."""
     for name, field in spec.fields.items():
-        for key in ("path", "map", "from", "decimal"):
-            if schema[name].get(key) in (None, "."):
+        for key in ("path", "from_key", "from_header", "map", "from", "decimal"):
+            if schema[name].get(key) in (None, False, "."):
                 schema[name].pop(key, None)
         if not isinstance(field, TimeField):
             continue
@@ -213,7 +213,15 @@ def heard(text: bytes, spec: PipelineSpec) -> Said:
         others = json.loads(data["others"])
         parts = {name: getattr(spec, name) for name in PipelineSpec.model_fields}
         privacy = spec.privacy.model_copy(update={"expect": None})  # may name series of now
-        parts |= {"privacy": privacy, _SCHEMA: data[_SCHEMA], _SERIES: data[_SERIES]}
+        source = spec.source
+        if isinstance(source, KafkaSourceSpec):
+            source = source.as_counted(others.get("source") or {})
+        parts |= {
+            "source": source,
+            "privacy": privacy,
+            _SCHEMA: data[_SCHEMA],
+            _SERIES: data[_SERIES],
+        }
         del parts["fields"]
         return Said(PipelineSpec.model_validate(parts), others)
     except (UsageError, ValidationError, KeyError, TypeError, ValueError):
@@ -237,7 +245,8 @@ def going_on(first: PipelineSpec, now: PipelineSpec) -> PipelineSpec:
 
 @dataclass(frozen=True)
 class FileChanges:
-    """What a changed file would change: series by name, and added fields. `worded` have other words only.
+    """What a changed file would change: series by name, and added fields and schemas of values. `worded` have other
+    words only.
 
     `refused` says what cannot be changed, and why; then nothing can be applied. `equal`: there is nothing to record.
     """
@@ -247,6 +256,7 @@ class FileChanges:
     fields: tuple[str, ...] = ()
     worded: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    schemas: tuple[str, ...] = ()
     equal: bool = True
 
 
@@ -257,7 +267,10 @@ def compared(then: Said, file: Said) -> FileChanges:
     stays = [name for name in new if name in old]
     changed = [name for name in stays if old[name] != new[name]]
     said = {own.name: own for own in before.series}
-    refused = [*_other_changes(others, file.others), *_schema_changes(before, now)]
+    schemas, parts = _added_schemas(others, file.others), file.others
+    if schemas:
+        parts = {**parts, "source": others["source"]}
+    refused = [*_other_changes(others, parts), *_schema_changes(before, now)]
     refused += [
         f"series {name} ({_keys(old[name], new[name])}): a series keeps its meaning as long as it has its name, which "
         f"its releases bear; write it under another name, such as {name}_2, and leave {name} out"
@@ -273,6 +286,7 @@ def compared(then: Said, file: Said) -> FileChanges:
             if own.name in said and _words(own) != _words(said[own.name])
         ),
         tuple(refused),
+        schemas,
         fingerprint(before) == fingerprint(now),
     )
 
@@ -302,6 +316,20 @@ def _other_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[s
         if old.get(part) != new.get(part):
             what = _keys(old.get(part), new.get(part))
             yield f"{part}{f' ({what})' if what else ''}: {_REASONS.get(part, 'does not change')}"
+
+
+def _added_schemas(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the numbers of the schemas that a source has more than before; none if anything else of it differs."""
+    then, now = old.get("source") or {}, new.get("source") or {}
+    before, after = schemas_of(then), schemas_of(now)
+    unlike = [
+        {**each, "values": {**(each.get("values") or {}), "schemas": None, "ids": None}}
+        for each in (then, now)
+    ]
+    kept = {number: text for number, text in after.items() if number in before}
+    if not before or kept != before or unlike[0] != unlike[1]:
+        return ()
+    return tuple(sorted(after.keys() - before.keys(), key=int))
 
 
 def _schema_changes(before: PipelineSpec, now: PipelineSpec) -> Iterator[str]:

@@ -49,6 +49,7 @@ from stream_dp.records.schema import (
     FieldSpec,
     ListField,
     TimeField,
+    beside_problems,
     field_problems,
     formula_problems,
     offsets,
@@ -211,7 +212,9 @@ class PipelineSpec(Frozen):
                 else f"must be the field of privacy.user, which is '{user}'"
             )
             yield problem(("source", "keyed_by"), why)
-        if isinstance(source, KafkaSourceSpec) and source.values and self.clock.kind == "replay":
+        if not isinstance(source, KafkaSourceSpec):
+            yield from beside_problems(self.fields)
+        elif source.values and self.clock.kind == "replay":
             why = "a replay clock reads what `stream-dp replay` writes, which is plain JSON: leave it out"
             yield problem(("source", "values"), why)
 

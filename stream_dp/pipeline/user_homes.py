@@ -19,6 +19,7 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.ports import Placement, by_content
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records.cells import KeyAndHeaders
 from stream_dp.records.decoder import RecordDecoder
 from stream_dp.records.endpoints import KafkaSourceSpec
 from stream_dp.records.record_columns import BoolArray
@@ -189,13 +190,14 @@ def placement_of(spec: PipelineSpec) -> Placement:
     user = spec.privacy.user
     if user is None:
         return by_content
-    decoder = RecordDecoder(naming_field(spec, user))
+    decoder, beside = RecordDecoder(naming_field(spec, user)), KeyAndHeaders.of(spec.fields)
     user_of = attrgetter(decoder.attribute(user))
 
     def by_user(payloads: Sequence[bytes], partitions: Sequence[int]) -> list[int]:
         homes = homes_of(spec, partitions)
         placed = by_content(payloads, partitions)
-        decoded = decoder.decode(payloads)
+        whole = payloads if beside is None else list(map(beside.placed, payloads))
+        decoded = decoder.decode(whole)
         names = UserNames.of(map(user_of, decoded.records))
         users = homes.of(names.texts).tolist()
         for position, home, long in zip(decoded.positions, users, names.long.tolist(), strict=True):

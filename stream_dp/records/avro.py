@@ -17,7 +17,6 @@ from stream_dp.journal.dead_letters import UNREADABLE_VALUE
 from stream_dp.records.leaf_values import (
     MICROS,
     NO_OBJECT,
-    TEXT,
     UNFIT,
     Read,
     Shape,
@@ -27,6 +26,7 @@ from stream_dp.records.leaf_values import (
     double,
     encoded,
     entries,
+    entry,
     instant,
     same,
     single,
@@ -237,7 +237,7 @@ class _Compiled:
             most = 0 if isinstance(want, dict) else entries(want)
             if not most:
                 return _placed(lambda cursor: _blocks(cursor, passed), unfit, want)
-            item = self._reader(inner, space, TEXT)
+            item = self._reader(inner, space, entry(want))
             return lambda cursor: _first(cursor, item, passed, most)
         if not isinstance(want, dict):
             return _placed(lambda cursor: _mapped(cursor, passed, {}), unfit, want)

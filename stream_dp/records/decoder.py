@@ -13,19 +13,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, compress, islice
 from operator import attrgetter
+from types import GenericAlias
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.core.time import EPOCH_UNITS, TickGrid, TimeForm
+from stream_dp.core.time import EPOCH_FLOAT, EPOCH_UNITS, TickGrid, TimeForm, float_moments
 from stream_dp.journal.dead_letters import MISSING_FIELD, NOT_JSON, TOO_MANY_ENTRIES, WRONG_TYPE
 from stream_dp.records.list_columns import Entries, ListReader
 from stream_dp.records.schema import (
+    ENTRIES,
     MOST_OF_PATH,
     CategoryField,
     ListField,
+    TextField,
     TimeField,
     formula_of,
     key_path,
@@ -46,12 +49,18 @@ class OwnTicks:
 
     def __init__(self, grid: TickGrid, form: TimeForm) -> None:
         self._grid, self._unit = grid, EPOCH_UNITS.get(form.format)
+        self._floats = form.format == EPOCH_FLOAT
         self._tick_of = _Ticks(grid, form)
 
     def of(self, times: Iterable[Any], number: int) -> IntArray:
         """Return the tick of each of `number` times; `OUTSIDE` or `NO_TIME` where there is none."""
         if self._unit is not None:
             return self._of_integers(np.fromiter(times, np.int64, number), *self._unit)
+        if self._floats:
+            moments = float_moments(np.fromiter(times, np.float64, number))
+            within = np.abs(moments) < _ENDLESS
+            counts = np.where(within, moments, 0).astype(np.int64)
+            return np.where(within, self._of_integers(counts, 1, 1), OUTSIDE)
         every = iter(times)
         parts = [
             self._tick_of.of(list(islice(every, _AT_ONCE))) for _ in range(0, number, _AT_ONCE)
@@ -121,7 +130,7 @@ _TYPES: Mapping[str, Any] = {
     "number": float,
     "boolean": bool,
 }
-_ENTRY = re.compile(r"\[\d+\]`\Z")  # how a list's entry is called, behind the list's name
+_ENTRY = re.compile(r"\[\d+\](?=[.`])")  # how a list's entry is called, behind the list's name
 _TOO_LONG = "Expected `array` of length <= "
 _REST = 15
 # TypeError: a payload that is None (a Kafka tombstone); RecursionError: nested without end.
@@ -225,23 +234,67 @@ class RecordDecoder:
         self._made = {f"f{numbers[name]}": of for name, of in made.items()}
         self._attributes |= {name: f"f{numbers[name]}" for name in made}
         self._fields = fields
+        self._beside = {name for name, each in fields.items() if each.beside}
+        self._objects: dict[tuple[str, ...], dict[str, ListField]] = {}
+        """The fields that read a list of objects, by where it lies."""
+        for name, each in fields.items():
+            if isinstance(each, ListField) and each.inner:
+                self._objects.setdefault(self._paths[name], {})[name] = each
+                self._attributes[name] = self._leaves[name]
+        self._parts = [
+            (
+                attrgetter(".".join([*map(node, path[:-1]), self._list_of(readers)])),
+                self._leaves[name],
+                attrgetter(".".join([*map(node, field.inner[:-1]), self._leaves[name]])),
+            )
+            for path, readers in self._objects.items()
+            for name, field in readers.items()
+        ]
         self._decode = self._decoder_of(_kind)
         self._missing, self._wrong = dict[str, str](), dict[str, str]()
         for name, path in self._paths.items():
-            for depth, key in enumerate(path):
-                above, at = ".".join(("$", *path[:depth])), ".".join(("$", *path[: depth + 1]))
+            listed = isinstance(fields[name], ListField)
+            inner = fields[name].inner if listed else ()
+            keys = (*path[:-1], f"{path[-1]}{ENTRIES}", *inner) if inner else path
+            for depth, key in enumerate(keys):
+                above, at = ".".join(("$", *keys[:depth])), ".".join(("$", *keys[: depth + 1]))
                 place = f" - at `{above}`" if depth else ""
                 if not _optional(fields[name]):  # what is below it may be absent, and so may it
-                    self._missing.setdefault(f"Object missing required field `{key}`{place}", name)
+                    lacking = key.removesuffix(ENTRIES) if inner else key
+                    lacks = f"Object missing required field `{lacking}`{place}"
+                    self._missing.setdefault(lacks, name)
                 self._wrong.setdefault(f"`{at}`", name)
+            if listed:
+                at = ".".join(("$", *path))
+                self._wrong.setdefault(f"`{at}`", name)
+                self._wrong.setdefault(f"`{at}{ENTRIES}`", name)
+
+    def _list_of(self, readers: Mapping[str, ListField]) -> str:
+        """Return the attribute of a list of objects which these fields read."""
+        return f"l{self._leaves[next(iter(readers))]}"
 
     def _decoder_of(self, kind_of: Callable[[Any], Any]) -> Callable[[bytes], Any]:
         leaves = [
             (self._paths[name], _member(self._leaves[name], field, kind_of))
             for name, field in self._fields.items()
+            if self._paths[name] not in self._objects
         ]
+        for path, readers in self._objects.items():
+            inner = [
+                (
+                    field.inner,
+                    _member(self._leaves[name], TextField(nullable=field.nullable), _kind),
+                )
+                for name, field in readers.items()
+            ]
+            most = min(field.most for field in readers.values())
+            kind = _listed(record_type(inner), most)
+            leaf = self._list_of(readers), kind
+            optional = all(field.nullable for field in readers.values())
+            leaves.append((path, (leaf[0], kind | None, None) if optional else leaf))
         # Whatever a record has at such a key, longer than any field's, another value takes its place.
-        leaves += [((leaf.ljust(MOST_OF_PATH + 1, "_"),), (leaf, Any, None)) for leaf in self._made]
+        made = [*self._made, *(leaf for _, leaf, _ in self._parts)]
+        leaves += [((leaf.ljust(MOST_OF_PATH + 1, "_"),), (leaf, Any, None)) for leaf in made]
         return msgspec.json.Decoder(record_type(leaves)).decode
 
     def attribute(self, field: str) -> str:
@@ -257,6 +310,11 @@ class RecordDecoder:
             decoded = self._one_by_one(payloads, decode)
         else:
             decoded = Decoded(records, range(len(records)), [])
+        for list_of, leaf, text_of in self._parts:
+            for record in decoded.records:
+                objects = list_of(record)
+                texts = None if objects is None else list(map(text_of, objects))
+                setattr(record, leaf, texts)
         for above, leaf, table in self._tables:
             objects = map(attrgetter(above), decoded.records) if above else decoded.records
             for each in objects:
@@ -285,11 +343,15 @@ class RecordDecoder:
         if not isinstance(error, msgspec.ValidationError):
             return NOT_JSON, None
         message = str(error)
-        if message in self._missing:
-            return MISSING_FIELD, self._missing[message]
+        for spelled in (message, _ENTRY.sub(ENTRIES, message)):
+            if spelled in self._missing:
+                return MISSING_FIELD, self._missing[spelled]
         reason = TOO_MANY_ENTRIES if message.startswith(_TOO_LONG) else WRONG_TYPE
         place = message.partition(" - at ")[2]
-        return reason, self._wrong.get(place) or self._wrong.get(_ENTRY.sub("`", place))
+        name = self._wrong.get(place) or self._wrong.get(_ENTRY.sub(ENTRIES, place))
+        if name in self._beside and "got `null`" in message:
+            return MISSING_FIELD, name
+        return reason, name
 
 
 class ListDecoder(RecordDecoder):
@@ -298,19 +360,21 @@ class ListDecoder(RecordDecoder):
     def __init__(self, fields: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> None:
         super().__init__(fields, schema)
         self._lists = {
-            self.attribute(name): ListReader(name, field)
+            self.attribute(name): ListReader(self._paths[name][-1], field)
             for name, field in fields.items()
             if isinstance(field, ListField)
         }
-        self._decode_raw = self._decoder_of(_raw_kind) if self._lists else self._decode
+        self._of_objects = {leaf for _, leaf, _ in self._parts}
+        self._plain = self._lists.keys() > self._of_objects
+        self._decode_raw = self._decoder_of(_raw_kind) if self._plain else self._decode
         self._rest = 0  # batches that are decoded strictly before plain lists are sought again
 
     def decode(self, payloads: Sequence[bytes]) -> Decoded:
         """Decode each payload on its own; lists that are plain are read together."""
         if not self._lists:
             return super().decode(payloads)
-        if self._rest:
-            self._rest -= 1
+        if self._rest or not self._plain:
+            self._rest = max(0, self._rest - 1)
             return self._strictly(payloads, range(len(payloads)))
         raw = self._decoded(payloads, self._decode_raw)  # its refused payloads are read strictly
         records, positions = raw.records, raw.positions
@@ -318,8 +382,12 @@ class ListDecoder(RecordDecoder):
         odd: set[int] = set()
         lists: dict[str, Entries] = {}
         for name, reader in self._lists.items():
-            lists[name], some = reader.plain(list(map(attrgetter(name), records)), read)
-            odd |= some
+            values = list(map(attrgetter(name), records))
+            if name in self._of_objects:
+                lists[name] = reader.texts(values)
+            else:
+                lists[name], some = reader.plain(values, read)
+                odd |= some
         decoded = Decoded(records, positions, [], lists)
         if not odd and read is payloads:
             return decoded
@@ -397,11 +465,17 @@ def _member(attribute: str, field: Any, kind_of: Callable[[Any], Any]) -> Leaf:
     return attribute, kind if kind is msgspec.Raw else kind | None, None
 
 
+def _listed(entry: Any, most: int) -> Any:
+    return Annotated[GenericAlias(list, (entry,)), msgspec.Meta(max_length=most)]
+
+
 def _kind(field: Any) -> Any:
     if isinstance(field, TimeField):
+        if field.format == EPOCH_FLOAT:
+            return float
         return Int64 if field.format in EPOCH_UNITS else str
     if isinstance(field, ListField):
-        return Annotated[list[str], msgspec.Meta(max_length=field.most)]
+        return _listed(str, field.most)
     return _TYPES[field.type]
 
 

@@ -7,7 +7,7 @@ the pipeline file's folder (validation context `folder`). This file opens nothin
 import codecs
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 from functools import reduce
 from operator import or_
@@ -28,6 +28,7 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.time import TickGrid
 from stream_dp.journal.dead_letters import NO_SCHEMA_ID, UNKNOWN_SCHEMA
 from stream_dp.records import avro, protobuf
+from stream_dp.records.cells import KeyAndHeaders, Reading
 from stream_dp.records.leaf_values import Read
 from stream_dp.records.scalars import (
     HOOK,
@@ -169,6 +170,10 @@ class _Values(Frozen):
         """Return how values become JSON with what `fields` need, by the number of the schema."""
         raise NotImplementedError
 
+    def only(self, numbers: Collection[int]) -> "_Values":
+        """Return this format with those of its schemas that have these numbers."""
+        raise NotImplementedError
+
     def read(self, fields: Fields) -> Read:
         """Return how any value becomes JSON with what `fields` need, or why it does not."""
         readers = {number.to_bytes(4, "big"): own for number, own in self.readers(fields).items()}
@@ -195,6 +200,9 @@ class JsonValues(_Values):
     def readers(self, fields: Fields) -> dict[int, Read]:
         return dict.fromkeys(self.ids, lambda payload: payload[_HEAD:])
 
+    def only(self, numbers: Collection[int]) -> "JsonValues":
+        return self.model_copy(update={"ids": tuple(n for n in self.ids if n in numbers)})
+
 
 class _WithSchemas(_Values):
     format: str
@@ -215,6 +223,10 @@ class _WithSchemas(_Values):
         return {
             number: self.reader(content.data, fields) for number, content in self.schemas.items()
         }
+
+    def only(self, numbers: Collection[int]) -> "_WithSchemas":
+        kept = {number: content for number, content in self.schemas.items() if number in numbers}
+        return self.model_copy(update={"schemas": kept})
 
     @model_validator(mode="after")
     def _sound(self) -> "_WithSchemas":
@@ -328,14 +340,30 @@ class KafkaSourceSpec(SourceSpec):
     values: Values | None = None
     """How values are written, where they are no plain JSON."""
 
-    def read(self, fields: Fields) -> Read | None:
-        """Return how values become JSON with what `fields` need; None where they are JSON."""
-        return None if self.values is None else self.values.read(fields)
+    def read(self, fields: Fields) -> Reading | None:
+        """Return how records become JSON with what `fields` need; None where their values alone are that."""
+        value = None if self.values is None else self.values.read(fields)
+        beside = KeyAndHeaders.of(fields)
+        return None if value is None and beside is None else Reading(value, beside)
 
     @property
     def counting(self) -> dict[str, Any]:
         counting = self.model_dump(include=_COUNTING, exclude_defaults=True)
         return counting if self.values is None else counting | {"values": self.values.counting}
+
+    def as_counted(self, counting: Mapping[str, Any]) -> "KafkaSourceSpec":
+        """Return this source with the schemas alone that were there when it counted so."""
+        before = schemas_of(counting)
+        if self.values is None or not before:
+            return self
+        return self.model_copy(update={"values": self.values.only({*map(int, before)})})
+
+
+def schemas_of(counting: Mapping[str, Any]) -> dict[str, str]:
+    """Return the numbers of the schemas of a source that counts so, each with the digest of its text ("" in JSON)."""
+    values = counting.get("values") or {}
+    schemas: dict[str, str] = values.get("schemas") or {}
+    return schemas or {str(number): "" for number in values.get("ids") or ()}
 
 
 UTF_8 = "utf-8"

@@ -7,18 +7,20 @@ dead letter, `wrong_type`. Numbers are written by their decimal text. All is a f
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeAlias
+from decimal import Decimal
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 import numpy as np
 
-from stream_dp.core.time import EPOCH_UNITS
+from stream_dp.core.time import EPOCH_FLOAT, EPOCH_UNITS
 from stream_dp.records.schema import Fields, ListField, TextField, TimeField, key_path
 
 Shape: TypeAlias = Callable[[Any], Any]
 Wanted: TypeAlias = Mapping[str, Any]
-"""By key, the field that is read there, or what is wanted of the object there."""
+"""By key, the field that is read there, or what is wanted of the object there, or of `Each` entry there."""
 Read: TypeAlias = Callable[[bytes], bytes | str]
 """From a value of a topic to JSON, or to the reason why it cannot be read."""
 
@@ -32,6 +34,16 @@ _FIRST, _END = -62_135_596_800, 253_402_300_800  # the years 1 to 9999, in secon
 _MOST_DIGITS = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class Each:
+    """What is wanted of each entry of a list of objects, of `most` at most."""
+
+    most: int
+    want: dict[str, Any]
+
+    type: ClassVar = "list"
+
+
 def wanted(fields: Fields) -> Wanted:
     """Return what is wanted of a record with these fields."""
     whole: dict[str, Any] = {}
@@ -40,13 +52,27 @@ def wanted(fields: Fields) -> Wanted:
         inner = whole
         for each in above:
             inner = inner.setdefault(each, {})
+        if isinstance(field, ListField) and field.inner:
+            before = inner.get(key)
+            of = before.want if isinstance(before, Each) else {}
+            most = min(field.most, before.most) if isinstance(before, Each) else field.most
+            inner[key], inner = Each(most, of), of
+            *above, key = field.inner
+            for each in above:
+                inner = inner.setdefault(each, {})
+            field = TEXT
         inner[key] = field
     return whole
 
 
 def entries(field: Any) -> int:
     """Return how many entries of an array are read: one more than a list may have; 0 where the field is no list."""
-    return field.most + 1 if isinstance(field, ListField) else 0
+    return field.most + 1 if isinstance(field, ListField | Each) else 0
+
+
+def entry(field: Any) -> Any:
+    """Return what is wanted of a list's entry: a text, or what an object's keys are."""
+    return field.want if isinstance(field, Each) else TEXT
 
 
 def same(value: Any) -> Any:
@@ -84,6 +110,8 @@ def instant(field: Any, per_second: int, *, local: bool = False) -> Shape:
         times, over = EPOCH_UNITS[field.format]
         units = 1000 * over // times
         return lambda count: _whole(count * units // per_second)
+    if isinstance(field, TimeField) and field.format == EPOCH_FLOAT and not local:
+        return lambda count: msgspec.Raw(str(Decimal(count) / per_second).encode())
     digits, offset = len(str(per_second)) - 1, "" if local else "Z"
 
     def text(count: int) -> Any:

@@ -12,13 +12,13 @@ from typing import Any, Final, TypeAlias
 from stream_dp.journal.dead_letters import UNKNOWN_SCHEMA, UNREADABLE_VALUE
 from stream_dp.records.leaf_values import (
     NO_OBJECT,
-    TEXT,
     UNFIT,
     Read,
     Wanted,
     double,
     encoded,
     entries,
+    entry,
     instant,
     same,
     single,
@@ -144,7 +144,7 @@ def _getter(field: Any, want: Any) -> _Getter:
             return lambda message: NO_OBJECT if whole else UNFIT
         values = {key: _shape(of.fields_by_name["value"], what) for key, what in want.items()}
         return lambda message: dict(_of_map(getattr(message, name), values))
-    shape = _shape(field, TEXT if field.is_repeated else want)
+    shape = _shape(field, entry(want) if field.is_repeated else want)
     if field.is_repeated:
         most = 0 if whole else entries(want)
         if not most:

@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.time import EPOCH, EPOCH_UNITS, TickGrid, TimeForm, compiled
+from stream_dp.core.time import EPOCH, EPOCH_FLOAT, EPOCH_UNITS, TickGrid, TimeForm, compiled
 from stream_dp.core.wording import meant
 from stream_dp.records.formulas import Formula, formula
-from stream_dp.records.scalars import Domain, Frozen, problem, refuse
+from stream_dp.records.scalars import Domain, FieldName, Frozen, problem, refuse
 
 # Time zones by their IANA names, as the database of this machine (or the package tzdata) knows them. A zone is
 # declared, never taken from a record or from the machine's own setting. What a local time means is settled by the
@@ -21,6 +21,11 @@ from stream_dp.records.scalars import Domain, Frozen, problem, refuse
 _OF_THE_MACHINE = "localtime"
 _DAY = timedelta(days=1)
 MOST_OF_PATH = 1_000  # characters
+ENTRIES = "[]"
+"""Ends the key of a list of which a path goes on within each entry."""
+# The places of key and headers among a record's members. A name has no control character, and a path parts at points,
+# so no field lies there otherwise.
+KEY_PLACE, HEADER_PLACE = "\x7f.key", "\x7f.header "
 _MOST_DAYS = 200_000  # that are looked through; later a zone repeats the rule that it has by then
 
 
@@ -86,7 +91,7 @@ def _seconds(moment: datetime) -> int:
 
 
 def _of_times(form: str) -> str:
-    forms = ("iso", *EPOCH_UNITS)
+    forms = ("iso", *EPOCH_UNITS, EPOCH_FLOAT)
     if "%" in form:
         compiled(form)
     elif form not in forms:
@@ -104,6 +109,40 @@ def _of_keys(path: str) -> str:
 class _Placed(Frozen):
     path: Annotated[str, Field(max_length=MOST_OF_PATH), AfterValidator(_of_keys)] | None = None
     """The keys to the value in the record, with a point between them; without it, the field's name is its key."""
+    from_key: bool = False
+    """The value is the key of the Kafka record, a text."""
+    from_header: FieldName | None = None
+    """The value is the record's header of this name, a text; of several, the last."""
+
+    @property
+    def beside(self) -> bool:
+        """Whether the field lies beside the record's value: in its key, or in a header."""
+        return self.from_key or self.from_header is not None
+
+    @model_validator(mode="after")
+    def _lists_are_lists(self) -> "_Placed":
+        keys = [] if self.path is None else self.path.split(".")
+        lists = [key for key in keys if key.endswith(ENTRIES)]
+        wrong = ""
+        if lists and not isinstance(self, ListField):
+            wrong = (
+                f"`{lists[0]}` is all entries of a list: only a field of `type: list` reads them"
+            )
+        elif len(lists) > 1:
+            wrong = f"`{lists[1]}` is a list within the entries of another: a field reads one list"
+        elif keys and (keys[-1] in lists or ENTRIES in lists):
+            wrong = "must name a list and a member of its entries, such as items[].sku; of a list of texts leave [] out"
+        refuse([problem(("path",), wrong)] if wrong else [])
+        return self
+
+    @model_validator(mode="after")
+    def _lies_once(self) -> "_Placed":
+        given = ("path", self.path is not None), ("from_header", self.from_header is not None)
+        named = [("from_key", self.from_key), *given]
+        there = [key for key, there in named if there]
+        wrong = f"says where the value lies, as {there[0] if there else ''} does: leave one out"
+        refuse([problem((key,), wrong) for key in there[1:]])
+        return self
 
 
 class _Field(_Placed):
@@ -112,7 +151,7 @@ class _Field(_Placed):
 
 class TimeField(_Placed):
     """The record's own time: text with an offset (or in `zone`), as iso has it or of a pattern such as
-    `%d.%m.%Y %H:%M`; or whole seconds, ms or µs since 1970.
+    `%d.%m.%Y %H:%M`; or whole seconds, ms or µs since 1970, or seconds with a fraction (`epoch_float`).
     """
 
     type: Literal["time"] = "time"
@@ -121,7 +160,7 @@ class TimeField(_Placed):
 
     @model_validator(mode="after")
     def _zone_of_texts(self) -> "TimeField":
-        if self.zone is not None and self.format in EPOCH_UNITS:
+        if self.zone is not None and self.format in (*EPOCH_UNITS, EPOCH_FLOAT):
             wrong = f"{self.format} counts from 1970 in UTC and has no zone: leave it out"
             refuse([problem(("zone",), wrong)])
         if self.zone is None and "%" in self.format and "%z" not in self.format:
@@ -153,7 +192,8 @@ class CategoryField(_Field):
 
 
 class ListField(_Field):
-    """At most `most` texts, of which those from a declared domain count, each once however often it is listed.
+    """At most `most` texts, of which those from a declared domain count, each once however often it is listed. With a
+    path such as `items[].sku` they are that member of a list's entries, which are objects.
 
     All other texts together count once in `other`, and so does null, where allowed; an empty list counts nowhere. A
     list with more entries, as written, is a dead letter. JSON and Parquet have lists; a cell of text in a file holds
@@ -171,7 +211,17 @@ class ListField(_Field):
             wrong = "'{}' holds the separator, so no cell can hold it"
             held = [(at, text) for at, text in enumerate(self.domain) if apart in text]
             refuse([problem(("domain", at), wrong.format(text)) for at, text in held])
+        elif self.beside:
+            refuse([problem(("separator",), "is missing: a key or a header is one text")])
+        if self.separator is not None and self.inner:
+            why = "parts one text, and this list is one of objects: leave it out"
+            refuse([problem(("separator",), why)])
         return self
+
+    @property
+    def inner(self) -> tuple[str, ...]:
+        """The keys to the text in each entry; none where the entries are texts."""
+        return _parted(self.path)[1]
 
     @property
     def ones(self) -> int:
@@ -208,6 +258,7 @@ class NumberField(_Field):
     def _lies_nowhere(self) -> "NumberField":
         if self.from_ is not None:
             given = [("path", self.path is not None), ("decimal", self.decimal != ".")]
+            given += [("from_key", self.from_key), ("from_header", self.from_header is not None)]
             wrong = "is of a number that lies in the record, and this one is made of others: leave it out"
             refuse([problem((key,), wrong) for key, there in given if there])
         return self
@@ -232,8 +283,45 @@ def key_path(name: str, field: FieldSpec) -> tuple[str, ...]:
 
     >>> key_path("amount", IntegerField(path="payment.total.cents"))
     ('payment', 'total', 'cents')
+    >>> key_path("skus", ListField(path="cart.items[].sku", domain=("a",), most=2))
+    ('cart', 'items')
     """
-    return (name,) if field.path is None else tuple(field.path.split("."))
+    if field.from_key:
+        return (KEY_PLACE,)
+    if field.from_header is not None:
+        return (f"{HEADER_PLACE}{field.from_header}",)
+    return (name,) if field.path is None else _parted(field.path)[0]
+
+
+def _parted(path: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the keys to a value, and the keys within each entry where it is a list of objects."""
+    keys = () if path is None else tuple(path.split("."))
+    at = next((at for at, key in enumerate(keys, 1) if key.endswith(ENTRIES)), None)
+    if at is None:
+        return keys, ()
+    return (*keys[: at - 1], keys[at - 1].removesuffix(ENTRIES)), keys[at:]
+
+
+def place_words(name: str, field: FieldSpec) -> str:
+    """Return where a field lies, for people.
+
+    >>> place_words("region", TextField(from_key=True)), place_words("cents", IntegerField(path="pay.cents"))
+    ('key', '`pay.cents`')
+    """
+    if field.from_key:
+        return "key"
+    if field.from_header is not None:
+        return f"header `{field.from_header}`"
+    return f"`{field.path or name}`"
+
+
+def beside_problems(fields: Fields) -> Iterator[InitErrorDetails]:
+    """Yield which fields lie in a key or a header, for a source that has none."""
+    for name, field in fields.items():
+        if field.beside:
+            key = "from_key" if field.from_key else "from_header"
+            why = "a file has no keys and headers: leave it out, and the field is the column or member of its name"
+            yield problem(("schema", name, key), why)
 
 
 def formula_of(field: FieldSpec) -> Formula | None:
@@ -258,10 +346,15 @@ def formula_problems(fields: Fields) -> Iterator[InitErrorDetails]:
             yield problem(at, why)
 
 
+def _whole_path(name: str, field: FieldSpec) -> tuple[str, ...]:
+    inner = field.inner if isinstance(field, ListField) else ()
+    return (*key_path(name, field), *((ENTRIES, *inner) if inner else ()))
+
+
 def path_problems(fields: Fields) -> list[InitErrorDetails]:
     """Return which fields cannot lie where they are declared: beside another at one place, or within its value."""
     lying = ((name, field) for name, field in fields.items() if formula_of(field) is None)
-    paths = {name: key_path(name, field) for name, field in lying}
+    paths = {name: _whole_path(name, field) for name, field in lying}
     first: dict[tuple[str, ...], str] = {}
     for name, path in paths.items():
         first.setdefault(path, name)
@@ -270,7 +363,13 @@ def path_problems(fields: Fields) -> list[InitErrorDetails]:
         above = (first.get(path[:depth], name) for depth in range(1, len(path) + 1))
         other = next((other for other in above if other != name), None)
         if other is not None:
-            at = ("schema", name) if fields[name].path is None else ("schema", name, "path")
+            field = fields[name]
+            keys = {
+                "path": field.path,
+                "from_key": field.from_key,
+                "from_header": field.from_header,
+            }
+            at = ("schema", name, *(key for key, there in keys.items() if there))
             problems.append(
                 problem(at, f"is the place of field '{other}', or lies within its value")
             )

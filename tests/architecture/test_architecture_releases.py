@@ -15,6 +15,7 @@ THE_READER = Path("stream_dp/journal/release.py")
 OTHER_JSON = {
     "files/highwater.py": "its own mark: how far a journal has been",
     "files/records.py": "the records of a data file: for their own time, or without a schema",
+    "records/cells.py": "texts of a record that is sent, for its key and its headers",
     "operate/query/remote_series.py": "definitions of series and watches, where they are JSON",
     "operate/fitting.py": "payloads of events in a sample, for what is wrong with them",
     "broker/process.py": "its own files: the cluster's id and size, and the ports of the last run",

@@ -3,7 +3,9 @@
 import asyncio
 import io
 import json
+import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -177,3 +179,150 @@ async def test_values_behind_a_schemas_number_are_checked_and_neither_sent_nor_g
         "unknown_schema": 1, "unreadable_value": 1,
     }  # fmt: skip
     assert told["fields"][0]["fits"] == 2
+
+
+BESIDE = """\
+version: 1
+name: {name}
+source: {source}
+schema:
+  at: {{type: time}}
+  user: {{type: text{key}}}
+  tenant: {{type: category, domain: [a, b]{tenant}}}
+  paid: {{type: integer, nullable: true{paid}}}
+privacy: {{unit: user, user: user, max_events: 3, per: 1s, epsilon: 100}}
+clock: {{kind: replay, field: at, start: 2020-01-01T00:00:00Z, step: 1s, horizon: 4}}
+journal: {{kind: sqlite, path: {name}.journal}}
+series:
+  - {{name: by_tenant, statistic: histogram, by: tenant, epsilon: 60}}
+  - {{name: paid, statistic: count, epsilon: 30, where: [{{field: paid, at_least: 5}}]}}
+"""
+
+
+async def test_fields_in_key_and_headers_count_as_they_do_in_the_value(
+    kafka: str, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file is replayed into a topic, whose records have the user as their key; at this epsilon there is no noise."""
+    lines = [
+        {"at": f"2020-01-01T00:00:0{at % 4}Z", "user": f"u{at % 7}", "tenant": "abc"[at % 3]}
+        | ({"paid": at % 9} if at % 2 else {})
+        for at in range(80)
+    ]
+    written("rows.jsonl", "\n".join([*map(json.dumps, lines), ""]))
+    headers = {"tenant": ", from_header: x-tenant", "paid": ", from_header: paid"}
+    plain = {"key": "", "tenant": "", "paid": "", "source": "{kind: file, path: rows.jsonl}"}
+    source = f'{{kind: kafka, topic: {topic}.b, bootstrap: "{kafka}", keyed_by: user}}'
+    beside = {"key": ", from_key: true", "source": source, **headers}
+    written("plain.yaml", BESIDE.format(name=f"{topic}.plain", **plain))
+    written("beside.yaml", BESIDE.format(name=topic, **beside))
+    assert await off("key", "stream-dp.key") == 0
+    key = ("--key-file", "stream-dp.key")
+    to = ("--topic", f"{topic}.b", "--create", "2")
+    assert await off("replay", "rows.jsonl", "--pipeline", "beside.yaml", *to, *key) == 0
+    for file in ("plain.yaml", "beside.yaml"):
+        line = ("-m", "stream_dp", "run", file, "--until-end", "--yes", *key)
+        engine = await asyncio.create_subprocess_exec(sys.executable, *line)
+        assert await engine.wait() == 0
+    first, second = (
+        [json.loads(line) for line in read(f"{name}.releases.jsonl").splitlines()]
+        for name in (f"{topic}.plain", topic)
+    )
+    assert len(first) == 8
+    assert [each.get("values") or each["value"] for each in second] == [
+        each.get("values") or each["value"] for each in first
+    ]
+    assert first[-2]["values"]["a"] > 10
+    capsys.readouterr()
+    assert await off("check", "beside.yaml", "--topic", f"{topic}.b", "--json", *key) == 0
+    checked = json.loads(capsys.readouterr().out)
+    assert checked["records"] == 80
+    assert {one["field"]: one["fits"] for one in checked["fields"]} == {
+        "at": 80, "user": 80, "tenant": 80, "paid": 40,
+    }  # fmt: skip
+    assert await off("check", "beside.yaml", "--data", "rows.jsonl") == 0
+    assert await off("simulate", "beside.yaml", "--data", "rows.jsonl", "--runs", "1") == 0
+
+
+async def test_init_proposes_fields_of_headers_and_of_a_key_that_no_value_repeats(
+    kafka: str, topic: str
+) -> None:
+    await create(kafka, f"{topic}.named", message_timestamp_type="LogAppendTime")
+    async with writing(kafka) as producer:
+        for at in range(60):
+            headers = [("tenant", (b"a", b"b")[at % 2]), ("n", b"%d" % at), ("bad", b"\xff")]
+            headers += [("seldom", b"x")] * (at == 3)
+            value = json.dumps({"n": at, "name": f"c{at % 30}"}).encode()
+            for key, to in ((b"k%d" % at, topic), (b"c%d" % (at % 30), f"{topic}.named")):
+                await producer.send(to, value, key=key, headers=headers)
+    for to in (topic, f"{topic}.named"):
+        out = f"{to}.yaml"
+        assert await off("init", "--topic", to, "--bootstrap", kafka, "--out", out) == 0
+    schema = yaml.safe_load(read(f"{topic}.yaml"))["schema"]
+    assert schema["key"] == {"type": "text", "from_key": True}
+    assert schema["tenant"] == {"type": "category", "domain": [], "from_header": "tenant"}
+    assert schema["record_n"] == {"type": "integer", "from_header": "n"}
+    assert set(schema) == {"n", "name", "key", "tenant", "record_n"}
+    assert set(yaml.safe_load(read(f"{topic}.named.yaml"))["schema"]) == set(schema) - {"key"}
+
+
+FRAMED = """\
+version: 1
+name: {topic}
+source:
+  {{kind: kafka, topic: {topic}, bootstrap: "{kafka}", values: {{format: json, ids: [{ids}]}}}}
+schema: {{code: {{type: text}}}}
+privacy: {{epsilon: 100}}
+clock: {{kind: wall, step: 1s, delay: 500ms}}
+journal: {{kind: sqlite, path: framed.journal}}
+series: [{{name: all, statistic: count, epsilon: 60}}]
+"""
+
+
+def shown(pipeline: str) -> list[int]:
+    path = Path(f"{pipeline}.releases.jsonl")
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line)["value"] for line in lines if line.endswith("}")]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(900):
+        if holds():
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("it does not come")
+
+
+async def test_a_schema_is_added_to_a_pipeline_that_runs(
+    kafka: str, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At this epsilon there is no noise. Five records of schema 7 and three of 9 come under either file."""
+    assert await off("key", "stream-dp.key") == 0
+    for name, ids in (("old.yaml", "7"), ("new.yaml", "7, 9")):
+        written(name, FRAMED.format(topic=topic, kafka=kafka, ids=ids))
+
+    async def ran(file: str, before: int, after: int, *more: str) -> None:
+        line = ("-m", "stream_dp", "run", file, "--yes", "--key-file", "stream-dp.key", *more)
+        known = len(shown(topic))
+        engine = await asyncio.create_subprocess_exec(sys.executable, *line)
+        await until(lambda: len(shown(topic)) > known and shown(topic)[-1] == before)
+        async with writing(kafka) as producer:
+            for schema in (7, 9, 7, 9, 7, 7, 9, 7):
+                await producer.send(topic, b'\0\0\0\0%c{"code":"x"}' % schema)
+        await until(lambda: shown(topic)[-1] >= after)
+        await asyncio.sleep(2.5)
+        assert shown(topic)[-1] == after
+        engine.send_signal(signal.SIGINT)
+        assert await engine.wait() == 0
+
+    key = ("--key-file", "stream-dp.key")
+    await ran("old.yaml", 0, 5)
+    capsys.readouterr()
+    assert await off("plan", "new.yaml", "--against", "running", *key) == 6
+    assert "+ schema 9: its records count from tick" in capsys.readouterr().out
+    assert await off("plan", "new.yaml", "--against", "old.yaml") == 6
+    await ran("new.yaml", 5, 13, "--apply")
+    assert await off("plan", "new.yaml", "--against", "running", *key) == 0
+    assert await off("plan", "old.yaml", "--against", "running", *key) == 2
+    capsys.readouterr()
+    assert await off("dead-letters", "new.yaml", "--json", *key) == 0
+    assert "unknown_schema" in capsys.readouterr().out

@@ -130,9 +130,7 @@ def _whole_batch(
 ) -> Unpacked:
     """Broken: what the client library cannot parse drops its batch."""
     try:
-        return Unpacked(
-            *self._parsed(whole or plain_batch(data, batch.base, batch.records), batch.base)
-        )
+        return self._parsed(whole or plain_batch(data, batch.base, batch.records), batch.base)
     except Exception:  # noqa: BLE001 - as the product
         return _refused(batch, UNREADABLE_RECORD)
 

@@ -51,6 +51,7 @@ from stream_dp.operate.run.wiring import PRODUCT, Setup
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load
+from stream_dp.records.cells import Sent, sent_with, value_alone
 from stream_dp.records.endpoints import KafkaJournalSpec, KafkaSourceSpec
 
 HEAD_VERSION = 1
@@ -106,12 +107,15 @@ class Made(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The source of `pipeline`: the topic that its engine reads, and the function that places records in it."""
+    """The source of `pipeline`: the topic that its engine reads, and the functions that place records in it and give
+    them their keys and headers.
+    """
 
     settings: KafkaSettings
     pipeline: str
     topic: str
     place: Placement = by_content
+    sent: Sent = value_alone
 
     @property
     def heads(self) -> str:
@@ -243,11 +247,14 @@ class OriginWriter:
         async with producer.transaction():
             placed = target.place(payloads, self._places)
             sent = [
-                await producer.send(target.topic, payload, partition=partition)
+                await producer.send(
+                    target.topic, payload, key=key, headers=headers, partition=partition
+                )
                 for payload, partition in zip(payloads, placed, strict=True)
+                for key, headers in (target.sent(payload),)
             ]
-            key = self._name.encode()
-            sent.append(await producer.send(target.heads, head.encoded(), key=key, partition=0))
+            name = self._name.encode()
+            sent.append(await producer.send(target.heads, head.encoded(), key=name, partition=0))
             await asyncio.gather(*sent)
         self._head = head
 
@@ -447,7 +454,8 @@ async def from_agent(app: App, pipeline: str | Path, stream: Stream[Any], enrich
 
 def _agent_source(app: App, spec: PipelineSpec, enrich: Enrich) -> AgentSource:
     topic = written_to(spec).topic
-    return AgentSource(app, Target(_settings(spec), spec.name, topic, placement_of(spec)), enrich)
+    how = placement_of(spec), sent_with(spec.fields)
+    return AgentSource(app, Target(_settings(spec), spec.name, topic, *how), enrich)
 
 
 def _settings(spec: PipelineSpec) -> KafkaSettings:

@@ -30,6 +30,7 @@ from stream_dp.kafka.log.reader import reading
 from stream_dp.kafka.source.batches import batches, consumer
 from stream_dp.kafka.source.record_batches import Kind, RecordBatch
 from stream_dp.kafka.source.unpacker import Unpacker
+from stream_dp.records.cells import Sent, value_alone
 
 _POLL_MS = 100
 AT_ONCE = 1000  # the largest number of unacknowledged records
@@ -100,8 +101,14 @@ async def _committed(
 class TryOutProducer:
     """Sends records to one existing topic while its context is open; all in-sync replicas acknowledge each."""
 
-    def __init__(self, settings: KafkaSettings, topic: str, place: Placement = by_content) -> None:
-        self._settings, self._topic, self._place = settings, topic, place
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        topic: str,
+        place: Placement = by_content,
+        sent: Sent = value_alone,
+    ) -> None:
+        self._settings, self._topic, self._place, self._with = settings, topic, place, sent
         self._partitions: tuple[int, ...] = ()
         self._producer: Any = None
         self._sent: list[asyncio.Future[Any]] = []
@@ -134,7 +141,9 @@ class TryOutProducer:
         """Send a record; when `AT_ONCE` records are unacknowledged, wait for all. `WorldError` if one was not."""
         (partition,) = self._place((payload,), self._partitions)
         with speaking(self._settings, f"topic {self._topic}"):
-            self._sent.append(await self._producer.send(self._topic, payload, partition=partition))
+            key, headers = self._with(payload)
+            record = {"value": payload, "key": key, "headers": headers, "partition": partition}
+            self._sent.append(await self._producer.send(self._topic, **record))
         if len(self._sent) >= AT_ONCE:
             await self.acknowledged()
 
@@ -144,16 +153,20 @@ class TryOutProducer:
             await asyncio.gather(*sent)
 
 
-_Item: TypeAlias = tuple[bytes, list[tuple[str, bytes]]]
+_Item: TypeAlias = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 
 
 class KafkaFeed:
     """Writes ticks into the topic of `marks`; one feed per topic (the newest wins)."""
 
     def __init__(
-        self, settings: KafkaSettings, marks: TickMarks, place: Placement = by_content
+        self,
+        settings: KafkaSettings,
+        marks: TickMarks,
+        place: Placement = by_content,
+        sent: Sent = value_alone,
     ) -> None:
-        self._settings, self._place = settings, place
+        self._settings, self._place, self._with = settings, place, sent
         self._marks, self._topic = marks, marks.topic
         self._producer: Any = None
         self._partitions: tuple[int, ...] = ()
@@ -198,9 +211,9 @@ class KafkaFeed:
             payloads = [record.payload for record in records]
             placed = self._place(payloads, self._partitions)
             for payload, partition in zip(payloads, placed, strict=True):
-                lanes[partition].append((payload, []))
+                lanes[partition].append((payload, *self._with(payload)))
             for partition, lane in lanes.items():
-                lane.append((b"", [(TICK_HEADER, self._marks.sign(partition, tick))]))
+                lane.append((b"", None, [(TICK_HEADER, self._marks.sign(partition, tick))]))
         producer, topic = self._producer, self._topic
         with speaking(self._settings, f"topic {topic}"):
             async with producer.transaction():
@@ -218,8 +231,8 @@ class KafkaFeed:
     def _batches(self, lane: Sequence[_Item]) -> Iterator[Any]:
         """Yield the lane's items in full record batches."""
         batch = self._producer.create_batch()
-        for value, headers in lane:
-            item = {"key": None, "value": value, "timestamp": None, "headers": headers}
+        for value, key, headers in lane:
+            item = {"key": key, "value": value, "timestamp": None, "headers": headers}
             if batch.append(**item) is None:
                 batch.close()
                 yield batch

@@ -13,7 +13,7 @@ from stream_dp.kafka.client.topics import TopicEyes, no_such_topic
 from stream_dp.kafka.source.batches import batches, consumer
 from stream_dp.kafka.source.record_batches import Kind, RecordBatch, Unpacked
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
-from stream_dp.records.leaf_values import Read
+from stream_dp.records.cells import Reading
 
 MOST_BYTES = 64 * 2**20  # of a sample
 _SLICE_MS = 100
@@ -41,11 +41,11 @@ async def sample_topic(
     marks: bool,
     newest: bool = True,
     limit: int = LIMIT_BYTES,
-    read: Read | None = None,
+    read: Reading | None = None,
 ) -> SampledTopic:
     """Return the records at the `most` newest (or oldest) offsets of each partition; `marks`: look for tick marks.
 
-    A record batch that would expand beyond `limit` bytes is refused; `read` makes JSON of values that are none. Raises
+    A record batch that would expand beyond `limit` bytes is refused; `read` makes JSON of records that are none. Raises
     `WorldError`.
     """
     eyes = TopicEyes(settings, topic)

@@ -27,10 +27,8 @@ from stream_dp.kafka.source.record_batches import (
     Cell,
     Kind,
     RecordBatch,
-    Unpacked,
     record_batches,
 )
-from stream_dp.kafka.source.unpacker import tick_claims
 
 _ROOM = 64 * 1024  # bytes of a new buffer, and the least free space for a read
 _STEP = 1024 * 1024
@@ -226,12 +224,10 @@ def batches(fetched: Sequence[Any]) -> Sequence[RecordBatch]:
 
 def _of_records(run: list[Any]) -> RecordBatch:
     """Return a batch of records that the library has unpacked; they have the same stamp."""
-    values, offsets = [record.value or b"" for record in run], [record.offset for record in run]
-    content = Unpacked(values, offsets, [], tick_claims(run))
     first, last = run[0], run[-1]
     return RecordBatch(
         Kind.DATA, first.offset, last.offset + 1, first.timestamp,
-        APPENDED if first.timestamp_type == _APPENDED else 0, None, len(run), _NOTHING, content,
+        APPENDED if first.timestamp_type == _APPENDED else 0, None, len(run), _NOTHING, run,
     )  # fmt: skip
 
 

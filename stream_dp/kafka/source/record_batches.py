@@ -11,12 +11,12 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from stream_dp.journal.dead_letters import Span
 from stream_dp.kafka.client.clients import library
+from stream_dp.records.cells import MOST_HEADERS
 
-MOST_HEADERS = 64  # of a record that are read; a tick mark has one
 _MOST_BITS = 63
 _ONE_BYTE = 0x80
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -150,12 +150,16 @@ class Kind(Enum):
 
 
 class Unpacked(NamedTuple):
-    """Values with their offsets, spans of unreadable records, and the tick headers by index of a value."""
+    """Values with their offsets, spans of unreadable records, and the tick headers by index of a value.
+
+    `members` are those that each record's key and headers add to its value, which the unpacker does.
+    """
 
     values: list[bytes]
     offsets: Sequence[int]
     refused: list[Span]
     marks: dict[int, bytes]
+    members: Sequence[bytes] = ()
 
     def behind(self, offset: int) -> "Unpacked":
         before = sum(at_offset < offset for at_offset in self.offsets)
@@ -172,7 +176,8 @@ class RecordBatch(NamedTuple):
     """A batch by its header: offsets from `base` up to `next`, with stamp `stamp` (ms) of the kind in `attributes`.
 
     `producer` is the id of a transaction's producer, None outside of transactions. `records` is the number of records
-    by the header. `raw` is the whole batch. `content` are its records if the client library has unpacked them.
+    by the header. `raw` is the whole batch. `content` are its records as objects of the client library if it has
+    unpacked them.
     """
 
     kind: Kind
@@ -183,7 +188,7 @@ class RecordBatch(NamedTuple):
     producer: int | None
     records: int
     raw: memoryview
-    content: Unpacked | None = None
+    content: Sequence[Any] | None = None
 
     @property
     def appended(self) -> bool:

@@ -60,7 +60,7 @@ from stream_dp.kafka.source.ticks import (
     cell_of,
 )
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
-from stream_dp.records.leaf_values import Read
+from stream_dp.records.cells import Reading
 
 _PAUSE_S = 0.1
 _WAIT_MS = 3000
@@ -288,7 +288,7 @@ class KafkaSource:
         wait: bool = False,
         limit: int = LIMIT_BYTES,
         share: Share = EVERY,
-        read: Read | None = None,
+        read: Reading | None = None,
     ) -> None:
         self._share = share
         self._settings, self._topic, self._clock, self._ticks = settings, topic, clock, ticks

@@ -3,8 +3,8 @@
 Rules: readable records are read, and unreadable ones become refusals with their offsets; no content of a batch raises.
 Unpacking is bounded: for any input at most `limit` bytes are returned, and little more than that is ever held in
 memory. Bytes after the last gzip frame or the first lz4 frame are ignored, as by Kafka itself. Headers are read only if
-tick marks are asked for. A record's offset is its place in the batch, whatever the record states about itself. `null`
-is an empty value.
+tick marks or fields are asked for. A record's offset is its place in the batch, whatever the record states about
+itself. `null` is an empty value.
 """
 
 import struct
@@ -24,7 +24,6 @@ from stream_dp.kafka.client.clients import library
 from stream_dp.kafka.client.tick_marks import claimed
 from stream_dp.kafka.source.record_batches import (
     HEADER,
-    MOST_HEADERS,
     Kind,
     RecordBatch,
     Unpacked,
@@ -32,6 +31,7 @@ from stream_dp.kafka.source.record_batches import (
     plain_batch,
     walk,
 )
+from stream_dp.records.cells import MOST_HEADERS, Reading, joined
 from stream_dp.records.leaf_values import Read
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -170,13 +170,17 @@ _value = attrgetter("value")
 class Unpacker:
     """Unpacks batches; `marks` says whether to look for tick marks, `limit` bounds the expanded size of a batch.
 
-    `read` makes JSON of a value that is none, or says why it cannot; there are no tick marks among such values.
+    `read` makes JSON of a record that is none, or says why it cannot; there are no tick marks among values that are no
+    JSON.
     """
 
-    def __init__(self, *, marks: bool, limit: int = LIMIT_BYTES, read: Read | None = None) -> None:
+    def __init__(
+        self, *, marks: bool, limit: int = LIMIT_BYTES, read: Reading | None = None
+    ) -> None:
         self._marks = marks
         self._limit = limit
         self._read = read
+        self._beside = None if read is None else read.beside
         self._parse = library(".record.default_records").DefaultRecordBatch
 
     def unpack(self, batch: RecordBatch) -> Unpacked:
@@ -185,7 +189,8 @@ class Unpacker:
 
     def _content(self, batch: RecordBatch) -> Unpacked:
         if batch.content is not None:
-            return batch.content
+            offsets = [record.offset for record in batch.content]
+            return self._of_library(batch.content, offsets)
         if batch.kind is Kind.FOREIGN:
             return _refused(batch, UNREADABLE_BATCH)
         packed = batch.raw[HEADER.size :]
@@ -208,14 +213,14 @@ class Unpacker:
         if len(data) <= _PARSED_BYTES:  # a large batch may hold millions of headers
             try:
                 plain = whole or plain_batch(data, batch.base, batch.records)
-                return Unpacked(*self._parsed(plain, batch.base))
+                return self._parsed(plain, batch.base)
             except Exception:  # noqa: BLE001, S110 - memory and Unicode errors too: it is read otherwise
                 pass
         return self._pieces(batch, data)
 
     def _pieces(self, batch: RecordBatch, data: memoryview) -> Unpacked:
         """Unpack piece by piece, so that an unreadable record makes only its piece slow."""
-        unpacked = Unpacked([], [], [], {})
+        unpacked = Unpacked([], [], [], {}, [])
         base = batch.base
         for begin, end, records in pieces(data, batch.records, _PIECE_BYTES):
             part = data[begin:end]
@@ -228,35 +233,43 @@ class Unpacker:
     def _piece(self, data: memoryview, base: int, records: int) -> Unpacked:
         if len(data) <= _PIECE_BYTES:
             try:
-                return Unpacked(*self._parsed(plain_batch(data, base, records), base))
+                return self._parsed(plain_batch(data, base, records), base)
             except Exception:  # noqa: BLE001, S110 - see `_records`
                 pass
         return self._walked(data, base, records)
 
-    def _parsed(
-        self, plain: bytes | memoryview, base: int
-    ) -> tuple[list[bytes], range, list[Span], dict[int, bytes]]:
+    def _parsed(self, plain: bytes | memoryview, base: int) -> Unpacked:
         """Parse with the client library's parser, which accepts all records or none."""
-        marks: dict[int, bytes] = {}
-        if not self._marks:
-            values = list(map(_value, self._parse(plain)))
-        else:
-            records = list(self._parse(plain))
-            values, marks = list(map(_value, records)), tick_claims(records)
+        records = self._parse(plain)
+        if self._marks or self._beside is not None:
+            records = list(records)
+        unpacked = self._of_library(records, ())
+        return unpacked._replace(offsets=range(base, base + len(unpacked.values)))
+
+    def _of_library(self, records: Any, offsets: Sequence[int]) -> Unpacked:
+        """Return records of the client library; they are gone through more than once where headers are read."""
+        values = list(map(_value, records))
         if None in values:
             values = [value or b"" for value in values]
-        return values, range(base, base + len(values)), [], marks
+        marks = tick_claims(records) if self._marks else {}
+        if self._beside is None:
+            return Unpacked(values, offsets, [], marks)
+        members = [self._beside.members(each.key, each.headers) for each in records]
+        return Unpacked(values, offsets, [], marks, members)
 
     def _walked(self, data: memoryview, base: int, records: int) -> Unpacked:
-        unpacked = Unpacked([], offsets := [], [], {})
-        for at, record in enumerate(walk(data, records, self._marks), base):
+        beside = self._beside
+        unpacked = Unpacked([], offsets := [], [], {}, members := [])
+        for at, record in enumerate(walk(data, records, self._marks or beside is not None), base):
             if record is None:
                 unpacked.refused.append(Span(UNREADABLE_RECORD, None, at, at))
                 continue
-            if record.headers and (mark := claimed(record.headers, record.value)) is not None:
+            if self._marks and (mark := claimed(record.headers, record.value)) is not None:
                 unpacked.marks[len(unpacked.values)] = mark
             unpacked.values.append(record.value or b"")
             offsets.append(at)
+            if beside is not None:
+                members.append(beside.members(record.key, record.headers))
         return unpacked
 
 
@@ -265,25 +278,39 @@ def _join(into: Unpacked, more: Unpacked) -> None:
     into.marks.update({before + at: mark for at, mark in more.marks.items()})
     into.values.extend(more.values)
     cast("list[int]", into.offsets).extend(more.offsets)
+    cast("list[bytes]", into.members).extend(more.members)
     into.refused.extend(more.refused)
 
 
-def _read_each(read: Read, unpacked: Unpacked) -> Unpacked:
-    """Return the records as JSON, each read on its own."""
+def _read_each(read: Reading, unpacked: Unpacked) -> Unpacked:
+    """Return the records as JSON, each read on its own, with what key and headers add to it."""
+    if read.value is not None:
+        unpacked = _values_of(read.value, unpacked)
+    if not unpacked.members:
+        return unpacked
+    return unpacked._replace(
+        values=list(map(joined, unpacked.values, unpacked.members)), members=()
+    )
+
+
+def _values_of(read: Read, unpacked: Unpacked) -> Unpacked:
     values: list[bytes] = []
+    members = list[bytes]()
     offsets: list[int] = []
     dead: list[tuple[int, str, None]] = []
-    for at, value in zip(unpacked.offsets, unpacked.values, strict=True):
+    beside = unpacked.members or [b""] * len(unpacked.values)
+    for at, value, more in zip(unpacked.offsets, unpacked.values, beside, strict=True):
         plain = read(value)
         if isinstance(plain, str):
             dead.append((at, plain, None))
         else:
             values.append(plain)
             offsets.append(at)
+            members.append(more)
     if not dead:
         return unpacked._replace(values=values)
     refused = sorted([*unpacked.refused, *as_spans(dead)], key=attrgetter("first"))
-    return Unpacked(values, offsets, refused, {})
+    return Unpacked(values, offsets, refused, {}, members)
 
 
 def tick_claims(records: Sequence[Any]) -> dict[int, bytes]:

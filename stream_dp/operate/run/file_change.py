@@ -148,6 +148,7 @@ def _compared(known: _Known, now: Said, old: str) -> tuple[FileChanges, dict[str
     return changes, {
         "pipeline": now.spec.name, "against": old, "pending": not changes.equal, "added": [], "ended": [],
         "fields": [*changes.fields], "words": [*changes.worded], "refused": [*changes.refused],
+        "schemas": [{"id": int(number), "start": known.at} for number in changes.schemas],
     }  # fmt: skip
 
 
@@ -219,10 +220,16 @@ def changed_now(
     before = Said.of(running) if applied is None else earlier(applied.file, running)
     known = _Known(before, first, applied, at)
     changes, shown = _compared(known, now, RUNNING)
-    at_a_start = (
-        f"schema ({', '.join(changes.fields)}): a field comes with a start: `run FILE --apply`"
-    )
-    if refused := [*changes.refused, *([at_a_start] if changes.fields else ())]:
+    refused = [*changes.refused]
+    for key, what, names in (
+        ("schema", "field", changes.fields),
+        ("source.values", "schema", changes.schemas),
+    ):
+        if names:
+            refused.append(
+                f"{key} ({', '.join(names)}): a {what} comes with a start: `run FILE --apply`"
+            )
+    if refused:
         raise _refused(refused)
     config = built.run_config(0)
     planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, config.origin, built.layout))

@@ -257,7 +257,9 @@ def test_dates_are_days_and_the_likelier_time_is_the_clock(say: Say) -> None:
 def test_json_lines_have_types_of_their_own(say: Say) -> None:
     rows = [
         {"at": 1714521600000 + n, "seen": f"{n + 1}/03/2026 10:00", "tags": ["a", "b"], "n": n, "x": n / 2, "ok": n > 3,
-         "deep": [{"a": 1}], "pay": {"total": {"cents": n}, "coupon": "a"} if n % 5 else None,
+         "deep": [{"a": 1}],
+         "cart": {"rows": [{"sku": "a", "n": 1}, {"sku": "b"}][: n % 3]}, "created": 1714521600 + n / 4,
+         "pay": {"total": {"cents": n}, "coupon": "a"} if n % 5 else None,
          "mixed": n if n % 2 else "n", "code": f"{n % 2}"} | ({f"key {n}": 1} if n == 7 else {})
         for n in range(30)
     ]  # fmt: skip
@@ -267,14 +269,17 @@ def test_json_lines_have_types_of_their_own(say: Say) -> None:
     fields = yaml.safe_load(text)["schema"]
     assert {name: field["type"] for name, field in fields.items()} == {
         "at": "time", "seen": "time", "tags": "list", "n": "integer", "x": "number", "ok": "boolean",
-        "code": "category", "pay.total.cents": "integer", "pay.coupon": "category",
+        "code": "category", "pay.total.cents": "integer", "pay.coupon": "category", "cart.rows[].sku": "list",
+        "created": "time",
     }  # fmt: skip
     assert fields["pay.total.cents"] == {
         "type": "integer",
         "path": "pay.total.cents",
         "nullable": True,
     }
+    assert fields["cart.rows[].sku"]["path"] == "cart.rows[].sku"
     assert fields["at"]["format"] == "epoch_ms"
+    assert fields["created"]["format"] == "epoch_float"
     assert fields["seen"]["format"] == "%d/%m/%Y %H:%M"
     assert "does the day or the month come first?" in text
     assert "key 7" not in text + said.out

@@ -5,6 +5,7 @@ import json
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,21 +16,24 @@ from unit.live.live_series_steps import question, zero
 from unit.live.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
 
 from stream_dp.accounting.amounts import UNITS
+from stream_dp.cli.printing import change_lines
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.history import JournalSummary, read_summary
-from stream_dp.engine.ports import Ports
+from stream_dp.engine.ports import Batch, Ports
 from stream_dp.engine.run_config import FileChange, RunConfig
 from stream_dp.errors import BudgetRefused, FailClosed, NotAccepted, UsageError, WorldError
 from stream_dp.files.memory import MemoryJournal, MemorySink
 from stream_dp.journal.commit import Applied, Commit, Created, Halted
+from stream_dp.journal.dead_letters import Span
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.audit.journal_access import build_again
 from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.operate.audit.trace_check import compared
-from stream_dp.operate.run.file_change import Changing, against_summary
+from stream_dp.operate.run.file_change import Changing, against_summary, changed_now
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.fingerprints import fingerprint, text_of, told
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records.endpoints import KafkaSourceSpec
 from stream_dp.testing.manual_clock import ManualClock
 
 ORDERS: dict[str, Any] = {"name": "orders", "statistic": "count", "epsilon": "0.5"}
@@ -60,6 +64,13 @@ def file(series: list[dict[str, Any]], **more: Any) -> PipelineSpec:
 class Shop(World):
     """A pipeline whose file changes: it runs `upto` a tick, with the file that is given."""
 
+    def source(self, tick: int, spec: PipelineSpec) -> Stopping:
+        return Stopping(tick)
+
+    def moment(self, tick: int) -> int:
+        """The time at which a start runs to this tick."""
+        return 0
+
     async def summary(self) -> JournalSummary:
         journal = MemoryJournal(self.store)
         await journal.open()
@@ -76,9 +87,9 @@ class Shop(World):
         self.__dict__["built"] = build_again(spec, known)
         if change is not None:
             self.__dict__["built"] = (await self.change(spec)).built
-        source = Stopping(tick)
+        source, clock = self.source(tick, spec), ManualClock(self.moment(tick))
         journal = CrashingJournal(self.store, fuse or Fuse())
-        ports = Ports(source, journal, MemorySink(self.bodies), ManualClock(0), SEALER, self.seed)
+        ports = Ports(source, journal, MemorySink(self.bodies), clock, SEALER, self.seed)
         engine = self.started(ports, change=change)
         run = asyncio.create_task(engine.run())
         await self.until(tick, run)
@@ -673,3 +684,83 @@ async def test_under_every_filter_the_ledger_is_that_of_the_first_block_and_what
             assert main.used.amount == alone.used.amount
         known = (await shop.summary()).applied
         ledger_json(build_again(file(series, **noisy), known), await shop.summary())
+
+
+def framed(*ids: int, **more: Any) -> PipelineSpec:
+    """A topic of JSON values behind the numbers of these schemas."""
+    values = {"format": "json", "ids": list(ids)}
+    source = {"kind": "kafka", "topic": "t", "bootstrap": "127.0.0.1:9092", "values": values}
+    clock = {"kind": "wall", "step": "1s", "start": "1970-01-01T00:00:00Z", "horizon": str(HORIZON)}
+    schema = {"country": {"type": "category", "domain": ["DE", "FR"]}}
+    journal = {"kind": "sqlite", "path": "j"}
+    return file([ORDERS], source=source, clock=clock, schema=schema, journal=journal, **more)
+
+
+class Topic(Shop):
+    """Each tick brings each of two partitions two records of schema 7, one of 9 and one of 8."""
+
+    def moment(self, tick: int) -> int:
+        return 1000 * (tick + 1) + 600
+
+    def source(self, tick: int, spec: PipelineSpec) -> Stopping:
+        assert isinstance(spec.source, KafkaSourceSpec)
+        read = spec.source.read(spec.fields)
+        assert read is not None
+        assert read.value is not None
+        given = []
+        for number, partition in product(range(HORIZON), (0, 1)):
+            values, dead = list[bytes](), list[Span]()
+            for at, schema in enumerate((7, 9, 7, 8), 5 * number):
+                value = read.value(b'\0\0\0\0%c{"country":"DE"}' % schema)
+                if isinstance(value, str):
+                    dead.append(Span(value, None, at, at))
+                else:
+                    values.append(value)
+            given.append(
+                Batch(
+                    partition, values, range(5 * number, 5 * number + len(values)), 5 * number + 5,
+                    tick=number, mark=number, refused=dead,
+                )
+            )  # fmt: skip
+        return Stopping(tick, given)
+
+
+async def test_records_of_an_added_schema_count_from_the_cut_on_and_are_dead_letters_before() -> (
+    None
+):
+    topic = Topic(noise=zero)
+    await topic.upto(4, framed(7))
+    with pytest.raises(FailClosed, match="the journal was written for something else"):
+        await topic.upto(6, framed(7, 9))
+    changing = await topic.change(framed(7, 9))
+    assert changing.shown["schemas"] == [{"id": 9, "start": 5}]
+    assert list(change_lines(changing.shown))[1] == (
+        "  + schema 9: its records count from tick 5 on; those before were dead letters"
+    )
+    await topic.applied(8, framed(7, 9))
+    counts = topic.releases("orders")
+    assert [counts[tick] for tick in range(9)] == [4, 8, 12, 16, 20, 26, 32, 38, 44]
+    dead = {8: 0, 4: 0}
+    for commit in topic.commits():
+        if commit.ticks:
+            found = sum(span.records for span in commit.dead_letters)
+            dead[4 if commit.ticks[-1] <= 4 else 8] += found
+    assert dead == {4: 5 * 4, 8: 4 * 2}
+    with pytest.raises(FailClosed, match="goes on with another pipeline file"):
+        await topic.upto(9, framed(7))
+    await topic.upto(9, framed(9, 7))
+    await topic.applied(11, framed(7, 9, 8))
+    counts = topic.releases("orders")
+    assert [counts[tick] for tick in (9, 10, 11)] == [50, 58, 66]
+    charged = [charge for commit in topic.commits() for charge in commit.charges]
+    assert len(charged) == 1
+
+
+async def test_a_schema_that_goes_or_comes_by_message_is_refused() -> None:
+    topic = Topic(noise=zero)
+    engine = await topic.upto(4, framed(7, 9))
+    for other in (framed(7), framed(8), framed(7, 8)):
+        with pytest.raises(UsageError, match=r"source \(values\): the ledger is of one source"):
+            (await topic.change(other)).require()
+    with pytest.raises(UsageError, match=r"source\.values \(10\): a schema comes with a start"):
+        changed_now(topic.built, engine.admission, told(framed(7, 9, 10)), 5)

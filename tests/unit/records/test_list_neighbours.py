@@ -33,6 +33,7 @@ SPEC = PipelineSpec.model_validate(
         "schema": {
             "items": {"type": "list", "domain": list(ITEMS), "most": MOST, "nullable": True},
             "few": {"type": "list", "domain": ["x"], "most": 4},
+            "skus": {"type": "list", "domain": list(ITEMS), "most": MOST, "nullable": True, "path": "cart.rows[].sku"},
             "shop": {"type": "category", "domain": ["north", "south"]},
             "size": {"type": "integer"},
         },
@@ -52,6 +53,7 @@ SPEC = PipelineSpec.model_validate(
             {"name": "both", "statistic": "maximum", "by": ["few", "items"], "expected_events": "9", "epsilon": "1"},
             {"name": "sizes", "statistic": "histogram", "by": {"field": "size", "edges": ["2", "4"]},
              "method": "tree", "epsilon": "1"},
+            {"name": "skus", "statistic": "histogram", "by": "skus", "method": "tree", "epsilon": "1"},
             {"name": "hours", "statistic": "alerts", "by": [{"tick": "hour"}, "shop"], "threshold": "9",
              "epsilon": "1"},
         ],
@@ -62,10 +64,12 @@ AWKWARD: list[Any] = [
     [*ITEMS, "ham"],
 ]  # fmt: skip
 
+ROWS = [{"sku": "beer"}, {"sku": "eggs", "n": 2}, {"sku": "ham"}]
+LONG = ([{"sku": each} for each in ITEMS], [{"sku": "milk"}] * (MOST + 1))
 FARTHEST = (
-    {"items": ["beer", "bread", "ham"], "few": ["x", "y"]},
-    {"items": ["eggs", "milk"], "few": ["x", "y"]},
-)
+    {"items": ["beer", "bread", "ham"], "few": ["x", "y"], "cart": {"rows": ROWS}},
+    {"items": ["eggs", "milk"], "few": ["x", "y"], "cart": {"rows": [{"sku": "bread"}, {"sku": "milk"}]}},
+)  # fmt: skip
 
 
 def records(seed: int, size: int) -> list[Record]:
@@ -80,6 +84,7 @@ def records(seed: int, size: int) -> list[Record]:
                 [*[some([*ITEMS, "ham", "jam"], MOST)] * 4, ["beer", "eggs", "milk"], None, *AWKWARD[:4]]
             ),
             "few": some(["x", "y", "z"], 4),
+            "cart": {"rows": draw.choice([ROWS, ROWS, [], None, *LONG])},
             "shop": draw.choice(["north", "south", "west"]),
             "size": draw.choice([1, 3, 5]),
         }
@@ -113,7 +118,7 @@ def most_changes(relation: Neighbors, pairs: int = 300) -> dict[str, int]:
     for seed in range(pairs):
         base, (one, other) = records(seed, seed % 4), records(seed + 9_999, 2)
         if seed < len(AWKWARD):
-            one["items"] = AWKWARD[seed]
+            one |= {"items": AWKWARD[seed], "cart": {"rows": ROWS}}
         if seed == pairs - 1:
             one, other = (one | each | {"size": 5} for each in FARTHEST)
         streams = [*base, one], ([*base, other] if relation is REPLACE else base)
@@ -126,7 +131,7 @@ def most_changes(relation: Neighbors, pairs: int = 300) -> dict[str, int]:
 def test_one_basket_more_changes_at_most_what_its_list_may_hold() -> None:
     assert most_changes(ADD) == {
         "all": 1, "with_milk": 1, "items": 3, "large": 3, "few": 2, "shops": 1,
-        "in_shops": 3, "both": 6, "sizes": 1, "hours": 1,
+        "in_shops": 3, "both": 6, "sizes": 1, "hours": 1, "skus": 3,
     }  # fmt: skip
 
 
@@ -134,17 +139,20 @@ def test_another_basket_changes_at_most_what_both_lists_may_hold() -> None:
     """Five entries and three ones: all five; two entries of which all may be set: ~_H; ten, six at once: all ten."""
     assert most_changes(REPLACE) == {
         "all": 1, "with_milk": 1, "items": 5, "large": 5, "few": 2, "shops": 2,
-        "in_shops": 6, "both": 10, "sizes": 2, "hours": 2,
+        "in_shops": 6, "both": 10, "sizes": 2, "hours": 2, "skus": 5,
     }  # fmt: skip
 
 
-_KIND = decoder._kind
+_KIND, _LISTED = decoder._kind, decoder._listed
 TWINS: dict[str, tuple[Any, str, Any]] = {
     "an entry counts twice": (
         list_columns, "_once", lambda numbers, codes, _: Entries(codes, np.repeat(np.arange(len(numbers)), numbers)),
     ),
     "long lists are taken": (
         decoder, "_kind", lambda field: list[str] if field.type == "list" else _KIND(field),
+    ),
+    "long lists of objects are taken": (
+        decoder, "_listed", lambda entry, most: _LISTED(entry, most if entry is str else 10**6),
     ),
 }  # fmt: skip
 

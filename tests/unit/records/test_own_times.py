@@ -1,19 +1,25 @@
 """A record's own time puts it into one tick, whoever asks: file readers, router and the oracle agree."""
 
 import json
+import math
 import tempfile
+from decimal import Decimal
+from fractions import Fraction
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.moments import SPELLINGS, oracle, texts
+from pydantic import ValidationError
 
-from stream_dp.core.time import TickGrid, TimeForm
+from stream_dp.core.time import TickGrid, TimeForm, float_moments, own_time
+from stream_dp.core.time import written as as_written
 from stream_dp.engine.ports import Batch
 from stream_dp.files import records as reader
 from stream_dp.files.records import load_records, ticked
@@ -23,6 +29,7 @@ from stream_dp.records import decoder
 from stream_dp.records.decoder import NO_TIME as IS_NO_TIME
 from stream_dp.records.decoder import OUTSIDE as IS_OUTSIDE
 from stream_dp.records.decoder import OwnTicks
+from stream_dp.records.leaf_values import instant
 from stream_dp.records.schema import TimeField
 
 START = 1_714_521_600_000  # 2024-05-01T00:00:00Z
@@ -249,3 +256,81 @@ def test_a_reading_that_breaks_off_leaves_no_false_ticks(monkeypatch: pytest.Mon
         with pytest.raises(ZeroDivisionError):
             ticks.of(ENDS, 3)
     assert ticks.of(ENDS, 3).tolist() == [0, 0, 1]
+
+
+# Seconds with a fraction: what a double means is the shortest decimal that is read as it.
+
+HOURS = [(START + GRID.step * tick) / 1000 for tick in range(4)]
+SECONDS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.integers(START - 10, START + 4 * GRID.step).map(lambda moment: moment / 1000),
+    st.tuples(st.sampled_from(HOURS), st.integers(-9, 9)).map(lambda at: at[0] + at[1] * 2.0**-22),
+    st.tuples(st.sampled_from(HOURS), st.integers(-(10**6), 10**6)).map(lambda at: at[0] + at[1] / 1e7),
+    st.integers(-(2**70), 2**70),
+    st.sampled_from([1e300, -1e300, 9007199254.740993, 2.5e11, 1e12, -0.0, 5e-324, -1e-9]),
+)  # fmt: skip
+
+
+def exactly(number: float) -> int:
+    return math.floor(Decimal(repr(float(number))) * 1000)
+
+
+def misread(seconds: list[float]) -> list[float]:
+    """Those of which some reader makes another tick than the decimal says."""
+    form = TimeForm("epoch_float")
+    ticks = OwnTicks(GRID, form).of(list(map(float, seconds)), len(seconds)).tolist()
+    wanted = [GRID.find(exactly(number)) for number in seconds]
+    payloads = [json.dumps({"time": number}).encode() for number in seconds]
+    dead = router_for("epoch_float").route(Batch(0, payloads, range(len(payloads)), 1)).dead
+    out = {at for span in dead for at in range(span.first, span.last + 1)}
+    return [
+        number
+        for at, number in enumerate(seconds)
+        if not (
+            own_time(float(number), form) == exactly(number)
+            and ticks[at] == (IS_OUTSIDE if wanted[at] is None else wanted[at])
+            and (at in out) == (wanted[at] is None)
+        )
+    ]
+
+
+@given(st.lists(SECONDS, max_size=6))
+def test_seconds_with_a_fraction_are_their_shortest_decimal(seconds: list[float]) -> None:
+    assert misread(seconds) == []
+
+
+def test_the_twin_that_takes_a_double_for_what_it_is_exactly_is_caught() -> None:
+    seconds = np.array([end + part / 1000 for end in HOURS for part in range(-100, 100)])
+    right = list(map(exactly, seconds.tolist()))
+    assert float_moments(seconds).tolist() == right
+    twin = [math.floor(Fraction(number) * 1000) for number in seconds.tolist()]
+    assert sum(map(int.__ne__, twin, right)) > 100
+
+
+def test_seconds_with_a_fraction_are_refused_as_text_and_read_in_a_table(tmp_path: Path) -> None:
+    fields = {"time": TimeField(format="epoch_float")}
+    rows = ["1714521600.5", "1714521600", "1714525200.25", "x", "", "1.7145216005e9"]
+    (tmp_path / "t.csv").write_text("\n".join(["time", *rows]))
+    found = load_records(tmp_path / "t.csv", fields, "time", TimeForm("epoch_float"))
+    assert [record.time_ms for record in found] == [
+        START + 500, START, START + 3_600_250, None, START + 500,
+    ]  # fmt: skip
+    routed = router_for("epoch_float").route(
+        Batch(0, [record.payload for record in found], range(5), 9)
+    )
+    assert [(span.reason, span.first) for span in routed.dead] == [(NO_TIME, 3)]
+    for value in ('"1714521600.5"', "null", "true"):
+        dead = router_for("epoch_float").route(Batch(0, [b'{"time":%s}' % value.encode()], [0], 1)).dead  # fmt: skip
+        assert [span.reason for span in dead] == [NO_TIME]
+    with pytest.raises(ValidationError, match="counts from 1970 in UTC"):
+        TimeField(format="epoch_float", zone="UTC")
+
+
+@given(st.integers(-(10**15), 10**15), st.sampled_from([1000, 10**6, 10**9]))
+def test_instants_of_avro_and_protobuf_are_seconds_with_a_fraction(count: int, per: int) -> None:
+    made = instant(TimeField(format="epoch_float"), per)(count)
+    assert Fraction(Decimal(bytes(made).decode())) == Fraction(count, per)
+    moment = count // 10
+    if abs(moment) < 6 * 10**13:
+        form = TimeForm("epoch_float")
+        assert own_time(as_written(moment, form), form) == moment

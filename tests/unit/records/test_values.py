@@ -4,10 +4,9 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
-from unit.pipeline.routing.planned_worlds import ran
+from unit.records.topic_worlds import as_read, packed, released
 from unit.records.value_worlds import (
     HEAD,
     SECOND,
@@ -17,21 +16,16 @@ from unit.records.value_worlds import (
     written,
 )
 
-from stream_dp.core.time import TickGrid
-from stream_dp.engine.ports import Batch
 from stream_dp.errors import UsageError
 from stream_dp.journal.dead_letters import NO_SCHEMA_ID, UNKNOWN_SCHEMA, UNREADABLE_VALUE
-from stream_dp.kafka.source.record_batches import Kind, RecordBatch, Unpacked
-from stream_dp.kafka.source.ticks import Place, Room, StampedTicks
 from stream_dp.kafka.source.unpacker import Unpacker
 from stream_dp.operate.run.settings import written_to
-from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.fingerprints import fingerprint, fingerprints
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records.cells import Reading
 from stream_dp.records.endpoints import KafkaSourceSpec
 from stream_dp.records.leaf_values import Read
-from stream_dp.testing.noise import ZeroNoise
 
 FORMS = ("plain", "json", "avro", "protobuf")
 FRAMED = FORMS[1:]
@@ -42,33 +36,8 @@ def reading(spec: PipelineSpec) -> Read:
     assert isinstance(spec.source, KafkaSourceSpec)
     read = spec.source.read(spec.fields)
     assert read is not None
-    return read
-
-
-def packed(values: Sequence[bytes], base: int, stamp: int) -> RecordBatch:
-    offsets = range(base, base + len(values))
-    content = Unpacked(list(values), offsets, [], {})
-    return RecordBatch(
-        Kind.DATA, base, offsets.stop, stamp, 0, None, len(values), memoryview(b""), content
-    )
-
-
-def as_read(spec: PipelineSpec, values: Sequence[bytes]) -> list[Batch]:
-    """What a topic of these values gives, in three ticks, as the engine's source reads it."""
-    assert isinstance(spec.source, KafkaSourceSpec)
-    assert spec.clock.start is not None
-    grid, out = TickGrid(spec.clock.start, 1000, 3), list[Batch]()
-    unpacker = Unpacker(marks=False, read=spec.source.read(spec.fields))
-    ticks = StampedTicks(Place(0, 0), unpacker, Room(), out, grid, 0)
-    for tick in range(3):
-        some = range(tick * len(values) // 3, (tick + 1) * len(values) // 3)
-        ticks.take(packed([values[at] for at in some], some.start, grid.start(tick)))
-    ticks.mark(2)
-    return out
-
-
-def released(spec: PipelineSpec, values: Sequence[bytes]) -> list[dict[str, Any]]:
-    return ran(build(spec), as_read(spec, values), lambda *_: ZeroNoise(), now=60_000)
+    assert read.value is not None
+    return read.value
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -98,7 +67,7 @@ def moved(read: Batched, values: Sequence[bytes], at: int, broken: bytes) -> lis
 
 def each_alone(spec: PipelineSpec) -> Batched:
     """What the engine's source makes of each record of a batch."""
-    unpacker = Unpacker(marks=False, read=reading(spec))
+    unpacker = Unpacker(marks=False, read=Reading(reading(spec)))
 
     def read(values: Sequence[bytes]) -> list[Outcome]:
         unpacked = unpacker.unpack(packed(values, 0, 0))

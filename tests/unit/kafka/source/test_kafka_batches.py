@@ -19,8 +19,9 @@ from unit.kafka.source.record_worlds import ABORT, COMMIT, Given, batch, marker,
 from stream_dp.kafka.client.tick_marks import TICK_HEADER
 from stream_dp.kafka.source import batches as kafka_batches
 from stream_dp.kafka.source.batches import WholeBatches, batches, fitting
-from stream_dp.kafka.source.record_batches import MOST_HEADERS, Kind, RecordBatch
+from stream_dp.kafka.source.record_batches import Kind, RecordBatch
 from stream_dp.kafka.source.unpacker import Unpacker
+from stream_dp.records.cells import MOST_HEADERS
 
 ROOT = Path(__file__).parents[4]
 PLACE = TopicPartition("topic", 0)

@@ -1,6 +1,7 @@
 """What is in a batch: the fast way and the slow one agree, and a bad record harms none but itself."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ from stream_dp.kafka.client.tick_marks import TICK_HEADER
 from stream_dp.kafka.source import unpacker
 from stream_dp.kafka.source.record_batches import (
     HEADER,
-    MOST_HEADERS,
     Kind,
     RecordBatch,
     Unpacked,
@@ -23,6 +23,7 @@ from stream_dp.kafka.source.record_batches import (
     walk,
 )
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
+from stream_dp.records.cells import MOST_HEADERS
 
 PACK = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
 TICK = TICK_HEADER.encode()
@@ -149,10 +150,10 @@ def test_a_batch_that_cannot_be_unpacked_is_refused_whole(codec: int) -> None:
     assert shown(found(raw)) == ([], [], refused, {})
 
 
-def test_what_somebody_else_has_unpacked_is_as_it_is() -> None:
-    content = Unpacked([b"a"], [4], [], {})
-    made = RecordBatch(Kind.DATA, 4, 5, 0, APPENDED, None, 1, memoryview(b""), content)
-    assert Unpacker(marks=False).unpack(made) is content
+def test_what_the_client_library_has_unpacked_is_as_it_is() -> None:
+    content = [SimpleNamespace(value=value, offset=at) for at, value in ((4, b"a"), (6, None))]
+    made = RecordBatch(Kind.DATA, 4, 7, 0, APPENDED, None, 2, memoryview(b""), content)
+    assert Unpacker(marks=False).unpack(made) == Unpacked([b"a", b""], [4, 6], [], {})
 
 
 @pytest.mark.parametrize("count", [1, 10_000])

@@ -19,6 +19,7 @@ from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import PARTITIONERS
 from stream_dp.pipeline.yaml import load
+from stream_dp.records.cells import KeyAndHeaders, joined
 from stream_dp.statistics.alerts import AlertsSeries
 
 GOOD: dict[str, Any] = {
@@ -205,6 +206,50 @@ def test_a_path_that_leads_nowhere(
     assert len(found.hints) == len(says)
     for hint, begins in zip(found.hints, says, strict=True):
         assert hint.says.startswith(f"size: {begins}")
+
+
+@pytest.mark.parametrize(
+    ("field", "headers", "says"),
+    [
+        ({"from_header": "n"}, [("n", b"3")], []),
+        (
+            {"from_header": "m"},
+            [("n", b"3")],
+            ["absent; no record has header `m`: look at its name"],
+        ),
+        ({"from_key": True}, [("n", b"3")], ["absent; no record has a key: look at `from_key`"]),
+        ({"from_header": "n"}, [("n", b"x")], ["texts, where numbers are declared"]),
+        ({"from_header": "n"}, [("n", b"3.0")], ["numbers that are no whole ones (12.5)"]),
+    ],
+)
+def test_a_header_that_is_not_there_or_does_not_convert(
+    tmp_path: Path, field: dict[str, Any], headers: list[tuple[str, bytes]], says: list[str]
+) -> None:
+    declared = spec(tmp_path, **field)
+    beside = KeyAndHeaders(declared.fields)
+    found = of(declared, *[joined(record(size="?"), beside.members(None, headers))] * 3)
+    assert len(found.hints) == len(says)
+    for hint, begins in zip(found.hints, says, strict=True):
+        assert (hint.says.startswith(f"size: {begins}"), hint.records) == (True, 3)
+
+
+def test_entries_of_a_list_of_objects_have_their_hints(tmp_path: Path) -> None:
+    listed = {"type": "list", "domain": ["a", "b"], "most": 2, "path": "rows[].sku"}
+    made = PipelineSpec.model_validate(
+        spec(tmp_path).model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"fields", "series"})
+        | {"schema": {"time": {"type": "time"}, "skus": listed},
+           "series": [{"name": "s", "statistic": "histogram", "by": "skus", "method": "tree", "epsilon": 1}]}
+    )  # fmt: skip
+    rows = [[{"sku": "a"}], [{"sku": "A"}], [{}], [{"sku": 5}], [{"sku": "a"}] * 3, None]
+    found = of(made, *[record(rows=each) for each in rows])
+    assert found.dead == 4
+    assert {hint.says for hint in found.hints} == {
+        "skus: differs from the domain in upper and lower case or in spaces only, so it is `other`",
+        "skus: a list with an entry that has no `rows[].sku`; declare `nullable: true` if it may be",
+        "skus: lists that hold something else than texts",
+        "skus: lists with more than 2 entries; a larger `most:` takes them, and more noise for all",
+        "skus: null; declare `nullable: true` if it may be",
+    }
 
 
 def homes(partitioner: str) -> list[Piece]:

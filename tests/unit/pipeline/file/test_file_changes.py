@@ -1,8 +1,10 @@
 """What a pipeline file says, as journals keep it, means what the file means."""
 
+import json
 from pathlib import Path
 
 import pytest
+from unit.records.value_worlds import spec_of
 
 from stream_dp.errors import FailClosed
 from stream_dp.pipeline.fingerprints import (
@@ -15,6 +17,7 @@ from stream_dp.pipeline.fingerprints import (
     text_of,
     told,
 )
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -43,3 +46,30 @@ def test_what_is_no_file_is_refused() -> None:
     for text in (b"", b"{}", text_of(spec)[:-3], told(spec)):
         with pytest.raises(FailClosed, match="does not read"):
             earlier(text, spec)
+
+
+def test_only_schemas_that_are_added_are_no_other_source(tmp_path: Path) -> None:
+    avsc = (tmp_path / "a.avsc", tmp_path / "b.avsc")
+    for at, file in enumerate(avsc):
+        field = {"name": f"f{at}", "type": "long"}
+        file.write_text(json.dumps({"type": "record", "name": "R", "fields": [field]}))
+
+    def reading(**schemas: Path) -> PipelineSpec:
+        numbered = {number[1:]: str(path) for number, path in schemas.items()}
+        return spec_of(tmp_path, {"format": "avro", "schemas": numbered})
+
+    first = reading(s7=avsc[0])
+    for now, added in (
+        (reading(s7=avsc[0], s12=avsc[1], s9=avsc[0]), ("9", "12")),
+        (reading(s7=avsc[1], s9=avsc[0]), None),
+        (reading(s9=avsc[0]), None),
+        (spec_of(tmp_path, None), None),
+        (spec_of(tmp_path, {"format": "json", "ids": [7, 9]}), None),
+    ):
+        said = earlier(text_of(first), now)
+        changes = compared(said, Said.of(now))
+        assert changes.schemas == (added or ())
+        assert bool(changes.refused) == (added is None)
+        if added:
+            assert fingerprint(said.spec) == fingerprint(first) != fingerprint(now)
+            assert not changes.equal
