@@ -36,11 +36,17 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.verdicts import noise_by_guesses
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
+from stream_dp.records.scalars import duration_text
 from stream_dp.statistics.parts.choice import FalseAlarm
 
 _THIN = (
     "{field}: lines are not in its order, so if the file goes on behind the sample, windows have a part of their "
     "records here, and verdicts are too bad; a --sample as large as the file judges by all"
+)
+
+_SHORT = (
+    "the sample is of {part}, and longer windows are judged at its rate: where that is a busy time, they are too good, "
+    "and where it is a quiet one too bad; a larger --sample says more"
 )
 
 
@@ -79,17 +85,17 @@ async def check_pipeline(
         topic = topic or settled(spec.source, KafkaSourceSpec).topic
         sample = await topic_sample(spec, topic, most, lambda: sealer_for(spec, key_file))
     fitting = await asyncio.to_thread(fitting_of, spec, sample)
-    cut = data is not None and sample.records == most
-    clock = spec.clock
-    if (
-        cut
-        and isinstance(clock, ReplayClock)
-        and await asyncio.to_thread(out_of_order, spec, sample)
-    ):
-        hint = Hint(_THIN.format(field=clock.field), sample.records)
-        fitting = replace(fitting, hints=[*fitting.hints, hint])
+    cut, clock, poor = data is None or sample.records == most, spec.clock, ""
+    if cut and data is not None and isinstance(clock, ReplayClock):
+        if await asyncio.to_thread(out_of_order, spec, sample):
+            poor = _THIN.format(field=clock.field)
     progress("Judging what the series would show")
-    return Checked(built, fitting, await asyncio.to_thread(judgement_of, built, sample))
+    judgement = await asyncio.to_thread(judgement_of, built, sample)
+    if cut and judgement.part:
+        poor = poor or _SHORT.format(part=duration_text(judgement.part))
+    if poor:
+        fitting = replace(fitting, hints=[*fitting.hints, Hint(poor, sample.records)])
+    return Checked(built, fitting, judgement)
 
 
 def within_limit(fitting: Fitting, limit: Fraction) -> bool:

@@ -31,6 +31,7 @@ TRIES = 6
 TOGETHER = 3  # changes
 WINDOWS = "every", "windows", "window", "running"
 WAYS = 4  # told of each series
+DAY = 86_400_000  # ms, within which a rate comes and goes
 WORTH_MORE = (
     0.9  # of the epsilon that fewer changes need, at most, is what more of them are told for
 )
@@ -71,10 +72,14 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class Judgement:
-    """Verdicts by a sample, and by series of which no window is useful the ways to one. NOT PRIVATE."""
+    """Verdicts by a sample, and by series of which no window is useful the ways to one. NOT PRIVATE.
+
+    `part`: how many ms of a day the sample has, where longer windows are judged at its rate; else 0.
+    """
 
     rows: Sequence[Row]
     ways: dict[str, list[Way]]
+    part: int = 0
 
     @property
     def table(self) -> list[tuple[str, ...]]:
@@ -98,14 +103,17 @@ class Judgement:
 
 def judgement_of(built: Built, sample: Sample) -> Judgement:
     """Return verdicts of a pipeline by a sample, and for each series that is not useful in any window what would be."""
-    rows = judged(built, Sampled(built.spec, rows_of(built.spec, sample)))
+    totals = Sampled(built.spec, rows_of(built.spec, sample))
+    rows = judged(built, totals)
     ways: dict[str, list[Way]] = {}
     counted = usable(built.spec, sample)  # a series alone would take what the others' fields refuse
     for chosen in built.chosen:
         own = [row for row in rows if row.series == chosen.spec.name and row.judged is not None]
         if own and all(row.verdict != USEFUL for row in own):
             ways[chosen.spec.name] = _Search(_Change((), built.spec, chosen.spec), counted).ways()
-    return Judgement(rows, ways)
+    part = len(totals.rows.rows) * built.spec.clock.step
+    rated = any(row.judged is not None and totals.rated(row.window) for row in rows)
+    return Judgement(rows, ways, part if rated and part < DAY else 0)
 
 
 class _Change(NamedTuple):
