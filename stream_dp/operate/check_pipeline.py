@@ -86,8 +86,12 @@ async def check_pipeline(
         sample = await topic_sample(spec, topic, most, lambda: sealer_for(spec, key_file))
     fitting = await asyncio.to_thread(fitting_of, spec, sample)
     cut, clock, poor = data is None or sample.records == most, spec.clock, ""
-    timed = cut and data is not None and isinstance(clock, ReplayClock)
-    if timed and await asyncio.to_thread(out_of_order, spec, sample):
+    if (
+        cut
+        and data is not None
+        and isinstance(clock, ReplayClock)
+        and await asyncio.to_thread(out_of_order, spec, sample)
+    ):
         poor = _THIN.format(field=clock.field)
     progress("Judging what the series would show")
     judgement = await asyncio.to_thread(judgement_of, built, sample)

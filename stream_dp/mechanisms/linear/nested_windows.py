@@ -120,12 +120,15 @@ def best_nested(
     shapes = [arities for arities in _candidates() if math.prod(arities) <= min(most, last)]
     starts = [(arities, parts) for arities in shapes for parts in _starts(len(arities))]
     first = sorted((views.score(*start), *start) for start in starts)
-    if not aims:
-        _, arities, parts = min(_tuned(*start, views) for _, *start in first[:FINALISTS])
-    else:
-        rough = sorted(_tuned(*start, views) for _, *start in first[:MORE])[:FINALISTS]
-        finer = [(arities, tuple(FINER * share for share in parts)) for _, arities, parts in rough]
-        _, arities, parts = min(_tuned(*start, views) for start in finer)
+    tuned = [
+        _tuned(arities, parts, views) for _, arities, parts in first[: MORE if aims else FINALISTS]
+    ]
+    if aims:
+        tuned = [
+            _tuned(arities, tuple(FINER * share for share in parts), views)
+            for _, arities, parts in sorted(tuned)[:FINALISTS]
+        ]
+    _, arities, parts = min(tuned)
     return ForestShape(arities, tuple(Fraction(share, sum(parts)) for share in parts))
 
 
