@@ -216,7 +216,7 @@ def test_what_the_series_are_worth_is_for_the_operators_eyes(site: Site) -> None
 @pytest.mark.parametrize(
     ("rows", "sample", "said"),
     [
-        (ROWS, 8, ["the sample is of 2h"]),
+        (ROWS, 8, ["the sample is of 1h"]),
         (ROWS[::-1], 8, ["time: lines are not in its order"]),
         (ROWS[::5] + ROWS, 8, ["time: lines are not in its order"]),
         (ROWS[::-1], 100, []),
@@ -225,7 +225,7 @@ def test_what_the_series_are_worth_is_for_the_operators_eyes(site: Site) -> None
 def test_what_the_beginning_of_a_file_cannot_say_of_its_windows_is_said(
     site: Site, rows: list[str], sample: int, said: list[str]
 ) -> None:
-    """Lines in no order have a part of each window; two hours of six have a rate that may be a burst's."""
+    """Lines in no order have a part of each window; an hour of six has a rate that may be a burst's."""
     table(site, rows)
     hints = checked(site, "--sample", str(sample), code=0)["hints"]
     assert [hint["says"].split(", ")[0] for hint in hints] == said
