@@ -87,7 +87,7 @@ class Views:
     def __init__(
         self, windows: tuple[int, ...], ever: bool, last: int, aims: tuple[float, ...] = ()
     ) -> None:
-        self.aims = np.array(aims)
+        self.aims = np.array(aims) / min(aims, default=1.0)
         spread = np.arange(PLACES) * GOLDEN % 1
         pasts = [w + (spread * (last - w + 1)).astype(np.int64) for w in windows]
         self.places = [(past - w, past) for past, w in zip(pasts, windows, strict=True)]
