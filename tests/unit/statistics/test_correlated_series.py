@@ -152,6 +152,17 @@ def test_a_nested_one_is_made_for_its_aims(data: Data, statistic: str) -> None:
     assert fingerprint(plain.spec) != fingerprint(aimed.spec) == fingerprint(same.spec)
 
 
+def test_nested_windows_of_before_aims_have_the_fingerprints_they_had(data: Data) -> None:
+    """Of the file and of each mechanism, as they were computed before the key came."""
+    data["clock"]["horizon"] = "8760"
+    series = NESTED | {"windows": ["24h", "7d", "ever"]}
+    built = made(data, {"epsilon": "2"}, series)
+    assert (built.parts["series"], mechanism_fingerprint(built.chosen[0].mechanism)[:16]) == (
+        "a66698a709a4",
+        "80022a612ffd85af",
+    )
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
