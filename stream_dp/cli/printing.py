@@ -88,13 +88,13 @@ def _others(alternatives: list[Mapping[str, Any]]) -> str:
     return "; ".join(prices + lacking)
 
 
-def on_records(shown: Mapping[str, Any], form: str = " {}", key: str = "records") -> str:
+def on_records(shown: Mapping[str, Any], form: str = " {}") -> str:
     """Return in `form` which records `shown` is about; empty where it is about every record.
 
     >>> on_records({"records": "country = DE"}), on_records({"records": ""})
     (' on records with country = DE', '')
     """
-    records = shown.get(key)
+    records = shown.get("records")
     return form.format(f"on records with {records}") if records else ""
 
 
@@ -102,10 +102,15 @@ def budget_text(shown: Mapping[str, Any]) -> str:
     """Return spent and remaining budget of `budget_json` as a clause, with units if they differ.
 
     Where not all records meet the same, it names those that meet most.
+
+    >>> shown = {"unit": "epsilon", "capacity": "2", "budget": "2", "spent": "1.7", "left": "0.3"}
+    >>> budget_text(shown | {"heaviest": "coupon = true"})
+    'spent 1.7 (the most of any record: of those with coupon = true), left 0.3'
     """
     spent, left = shown.get("delta_spent", "0"), shown.get("delta_left", "0")
     deltas = "" if spent == left == "0" else f"; of delta {spent} spent by series, {left} left"
-    records = on_records(shown, key="heaviest")
+    heaviest = shown.get("heaviest")
+    records = f" (the most of any record: of those with {heaviest})" if heaviest else ""
     if shown["unit"] == "epsilon" and shown["capacity"] == shown["budget"]:
         return f"spent {shown['spent']}{records}, left {shown['left']}{deltas}"
     return (

@@ -54,6 +54,7 @@ TRIES = 6
 TOGETHER = 3  # changes
 WINDOWS = "every", "windows", "window", "running"
 WAYS = 4  # told of each series
+DAY = 86_400_000  # ms, within which a rate comes and goes
 WORTH_MORE = (
     0.9  # of the epsilon that fewer changes need, at most, is what more of them are told for
 )
@@ -94,10 +95,14 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class Judgement:
-    """Verdicts by a sample, and by series of which no window is useful the ways to one. NOT PRIVATE."""
+    """Verdicts by a sample, and by series of which no window is useful the ways to one. NOT PRIVATE.
+
+    `part`: how many ms of a day the sample has, where longer windows are judged at its rate; else 0.
+    """
 
     rows: Sequence[Row]
     ways: dict[str, list[Way]]
+    part: int = 0
 
     @property
     def table(self) -> list[tuple[str, ...]]:
@@ -121,14 +126,17 @@ class Judgement:
 
 def judgement_of(built: Built, sample: Sample) -> Judgement:
     """Return verdicts of a pipeline by a sample, and for each series that is not useful in any window what would be."""
-    rows = judged(built, Sampled(built.spec, rows_of(built.spec, sample)))
+    totals = Sampled(built.spec, rows_of(built.spec, sample))
+    rows = judged(built, totals)
     ways: dict[str, list[Way]] = {}
     counted = usable(built.spec, sample)  # a series alone would take what the others' fields refuse
     for chosen in built.chosen:
         own = [row for row in rows if row.series == chosen.spec.name and row.judged is not None]
         if own and all(row.verdict != USEFUL for row in own):
             ways[chosen.spec.name] = _Search(_Change((), built.spec, chosen.spec), counted).ways()
-    return Judgement(rows, ways)
+    part = len(totals.rows.rows) * built.spec.clock.step
+    rated = any(row.judged is not None and totals.rated(row.window) for row in rows)
+    return Judgement(rows, ways, part if rated and part < DAY else 0)
 
 
 class _Change(NamedTuple):
@@ -270,6 +278,11 @@ _THIN = (
     "the sample, and the verdicts are too bad: give a --sample as large as the file"
 )
 
+_SHORT = (
+    "the sample is of {part}, and longer windows are judged at its rate: where that is a busy time, they are too good, "
+    "and where it is a quiet one too bad; a larger --sample says more"
+)
+
 
 class Checked(NamedTuple):
     """How a sample fits a pipeline, and what its series are worth by it. NOT PRIVATE."""
@@ -306,17 +319,21 @@ async def check_pipeline(
         topic = topic or settled(spec.source, KafkaSourceSpec).topic
         sample = await topic_sample(spec, topic, most, lambda: sealer_for(spec, key_file))
     fitting = await asyncio.to_thread(fitting_of, spec, sample)
-    cut = data is not None and sample.records == most
-    clock = spec.clock
+    cut, clock, poor = data is None or sample.records == most, spec.clock, ""
     if (
         cut
+        and data is not None
         and isinstance(clock, ReplayClock)
         and await asyncio.to_thread(out_of_order, spec, sample)
     ):
-        hint = Hint(_THIN.format(field=clock.field), sample.records)
-        fitting = replace(fitting, hints=[*fitting.hints, hint])
+        poor = _THIN.format(field=clock.field)
     progress("Judging what the series would show")
-    return Checked(built, fitting, await asyncio.to_thread(judgement_of, built, sample))
+    judgement = await asyncio.to_thread(judgement_of, built, sample)
+    if cut and judgement.part:
+        poor = poor or _SHORT.format(part=duration_text(judgement.part))
+    if poor:
+        fitting = replace(fitting, hints=[*fitting.hints, Hint(poor, sample.records)])
+    return Checked(built, fitting, judgement)
 
 
 def within_limit(fitting: Fitting, limit: Fraction) -> bool:

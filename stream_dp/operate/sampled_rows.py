@@ -157,9 +157,15 @@ class Sampled:
     def _layout(self) -> RowLayout:
         return RowLayout.of(self.spec)
 
+    def rated(self, window: str) -> bool:
+        """Return whether a window is longer than the sample, so that its totals are those of the sample's rate."""
+        return self._span(window) > len(self.rows.rows)
+
+    def _span(self, window: str) -> int:
+        return span_of(window, self.spec.clock.step, (self.spec.clock.horizon or ENDLESS) - 1)
+
     def __call__(self, chosen: Chosen, window: str, width: int) -> Floats | str:
-        last = (self.spec.clock.horizon or ENDLESS) - 1
-        span = span_of(window, self.spec.clock.step, last)
+        span = self._span(window)
         adds_up = chosen.spec.identifier is None and not chosen.spec.totals
         columns = self._layout.slice(chosen.spec.name)
         totals = self.rows.totals(columns, span, adds_up=adds_up)

@@ -22,9 +22,10 @@ from stream_dp.engine.series import Series
 from stream_dp.errors import UsageError
 from stream_dp.journal.release import read_by_key
 from stream_dp.noise import NoiseStream, fresh_seed
-from stream_dp.operate.fitting import file_sample
+from stream_dp.operate.fitting import Sample, file_sample
 from stream_dp.operate.sampled_rows import Rows, Sampled, rows_of
 from stream_dp.pipeline.builder import Built, Chosen, build, chosen_for, made_of_releases
+from stream_dp.pipeline.layout import RowLayout
 from stream_dp.pipeline.verdicts import Row, judged
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.scalars import exact
@@ -67,7 +68,8 @@ class Point:
         typically, band, _ = row.words
         errors = ("", "", "")
         if seen is not None:
-            typically, band = shown_number(seen.typical), f"± {shown_number(seen.band)}"
+            band = f"± {shown_number(seen.band)}"
+            typically = shown_number(seen.typical) if row.judged is None else typically
             errors = shown_number(seen.rmse), shown_number(seen.error), f"{seen.coverage:.3f}"
         cut = "" if self.cut_off is None else f"{self.cut_off:.1%}"
         epsilon = f"{float(self.epsilon):.6g}" if self.epsilon else "free"
@@ -137,7 +139,7 @@ def simulate(
             f"{data}: none of its records lies in a tick of {spec.name}; simulate takes records that say their own "
             "time, so the file needs a replay clock whose range holds them"
         )
-    cut_off = _cut_off(built, rows, rows_of(spec, sample, guarded=False))
+    cut_off = _cut_off(built, rows, sample)
     own = spec.privacy.epsilon
     points: list[Point] = []
     for budget in budgets or (own / 2, own, 2 * own):
@@ -160,14 +162,27 @@ def _budgets(epsilon: str) -> list[Fraction]:
     return budgets
 
 
-def _cut_off(built: Built, counted: Rows, every: Rows) -> dict[str, float]:
-    """Return by series the share that caps cut off, where a record adds the same whatever came before."""
+def _cut_off(built: Built, counted: Rows, sample: Sample) -> dict[str, float]:
+    """Return by series the share that caps and totals cut off, where a record without them adds the same whatever came
+    before.
+    """
+    whole = tuple(
+        series.model_copy(update={"user_total": None, "shared_total": False})
+        if series.totals
+        else series
+        for series in built.spec.series
+    )
+    spec = built.spec.model_copy(update={"series": whole})
+    layout, every = RowLayout.of(spec), rows_of(spec, sample, guarded=False)
     shares: dict[str, float] = {}
     for chosen in built.chosen:
-        columns = built.layout.slice(chosen.spec.name)
-        kept, all_of_it = (int(np.abs(rows.rows[:, columns]).sum()) for rows in (counted, every))
-        if chosen.spec.identifier is None and not chosen.spec.totals and all_of_it:
-            shares[chosen.spec.name] = 1 - kept / all_of_it
+        name, net = chosen.spec.name, chosen.spec.totals and chosen.spec.signed
+        kept, all_of_it = (
+            int(np.abs(rows.rows[:, of.slice(name)]).sum())
+            for rows, of in ((counted, built.layout), (every, layout))
+        )
+        if chosen.spec.identifier is None and not net and all_of_it:
+            shares[name] = 1 - kept / all_of_it
     return shares
 
 

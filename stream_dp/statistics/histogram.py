@@ -20,17 +20,17 @@ from stream_dp.statistics.parts.choose_hss import (
     typical_choice,
 )
 from stream_dp.statistics.parts.series_spec import RECORDS, GroupedSeries
-from stream_dp.statistics.parts.windowed import WindowedSeries, choose_windows
+from stream_dp.statistics.parts.windowed import OneNoise, choose_windows
 from stream_dp.statistics.parts.windows import every_choice, method_problems
 
 _HSS_WEIGHED = {"hss": hss_choice, "auto": narrowest_choice, "typical": typical_choice}
 
 
-class HistogramSeries(WindowedSeries, GroupedSeries):
+class HistogramSeries(OneNoise, GroupedSeries):
     """How many events by category, so far, over sliding windows, or in each of the windows that follow one another."""
 
     shape = Shape.HISTOGRAM
-    later = ("expected_shape", "counter", "split", *WindowedSeries.later)
+    later = ("expected_shape", "counter", "split", *OneNoise.later)
     counted: ClassVar[str] = RECORDS
     adds: ClassVar[Fraction | None] = Fraction(1)
 
@@ -71,7 +71,7 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
         if self.every:
             choice = every_choice(setting, self.epsilon, self.spans)
         elif self.declared:
-            choice = choose_windows(setting, self.epsilon, self.declared, self.method)
+            choice = choose_windows(setting, self.epsilon, self.declared, self.method, self.aims)
         elif self.method == "gaussian":
             choice = by_gaussian(setting, self.epsilon)
         elif self.method == "tree":

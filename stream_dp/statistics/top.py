@@ -24,7 +24,7 @@ from stream_dp.statistics.parts.choice import Choice, ExpectedShape, Floats, Set
 from stream_dp.statistics.parts.choose_hss import ExpectedEvents
 from stream_dp.statistics.parts.series_spec import GroupedSeries, Rest
 from stream_dp.statistics.parts.verdicts import Guess, Judged, Outcome, Seen, leading
-from stream_dp.statistics.parts.windowed import WindowedSeries
+from stream_dp.statistics.parts.windowed import OneNoise
 from stream_dp.statistics.parts.windows import method_problems
 
 MOST_RANKS = 100
@@ -34,7 +34,7 @@ _RANK_BYTES = 80
 _NAME_BYTES = 3
 
 
-class TopSeries(WindowedSeries, GroupedSeries):
+class TopSeries(OneNoise, GroupedSeries):
     """The `k` names with most events, their counts, and who is not told apart from each."""
 
     shape = Shape.RANKS

@@ -195,7 +195,15 @@ def _errors(shown: dict[str, Any], width: int) -> Table:
 
 
 def _fitting(cells: dict[int, list[str]], room: int) -> list[int]:
-    """Return the ticks whose columns have room: first the last tick, then the first, then later before earlier."""
+    """Return the ticks whose columns have room: first the last tick, then the first, then later before earlier. Of
+    columns that are alike the last one is shown.
+
+    >>> _fitting({0: ["7"], 90: ["9"], 200: ["13"], 364: ["13"]}, 99)
+    [0, 90, 364]
+    """
+    following = [*cells.values()][1:]
+    alike = [at for at, after in zip(cells, following, strict=False) if cells[at] == after]
+    cells = {at: column for at, column in cells.items() if at not in alike}
     widths = {at: max(map(len, (f"tick {at}", *texts))) + _PADDING for at, texts in cells.items()}
     last, first, *others = [*cells][-1:] + [*cells][:1] + [*cells][-2:0:-1]
     chosen = [last]

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,7 @@ ARITIES = 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 56, 64
 PARTS = 64  # shares are multiples of 1 / PARTS
 PLACES = 96  # of a view, at which errors are compared
 FINALISTS = 4
+MORE, FINER = 32, 10  # where errors have aims: starts that are tuned, and parts of a part at last
 LARGEST = 1 << 62
 
 
@@ -82,7 +84,10 @@ def view_variances(
 class Views:
     """Windows (in ticks), and with `ever` all ticks so far, at places spread over a stream of `last` ticks."""
 
-    def __init__(self, windows: tuple[int, ...], ever: bool, last: int) -> None:
+    def __init__(
+        self, windows: tuple[int, ...], ever: bool, last: int, aims: tuple[float, ...] = ()
+    ) -> None:
+        self.aims = np.array(aims) / min(aims, default=1.0)
         spread = np.arange(PLACES) * GOLDEN % 1
         pasts = [w + (spread * (last - w + 1)).astype(np.int64) for w in windows]
         self.places = [(past - w, past) for past, w in zip(pasts, windows, strict=True)]
@@ -90,26 +95,41 @@ class Views:
             past = 1 + (spread * last).astype(np.int64)
             self.places.append((past * 0, past))
 
-    def errors(self, arities: tuple[int, ...], parts: Sequence[int]) -> Floats:
-        """Return the mean variance of each view, at epsilon 1."""
-        spans = tuple(itertools.accumulate(arities, lambda a, b: a * b, initial=1))
-        nodes = [2 * (PARTS / share) ** 2 for share in parts]
+    def errors(self, arities: tuple[int, ...], parts: Sequence[int | Fraction]) -> Floats:
+        """Return the mean variance of each view, at epsilon 1; `parts` are the levels' shares of their sum."""
+        spans, whole = tuple(itertools.accumulate(arities, mul, initial=1)), sum(parts)
+        nodes = [2 * float(whole / share) ** 2 for share in parts]
         return np.array([view_variances(spans, nodes, *each).mean() for each in self.places])
+
+    def score(self, arities: tuple[int, ...], parts: Sequence[int]) -> float:
+        errors = np.sqrt(self.errors(arities, parts))
+        return round(float((errors / self.aims).max() if len(self.aims) else errors.sum()), 9)
 
 
 @lru_cache(maxsize=64)
-def best_nested(windows: tuple[int, ...], ever: bool, last: int, most: int) -> ForestShape:
+def best_nested(
+    windows: tuple[int, ...], ever: bool, last: int, most: int, aims: tuple[float, ...] = ()
+) -> ForestShape:
     """Return the shape with the least sum of errors (RMSE) of these windows, and with `ever` of all `last` ticks.
 
-    Spans are at most `most` ticks. Scores are rounded, so that machines get the same shape. One that got another would
-    refuse the journal.
+    With `aims`, an error by view or infinity, it is the shape whose largest error is least, each in proportion to its
+    aim. Spans are at most `most` ticks. Scores are rounded, so that machines get the same shape. One that got another
+    would refuse the journal.
     """
-    views = Views(windows, ever, last)
+    views = Views(windows, ever, last, aims)
     shapes = [arities for arities in _candidates() if math.prod(arities) <= min(most, last)]
     starts = [(arities, parts) for arities in shapes for parts in _starts(len(arities))]
-    first = sorted((_score(*start, views), *start) for start in starts)[:FINALISTS]
-    _, arities, parts = min(_tuned(arities, parts, views) for _, arities, parts in first)
-    return ForestShape(arities, tuple(Fraction(share, PARTS) for share in parts))
+    first = sorted((views.score(*start), *start) for start in starts)
+    tuned = [
+        _tuned(arities, parts, views) for _, arities, parts in first[: MORE if aims else FINALISTS]
+    ]
+    if aims:
+        tuned = [
+            _tuned(arities, tuple(FINER * share for share in parts), views)
+            for _, arities, parts in sorted(tuned)[:FINALISTS]
+        ]
+    _, arities, parts = min(tuned)
+    return ForestShape(arities, tuple(Fraction(share, sum(parts)) for share in parts))
 
 
 def _candidates() -> Iterator[tuple[int, ...]]:
@@ -126,15 +146,11 @@ def _starts(levels: int) -> list[tuple[int, ...]]:
     return [(40, 16, 8), (32, 22, 10), (24, 24, 16), (20, 32, 12)]
 
 
-def _score(arities: tuple[int, ...], parts: Sequence[int], views: Views) -> float:
-    return round(float(np.sqrt(views.errors(arities, parts)).sum()), 9)
-
-
 def _tuned(
     arities: tuple[int, ...], parts: tuple[int, ...], views: Views
 ) -> tuple[float, tuple[int, ...], tuple[int, ...]]:
     """Return (score, arities, parts) of a local optimum: no move of a part between two levels improves it."""
-    best = _score(arities, parts, views), arities, parts
+    best = views.score(arities, parts), arities, parts
     while True:
         moved = []
         for giver, taker in itertools.permutations(range(len(best[2])), 2):
@@ -142,7 +158,7 @@ def _tuned(
             after[giver] -= 1
             after[taker] += 1
             if after[giver]:
-                moved.append((_score(arities, after, views), arities, tuple(after)))
+                moved.append((views.score(arities, after), arities, tuple(after)))
         if not moved or min(moved)[0] >= best[0]:
             return best
         best = min(moved)

@@ -25,7 +25,7 @@ export function showBudget(holder, budget, queries, titled) {
     : [{ share: toNumber(spent) / whole, colour: "part-0" }];
   const [used, rest] = plain ? [`ε ${amount(spent)}`, `${amount(left)} left`] : [`${amount(spent)} ${unit}`, `ε ${amount(left)} left for one more`];
   const open = holder.querySelector("details")?.open ?? false;
-  const where = onRecords(heaviest);
+  const where = heaviest ? ` (the most of any record: of those with ${heaviest})` : "";
   const label = `Privacy budget${budget.scope === "file" ? " of the pipeline file" : ""}: ${used} of ${amount(capacity)} spent${where}, ${rest}`;
   const more = el("details", { class: "spending" }, el("summary", {}, "What it was spent on"), ...[
     el("ul", { class: "legend" }, ...(added ? pieces : paid).map(legendEntry)),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
@@ -14,7 +15,12 @@ from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.nested_windows import NestedCounter, NestedWindows, best_nested
+from stream_dp.mechanisms.linear.nested_windows import (
+    NestedCounter,
+    NestedWindows,
+    Views,
+    best_nested,
+)
 from stream_dp.mechanisms.linear.noisy_forest import MOST_HELD, best_forest, mean_variance
 from stream_dp.mechanisms.linear.window_forest import GaussianForest
 from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver, ever_share
@@ -40,6 +46,7 @@ from stream_dp.statistics.parts.predicted_errors import (
 from stream_dp.statistics.parts.series_spec import Rest, SeriesSpec
 from stream_dp.statistics.parts.windows import (
     EVER,
+    Aims,
     Every,
     Over,
     Window,
@@ -64,7 +71,11 @@ LONGEST_SPAN = 4_000  # ticks of a highest node, whose noises are drawn together
 
 
 def choose_windows(
-    setting: Setting, epsilon: Fraction, declared: Sequence[str], method: str
+    setting: Setting,
+    epsilon: Fraction,
+    declared: Sequence[str],
+    method: str,
+    aims: Aims = None,
 ) -> Choice:
     """Choose what `method` names: one noise for all windows (`correlated`, Gaussian; `nested`, pure), a forest with
     Gaussian noise or with Laplace noise (`tree`), or the better forest (`auto`).
@@ -77,8 +88,10 @@ def choose_windows(
     window of all keys.
     """
     own = setting, epsilon, declared
-    if method in _ONE_NOISE:
-        return _ONE_NOISE[method](*own)
+    if method == NESTED:
+        return nested_windows(*own, aims)
+    if method == CORRELATED:
+        return correlated_windows(*own)
     if method == GAUSSIAN:
         return _beside(CORRELATED, gaussian_windows(*own), *own)
     laplace = window_choice(*own)
@@ -110,17 +123,32 @@ def correlated_windows(setting: Setting, epsilon: Fraction, declared: Sequence[s
     return windowed(mechanism, setting, views(declared), why)
 
 
-def nested_windows(setting: Setting, epsilon: Fraction, declared: Sequence[str]) -> Choice:
-    """Choose one pure tree of spans for the single tick, all windows and the count so far."""
+def nested_windows(
+    setting: Setting,
+    epsilon: Fraction,
+    declared: Sequence[str],
+    aims: Aims = None,
+) -> Choice:
+    """Choose one pure tree of spans for the single tick, all windows and the count so far; `aims` are errors by view,
+    in proportion to which the largest is least.
+    """
     ticks, ever = spans_of(setting, declared), EVER in declared
     room = MOST_HELD // setting.width - max(ticks)
     most = max(1, min(LONGEST_SPAN, room))
-    shape = best_nested(ticks, ever, max(setting.last + 1, max(ticks)), most)
+    last = max(setting.last + 1, max(ticks))
+    aimed = tuple(float(aims.get(view, math.inf)) for view in views(declared)) if aims else ()
+    shape = best_nested(ticks, ever, last, most, aimed)
     counter = NestedCounter(setting.width, epsilon, setting.neighbors, shape, setting.ones)
     levels = zip(shape.spans, shape.shares, strict=True)
     parts = ", ".join(f"{share} on spans of {how_many(span, 'tick')}" for span, share in levels)
     names = " / ".join(views(declared))
     why = f"method: nested, one noise for {names}, of its epsilon {parts}"
+    if aims:
+        errors = Views(ticks, ever, last).errors(shape.arities, shape.shares)
+        typical = " / ".join(
+            f"{error / float(counter.unit_epsilon):,.3g}" for error in np.sqrt(errors)
+        )
+        why += f"; typical errors (RMSE) {typical}, in proportion to the aims"
     return windowed(NestedWindows(counter, ticks, ever), setting, views(declared), why)
 
 
@@ -280,6 +308,26 @@ class WindowedSeries(SeriesSpec):
     def shown_totals(self, totals: IntArray) -> list[Any]:
         numbers: list[Any] = totals.tolist()
         return numbers
+
+
+class OneNoise(WindowedSeries):
+    """A windowed statistic that may have one noise for all its windows, made for errors that are aimed at."""
+
+    later = ("aims", *WindowedSeries.later)
+
+    aims: Aims = None
+
+    def own_problems(self) -> list[InitErrorDetails]:
+        problems = super().own_problems()
+        shown = views(self.declared)
+        for name in self.aims or ():
+            if getattr(self, "method", "auto") != NESTED:
+                why = "aims are for method: nested, whose shape is made for them"
+                return [*problems, problem(("aims",), why)]
+            if name not in shown:
+                why = f"is no view of this series: name {', '.join(shown)}"
+                problems.append(problem(("aims", name), why, shown))
+        return problems
 
 
 class SingleOrKeyed(WindowedSeries):

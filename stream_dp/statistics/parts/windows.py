@@ -4,12 +4,12 @@ A window is a duration as the file has it, which is its name in releases, or `ev
 window is a whole number of ticks and not longer than the horizon. This file knows no statistic.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.wording import how_many
@@ -27,7 +27,14 @@ from stream_dp.mechanisms.linear.windows_and_ever import (
 from stream_dp.mechanisms.serving import Answer, Bands
 from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import Place, decimal_text
-from stream_dp.records.scalars import DURATION_FORM, duration_text, milliseconds, must, problem
+from stream_dp.records.scalars import (
+    DURATION_FORM,
+    Named,
+    duration_text,
+    milliseconds,
+    must,
+    problem,
+)
 from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_counter
 
 EVER, TICK = "ever", "tick"
@@ -73,6 +80,16 @@ Every: TypeAlias = Annotated[
     Windows, BeforeValidator(_listed, json_schema_input_type=Window | Windows)
 ]
 """Windows that follow one another, the first from the first tick on; a release has the last one that ended."""
+
+
+Aims: TypeAlias = (
+    Annotated[
+        Mapping[str, Annotated[Named, must(lambda aim: aim > 0, "must be greater than 0")]],
+        Field(min_length=1),
+    ]
+    | None
+)
+"""Errors that are aimed at, by view; only their proportion counts, and a view without one is not looked at."""
 
 
 def views(declared: Sequence[str]) -> tuple[str, ...]:

@@ -4,6 +4,8 @@ Errors: dense least squares over all node totals of a small tree (`dense`). Clai
 enumerated, and in the very code the shift of noise that explains an event moves the nodes that hold it by 1.
 """
 
+import itertools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -20,6 +22,7 @@ from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BrokenCondition, NotDerivable
 from stream_dp.mechanisms.linear.nested_windows import (
+    ARITIES,
     NestedCounter,
     NestedWindows,
     Views,
@@ -96,6 +99,41 @@ def test_a_year_of_hours_is_near_its_targets_and_far_below_forest_and_counter() 
     ).all()
 
 
+def test_aims_are_met_in_proportion_and_a_view_without_one_may_have_any_error() -> None:
+    """RMSE at epsilon 1, of a year of hours: tick, 24 h, 7 d, `ever`."""
+    asked, aims = ((1, 24, 168), True, 8_760), (2.8, 10.5, 12.5, 19.0)
+    views = Views(*asked)
+
+    def errors(*aims: float) -> Any:
+        shape = best_nested(*asked, MOST, aims)
+        assert sum(shape.shares) == 1
+        return np.sqrt(views.errors(shape.arities, shape.shares))
+
+    whole = errors(*aims)
+    assert (whole <= aims).all()
+    for factor in (1e-90, 7, 1e90):
+        assert (errors(*(factor * aim for aim in aims)) == whole).all()
+    free = errors(math.inf, *aims[1:])
+    assert free[0] > aims[0]
+    assert (free / aims)[1:].max() < (whole / aims)[1:].max()
+    alone = errors(math.inf, math.inf, math.inf, 1.0)[3]
+    assert alone == pytest.approx(errors(*[math.inf] * 3, 9.0)[3])
+    assert alone < 16
+
+
+def test_no_shape_of_a_coarse_grid_is_nearer_to_the_aims() -> None:
+    """All arities, and all shares in sixteenths, beside what the search finds."""
+    aims = 1.0, 2.0, 6.0
+    views = Views((1, 12), True, 600)
+    found = best_nested((1, 12), True, 600, MOST, aims)
+    reached = (np.sqrt(views.errors(found.arities, found.shares)) / aims).max()
+    parts = [each for each in itertools.product(range(1, 15), repeat=3) if sum(each) == 16]
+    for arities in itertools.product(ARITIES, repeat=2):
+        if arities[0] * arities[1] <= 600:
+            least = min((np.sqrt(views.errors(arities, each)) / aims).max() for each in parts)
+            assert reached <= least
+
+
 def test_shapes_are_frozen() -> None:
     """Mechanisms in journals rest on them."""
     parts = [
@@ -108,6 +146,11 @@ def test_shapes_are_frozen() -> None:
             best_nested((1, 6), True, 40, 16),
         )
     ]
+    aimed = best_nested((1, 24, 168), True, 8_760, MOST, (2.8, 10.5, 12.5, 19.0))
+    assert (aimed.arities, [int(share * 640) for share in aimed.shares]) == (
+        (36, 56),
+        [321, 229, 90],
+    )
     assert parts == [
         ((28, 56), [31, 22, 11]),
         ((24,), [40, 24]),

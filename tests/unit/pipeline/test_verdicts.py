@@ -487,6 +487,49 @@ def test_what_caps_cut_off_is_beside_the_errors(tmp_path: Path) -> None:
     assert capped["it", "1d", exact("20")].cut_off == pytest.approx(1 - 7 * 30 / A_DAY)
 
 
+@pytest.mark.parametrize("most", [300, 20])
+def test_what_a_total_cuts_off_is_a_share_of_the_amounts(tmp_path: Path, most: int) -> None:
+    """Seven users buy for 30 some 8 times a day each, and 60 or 90 of it count; also beside a cap of their records."""
+    total = {"of": "amount", "clamp": ["0", "240"], "at_most": "90"}
+    privacy = USERS | {"max_events": str(most), "total": total}
+    series = [
+        SUM | {"name": "own", "user_total": "60"},
+        SUM | {"name": "shared", "shared_total": "true"},
+        SUM | {"name": "whole"},
+    ]
+    found = simulated(tmp_path, series, privacy)
+    own, shared, whole = (
+        found[name, "1d", exact("20")].cut_off for name in ("own", "shared", "whole")
+    )
+    assert own == pytest.approx(1 - 7 * 60 / (30 * A_DAY / 5))
+    assert shared == pytest.approx(1 - 7 * 90 / (30 * A_DAY / 5))
+    assert (whole == 0) == (most == 300)
+
+
+def test_what_is_typical_is_what_the_verdict_compares(tmp_path: Path) -> None:
+    """For quantiles the records beyond the outer one, for a list how far its first is ahead."""
+    ranks = COUNT | {"statistic": "quantiles", "of": "amount", "clamp": ["0", "240"]}
+    series = [
+        ranks | {"name": "q", "at": ["0.5", "0.9"]},
+        COUNT | {"name": "top", "statistic": "top", "by": "country", "k": "1"},
+    ]
+    found = simulated(tmp_path, series)
+    for name, typical in (("q", A_DAY / 5 / 10), ("top", A_DAY * 3 / 5)):
+        point = found[name, "1d", exact("20")]
+        assert point.row.judged is not None
+        assert point.row.judged.typical == pytest.approx(typical)
+        assert point.words[2] == point.row.words[0]
+
+
+@pytest.mark.parametrize(("days", "hours"), [(1, 23), (3, 0)])
+def test_a_sample_of_less_than_a_day_is_said_to_be_one(
+    tmp_path: Path, days: int, hours: int
+) -> None:
+    built = built_of([COUNT | {"name": "it"}], None)
+    sample = file_sample(built.spec, records(tmp_path, days), 10**6)
+    assert judgement_of(built, sample).part == hours * 3_600_000
+
+
 # live series
 
 

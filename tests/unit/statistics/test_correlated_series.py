@@ -126,6 +126,57 @@ def test_a_nested_one_costs_its_epsilon_and_needs_no_delta(data: Data) -> None:
     assert endless.counter.shape == best_nested((1, 24), True, 10_000, 4_000)
 
 
+AIMS = {"tick": "2.8", "24h": "10.5", "7d": "12.5", "ever": "19"}
+
+
+@pytest.mark.parametrize("statistic", ["count", "histogram", "top"])
+def test_a_nested_one_is_made_for_its_aims(data: Data, statistic: str) -> None:
+    """And `plan` says its errors; without aims a file has the fingerprint and the shape that it had."""
+    keys = {"count": {}, "histogram": {"by": "destination"}, "top": {"by": "destination", "k": "1"}}
+    series = NESTED | keys[statistic] | {"statistic": statistic, "windows": ["24h", "7d", "ever"]}
+    data["clock"]["horizon"] = "8760"
+    plain, aimed = (
+        made(data, {"epsilon": "2"}, series | more)
+        for more in ({"name": "it"}, {"name": "it", "aims": AIMS})
+    )
+    mechanisms: Any = [each.chosen[0].mechanism for each in (plain, aimed)]
+    asked = (1, 24, 168), True, 8_760, 4_000
+    assert [each.counter.shape for each in mechanisms] == [
+        best_nested(*asked),
+        best_nested(*asked, (2.8, 10.5, 12.5, 19.0)),
+    ]
+    said = "; typical errors (RMSE) 2.78 / 9.81 / 12.4 / 18.9, in proportion to the aims"
+    assert said in aimed.chosen[0].choice.why
+    assert "aims" not in plain.chosen[0].choice.why
+    same = made(data, {"epsilon": "2"}, series | {"name": "it", "aims": AIMS | {"ever": "19.0"}})
+    assert fingerprint(plain.spec) != fingerprint(aimed.spec) == fingerprint(same.spec)
+
+
+def test_nested_windows_of_before_aims_have_the_fingerprints_they_had(data: Data) -> None:
+    """Of the file and of each mechanism, as they were computed before the key came."""
+    data["clock"]["horizon"] = "8760"
+    series = NESTED | {"windows": ["24h", "7d", "ever"]}
+    built = made(data, {"epsilon": "2"}, series)
+    assert (built.parts["series"], mechanism_fingerprint(built.chosen[0].mechanism)[:16]) == (
+        "a66698a709a4",
+        "80022a612ffd85af",
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"aims": {"tick": "1"}, "method": "tree"}, "aims are for method: nested"),
+        ({"aims": {"7d": "1"}}, "is no view of this series: name tick, 24h, ever"),
+        ({"aims": {"tick": "0"}}, "must be greater than 0"),
+        ({"aims": {}}, "at least 1"),
+    ],
+)
+def test_aims_that_mean_nothing_are_refused(data: Data, more: Data, said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        made(data, {"epsilon": "2"}, NESTED | more)
+
+
 def test_of_many_keys_a_nested_one_has_shorter_spans(data: Data) -> None:
     setting = Setting(2_000, Neighbors.ADD_REMOVE, 8_760, 0.95, step=3_600_000)
     chosen: Any = choose_windows(setting, Fraction(1), ("24h", "ever"), "nested").mechanism

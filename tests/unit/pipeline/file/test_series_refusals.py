@@ -88,7 +88,7 @@ PLACED = [
     ('{"name":"SECRET"', "1:17: not valid JSON or YAML here; look for a comma, a quote or a bracket that is missing"),
     ('{"name":"q","epsilon":1,"statistic":"count","bogus":"SECRET"}',
      "1:45: bogus: is not a known key; known are statistic, name, epsilon, delta, where, title, description, unit, "
-     "window, windows, every, running, method"),
+     "window, windows, every, running, aims, method"),
     ('{"name":"q","epsilon":1,"statistic":"count","release_every":5}',
      "1:45: release_every: is gone: every series is released at every tick; leave it out"),
 ]  # fmt: skip
