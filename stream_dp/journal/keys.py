@@ -164,15 +164,17 @@ class Sealer:
     """Seals and opens commits of a pipeline, and derives its other keys from the data key, by HMAC-SHA256.
 
     `mark_key` is that of tick marks, the same for all pipelines of the key; `user_key` is that of users' hashes.
+    `key_ids` are the id of the data key and, if it lies wrapped, that of the operator's key.
     """
 
-    def __init__(self, key: bytes, pipeline: str) -> None:
+    def __init__(self, key: bytes, pipeline: str, operator_id: str = "") -> None:
         self._cipher = AESGCM(key)
         self._pipeline = pipeline
         self._tokens = hmac.new(key, b"stream-dp query\n" + pipeline.encode(), "sha256")
         self._mark_key = hmac.digest(key, b"stream-dp tick marks", "sha256")
         self._user_key = hmac.digest(key, b"stream-dp users\n" + pipeline.encode(), "sha256")
         self.key_id = id_of_key(key)
+        self.key_ids = f"{self.key_id} {operator_id}".rstrip()
 
     def query_token(self, analyst: str = "") -> str:
         """Return the token by which an analyst of this pipeline signs messages: HMAC-SHA256 under the key, in hex.

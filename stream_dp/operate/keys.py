@@ -60,7 +60,8 @@ def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
     """
     path, record = wrapped_key(spec)
     if record is not None:
-        return Sealer(record.data_key(_operator_of(record, path, spec, key_file)), spec.name)
+        data = record.data_key(_operator_of(record, path, spec, key_file))
+        return Sealer(data, spec.name, record.operator_id)
     if os.environ.get(WRAPPED_VARIABLE):
         raise UsageError(f"no wrapped key at {path}, which {WRAPPED_VARIABLE} names; bring it back")
     return Sealer(_operator(spec, key_file), spec.name)
