@@ -13,6 +13,7 @@ import os
 import re
 import stat
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -22,6 +23,8 @@ from stream_dp.errors import FailClosed, UnknownFormat, UsageError, WorldError
 from stream_dp.noise import fresh_seed
 
 KEY_BYTES = 32
+LONGEST = 16_384
+"""Characters of what the operator's program may answer."""
 VERSION = 1
 _NONCE_BYTES = 12
 _TOKEN = re.compile(rb"([0-9a-f]{12}\.)?[0-9a-f]{%d}" % (2 * KEY_BYTES))
@@ -48,7 +51,7 @@ class WrappedKey(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     operator_id: str
     nonce: bytes
     wrapped: bytes
-    operator_wrapped: str = ""
+    operator_wrapped: Annotated[str, msgspec.Meta(max_length=LONGEST, pattern=r"^[ -~]*\Z")] = ""
 
     def data_key(self, operator: bytes) -> bytes:
         """Return the data key. Raises `FailClosed`: this is not the operator's key, or a byte was changed."""
@@ -90,7 +93,9 @@ def read_wrapped(content: bytes, pipeline: str) -> WrappedKey:
         what = f"the wrapped key of {pipeline}"
         raise UnknownFormat(what, f"version {record.v}", f"version {VERSION}")
     if record.pipeline != pipeline:
-        raise FailClosed(f"the wrapped key of {pipeline} is that of {record.pipeline}")
+        raise FailClosed(
+            f"the wrapped key of {pipeline} is that of {record.pipeline}; bring its own back"
+        )
     return record
 
 

@@ -395,6 +395,15 @@ def test_a_looser_wrap_is_caught(twin: Unwrap) -> None:
         require_bound(twin)
 
 
+@pytest.mark.parametrize("told", ["a\n", "a\nb", "\x00", "ä", "a" * 16_385])
+def test_no_program_is_told_what_no_program_answers(told: str) -> None:
+    content = json.loads(wrap(KEY, OTHER, "clicks", "a")) | {"operator_wrapped": told}
+    with pytest.raises(FailClosed, match="damaged"):
+        read_wrapped(json.dumps(content).encode(), "clicks")
+    longest = wrap(KEY, OTHER, "clicks", " ~" * 8_192)
+    assert unwrapped(longest, OTHER, "clicks") == KEY
+
+
 def test_a_wrap_of_another_form_is_left_alone() -> None:
     later = json.loads(wrap(KEY, OTHER, "clicks")) | {"v": 2}
     with pytest.raises(UnknownFormat, match="the wrapped key of clicks has version 2"):
