@@ -193,7 +193,8 @@ def test_the_page_on_the_api_names_every_request_and_no_other() -> None:
     served = {f"{method} {r.path}" for r in routes for method in r.methods or ()}
     page = (ROOT / "docs" / "api.md").read_text()
     told = set(re.findall(r"`((?:GET|POST|DELETE) /[^`?]*)`", page))
-    assert told == served - {"GET /", "GET /{name}", "GET /docs/{name}"}
+    files = ("", "{name}", "ask/{name}", "cards/{name}", "docs/{name}")
+    assert told == served - {f"GET /{name}" for name in files}
 
 
 @pytest.mark.parametrize("page", [README, *EXAMPLES], ids=lambda page: str(page.relative_to(ROOT)))
