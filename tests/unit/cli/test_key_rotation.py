@@ -21,7 +21,7 @@ from unit.cli.conftest import Said, Site
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.files import threads
 from stream_dp.journal import keys as sealing
-from stream_dp.journal.keys import KEY_BYTES, Sealer, make_key, read_key
+from stream_dp.journal.keys import KEY_BYTES, Sealer, make_key, read_key, wrap
 from stream_dp.operate import keys
 from stream_dp.operate.doctor import opens
 from stream_dp.operate.keys import issued_for, rotate_key, sealer_for, wrapped_key
@@ -345,12 +345,29 @@ def test_a_rotation_does_not_begin_a_copy_anew(site: Site, former: Path, new: Pa
 def test_only_one_rotation_at_a_time(site: Site, new: Path) -> None:
     folder = os.open(site.folder, os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        fcntl.flock(folder, fcntl.LOCK_SH)  # which two that only share would not notice
         said = site.say("key", "rotate", str(site.pipeline), "--new-key-file", str(new))
     finally:
         os.close(folder)
     assert (said.code, wrapped(site).exists()) == (2, False)
     assert "another rotation is under way" in said.err
+
+
+def test_a_rotation_looks_again_once_it_is_alone(
+    site: Site, former: Path, new: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert site.command("run", "--until-end").code == 0
+    third, alone = site.folder / "third.key", vars(keys)["_alone"]
+    make_key(third)
+
+    def after_another(path: Path) -> Any:
+        path.write_bytes(wrap(read_key(former), read_key(third), "clicks"))
+        return alone(path)
+
+    monkeypatch.setattr(keys, "_alone", after_another)
+    said = site.say("key", "rotate", str(site.pipeline), "--new-key-file", str(new))
+    assert (said.code, "is wrapped under operator key" in said.err) == (4, True)
+    require_rotated(site, third, former, new)
 
 
 def test_what_cannot_be_rotated_is_left_as_it_was(site: Site, former: Path, new: Path) -> None:
