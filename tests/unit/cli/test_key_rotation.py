@@ -310,6 +310,19 @@ def test_a_wrapped_key_whose_volume_is_gone_is_missed(
     assert not site.journal.exists()
 
 
+@pytest.mark.parametrize("lay", [Path.mkdir, lambda path: path.symlink_to(path)])
+def test_a_wrapped_key_that_cannot_be_read_is_not_taken_for_none(
+    site: Site, new: Path, lay: Callable[[Path], None]
+) -> None:
+    lay(wrapped(site))
+    for command in (
+        ("run", str(site.pipeline), "--until-end"),
+        ("key", "rotate", str(site.pipeline), "--new-key-file", str(new)),
+    ):
+        said = site.say(*command)
+        assert (said.code, "cannot be read" in said.err) == (5, True), said.err
+
+
 def copied(site: Site) -> Site:
     """The pipeline and its data in another folder, without journal and wrapped key."""
     copy = Site(site.folder / "copy", site.say)
