@@ -20,6 +20,7 @@ from unit.cli.conftest import Said, Site
 
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.files import threads
+from stream_dp.files.sqlite import SqliteJournal
 from stream_dp.journal import keys as sealing
 from stream_dp.journal.keys import KEY_BYTES, Sealer, make_key, read_key, wrap
 from stream_dp.operate import keys
@@ -308,6 +309,37 @@ def test_a_wrapped_key_whose_volume_is_gone_is_missed(
         said = site.say(*command)
         assert (said.code, "is a link, and what it names is not there" in said.err) == (4, True)
     assert not site.journal.exists()
+
+
+def test_a_journal_without_a_commit_has_begun(site: Site, former: Path, new: Path) -> None:
+    """Its engine, which has the key already, is about to write the first one."""
+    journal = SqliteJournal(site.journal)
+
+    async def made() -> None:
+        await journal.open()
+        await journal.close()
+
+    asyncio.run(made())
+    assert "The data key is the former operator's key" in rotated(site, new).err
+    spec = load(site.pipeline)
+    assert sealer_for(spec, new).key_id == Sealer(read_key(former), spec.name).key_id
+
+
+def test_behind_a_link_the_file_is_replaced_and_not_the_link(
+    site: Site, former: Path, new: Path
+) -> None:
+    """Else the place that others look at would keep what the former key opens."""
+    assert site.command("run", "--until-end").code == 0
+    behind = site.folder / "secrets" / "wrapped"
+    behind.parent.mkdir()
+    behind.write_bytes(wrap(read_key(former), bytes(KEY_BYTES), "clicks"))
+    wrapped(site).symlink_to(behind)
+    zero = site.folder / "zero.key"
+    zero.write_bytes(bytes(KEY_BYTES))
+    zero.chmod(0o600)
+    rotated(site, new, "--key-file", str(zero))
+    assert wrapped(site).is_symlink()
+    require_rotated(site, new, former, zero)
 
 
 @pytest.mark.parametrize("lay", [Path.mkdir, lambda path: path.symlink_to(path)])
