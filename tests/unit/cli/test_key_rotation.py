@@ -325,6 +325,20 @@ def test_a_journal_without_a_commit_has_begun(site: Site, former: Path, new: Pat
     assert sealer_for(spec, new).key_id == Sealer(read_key(former), spec.name).key_id
 
 
+def test_of_public_data_a_rotation_makes_no_operators_key(
+    site: Site, new: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.write("name: clicks\n", "name: clicks\npublic_data: true\n")
+    monkeypatch.delenv("STREAM_DP_KEY_FILE")
+    rotated(site, new)
+    again = site.say("key", "rotate", str(site.pipeline), "--new-key-file", str(new))
+    ran = site.command("run", "--until-end")
+    for said in (again, ran):
+        assert (said.code, "no operator key at" in said.err) == (2, True), said.err
+    assert not list(site.folder.glob("home/**/*.key"))
+    assert site.command("run", "--until-end", "--key-file", str(new)).code == 0
+
+
 def test_behind_a_link_the_file_is_replaced_and_not_the_link(
     site: Site, former: Path, new: Path
 ) -> None:
