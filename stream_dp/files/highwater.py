@@ -7,7 +7,8 @@ commits are deleted.
 Rules: a journal that is behind its mark is refused, and so is one that holds another commit where the mark was made, or
 that lies in another Kafka cluster; `accept` (a name for the
 new guarantee) lets an empty journal begin all the same. If a place has no mark yet, a mark of the same names at another
-place counts if it was made under the same key, because the data may have been moved.
+place counts if it was made under the same key, because the data may have been moved; one that was made under a wrapped
+key always counts, because the operator's key may have been exchanged.
 """
 
 import hashlib
@@ -45,7 +46,8 @@ class _Mark(msgspec.Struct, tag="high-water", tag_field="kind", forbid_unknown_f
 class HighWater:
     """`journal`, with a mark in `folder` for `pipeline` on `source`; `cluster` returns an open journal's cluster.
 
-    `place` is where a file's data lie, empty for a topic. `key` is the id of the operator's key, or empty.
+    `place` is where a file's data lie, empty for a topic. `key` are the ids of the data key and
+    of the operator's key that wraps it, or the one id, or empty.
     """
 
     def __init__(
@@ -75,6 +77,11 @@ class HighWater:
     def path(self) -> Path:
         """The file of the mark; a file of an older version if there is no other."""
         return self._path if self._path.exists() or not self._older.exists() else self._older
+
+    @property
+    def has_run(self) -> bool:
+        """Whether this machine has seen the pipeline run. Raises `FailClosed` for a mark that cannot be read."""
+        return bool(self._seen(self._read(self._path)))
 
     async def open(self) -> None:
         await self.marked.open()
@@ -170,8 +177,13 @@ class HighWater:
             return []
         older, others = self._read(self._older), sorted(self._path.parent.glob(self._elsewhere))
         marks = [mark for mark in map(self._read, others) if mark is not None]
-        moved = [mark for mark in marks if self._key and mark.key == self._key]
+        moved = [mark for mark in marks if self._is_ours(mark)]
         return [*moved, older] if older is not None and older.version < _PLACED else moved
+
+    def _is_ours(self, mark: _Mark) -> bool:
+        """Return whether the journal of a mark elsewhere may be this one."""
+        ours, others = self._key.split(), mark.key.split()
+        return bool(ours) and (len(others) > 1 or not set(ours).isdisjoint(others))
 
     def _read(self, path: Path) -> "_Mark | None":
         try:

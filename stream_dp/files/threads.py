@@ -48,9 +48,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a file atomically; durable on return. While it is written, it has a name that readers ignore."""
+    """Write a file atomically; durable on return. While it is written, it has a name that readers ignore: what lies
+    there is removed, so that neither its mode nor a link counts.
+    """
     half = path.with_name(f".{path.name}.part")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    half.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     with os.fdopen(os.open(half, flags, mode), "wb") as file:
         file.write(content)
         file.flush()

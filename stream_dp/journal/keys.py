@@ -13,7 +13,7 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -23,6 +23,8 @@ from stream_dp.errors import FailClosed, UnknownFormat, UsageError, WorldError
 from stream_dp.noise import fresh_seed
 
 KEY_BYTES = 32
+LONGEST = 16_384
+"""Characters of what the operator's program may answer."""
 VERSION = 1
 _NONCE_BYTES = 12
 _TOKEN = re.compile(rb"([0-9a-f]{12}\.)?[0-9a-f]{%d}" % (2 * KEY_BYTES))
@@ -49,7 +51,7 @@ class WrappedKey(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     operator_id: str
     nonce: bytes
     wrapped: bytes
-    operator_wrapped: str = ""
+    operator_wrapped: Annotated[str, msgspec.Meta(max_length=LONGEST, pattern=r"^[ -~]*\Z")] = ""
 
     def data_key(self, operator: bytes) -> bytes:
         """Return the data key. Raises `FailClosed`: this is not the operator's key, or a byte was changed."""
@@ -91,7 +93,9 @@ def read_wrapped(content: bytes, pipeline: str) -> WrappedKey:
         what = f"the wrapped key of {pipeline}"
         raise UnknownFormat(what, f"version {record.v}", f"version {VERSION}")
     if record.pipeline != pipeline:
-        raise FailClosed(f"the wrapped key of {pipeline} is that of {record.pipeline}")
+        raise FailClosed(
+            f"the wrapped key of {pipeline} is that of {record.pipeline}; bring its own back"
+        )
     return record
 
 
@@ -204,9 +208,10 @@ class Sealer:
 
     `mark_key` is that of tick marks, the same for all pipelines of the key; `user_key` is that of users' hashes,
     `rows_key` that of the rows that workers write.
+    `key_ids` are the id of the data key and, if it lies wrapped, that of the operator's key.
     """
 
-    def __init__(self, key: bytes, pipeline: str) -> None:
+    def __init__(self, key: bytes, pipeline: str, operator_id: str = "") -> None:
         self._cipher = AESGCM(key)
         self._pipeline = pipeline
         self._tokens = hmac.new(key, b"stream-dp query\n" + pipeline.encode(), "sha256")
@@ -214,6 +219,7 @@ class Sealer:
         self._user_key = hmac.digest(key, b"stream-dp users\n" + pipeline.encode(), "sha256")
         self._rows_key = hmac.digest(key, b"stream-dp rows\n" + pipeline.encode(), "sha256")
         self.key_id = id_of_key(key)
+        self.key_ids = f"{self.key_id} {operator_id}".rstrip()
 
     def query_token(self, analyst: str = "") -> str:
         """Return the token by which an analyst of this pipeline signs messages: HMAC-SHA256 under the key, in hex.

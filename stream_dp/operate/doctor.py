@@ -129,11 +129,12 @@ async def check_owner(going_on: GoingOn, sealer: Sealer) -> Observation:
     try:
         none = await require_own(built, sealer, private=True)
         going_on.require()
+        lost = none and _has_run(built.spec, sealer)
     except FailClosed as error:
         return closed("journal", "does not belong to this file and key", str(error))
     if not none:
         return fine("journal", "belongs to this file and key")
-    if _has_run(built.spec, sealer):
+    if lost:
         mend = "bring it back; a start refuses without it"
         return closed("journal", "is missing, and this pipeline has run before", mend)
     return fine("journal", "does not exist yet: the first start makes it")
@@ -149,9 +150,11 @@ async def opens(spec: PipelineSpec, sealer: Callable[[], Sealer]) -> bool:
     try:
         begin, sealed = await first_sealed(await sealed_commits(spec))
     except UsageError:
-        if _has_run(
-            spec, Sealer(bytes(KEY_BYTES), spec.name)
-        ):  # the mark's place depends on no key
+        try:
+            given = sealer()
+        except UsageError:
+            given = Sealer(bytes(KEY_BYTES), spec.name)  # the mark's place depends on no key
+        if _has_run(spec, given):
             says = "is missing, and this pipeline has run before: bring it back"
             raise FailClosed(f"the journal of {spec.name} {says}") from None
         return False
@@ -163,7 +166,7 @@ async def opens(spec: PipelineSpec, sealer: Callable[[], Sealer]) -> bool:
 def _has_run(spec: PipelineSpec, sealer: Sealer) -> bool:
     """Return whether this machine has seen the pipeline run."""
     marked = open_ports(spec, sealer).journal
-    return isinstance(marked, HighWater) and marked.path.exists()
+    return isinstance(marked, HighWater) and marked.has_run
 
 
 async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> list[Observation]:

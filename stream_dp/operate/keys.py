@@ -22,9 +22,10 @@ from typing import NamedTuple
 from stream_dp.broker.jars import state_dir
 from stream_dp.engine.messages.issued_tokens import IssuedToken, IssuedTokens
 from stream_dp.errors import FailClosed, UsageError, WorldError
-from stream_dp.files.threads import replace_file
+from stream_dp.files.threads import replace_file, sync_folder
 from stream_dp.journal.keys import (
     KEY_BYTES,
+    LONGEST,
     Sealer,
     WorkerKeys,
     WrappedKey,
@@ -64,7 +65,8 @@ def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
     """
     path, record = wrapped_key(spec)
     if record is not None:
-        return Sealer(record.data_key(_operator_of(record, path, spec, key_file)), spec.name)
+        data = record.data_key(_operator_of(record, path, spec, key_file))
+        return Sealer(data, spec.name, record.operator_id)
     if os.environ.get(WRAPPED_VARIABLE):
         raise UsageError(f"no wrapped key at {path}, which {WRAPPED_VARIABLE} names; bring it back")
     return Sealer(_operator(spec, key_file), spec.name)
@@ -76,6 +78,9 @@ def wrapped_key(spec: PipelineSpec) -> tuple[Path, WrappedKey | None]:
     try:
         return path, read_wrapped(path.read_bytes(), spec.name)
     except FileNotFoundError:
+        if path.is_symlink():
+            says = "is a link, and what it names is not there; bring it back"
+            raise FailClosed(f"the wrapped key {path} {says}") from None
         return path, None
     except OSError as error:
         raise WorldError(f"the wrapped key {path} cannot be read: {error.strerror}") from None
@@ -123,8 +128,7 @@ def _operator_of(
 
 
 PROGRAM_S = 30.0
-"""Seconds in which the operator's program must answer."""
-_LONGEST = 16_384
+"""Seconds in which the operator's program must answer and end."""
 
 
 def _asked(command: str, verb: str, given: str) -> str:
@@ -143,9 +147,10 @@ def _asked(command: str, verb: str, given: str) -> str:
         raise WorldError(f"{about}: cannot be started: {error.strerror}") from None
     with process:
         try:
-            answer = _answer(process, f"{given}\n".encode())
-            if whole := len(answer) <= _LONGEST:
-                process.wait(PROGRAM_S)
+            end = time.monotonic() + PROGRAM_S
+            answer = _answer(process, f"{given}\n".encode(), end)
+            if whole := len(answer) <= LONGEST:
+                process.wait(max(0.0, end - time.monotonic()))
         except (TimeoutError, subprocess.TimeoutExpired):
             raise WorldError(f"{about}: no answer within {PROGRAM_S:g} seconds") from None
         finally:
@@ -156,13 +161,13 @@ def _asked(command: str, verb: str, given: str) -> str:
         raise WorldError(f"{about}: ended with status {process.returncode}")
     text = answer.decode("latin-1").strip()
     if not whole or not text or not (text.isascii() and text.isprintable()):
-        raise FailClosed(f"{about}: its answer is not one line of at most {_LONGEST:,} characters")
+        raise FailClosed(f"{about}: its answer is not one line of at most {LONGEST:,} characters")
     return text
 
 
-def _answer(process: "subprocess.Popen[bytes]", given: bytes) -> bytes:
-    """Return what the program writes, up to a little more than it may; raises TimeoutError."""
-    answer, end = b"", time.monotonic() + PROGRAM_S
+def _answer(process: "subprocess.Popen[bytes]", given: bytes, end: float) -> bytes:
+    """Return what the program writes, up to a little more than it may; raises TimeoutError at `end`."""
+    answer = b""
     if process.stdin is None or process.stdout is None:
         raise EOFError
     with suppress(BrokenPipeError):  # it need not read
@@ -170,10 +175,10 @@ def _answer(process: "subprocess.Popen[bytes]", given: bytes) -> bytes:
         process.stdin.close()
     with selectors.DefaultSelector() as ready:
         ready.register(process.stdout, selectors.EVENT_READ)
-        while len(answer) <= _LONGEST:
+        while len(answer) <= LONGEST:
             if not ready.select(max(0.0, end - time.monotonic())):
                 raise TimeoutError
-            if not (more := os.read(process.stdout.fileno(), _LONGEST)):
+            if not (more := os.read(process.stdout.fileno(), LONGEST)):
                 break
             answer += more
     return answer
@@ -240,13 +245,21 @@ async def rotate_key(
             new, program = read_key(new_file), ""
         else:
             new = fresh_seed()
-            program = _asked(new_command, "wrap", base64.b64encode(new).decode())
-        if new == operator:
-            raise UsageError(f"--new-key-file: {new_file} is the operator's key already")
+            plain = base64.b64encode(new).decode()
+            program = _asked(new_command, "wrap", plain)
+            if plain in program:
+                raise FailClosed(f"{_named(new_command)} wrap: its answer holds the key as it is")
+        if new in (operator, data):
+            which = "the operator's key already" if new == operator else "the data key itself"
+            raise UsageError(f"--new-key-file: {new_file} is {which}; make another one")
         content = wrap(data, new, spec.name, program)
         again = read_wrapped(content, spec.name)
         again.data_key(_operator_of(again, path, spec, new_file, new_command))
         try:
+            if new_file is not None:
+                with new_file.open("rb") as file:
+                    os.fsync(file.fileno())
+                sync_folder(new_file.parent)
             replace_file(path, content, mode=0o600)
         except OSError as error:
             raise WorldError(f"{path}: cannot be written: {error.strerror}") from None
@@ -255,9 +268,12 @@ async def rotate_key(
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Exclude other rotations in the folder of `path`."""
+    """Exclude other rotations in the folder of `path`, which is made, durably."""
     try:
+        missing = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
+        for made in missing:
+            sync_folder(made.parent)
         folder = os.open(path.parent, os.O_RDONLY)
     except OSError as error:
         raise WorldError(f"{path.parent}: cannot be used: {error.strerror}") from None

@@ -62,7 +62,7 @@ def open_ports(
     marked = HighWater(
         journal, marks or state_dir() / "high-water", spec.name, source.name, accepted,
         lambda: journal.cluster if isinstance(journal, KafkaJournal) else "",
-        place, "" if spec.public_data else sealer.key_id,
+        place, "" if spec.public_data else sealer.key_ids,
     )  # fmt: skip
     return Ports(
         source, marked, sink, clock, sealer, questions=questions, answers=answers,

@@ -20,8 +20,9 @@ from unit.cli.conftest import Said, Site
 
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.files import threads
+from stream_dp.files.sqlite import SqliteJournal
 from stream_dp.journal import keys as sealing
-from stream_dp.journal.keys import KEY_BYTES, Sealer, make_key, read_key
+from stream_dp.journal.keys import KEY_BYTES, Sealer, make_key, read_key, wrap
 from stream_dp.operate import keys
 from stream_dp.operate.doctor import opens
 from stream_dp.operate.keys import issued_for, rotate_key, sealer_for, wrapped_key
@@ -255,15 +256,177 @@ def test_an_engine_that_runs_is_not_disturbed(
     assert site.command("ledger", "--key-file", str(new)).code == 0
 
 
+def test_what_lies_in_the_way_of_a_rotation_counts_for_nothing(site: Site, new: Path) -> None:
+    assert site.command("run", "--until-end").code == 0
+    part, other = wrapped(site).with_name(f".{wrapped(site).name}.part"), site.folder / "other"
+    other.write_text("other")
+    part.symlink_to(other)
+    rotated(site, new)
+    assert (other.read_text(), wrapped(site).is_symlink()) == ("other", False)
+    part.touch()
+    part.chmod(0o666)
+    third = site.folder / "third.key"
+    make_key(third)
+    rotated(site, third, "--key-file", str(new))
+    assert (part.exists(), wrapped(site).stat().st_mode & 0o777) == (False, 0o600)
+
+
+def test_a_rotation_syncs_all_that_the_file_needs_before_it_is_replaced(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut could leave a wrapped key without the operator's key, or without its folder."""
+    new, deep = tmp_path / "keys" / "new.key", tmp_path / "one" / "two"
+    make_key(new)
+    monkeypatch.setenv("STREAM_DP_WRAPPED_KEY_FILE", str(deep / "wrapped"))
+    done, fsync, replace = list[int | str](), os.fsync, Path.replace
+
+    def synced(handle: int) -> None:
+        done.append(os.fstat(handle).st_ino)
+        fsync(handle)
+
+    def replaced(self: Path, to: Path) -> Path:
+        done.append("replaced")
+        return replace(self, to)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    rotated(site, new)
+    before, after = done[: done.index("replaced")], done[done.index("replaced") :]
+    needed = (tmp_path, deep.parent, new, new.parent, deep / "wrapped")
+    assert {path.stat().st_ino for path in needed} == set(before)
+    assert after == ["replaced", deep.stat().st_ino]
+
+
+def test_a_wrapped_key_whose_volume_is_gone_is_missed(
+    site: Site, new: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a pipeline that has not run yet would begin under the operator's key."""
+    wrapped(site).symlink_to(site.folder / "volume" / "wrapped")
+    for command in (
+        ("run", str(site.pipeline), "--until-end"),
+        ("key", "rotate", str(site.pipeline), "--new-key-file", str(new)),
+    ):
+        said = site.say(*command)
+        assert (said.code, "is a link, and what it names is not there" in said.err) == (4, True)
+    assert not site.journal.exists()
+
+
+def test_a_journal_without_a_commit_has_begun(site: Site, former: Path, new: Path) -> None:
+    """Its engine, which has the key already, is about to write the first one."""
+    journal = SqliteJournal(site.journal)
+
+    async def made() -> None:
+        await journal.open()
+        await journal.close()
+
+    asyncio.run(made())
+    assert "The data key is the former operator's key" in rotated(site, new).err
+    spec = load(site.pipeline)
+    assert sealer_for(spec, new).key_id == Sealer(read_key(former), spec.name).key_id
+
+
+def test_of_public_data_a_rotation_makes_no_operators_key(
+    site: Site, new: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.write("name: clicks\n", "name: clicks\npublic_data: true\n")
+    monkeypatch.delenv("STREAM_DP_KEY_FILE")
+    rotated(site, new)
+    again = site.say("key", "rotate", str(site.pipeline), "--new-key-file", str(new))
+    ran = site.command("run", "--until-end")
+    for said in (again, ran):
+        assert (said.code, "no operator key at" in said.err) == (2, True), said.err
+    assert not list(site.folder.glob("home/**/*.key"))
+    assert site.command("run", "--until-end", "--key-file", str(new)).code == 0
+
+
+def test_behind_a_link_the_file_is_replaced_and_not_the_link(
+    site: Site, former: Path, new: Path
+) -> None:
+    """Else the place that others look at would keep what the former key opens."""
+    assert site.command("run", "--until-end").code == 0
+    behind = site.folder / "secrets" / "wrapped"
+    behind.parent.mkdir()
+    behind.write_bytes(wrap(read_key(former), bytes(KEY_BYTES), "clicks"))
+    wrapped(site).symlink_to(behind)
+    zero = site.folder / "zero.key"
+    zero.write_bytes(bytes(KEY_BYTES))
+    zero.chmod(0o600)
+    rotated(site, new, "--key-file", str(zero))
+    assert wrapped(site).is_symlink()
+    require_rotated(site, new, former, zero)
+
+
+@pytest.mark.parametrize("lay", [Path.mkdir, lambda path: path.symlink_to(path)])
+def test_a_wrapped_key_that_cannot_be_read_is_not_taken_for_none(
+    site: Site, new: Path, lay: Callable[[Path], None]
+) -> None:
+    lay(wrapped(site))
+    for command in (
+        ("run", str(site.pipeline), "--until-end"),
+        ("key", "rotate", str(site.pipeline), "--new-key-file", str(new)),
+    ):
+        said = site.say(*command)
+        assert (said.code, "cannot be read" in said.err) == (5, True), said.err
+
+
+def copied(site: Site) -> Site:
+    """The pipeline and its data in another folder, without journal and wrapped key."""
+    copy = Site(site.folder / "copy", site.say)
+    copy.folder.mkdir()
+    copy.write()
+    return copy
+
+
+def test_a_copy_without_journal_and_wrapped_key_does_not_begin_anew(
+    site: Site, former: Path, new: Path
+) -> None:
+    """Law 8: as without a wrapped key. The same records would get a second version of what is public."""
+    rotated(site, former)
+    assert site.command("run", "--until-end").code == 0
+    rotated(site, new)
+    copy = copied(site)
+    for key in (former, new):
+        said = copy.command("run", "--until-end", "--key-file", str(key))
+        assert (said.code, "has run on clicks.csv before, at" in said.err) == (4, True)
+        assert copy.releases == []
+        copy.journal.unlink()
+
+
+def test_a_rotation_does_not_begin_a_copy_anew(site: Site, former: Path, new: Path) -> None:
+    assert site.command("run", "--until-end").code == 0
+    copy = copied(site)
+    said = copy.say("key", "rotate", str(copy.pipeline), "--new-key-file", str(new))
+    assert (said.code, "this pipeline has run before" in said.err) == (4, True)
+    assert not wrapped(copy).exists()
+    assert "has run before" in copy.command("doctor").out
+
+
 def test_only_one_rotation_at_a_time(site: Site, new: Path) -> None:
     folder = os.open(site.folder, os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        fcntl.flock(folder, fcntl.LOCK_SH)  # which two that only share would not notice
         said = site.say("key", "rotate", str(site.pipeline), "--new-key-file", str(new))
     finally:
         os.close(folder)
     assert (said.code, wrapped(site).exists()) == (2, False)
     assert "another rotation is under way" in said.err
+
+
+def test_a_rotation_looks_again_once_it_is_alone(
+    site: Site, former: Path, new: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert site.command("run", "--until-end").code == 0
+    third, alone = site.folder / "third.key", vars(keys)["_alone"]
+    make_key(third)
+
+    def after_another(path: Path) -> Any:
+        path.write_bytes(wrap(read_key(former), read_key(third), "clicks"))
+        return alone(path)
+
+    monkeypatch.setattr(keys, "_alone", after_another)
+    said = site.say("key", "rotate", str(site.pipeline), "--new-key-file", str(new))
+    assert (said.code, "is wrapped under operator key" in said.err) == (4, True)
+    require_rotated(site, third, former, new)
 
 
 def test_what_cannot_be_rotated_is_left_as_it_was(site: Site, former: Path, new: Path) -> None:
@@ -284,6 +447,8 @@ def test_what_cannot_be_rotated_is_left_as_it_was(site: Site, former: Path, new:
         assert (said.code, why in said.err) == (code, True), said.err
         assert not wrapped(site).exists()
     rotated(site, new)
+    said = site.say(*rotate, "--new-key-file", str(former), "--key-file", str(new))
+    assert (said.code, "is the data key itself" in said.err) == (2, True)
     wrapped(site).write_bytes(wrapped(site).read_bytes()[:-9])
     said = site.command("ledger", "--key-file", str(new))
     assert (said.code, "is damaged; bring back its newest copy" in said.err) == (4, True)
@@ -345,6 +510,13 @@ with (folder / "calls").open("a") as file:
 master = AESGCM((folder / "master").read_bytes())
 def wrap(): print("stub:v1:" + base64.b64encode(master.encrypt(bytes(12), base64.b64decode(given), None)).decode())
 def unwrap(): print(base64.b64encode(master.decrypt(bytes(12), base64.b64decode(given.split(":")[2]), None)).decode())
+if mode == "echo":
+    print(given)
+elif mode == "lingers":
+    unwrap()
+    sys.stdout.flush()
+    os.close(1)
+    time.sleep(60)
 if mode == "fails":
     print(given)
     sys.exit(3)
@@ -354,7 +526,7 @@ if mode == "agent":
     subprocess.Popen(["sleep", "60"])
 if mode == "garbage":
     sys.stdout.buffer.write(b"\\xff\\x00" + given.encode())
-elif mode == "empty":
+elif mode in {"empty", "echo"}:
     pass
 elif mode == "short":
     print(base64.b64encode(bytes(31)).decode())
@@ -428,7 +600,8 @@ def test_a_program_is_shown_nothing_but_what_it_must_see(site: Site, kms: Path) 
     ("mode", "code", "why"),
     [
         ("fails", 5, "unwrap: ended with status 3"), ("hangs", 5, "unwrap: no answer within 3 seconds"),
-        ("agent", 5, "unwrap: no answer within 3 seconds"), ("garbage", 4, "unwrap: its answer is not one line"),
+        ("agent", 5, "unwrap: no answer within 3 seconds"),
+        ("lingers", 5, "unwrap: no answer within 3 seconds"), ("garbage", 4, "unwrap: its answer is not one line"),
         ("empty", 4, "unwrap: its answer is not one line"), ("flood", 4, "unwrap: its answer is not one line"),
         ("short", 4, "unwrap: its answer is not 32 bytes in base64"), ("other", 4, "wrapped under operator key"),
     ],
@@ -452,7 +625,7 @@ def test_an_answer_of_no_use_is_told_plainly_and_shown_nowhere(
     assert site.command("doctor").out.count("cannot be used") == 1
 
 
-@pytest.mark.parametrize("mode", ["fails", "garbage", "other"])
+@pytest.mark.parametrize("mode", ["fails", "garbage", "other", "echo"])
 def test_a_program_that_could_not_unwrap_gets_no_key(site: Site, kms: Path, mode: str) -> None:
     assert site.command("run", "--until-end").code == 0
     (kms / "mode").write_text(mode)
@@ -473,6 +646,22 @@ def test_what_names_another_holder_of_the_key_is_told(
     monkeypatch.delenv("STREAM_DP_KEY_COMMAND")
     said = site.command("ledger")
     assert (said.code, "STREAM_DP_KEY_COMMAND" in said.err) == (2, True)
+
+
+def test_its_time_is_for_answer_and_end_together(
+    site: Site, kms: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, wait = list[float | None](), subprocess.Popen.wait
+
+    def waited(self: Any, timeout: float | None = None) -> int:
+        waits.append(timeout)
+        return wait(self, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", waited)
+    assert to_kms(site).code == 0
+    timed = [seconds for seconds in waits if seconds is not None]
+    assert len(timed) == 2
+    assert all(seconds < keys.PROGRAM_S for seconds in timed)
 
 
 def test_nothing_of_the_program_is_left_when_it_hangs(

@@ -1,6 +1,7 @@
 """The mark outside the journal: a lost or older journal is never taken for a first start."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,23 @@ async def test_two_folders_with_the_same_names_have_marks_of_their_own(tmp_path:
     bob.commits.pop()
     with pytest.raises(FailClosed, match="is older than it was"):
         await kept(bob, tmp_path, BOB)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        ("data ann", "ann", True), ("data ann", "data eve", True), ("data ann", "eve", True),
+        ("ann", "data ann", True), ("data ann", "fresh eve", True), ("ann", "fresh eve", False),
+        ("data ann", "", False),
+    ],
+)  # fmt: skip
+async def test_a_journal_under_a_wrapped_key_is_missed_where_its_data_were_copied(
+    tmp_path: Path, before: str, after: str, refused: bool
+) -> None:
+    """Without the wrapped file the operator's key has another id; and after a rotation it is another key."""
+    await kept(MemoryStore(), tmp_path, (HERE, before), commits=2)
+    with pytest.raises(FailClosed, match=f"before, at {HERE}") if refused else nullcontext():
+        await kept(MemoryStore(), tmp_path, (THERE, after))
 
 
 @pytest.mark.parametrize("where", [(HERE, "another"), (THERE, "ann")])

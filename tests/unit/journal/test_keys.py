@@ -416,6 +416,28 @@ def test_a_looser_wrap_is_caught(twin: Unwrap) -> None:
         require_bound(twin)
 
 
+def test_no_nonce_is_used_twice_and_nothing_unbound_is_read() -> None:
+    first, second = (json.loads(wrap(KEY, OTHER, "clicks")) for _ in range(2))
+    assert first["nonce"] != second["nonce"]
+    with pytest.raises(FailClosed, match="damaged"):
+        read_wrapped(json.dumps(first | {"more": 1}).encode(), "clicks")
+
+
+def test_another_operators_key_is_named() -> None:
+    ids = Sealer(OTHER, "clicks").key_id, Sealer(KEY, "clicks").key_id
+    with pytest.raises(FailClosed, match=f"under operator key {ids[0]}, the key given is {ids[1]}"):
+        unwrapped(wrap(KEY, OTHER, "clicks"), KEY, "clicks")
+
+
+@pytest.mark.parametrize("told", ["a\n", "a\nb", "\x00", "ä", "a" * 16_385])
+def test_no_program_is_told_what_no_program_answers(told: str) -> None:
+    content = json.loads(wrap(KEY, OTHER, "clicks", "a")) | {"operator_wrapped": told}
+    with pytest.raises(FailClosed, match="damaged"):
+        read_wrapped(json.dumps(content).encode(), "clicks")
+    longest = wrap(KEY, OTHER, "clicks", " ~" * 8_192)
+    assert unwrapped(longest, OTHER, "clicks") == KEY
+
+
 def test_a_wrap_of_another_form_is_left_alone() -> None:
     later = json.loads(wrap(KEY, OTHER, "clicks")) | {"v": 2}
     with pytest.raises(UnknownFormat, match="the wrapped key of clicks has version 2"):
