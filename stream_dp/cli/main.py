@@ -98,8 +98,8 @@ class Commands(LazyGroup):
         "send": "Send the records of FILE (CSV or JSON lines, - for standard input) into a topic, which stamps them as "
         "they come.",
         "topic": "Create topic NAME, ready for the events of a pipeline.",
-        "token": "Make, list and revoke the tokens with which PIPELINE.yaml's analysts ask, on the page, over HTTP or "
-        "by Kafka.",
+        "token": "Make, list and revoke tokens: PIPELINE.yaml's analysts ask with theirs, on the page, over HTTP or by "
+        "Kafka; readers read where the operator closed reading (`--access`).",
         "query": "Preview, create, halt, list and ask the series of a running engine, and watch in its monitors.",
     }
 

@@ -212,7 +212,8 @@ async def test_a_key_that_is_not_documented_does_not_leave(view: PublicView) -> 
 
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-FILES = {"GET /", "GET /{name}", "GET /docs", "GET /docs/{name}", "GET /api/openapi.json"}
+PLACES = ("", "{name}", "ask/{name}", "cards/{name}", "docs", "docs/{name}", "api/openapi.json")
+FILES = {f"GET /{name}" for name in PLACES}
 WRITES = [
     "POST /api/queries", "POST /api/queries/preview", "DELETE /api/queries/{name}", "POST /api/messages",
     "POST /api/series/{name}/ask",
