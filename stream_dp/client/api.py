@@ -100,7 +100,7 @@ def connect(
 ) -> "Client":
     """Return a client of the engine whose page is at `url`, such as ``http://127.0.0.1:8765``.
 
-    Reading needs no token. To ask, preview, create and halt, give the `token` that the operator made, or the
+    Reading needs no token, unless the operator has closed it. To ask, preview, create and halt, give the `token` that the operator made, or the
     `token_file` that holds it. An answer is waited for at most `timeout` seconds; it does not wait for the end of a
     tick. Raises WorldError if no engine answers there.
     """
@@ -147,6 +147,11 @@ class Client:
     def url(self) -> str:
         return self.api.url
 
+    @property
+    def signature(self) -> dict[str, str]:
+        """The header that shows the token, where there is one: reading may be closed, too."""
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
     def pipeline(self) -> configured.Pipeline:
         """Return the public configuration, and the series that run."""
         return self._model(configured.Pipeline, "GET", "/api/pipeline")
@@ -169,7 +174,7 @@ class Client:
 
     def me(self) -> asked.Me:
         """Return whose token this is, until when, and what its ledger has left."""
-        return self._model(asked.Me, "GET", "/api/me", secret=True)
+        return self._model(asked.Me, "GET", "/api/me")
 
     def latest(self) -> dict[str, PublicRelease | None]:
         """Return the newest release of every series, by name; None before its first."""
@@ -214,7 +219,7 @@ class Client:
         """
         body = _definition(series, name=name, epsilon=epsilon, error=error)
         path = f"/api/queries/preview?{urlencode({'analyst': analyst})}"
-        return self._model(asked.Preview, "POST", path, body, secret=True)
+        return self._model(asked.Preview, "POST", path, body)
 
     def create(
         self,
@@ -236,15 +241,15 @@ class Client:
         body = _definition(series, name=name, epsilon=epsilon)
         given = {"analyst": analyst} | ({"accept_noise": "true"} if accept_noise else {})
         path = f"/api/queries?{urlencode(given)}"
-        return self._model(asked.Created, "POST", path, body, secret=True, key=key or fresh_id())
+        return self._model(asked.Created, "POST", path, body, key=key or fresh_id())
 
     def preview_halt(self, name: str) -> asked.HaltPreview:
         """Return what halting the series called `name` would give back; changes nothing."""
-        return self._model(asked.HaltPreview, "GET", f"{_query(name)}/halt", secret=True)
+        return self._model(asked.HaltPreview, "GET", f"{_query(name)}/halt")
 
     def halt(self, name: str, *, key: str = "") -> asked.Halted:
         """End the series called `name`, which frees budget for later ticks; `key` as in `create`."""
-        return self._model(asked.Halted, "DELETE", _query(name), secret=True, key=key or fresh_id())
+        return self._model(asked.Halted, "DELETE", _query(name), key=key or fresh_id())
 
     def _repr_html_(self) -> str:
         pipeline = self.pipeline()
@@ -289,14 +294,11 @@ class Client:
         path: str,
         body: bytes | None = None,
         *,
-        secret: bool = False,
         key: str = "",
     ) -> bytes:
         headers = {"Idempotency-Key": key} if key else {}
-        if secret and self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
         try:
-            return self.api.send(method, path, body, headers)
+            return self.api.send(method, path, body, headers | self.signature)
         except TokenRefused as error:
             if self._token:
                 raise
@@ -415,9 +417,7 @@ class Series:
             "threshold": threshold,
         }  # fmt: skip
         path = f"/api/series/{quote(self.name, safe='')}/ask"
-        answer = self._client.send(
-            "POST", path, _json(asked_for), secret=True, key=key or fresh_id()
-        )
+        answer = self._client.send("POST", path, _json(asked_for), key=key or fresh_id())
         return dict(read_answer(good_answer(answer)).answer or {})
 
     def preview_halt(self) -> asked.HaltPreview:
@@ -465,7 +465,7 @@ class ReleaseStream:
     ) -> None:
         self.last, self._series, self._patience = after, series, patience
         self._client, self._read = client, _Reader(client).read
-        self._api = replace(client.api, secret=False, seconds=_SILENCE_S)
+        self._api = replace(client.api, seconds=_SILENCE_S)
         self._closed = Event()
         self._fingerprint: str | None = None
         self._reading = Lock()
@@ -591,7 +591,7 @@ class ReleaseStream:
         connection = self._connection = self._api.connection()
         connection.connect()
         self._socket = connection.sock
-        headers = {"Accept": "text/event-stream"}
+        headers = {"Accept": "text/event-stream", **self._client.signature}
         if self.last is not None:
             headers["Last-Event-ID"] = str(self.last)
         connection.request("GET", "/api/stream", headers=headers)

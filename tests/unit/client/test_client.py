@@ -21,6 +21,7 @@ from stream_dp.engine.messages.issued_tokens import IssuedTokens
 from stream_dp.journal.release import release_of
 from stream_dp.operate.observe.public_view import public_view
 from stream_dp.operate.run.live_series import Attempt
+from stream_dp.server.access import OPEN, Access
 from stream_dp.server.server import PageServer
 from stream_dp.server.view import PublicView, ReleaseLog
 
@@ -31,11 +32,11 @@ on_thread = asyncio.to_thread
 class Site:
     """The server of a view, at one port for all its lives."""
 
-    def __init__(self, view: PublicView) -> None:
-        self.view, self.port = view, 0
+    def __init__(self, view: PublicView, access: Access = OPEN) -> None:
+        self.view, self.access, self.port = view, access, 0
 
     async def start(self) -> None:
-        self.server = PageServer(self.view)
+        self.server = PageServer(self.view, self.access)
         await self.server.start(port=self.port)
         self.port = port_of(self.server)
 
@@ -45,8 +46,8 @@ class Site:
 
 
 @asynccontextmanager
-async def served(view: PublicView) -> AsyncIterator[Site]:
-    site = Site(view)
+async def served(view: PublicView, access: Access = OPEN) -> AsyncIterator[Site]:
+    site = Site(view, access)
     await site.start()
     try:
         yield site
@@ -103,7 +104,7 @@ async def test_a_key_of_a_newer_server_is_kept(site: Site) -> None:
 
 
 @asynccontextmanager
-async def engine(path: Path) -> AsyncIterator[tuple[str, str, Stopping]]:
+async def engine(path: Path, access: Access = OPEN) -> AsyncIterator[tuple[str, str, Stopping]]:
     """The address of a real engine between two ticks, and the token of an analyst with a ledger of 1."""
     shop = MessageWorld(WITH_ANALYSTS)
     source, log = Stopping(2), ReleaseLog()
@@ -117,7 +118,7 @@ async def engine(path: Path) -> AsyncIterator[tuple[str, str, Stopping]]:
     view = public_view(shop.built, lambda: attempt, lambda: False, log, SEALER.query_token, issued)
     _, token = IssuedTokens(path, SEALER, ("ann", "bob")).make("ann", 30, running.now)
     try:
-        async with served(view) as made:
+        async with served(view, access) as made:
             yield made.url, token, source
     finally:
         source.go(HORIZON)
@@ -150,6 +151,18 @@ async def test_an_analyst_previews_creates_asks_and_halts(tmp_path: Path) -> Non
         large = await client.series("large")
         assert (await large.preview_halt()).freed == "0.4"
         assert (await large.halt()).left == "1"
+
+
+async def test_a_token_reads_where_reading_is_closed(tmp_path: Path) -> None:
+    async with engine(tmp_path / "shop.tokens", Access(reads="known")) as (url, token, _):
+        with pytest.raises(sdp.UsageError, match="no token"):
+            await sdp.connect_async(url)
+        client = await sdp.connect_async(url, token=token)
+        latest = await (await client.series("orders")).latest()
+        assert latest is not None
+        stream = client.stream(after=0)
+        assert (await anext(stream)).sequence == 1
+        stream.close()
 
 
 async def test_what_a_token_may_not_is_said_in_the_servers_words(tmp_path: Path) -> None:
