@@ -100,9 +100,9 @@ def connect(
 ) -> "Client":
     """Return a client of the engine whose page is at `url`, such as ``http://127.0.0.1:8765``.
 
-    Reading needs no token, unless the operator has closed it. To ask, preview, create and halt, give the `token` that the operator made, or the
-    `token_file` that holds it. An answer is waited for at most `timeout` seconds; it does not wait for the end of a
-    tick. Raises WorldError if no engine answers there.
+    Reading needs no token, unless the operator has closed it. To ask, preview, create and halt, give the `token` that
+    the operator made, or the `token_file` that holds it. An answer is waited for at most `timeout` seconds; it does not
+    wait for the end of a tick. Raises WorldError if no engine answers there.
     """
     if token_file is not None:
         try:
