@@ -44,7 +44,10 @@ def draw(path: Path) -> None:
         axes = figure.add_subplot(1, 1, 1)
         figure.subplots_adjust(0.12, 0.14, 0.97, 0.95)
         for name, at in ASKED.items():
-            for kind, bands, line in (("sliding", sliding(at), "-"), ("tumbling", tumbling(at), "--")):
+            for kind, bands, line in (
+                ("sliding", sliding(at), "-"),
+                ("tumbling", tumbling(at), "--"),
+            ):
                 axes.plot(
                     WINDOWS, bands, line, color=COLOURS[name], label=f"{kind}: {name}", linewidth=1.4,
                     gid=f"quantiles/{kind}/{name}",
