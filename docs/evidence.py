@@ -211,10 +211,15 @@ For whoever must decide whether to believe the [README](../README.md): each of i
 often such a test may be wrong by chance, which broken twins must be caught, and when all that last ran.
 `python docs/evidence.py` makes this page; a test checks that it is current and that pytest collects all that it names.
 
-- *By chance*: in the words of the test itself. *none stated*: it compares exact values, laws or bytes, or its noise is
-  the same in every run ([Noise](testing.md#noise)), so what passed once does not fail by luck the next time.
-- *Twins*: the same check on something broken on purpose, which passes only if the fault is caught; in brackets the
-  cases that are run.
+- *By chance*: how often the test would reject something right, in the words of the test itself. *none stated* has one
+  of two reasons. Either the test compares exact values, laws or bytes, so there is no chance in it. Or its noise is the
+  same in every run ([Noise](testing.md#noise)), so what passed once does not fail by luck the next time; chance lies
+  only in the seeds that were once chosen.
+- *Twins* tell of the other error, that a test accepts something broken: the same check on something broken on purpose,
+  which passes only if the fault is caught. In brackets are the names of the cases as pytest has them (`[1, 3]`: two
+  cases, with these parameters); of more than eight their number and the first eight names.
+- Claims quote the README. Where a file grants a delta, read “at most e^ε times as likely, plus δ”
+  ([the statement](security.md#the-statement)).
 - *Last ran*: what was recorded of a run, never more. `python docs/evidence.py --record RESULTS.xml` records a JUnit
   file of pytest; `make test` and `make test-all` write `.venv/results.xml`, and `.ci/run` tells at its end how many of
   these tests passed in its own run. *not recorded*: nobody has recorded a run of it.

@@ -1,4 +1,4 @@
-"""How far quantiles are off: bands in ranks by the length of the window, sliding and ending, one quantile or three.
+"""How far quantiles are off: bands in ranks by the length of the window, sliding and tumbling, one quantile or three.
 
 Run: python docs/figures/quantile_errors.py. Writes quantile-errors.svg beside this file. Rules: every number is the
 band that a release carries, at epsilon 0.3, confidence 0.95, 200 buckets and `add_remove`; nothing is simulated here.
@@ -29,8 +29,8 @@ def sliding(at: tuple[Fraction, ...]) -> tuple[float, ...]:
     )
 
 
-def ending(at: tuple[Fraction, ...]) -> tuple[float, ...]:
-    """The bands of windows that end, of each length."""
+def tumbling(at: tuple[Fraction, ...]) -> tuple[float, ...]:
+    """The bands of tumbling windows, of each length."""
     return tuple(
         tumbling_choice(SETTING, EPSILON, (f"{hours}h",), at).expected(0) for hours in WINDOWS
     )
@@ -44,7 +44,10 @@ def draw(path: Path) -> None:
         axes = figure.add_subplot(1, 1, 1)
         figure.subplots_adjust(0.12, 0.14, 0.97, 0.95)
         for name, at in ASKED.items():
-            for kind, bands, line in (("sliding", sliding(at), "-"), ("ending", ending(at), "--")):
+            for kind, bands, line in (
+                ("sliding", sliding(at), "-"),
+                ("tumbling", tumbling(at), "--"),
+            ):
                 axes.plot(
                     WINDOWS, bands, line, color=COLOURS[name], label=f"{kind}: {name}", linewidth=1.4,
                     gid=f"quantiles/{kind}/{name}",

@@ -85,7 +85,11 @@ def test_the_tables_of_the_page_on_quantiles_are_the_bands() -> None:
             return float(figures.tumbling_choice(figures.SETTING, share, ("24h",), at).expected(0))
         return float(figures.sliding_choice(figures.SETTING, share, (kind,), at).expected(8_000))
 
-    names = {"24h": "sliding, 24 ticks", "7d": "sliding, 168 ticks", "every": "ending, any length"}
+    names = {
+        "24h": "sliding, 24 ticks",
+        "7d": "sliding, 168 ticks",
+        "every": "tumbling, any length",
+    }
     for asked, at in figures.ASKED.items():
         for kind, name in names.items():
             cells = [str(round(band(kind, at, epsilon))) for epsilon in ("1/10", "3/10", "1", "3")]

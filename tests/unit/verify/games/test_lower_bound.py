@@ -1,7 +1,7 @@
 """The audit's lower bound: its statistics against exact tails, right mechanisms not flagged, broken twins flagged.
 
-All noise is seeded, so a run is the same every time; the probabilities stated are those over the seeds. FAILURE is that
-of each finding: a right mechanism is flagged with at most this probability.
+All noise is seeded, so a run is the same every time; the probabilities stated are those over the seeds. A right
+mechanism is flagged with probability at most 1e-6.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """Several series in one game behind a filter: a right whole passes, a whole whose parts alone are right is refuted.
 
 All noise is seeded, so a run is the same every time; the probabilities stated are those over the seeds. A right whole
-is flagged with probability at most FAILURE.
+is flagged with probability at most 1e-6.
 """
 
 import itertools
