@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 
 from stream_dp.client.frames import Label, ReleaseTable, release_html, rows_of
 from stream_dp.client.html import html_table, plan_html
-from stream_dp.client.http_api import SECONDS, HttpApi, TokenRefused, bearer
+from stream_dp.client.http_api import SECONDS, HttpApi, TokenRefused
 from stream_dp.client.message_text import fresh_id, good_answer
 from stream_dp.client.public_release import PublicRelease
 from stream_dp.core.wording import meant
@@ -100,10 +100,9 @@ def connect(
 ) -> "Client":
     """Return a client of the engine whose page is at `url`, such as ``http://127.0.0.1:8765``.
 
-    Reading needs no token, unless the operator has closed it: then that of a reader will do. To ask, preview, create
-    and halt, give the `token` that the operator made, or the `token_file` that holds it. An answer is waited for at
-    most `timeout` seconds: of ticks longer than this one, a series is created at the end of the open tick. Raises
-    WorldError if no engine answers there.
+    Reading needs no token. To ask, preview, create and halt, give the `token` that the operator made, or the
+    `token_file` that holds it. An answer is waited for at most `timeout` seconds: of ticks longer than this one, a
+    series is created at the end of the open tick. Raises WorldError if no engine answers there.
     """
     if token_file is not None:
         try:
@@ -143,10 +142,6 @@ class Client:
         self._token = None if token is None else token.strip()
         if self._token is not None and not (self._token.isascii() and self._token.isprintable()):
             raise UsageError("token: is not a token of one line; see that it was copied whole")
-        self._shown = bearer(self._token) if self._token else {}
-        self.read_as: dict[
-            str, str
-        ] = {}  # what reading takes, once the engine has refused to be read without
 
     @property
     def url(self) -> str:
@@ -298,14 +293,11 @@ class Client:
         key: str = "",
     ) -> bytes:
         headers = {"Idempotency-Key": key} if key else {}
+        if secret and self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
         try:
-            return self.api.send(
-                method, path, body, headers | (self._shown if secret else self.read_as)
-            )
+            return self.api.send(method, path, body, headers)
         except TokenRefused as error:
-            if self._token and not secret and not self.read_as:
-                self.read_as = self._shown
-                return self.send(method, path, body, key=key)
             if self._token:
                 raise
             raise TokenRefused(f"connect() was given no token, and this {error}") from None
@@ -599,7 +591,7 @@ class ReleaseStream:
         connection = self._connection = self._api.connection()
         connection.connect()
         self._socket = connection.sock
-        headers = {"Accept": "text/event-stream", **self._client.read_as}
+        headers = {"Accept": "text/event-stream"}
         if self.last is not None:
             headers["Last-Event-ID"] = str(self.last)
         connection.request("GET", "/api/stream", headers=headers)

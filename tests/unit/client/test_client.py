@@ -21,7 +21,6 @@ from stream_dp.engine.messages.issued_tokens import IssuedTokens
 from stream_dp.journal.release import release_of
 from stream_dp.operate.observe.public_view import public_view
 from stream_dp.operate.run.live_series import Attempt
-from stream_dp.server.access import OPEN, Access
 from stream_dp.server.server import PageServer
 from stream_dp.server.view import PublicView, ReleaseLog
 
@@ -32,11 +31,11 @@ on_thread = asyncio.to_thread
 class Site:
     """The server of a view, at one port for all its lives."""
 
-    def __init__(self, view: PublicView, access: Access = OPEN) -> None:
-        self.view, self.access, self.port = view, access, 0
+    def __init__(self, view: PublicView) -> None:
+        self.view, self.port = view, 0
 
     async def start(self) -> None:
-        self.server = PageServer(self.view, self.access)
+        self.server = PageServer(self.view)
         await self.server.start(port=self.port)
         self.port = port_of(self.server)
 
@@ -46,8 +45,8 @@ class Site:
 
 
 @asynccontextmanager
-async def served(view: PublicView, access: Access = OPEN) -> AsyncIterator[Site]:
-    site = Site(view, access)
+async def served(view: PublicView) -> AsyncIterator[Site]:
+    site = Site(view)
     await site.start()
     try:
         yield site
@@ -85,19 +84,6 @@ async def test_releases_are_those_that_were_published(site: Site, log: ReleaseLo
     assert (await client.pipeline()).name == "flights"
     assert "0.5 of 1 epsilon spent" in (await client.budget())._repr_html_()
     assert "<td>Counter</td>" in (await client.plan())._repr_html_()
-
-
-async def test_a_token_reads_where_reading_is_closed(view: PublicView) -> None:
-    async with served(replace(view, token="a" * 32), Access(reads="known")) as site:
-        with pytest.raises(sdp.UsageError, match="not open to everyone"):
-            await sdp.connect_async(site.url)
-        with pytest.raises(sdp.UsageError):
-            await sdp.connect_async(site.url, token="b" * 32)
-        client = await sdp.connect_async(site.url, token="a" * 32)
-        total = await client.series("total")
-        with total.stream(after=0) as releases:
-            first = await anext(aiter(releases))
-            assert first.sequence > 0
 
 
 async def test_a_series_that_is_not_there_is_named(site: Site) -> None:
