@@ -1,7 +1,8 @@
 """Requests to the HTTP API of a running engine; a refusal is raised as the engine's error, in the server's words.
 
 Rules: a request goes to the named address only: no proxies, no redirects, and no plain http beyond this machine where a
-token is shown. The token of live series is never sent to an engine of another pipeline.
+token is shown. The token of live series is never sent to an engine of another pipeline, unless reading is closed there:
+then only the holder of a token learns which pipeline it is.
 """
 
 import json
@@ -94,6 +95,15 @@ class HttpApi:
         finally:
             connection.close()
 
+    def read(self, path: str, token: str) -> bytes:
+        """Return the body of what `send` gets; the token (if any) is shown only where reading takes one."""
+        try:
+            return self.send("GET", path)
+        except TokenRefused:
+            if not token:
+                raise
+            return self.send("GET", path, headers=bearer(token))
+
     def content(self, answer: HTTPResponse) -> bytes:
         """Return the body of an answer, a JSON object, or of a recorded refusal; raise other refusals."""
         body, status = answer.read(), answer.status
@@ -184,20 +194,25 @@ class LiveSeriesClient:
     def _asked(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """Check that the engine runs this pipeline, and return the bytes of its answer."""
         api = HttpApi(self.url, f"engine of {self.pipeline}", _NAMED, seconds=SECONDS)
-        name = json.loads(api.send("GET", "/api/pipeline")).get("name")
-        if name != self.pipeline:
-            raise UsageError(
-                f"--url: the engine at {self.url} does not run {self.pipeline} but another pipeline; "
-                "`stream-dp run --serve` prints the address of its page when it starts"
-            )
-        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         try:
-            return api.send(method, path, body, headers)
+            name = json.loads(api.read("/api/pipeline", self.token)).get("name")
+            if name != self.pipeline:
+                raise UsageError(
+                    f"--url: the engine at {self.url} does not run {self.pipeline} but another pipeline; "
+                    "`stream-dp run --serve` prints the address of its page when it starts"
+                )
+            return api.send(method, path, body, bearer(self.token) if self.token else {})
         except TokenRefused:
+            if not self.token:
+                raise
             raise UsageError(
                 "the engine refused this key's token; name the key it runs with (--key-file or STREAM_DP_KEY_FILE), or "
                 "the analyst whose token it is (--analyst)"
             ) from None
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
 
 
 def nobody_listens(url: str) -> bool:

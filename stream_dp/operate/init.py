@@ -338,7 +338,7 @@ _NAMING = ("text", "integer")
 _COUNTED = ("category", "list")
 _DECLARES = {
     "domain": "the values that may come, such as [DE, FR]; anything else counts in `other`",
-    "most": "how many of them one record counts in, such as 5",
+    "most": "the largest number of them in one record, such as 5; a record with more is a dead letter",
     "zone": "such as Europe/Berlin or UTC",
 }
 _MOST_SERIES, _MAX_EVENTS = 2, 10

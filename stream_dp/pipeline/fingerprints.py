@@ -182,7 +182,7 @@ class Said(NamedTuple):
 def told(spec: PipelineSpec) -> bytes:
     """Return what a file says that its fingerprint covers, as public JSON; empty if it cannot be read."""
     plain = spec.model_dump(mode="json", exclude_none=True, by_alias=True, include={"fields"})
-    series = [json.loads(canonical_series(own)) for own in spec.series]
+    series = [own.as_kept(json.loads(canonical_series(own))) for own in spec.series]
     others = json.dumps(_others(spec), sort_keys=True)  # a text, for YAML takes no null
     text = escaped({_SCHEMA: plain[_SCHEMA], _SERIES: series, "others": others})
     try:

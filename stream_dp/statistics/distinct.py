@@ -135,6 +135,9 @@ class DistinctSeries(SeriesSpec):
         alone, listed = (self.every[0], []) if self._alone else (None, list(self.every))
         return kept | {"window": alone, "windows": listed}
 
+    def as_kept(self, plain: dict[str, Any]) -> dict[str, Any]:
+        return plain | {"every": self.every[0]} if self._alone and self.running else plain
+
     def own_problems(self) -> list[InitErrorDetails]:
         problems = [*super().own_problems(), *every_problems(self.every, running=self.running)]
         for place, name in enumerate(self.every):

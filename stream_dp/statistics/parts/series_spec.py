@@ -358,6 +358,10 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
         """Return its plain values under the keys that fingerprints have had from the first version on."""
         return plain
 
+    def as_kept(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """Return its plain values as a journal keeps those of a file: read again, they have the same fingerprint."""
+        return plain
+
     def groupings(self) -> Iterator[tuple[Place, By]]:
         """Yield the values of its keys `by`, each with the place within the entry of the key's owner."""
         if (by := getattr(self, "by", None)) is not None:

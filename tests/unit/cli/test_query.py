@@ -18,6 +18,7 @@ from stream_dp import errors
 from stream_dp.client import http_api as client
 from stream_dp.journal.keys import Sealer
 from stream_dp.operate.query import remote_series
+from stream_dp.server.access import OPEN, Access
 from stream_dp.server.live_series import Sender
 from stream_dp.server.server import PageServer
 from stream_dp.server.view import PublicView, ReleaseLog, TokenHolder
@@ -30,8 +31,8 @@ Ask = Callable[..., Any]
 
 
 @contextmanager
-def served(view: PublicView) -> Iterator[str]:
-    loop, server, ready = asyncio.new_event_loop(), PageServer(view), threading.Event()
+def served(view: PublicView, access: Access = OPEN) -> Iterator[str]:
+    loop, server, ready = asyncio.new_event_loop(), PageServer(view, access), threading.Event()
 
     async def start() -> None:
         await server.start(port=0)
@@ -237,6 +238,16 @@ def test_an_engine_of_another_key_or_pipeline_is_not_asked(
         said = site.say("query", "halt", str(site.pipeline), "total", "--url", url)
     assert (said.code, said_ in said.err) == (2, True)
     assert engine.asked == []
+
+
+def test_the_operator_asks_where_reading_is_closed(site: Any, engine: FakeLiveSeries) -> None:
+    with served(view_of(engine), Access(reads="known")) as url:
+        for asked in (["list"], ["halt", "total"]):
+            said = site.say("query", asked[0], str(site.pipeline), *asked[1:], "--url", url)
+            assert (said.code, said.err) == (0, "")
+    with served(view_of(engine, key=bytes(32)), Access(reads="known")) as url:
+        said = site.say("query", "halt", str(site.pipeline), "total", "--url", url)
+        assert (said.code, "refused this key's token" in said.err) == (2, True)
 
 
 def test_without_an_engine_it_is_5(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:

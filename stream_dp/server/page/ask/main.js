@@ -91,11 +91,15 @@ function proposed({ epsilon: { total, left } }, windows) {
 }
 
 function showLogin() {
-  body.replaceChildren(loginForm(session.why, async (token) => {
+  const form = loginForm(session.why, async (token) => {
     const me = await session.enter(token);
     if (me === null) return session.why;
     state.form.kind.focus();
-  }));
+  });
+  body.replaceChildren(form);
+  visitor().then((reader) => {
+    if (reader?.name) form.prepend(el("p", {}, `You read as ${reader.name}, and may not ask. An analyst's token may.`));
+  });
 }
 
 /** The question in the form is another one now: what was shown is not its price, and it is asked under a key of its own. */

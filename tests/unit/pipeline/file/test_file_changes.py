@@ -41,6 +41,21 @@ def test_a_file_comes_back_from_its_journal_with_its_meaning(file: Path) -> None
     assert len(text) < len(told(spec))
 
 
+@pytest.mark.parametrize("every", ["1d", "[1d]"])
+def test_a_running_number_of_one_window_comes_back_as_it_was_written(
+    tmp_path: Path, every: str
+) -> None:
+    file = tmp_path / "visits.yaml"
+    file.write_text(
+        "version: 1\nname: visits\nsource: {kind: file, path: visits.csv}\n"
+        "schema: {time: {type: time}, customer: {type: text}}\nprivacy: {epsilon: 1}\n"
+        "clock: {kind: replay, field: time, start: 2026-03-01T00:00:00Z, step: 1h, horizon: 648}\nseries:\n"
+        f"  - {{name: visitors, statistic: distinct, of: customer, every: {every}, running: true, epsilon: 0.2}}\n"
+    )
+    spec = load(file)
+    assert fingerprint(earlier(text_of(spec), spec).spec) == fingerprint(spec)
+
+
 def test_what_is_no_file_is_refused() -> None:
     spec = load(ROOT / "examples/01_flights/pipeline.yaml")
     for text in (b"", b"{}", text_of(spec)[:-3], told(spec)):
