@@ -136,15 +136,22 @@ async def test_workers_are_killed_and_paused_and_others_take_over(
         with working(case) as killed, working(case) as paused, working(case):
             await fed_up_to(kafka, case, 15)
             await committed(run, 10)
-            killed.kill()
-            await fed_up_to(kafka, case, 25)
-            await committed(run, 10)
-            os.kill(paused.pid, signal.SIGSTOP)
-            await fed_up_to(kafka, case, 40)
-            await committed(run, 15)
-            os.kill(paused.pid, signal.SIGCONT)
-            await fed_up_to(kafka, case, TICKS)
-            _, errors = await asyncio.to_thread(run.communicate)
+            async with opened(kafka, case) as spare:
+                await spare.layout()
+                killed.kill()
+                await fed_up_to(kafka, case, 20)
+                await committed(run, 5)
+                os.kill(paused.pid, signal.SIGSTOP)
+                await fed_up_to(kafka, case, 55)  # meanwhile old rows and layouts are deleted
+                await committed(run, 35)
+                os.kill(paused.pid, signal.SIGCONT)
+                await asyncio.sleep(3)
+                await fed_up_to(kafka, case, TICKS)
+                _, errors = await asyncio.to_thread(run.communicate)
+                said = await spare.layout()
+            assert said is not None
+            assert said.tick >= 50
+            assert paused.poll() is None
     finally:
         run.kill()
     assert run.returncode == 0, errors

@@ -148,7 +148,18 @@ class _Session:
     lanes: frozenset[int]
 
     async def work(self, members: Membership) -> None:
-        """Work until something changes. Raises `_Changed`, `Overtaken`, or what fails."""
+        """Work until something changes. Raises `_Changed`, `Overtaken`, or what fails.
+
+        What fails under a layout that is no longer the newest, as where rows were deleted since, is a change.
+        """
+        try:
+            await self._work(members)
+        except FailClosed:
+            if await self.rows.layout() == self.layout:
+                raise
+            raise _Changed from None
+
+    async def _work(self, members: Membership) -> None:
         guards = {lane: self._guard() for lane in self.lanes}
         chains = await self._recovered(guards)
         async with self._source() as source, self._producer() as producer:
@@ -189,12 +200,7 @@ class _Session:
         """Return the chains of the lanes, and let the guards stand there: behind all that is in the logs now."""
         chains = {lane: LaneChain(self.layout, lane) for lane in self.lanes}
         ends = {lane: end for lane, end in (await self.rows.ends()).items() if lane in chains}
-        try:
-            await self.rows.follow({lane: self.layout.places[lane] for lane in chains})
-        except FailClosed:
-            if await self.rows.layout() != self.layout:
-                raise _Changed from None
-            raise
+        await self.rows.follow({lane: self.layout.places[lane] for lane in chains})
         while not await self.rows.caught_up(ends):
             for _, row, plain in await self.rows.read(sorted(chains)):
                 if chains[row.lane].take(row, plain) is Verdict.COUNTS:

@@ -2,6 +2,7 @@
 keeps. Broken twins of each rule must be found.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -32,7 +33,7 @@ from stream_dp.engine.lanes.rows import (
 )
 from stream_dp.engine.lanes.workers import LaneWork, Overtaken
 from stream_dp.engine.memories import UserMemory
-from stream_dp.engine.ports import Batch, Behind
+from stream_dp.engine.ports import Batch, Beginning, Behind
 from stream_dp.engine.tick_assembler import Cut, Routed, ThinRow, TickAssembler, dense, thin
 from stream_dp.engine.tick_reader import EveryRecord, Gathering
 from stream_dp.errors import FailClosed, UsageError
@@ -569,3 +570,45 @@ def test_workers_change_nothing_that_a_journal_fixes_and_refuse_what_they_cannot
         PipelineSpec.model_validate(
             said(workers={"lanes": 4}) | {"journal": {"kind": "sqlite", "path": "j"}}
         )
+
+
+class Silent:
+    """A source that others read, in two lanes."""
+
+    lanes, grows = 2, True
+
+
+def test_an_engine_asks_once_for_workers_when_no_rows_come(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(workers.time, "monotonic", lambda: now[0])
+    unused: Any = None
+    source: Any = Silent()
+    reader = workers.RowsReader(
+        EveryRecord(), Ticked(), (0, 1), unused, unused, lambda: 1,
+        rows=source, source=source, beginning=Beginning(0, (0, 1), 60_000),
+    )  # fmt: skip
+    reader._chains = {LANE: LaneChain(layout(), LANE)}
+    reader._came = {LANE: deque()}
+    reader._heard = now[0]
+
+    def asks_after(seconds: float) -> int:
+        caplog.clear()
+        now[0] += seconds
+        reader._look_for_lags()
+        return sum("does a worker run" in record.getMessage() for record in caplog.records)
+
+    assert asks_after(workers.LAGS_S + 60) == 0
+    assert asks_after(1) == 1
+    assert asks_after(1_000) == 0
+    row = Written((0, 10), ()).row()
+    reader._hear(0, row, encoded(row), Cut(positions={1: 0}))
+    assert asks_after(1_000) == 0  # a row waits for others
+    reader._came[LANE].clear()
+    assert asks_after(1) == 1
+    source.grows = False  # who feeds a replay may pause
+    following = Written((10, 20), ((0, 10),)).row()
+    reader._hear(1, following, encoded(following), Cut(positions={1: 0}))
+    reader._came[LANE].clear()
+    assert asks_after(10_000) == 0
