@@ -242,12 +242,15 @@ def remember(guard: RecordGuard, row: LaneRow) -> None:
 
 
 def _goes_on(layout: Layout, wanted: Layout) -> bool:
-    """Return whether the rows of this layout lead to the cut of the wanted one, and count the same."""
+    """Return whether the rows of this layout lead to the cut of the wanted one, not from far back, and count the same.
+
+    Where an engine has read by itself since, the source may hold no longer what lies behind those rows.
+    """
     same = all(
         getattr(layout, name) == getattr(wanted, name)
         for name in ("fingerprint", "counting", "origin", "first", "source", "width")
     )
-    return same and layout.tick <= wanted.tick
+    return same and wanted.tick - 2 * EVERY <= layout.tick <= wanted.tick
 
 
 class Overtaken(Exception):
