@@ -264,7 +264,7 @@ _SHORT_MS = 72 * _HOUR_MS
 _SHORT_MIN = 30 * _DAY_MIN
 _LARGE = 16 * 1024 * 1024
 _IN_THE_CLEAR = ("PLAIN", "OAUTHBEARER")
-_JOURNAL, _QUERIES = "private.journal", "queries"
+_JOURNAL, _QUERIES, _ROWS = "private.journal", "queries", "private.rows"
 _OWN_TOPICS = (_JOURNAL, "releases", "answers", _QUERIES)
 
 
@@ -344,7 +344,7 @@ class _Cluster:
         spec, settings = self._spec, self._settings
         in_kafka = isinstance(spec.journal, KafkaJournalSpec)
         workers = spec.source.workers if isinstance(spec.source, KafkaSourceSpec) else None
-        lanes = {f"{spec.name}.private.rows": workers.lanes} if workers is not None else {}
+        lanes = {f"{spec.name}.{_ROWS}": workers.lanes} if workers is not None else {}
         topics = (*_OWN_TOPICS, "private.layout") if lanes else _OWN_TOPICS
         names = [*(f"{spec.name}.{topic}" for topic in topics), *lanes] if in_kafka else []
         clocks = [clock_topic(spec.name)] if isinstance(spec.clock, WallClock) else []
@@ -448,9 +448,11 @@ class _Topic:
         wrong = self.otherwise(rules)
         findings = [self.finding(closed, says, wrong)] if wrong else []
         if self.seen.partitions != partitions:
-            number = f"{partitions} partitions, as source.workers.lanes says"
-            says = f"must have {number if partitions > 1 else 'one partition only'}"
-            findings.append(closed(self.about, says, "use another pipeline name"))
+            says, mend = "must have one partition only", "use another pipeline name"
+            if self.seen.name.endswith(_ROWS):
+                says = f"has {self.seen.partitions} partitions; source.workers.lanes: {partitions}"
+                mend = "give the topic's number, which is that of this pipeline for good"
+            findings.append(closed(self.about, says, mend))
         return findings
 
     def packed(self, harm: str) -> list[Observation]:

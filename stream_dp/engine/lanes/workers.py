@@ -85,12 +85,12 @@ class RowsReader(Reader):
     async def seek(self, cut: Cut) -> None:
         if self._laying is not None:
             await asyncio.wait({self._laying})
-        topic = await self.rows.open()
         if self.lanes > len(self.partitions):
             raise UsageError(
                 f"source.workers.lanes: {self.lanes} lanes, but topic {self.source.name!r} has fewer partitions, so "
                 "that some lanes would have none: give at most as many"
             )
+        topic = await self.rows.open()
         layout: Layout | None = await self.rows.layout()
         if layout is not None and (layout.topic, layout.lanes) != (topic, self.lanes):
             raise another_log(0)

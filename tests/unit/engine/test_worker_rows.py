@@ -767,3 +767,10 @@ async def test_an_engine_lays_where_workers_go_on_and_deletes_only_what_nobody_n
     topics.laid.append(msgspec.structs.replace(topics.laid[-1], topic="made again"))
     with pytest.raises(FailClosed, match="wiped, cut"):
         await reader.seek(Cut(12, {0: 8, 1: 9}, {0: 11, 1: 11}))
+
+
+async def test_more_lanes_than_partitions_are_refused_before_their_topic_is_made() -> None:
+    topics: Any = Topics()
+    topics.lanes, topics.open = 3, None
+    with pytest.raises(UsageError, match="give at most as many"):
+        await engine_of(topics).seek(Cut())
