@@ -112,7 +112,9 @@ class Worker:
         told = False
         while not await rows.made():
             if not told:
-                self._tell("waits for the first start of its engine")
+                self._tell(
+                    "waits for the first start of its engine; if that runs, grant this user the rights on its topics"
+                )
             told = True
             await asyncio.sleep(LOOK_S)
 

@@ -486,6 +486,7 @@ def of_users(seed: int, dies: float) -> list[bytes]:
 
 def test_users_and_identifiers_are_handed_over_too() -> None:
     rows = [row_in(plain) for seed in range(40) for plain in of_users(seed, 0)]
+    assert all(tick > row.tick for row in rows for tick in row.known)
     assert all(
         map(
             any,
@@ -583,6 +584,17 @@ def test_a_worker_whose_row_is_not_the_one_that_counts_begins_again() -> None:
     work.heard(zeroth, encoded(zeroth))  # another worker is faster
     with pytest.raises(Overtaken):
         rows_behind(work, batches)
+
+
+def test_a_worker_that_others_left_behind_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Lane1(Random(1)).run(0)
+    late = Lane1(Random(1))
+    work, _ = late.work(late.chain())
+    monkeypatch.setattr(workers, "RECENT", 4)
+    for plain in log[:2]:
+        work.heard(row_in(plain), plain)
+    with pytest.raises(Overtaken):
+        work.heard(row_in(log[2]), log[2])
 
 
 def test_rows_are_thin_where_few_entries_are_not_zero() -> None:
@@ -731,19 +743,23 @@ async def test_an_engine_lays_where_workers_go_on_and_deletes_only_what_nobody_n
     reader = engine_of(topics, guard)
     async with asyncio.TaskGroup() as tasks:
         reader.tasks = tasks
-        await reader.seek(Cut(4, {0: 8, 1: 9}, {0: 3, 1: 3}))
+        pending, known = {5: np.array([1, 0])}, {5: {0: hashes([1])}}
+        await reader.seek(Cut(4, {0: 8, 1: 9}, {0: 3, 1: 3}, pending, arriving=known))
         (first,) = topics.laid
+        assert first.pending
+        assert first.known
         assert (first.epoch, first.tick, first.places) == (0, 4, {0: 5, 1: 6})
         assert first.positions == {0: 8, 1: 9}
         places = []
         for tick in (4, 5, 6, 7):
-            _, used = memory.admit(hashes([tick]), memory.windows(np.array([tick])))
-            memory.take([used] if used else [], tick + 1)
             parts: Any = {
                 lane: workers._Came(Any, 10 * tick + lane, bytes([tick, lane])) for lane in (0, 1)
             }
             places.append({lane: part.place for lane, part in parts.items()})
             reader._stands.append((tick, parts))
+        for tick in (4, 5, 6, 7):
+            _, used = memory.admit(hashes([tick]), memory.windows(np.array([tick])))
+            memory.take([used] if used else [], tick + 1)
             reader.settled(tick + 1)
             await asyncio.sleep(0.01)
     assert [(said.epoch, said.tick) for said in topics.laid] == [(0, 4), (0, 6), (0, 8)]
