@@ -790,3 +790,18 @@ async def test_more_lanes_than_partitions_are_refused_before_their_topic_is_made
     topics.lanes, topics.open = 3, None
     with pytest.raises(UsageError, match="give at most as many"):
         await engine_of(topics).seek(Cut())
+
+
+async def test_a_lane_that_is_far_ahead_is_not_read_on() -> None:
+    asked = list[Sequence[int]]()
+
+    class Asked(Topics):
+        async def read(self, lanes: Sequence[int]) -> list[Any]:
+            asked.append(lanes)
+            raise EOFError
+
+    reader: Any = engine_of(Asked())
+    reader._came[0] = deque(range(workers.QUEUED))
+    with pytest.raises(EOFError):
+        await reader._read(Cut(), 1)
+    assert asked == [[1]]
