@@ -63,6 +63,7 @@ class Worker:
         self._workers: Workers = source.workers
         self._settings = settings_for(source)
         self._members = Membership(self._settings, spec.name)
+        self._said = ""
 
     async def run(self) -> None:
         """Work until cancelled. Raises `FailClosed`, or `WorldError` after an outage that is longer than `patience`."""
@@ -81,7 +82,9 @@ class Worker:
                     await asyncio.sleep(_PAUSE_S)
                 except Outage as error:
                     wait = patience.wait(error, advanced=False)
-                    _log.warning("%s; trying again", error)
+                    if str(error) != self._said:
+                        _log.warning("%s; trying again", error)
+                    self._said = str(error)
                     await asyncio.sleep(wait)
         finally:
             await self._members.leave()
@@ -105,6 +108,7 @@ class Worker:
                 self._members.changed.clear()
             self._members.changed.clear()
             patience.runs()
+            self._said = ""
             self._tell(f"reads {_numbered(lanes)} of {self._workers.lanes}")
             await _Session(self._spec, self._keys, rows, layout, lanes).work(self._members)
 
