@@ -355,8 +355,8 @@ class _Cluster:
         self.begun = any(topic.exists for topic in own[:1])
         findings = await check_rights(settings, admin, spec.name, seen[self._topic], own)
         deletes = [own[0]] if self.begun and spec.journal.keep is not None else []
-        for topic in deletes + [topic for topic in own[len(_OWN_TOPICS) :] if topic.exists]:
-            findings += _lacking(settings, (DELETE,), topic.rights, f"--topic {topic.name}")
+        for pruned in deletes + [topic for topic in own[len(_OWN_TOPICS) :] if topic.exists]:
+            findings += _lacking(settings, (DELETE,), pruned.rights, f"--topic {pruned.name}")
         for clock in [seen[name] for name in clocks]:
             if not in_kafka:
                 findings += await check_clock_rights(settings, admin, clock)

@@ -3,6 +3,7 @@ keeps. Broken twins of each rule must be found.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from pydantic import ValidationError
 
 from stream_dp.engine.lanes import rows as form
 from stream_dp.engine.lanes import workers
+from stream_dp.engine.lanes.processes import QUEUED
 from stream_dp.engine.lanes.rows import (
     COUNTING,
     ROW,
@@ -287,7 +289,8 @@ def test_a_chain_remembers_so_many_rows_and_takes_an_older_one_for_a_repeat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(form, "RECENT", 2)
-    chain, history = LaneChain(layout(), LANE), ()
+    chain = LaneChain(layout(), LANE)
+    history: tuple[tuple[int, int], ...] = ()
     for tick in range(4):
         written = Written((tick, tick + 1), history)
         assert chain.take(written.row(), encoded(written.row())) is Verdict.COUNTS
@@ -688,7 +691,7 @@ def test_an_engine_asks_once_for_workers_when_no_rows_come(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(workers.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     source: Any = Topics()
     reader = engine_of(source)
     reader._heard = now[0]
@@ -718,7 +721,7 @@ def test_an_engine_stops_where_rows_do_not_go_on_from_its_journal(
     with pytest.raises(FailClosed, match="wiped, cut"):
         hears(engine_of(Topics()), Written((0, 10), ()).row(), begin=3)
     now = [100.0]
-    monkeypatch.setattr(workers.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     reader = engine_of(Topics())
     ahead = Written((10, 20), ((0, 10),)).row()
     hears(reader, ahead)
@@ -752,8 +755,10 @@ async def test_an_engine_lays_where_workers_go_on_and_deletes_only_what_nobody_n
         assert first.positions == {0: 8, 1: 9}
         places = []
         for tick in (4, 5, 6, 7):
-            parts: Any = {
-                lane: workers._Came(Any, 10 * tick + lane, bytes([tick, lane])) for lane in (0, 1)
+            closed: Any = None
+            parts = {
+                lane: workers._Came(closed, 10 * tick + lane, bytes([tick, lane]))
+                for lane in (0, 1)
             }
             places.append({lane: part.place for lane, part in parts.items()})
             reader._stands.append((tick, parts))
@@ -801,7 +806,7 @@ async def test_a_lane_that_is_far_ahead_is_not_read_on() -> None:
             raise EOFError
 
     reader: Any = engine_of(Asked())
-    reader._came[0] = deque(range(workers.QUEUED))
+    reader._came[0] = deque(range(QUEUED))
     with pytest.raises(EOFError):
         await reader._read(Cut(), 1)
     assert asked == [[1]]
