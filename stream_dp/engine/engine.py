@@ -268,7 +268,7 @@ class Engine:
             self._show(release_of(body))
         await self._gate.tell(recovered.unanswered)
         await self._gate.publish(recovered.unpublished)
-        self._reader = self._reader_of(partitions, Beginning(origin, first))
+        self._reader = self._reader_of(partitions, Beginning(origin, first, config.step))
         await self._reader.seek(recovered.cut)
         if ports.questions is not None and self._messages is not None:
             await ports.questions.open()

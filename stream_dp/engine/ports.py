@@ -203,10 +203,11 @@ class Channel(Protocol):
 
 
 class Beginning(NamedTuple):
-    """How a pipeline began: when (ms since 1970), and with which partitions."""
+    """How a pipeline began: when (ms since 1970), and with which partitions; and the length of its ticks, in ms."""
 
     origin: int
     partitions: Sequence[int]
+    step: int = 0
 
 
 class Crew(Protocol):

@@ -267,7 +267,7 @@ _SHORT_MS = 72 * _HOUR_MS
 _SHORT_MIN = 30 * _DAY_MIN
 _LARGE = 16 * 1024 * 1024
 _IN_THE_CLEAR = ("PLAIN", "OAUTHBEARER")
-_JOURNAL, _QUERIES = "private.journal", "queries"
+_JOURNAL, _QUERIES, _ROWS = "private.journal", "queries", "private.rows"
 _OWN_TOPICS = (_JOURNAL, "releases", "answers", _QUERIES)
 
 
@@ -346,7 +346,10 @@ class _Cluster:
     async def _inside(self, admin: Any) -> list[Observation]:
         spec, settings = self._spec, self._settings
         in_kafka = isinstance(spec.journal, KafkaJournalSpec)
-        names = [f"{spec.name}.{topic}" for topic in _OWN_TOPICS] if in_kafka else []
+        workers = spec.source.workers if isinstance(spec.source, KafkaSourceSpec) else None
+        lanes = {f"{spec.name}.{_ROWS}": workers.lanes} if workers is not None else {}
+        topics = (*_OWN_TOPICS, "private.layout") if lanes else _OWN_TOPICS
+        names = [*(f"{spec.name}.{topic}" for topic in topics), *lanes] if in_kafka else []
         clocks = [clock_topic(spec.name)] if isinstance(spec.clock, WallClock) else []
         client = admin._client  # noqa: SLF001 - the admin client asks for no rights
         seen = await topics_seen(client, [self._topic, *names, *clocks])
@@ -354,19 +357,27 @@ class _Cluster:
         own = [seen[name] for name in names]
         self.begun = any(topic.exists for topic in own[:1])
         findings = await check_rights(settings, admin, spec.name, seen[self._topic], own)
-        if self.begun and spec.journal.keep is not None:
-            findings += _lacking(settings, (DELETE,), own[0].rights, f"--topic {own[0].name}")
+        deletes = [own[0]] if self.begun and spec.journal.keep is not None else []
+        for pruned in deletes + [topic for topic in own[len(_OWN_TOPICS) :] if topic.exists]:
+            findings += _lacking(settings, (DELETE,), pruned.rights, f"--topic {pruned.name}")
         for clock in [seen[name] for name in clocks]:
             if not in_kafka:
                 findings += await check_clock_rights(settings, admin, clock)
             if clock.exists and DESCRIBE_CONFIGS in clock.rights:
                 findings += check_clock(await _Topic.of(settings, admin, clock), brokers)
         findings += await self._source(admin, seen[self._topic])
+        if self.partitions and workers is not None and workers.lanes > self.partitions:
+            says = f"{workers.lanes} are more than topic {self._topic} has partitions"
+            findings.append(closed("source.workers.lanes", says, "give at most as many"))
         for looked in own:
             if looked.exists and DESCRIBE_CONFIGS in looked.rights:
                 topic = await _Topic.of(settings, admin, looked)
                 queries = looked.name.endswith(f".{_QUERIES}")
-                findings += check_queries(topic) if queries else check_own(topic, brokers)
+                findings += (
+                    check_queries(topic)
+                    if queries
+                    else check_own(topic, brokers, lanes.get(looked.name, 1))
+                )
         return findings + await check_brokers(settings, admin, client.get_random_node())
 
     async def _source(self, admin: Any, seen: TopicRights) -> list[Observation]:
@@ -435,13 +446,16 @@ class _Topic:
         """Return a finding that these settings mend."""
         return kind(self.about, says, mending(self.settings, self.seen.name, wanted))
 
-    def ruled(self, rules: Mapping[str, str], says: str) -> list[Observation]:
-        """Return where a topic of the pipeline's own breaks its rules, or has not one partition."""
+    def ruled(self, rules: Mapping[str, str], says: str, partitions: int = 1) -> list[Observation]:
+        """Return where a topic of the pipeline's own breaks its rules, or has not so many partitions."""
         wrong = self.otherwise(rules)
         findings = [self.finding(closed, says, wrong)] if wrong else []
-        if self.seen.partitions != 1:
-            mend = "use another pipeline name"
-            findings.append(closed(self.about, "must have one partition only", mend))
+        if self.seen.partitions != partitions:
+            says, mend = "must have one partition only", "use another pipeline name"
+            if self.seen.name.endswith(_ROWS):
+                says = f"has {self.seen.partitions} partitions; source.workers.lanes: {partitions}"
+                mend = "give the topic's number, which is that of this pipeline for good"
+            findings.append(closed(self.about, says, mend))
         return findings
 
     def packed(self, harm: str) -> list[Observation]:
@@ -473,8 +487,9 @@ def check_source(topic: _Topic, *, wall: bool) -> list[Observation]:
     return findings or [fine(topic.about, "is kept and stamped as the pipeline needs it")]
 
 
-def check_own(topic: _Topic, brokers: int) -> list[Observation]:
-    findings = topic.ruled(KEPT, "could lose or alter what it holds; if it is still whole")
+def check_own(topic: _Topic, brokers: int, partitions: int = 1) -> list[Observation]:
+    harm = "could lose or alter what it holds; if it is still whole"
+    findings = topic.ruled(KEPT, harm, partitions)
     if topic.seen.copies == 1:
         says = "has one copy only: a power cut could lose commits"
         how = "replication 3 by kafka-reassign-partitions.sh"

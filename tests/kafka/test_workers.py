@@ -17,6 +17,16 @@ from faults.kafka_evidence import over_kafka
 from kafka import test_user_topics as users
 from kafka.flight_topics import PARTITIONS, judged, over, ticks_of, topic_of
 from kafka.kafka_worlds import marks_of
+from kafka.secured_broker import (
+    DESCRIBE_CONFIGS,
+    GROUP,
+    READ,
+    TOPIC,
+    USERS,
+    WRITE,
+    Secured,
+    grant,
+)
 from kafka.test_lane_processes import committed, fed_up_to
 from oracles.user_caps import judge
 
@@ -24,7 +34,7 @@ from stream_dp.broker.topics import create_topic
 from stream_dp.engine.lanes.rows import Layout, RowSealer
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.kafka.client.topics import administering
+from stream_dp.kafka.client.topics import administering, existing
 from stream_dp.kafka.log.reader import reading
 from stream_dp.kafka.log.rows import KafkaRows
 from stream_dp.operate.replay_feed import feed
@@ -136,15 +146,22 @@ async def test_workers_are_killed_and_paused_and_others_take_over(
         with working(case) as killed, working(case) as paused, working(case):
             await fed_up_to(kafka, case, 15)
             await committed(run, 10)
-            killed.kill()
-            await fed_up_to(kafka, case, 25)
-            await committed(run, 10)
-            os.kill(paused.pid, signal.SIGSTOP)
-            await fed_up_to(kafka, case, 40)
-            await committed(run, 15)
-            os.kill(paused.pid, signal.SIGCONT)
-            await fed_up_to(kafka, case, TICKS)
-            _, errors = await asyncio.to_thread(run.communicate)
+            async with opened(kafka, case) as spare:
+                await spare.layout()
+                killed.kill()
+                await fed_up_to(kafka, case, 20)
+                await committed(run, 5)
+                os.kill(paused.pid, signal.SIGSTOP)
+                await fed_up_to(kafka, case, 55)  # meanwhile old rows and layouts are deleted
+                await committed(run, 35)
+                os.kill(paused.pid, signal.SIGCONT)
+                await asyncio.sleep(3)
+                await fed_up_to(kafka, case, TICKS)
+                _, errors = await asyncio.to_thread(run.communicate)
+                said = await spare.layout()
+            assert said is not None
+            assert said.tick >= 50
+            assert paused.poll() is None
     finally:
         run.kill()
     assert run.returncode == 0, errors
@@ -333,3 +350,61 @@ async def begun(kafka: str, case: Case) -> None:
                 ):
                     return
             await asyncio.sleep(0.3)
+
+
+async def test_a_worker_needs_the_rights_that_the_page_names_and_says_which_it_lacks(
+    secured: Secured, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "pipeline.yaml").write_text(LIVE.format(name=name, kafka=secured.admin))
+    make_key(tmp_path)
+    case = Case(tmp_path, Expected(name, 0, 500, 1, {}, (), (), zero_noise=True), ())
+    await create_topic(
+        secured.admin, f"{name}.events", 3, {"message.timestamp.type": "LogAppendTime"}
+    )
+    topics = {
+        "events": (READ, DESCRIBE_CONFIGS), "private.layout": (READ,),
+        "private.rows": (READ, DESCRIBE_CONFIGS), "private.clock": (DESCRIBE_CONFIGS,),
+    }  # fmt: skip
+    seen = [(TOPIC, topic, right) for topic, rights in topics.items() for right in rights]
+    lacking = [(GROUP, "workers", READ), (TOPIC, "private.rows", WRITE)]
+    lacking.append((TOPIC, "private.clock", WRITE))
+
+    async def granted(*rights: tuple[int, str, int]) -> None:
+        user = USERS["SCRAM"]
+        await grant(secured, [(kind, f"{name}.{of}", 3, right, user) for kind, of, right in rights])
+
+    as_user = {"STREAM_DP_KAFKA_BOOTSTRAP": secured.at("SCRAM")} | {
+        f"STREAM_DP_KAFKA_{key.upper()}": value for key, value in secured.yaml("SCRAM").items()
+    }
+    engine = case.start("--zero-noise")
+    try:
+        await created(secured.admin, f"{name}.private.rows")
+        await granted(*seen)
+        for right in lacking:
+            worker = Forked(("worker", str(case.pipeline)), case.environment() | as_user)
+            try:
+                await asyncio.to_thread(worker._process.join, 40)
+            finally:
+                worker.kill()
+                _, said = await asyncio.to_thread(worker.communicate)
+            assert worker.returncode == 5, (right, said)
+            assert "grant" in said
+            await granted(right)
+        worker = Forked(("worker", str(case.pipeline)), case.environment() | as_user)
+        try:
+            await begun(secured.admin, case)
+            assert "reads lanes 0, 1 of 2" in worker.errors
+        finally:
+            worker.kill()
+            worker.communicate()
+    finally:
+        engine.kill()
+        engine.communicate()
+
+
+async def created(kafka: str, topic: str) -> None:
+    deadline = time.monotonic() + 40
+    async with administering(KafkaSettings(kafka), "a test") as admin:
+        while not await existing(admin, topic):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.2)

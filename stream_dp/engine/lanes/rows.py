@@ -343,8 +343,8 @@ class LaneChain:
 def another_log(lane: int) -> FailClosed:
     return FailClosed(
         f"the rows topic does not hold what its layout says of lane {lane}: it was wiped, cut, restored or made again. "
-        "Bring the newest one back; or delete the rows topic and the layout topic together, and start again: workers "
-        "then begin where the journal ends, as long as the source still holds what lies behind"
+        "Bring the newest one back; or stop all workers, delete the rows topic and the layout topic together, and "
+        "start again: workers then begin where the journal ends, as long as the source still holds what lies behind"
     )
 
 

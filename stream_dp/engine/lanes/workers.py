@@ -75,6 +75,7 @@ class RowsReader(Reader):
     _since: dict[int, float] = field(default_factory=dict)
     _told: set[tuple[int, Verdict]] = field(default_factory=set)
     _lags: dict[int, float] = field(default_factory=dict)
+    _heard: float = float("inf")
     _laying: "asyncio.Task[None] | None" = None
 
     @property
@@ -84,12 +85,12 @@ class RowsReader(Reader):
     async def seek(self, cut: Cut) -> None:
         if self._laying is not None:
             await asyncio.wait({self._laying})
-        topic = await self.rows.open()
         if self.lanes > len(self.partitions):
             raise UsageError(
                 f"source.workers.lanes: {self.lanes} lanes, but topic {self.source.name!r} has fewer partitions, so "
                 "that some lanes would have none: give at most as many"
             )
+        topic = await self.rows.open()
         layout: Layout | None = await self.rows.layout()
         if layout is not None and (layout.topic, layout.lanes) != (topic, self.lanes):
             raise another_log(0)
@@ -102,6 +103,7 @@ class RowsReader(Reader):
         self._came = {lane: deque() for lane in range(self.lanes)}
         for kept in (self._stands, self._since, self._lags):
             kept.clear()
+        self._heard = time.monotonic()
         await self.rows.follow(layout.places)
 
     async def _beginning_at(self, cut: Cut, topic: str, epoch: int) -> Layout:
@@ -135,6 +137,7 @@ class RowsReader(Reader):
                 self._came[lane].append(_Came(row.closed(), place, digest(plain)))
             self._told -= {(lane, other) for other in Verdict}
             self._since.pop(lane, None)
+            self._heard = time.monotonic() if self.source.grows else float("inf")
             return
         now = time.monotonic()
         if self._chains[lane].unfollowed and now - self._since.setdefault(lane, now) > STUCK_S:
@@ -154,6 +157,12 @@ class RowsReader(Reader):
                     "No row of lane %d comes, though others do: does a worker run that reads it?",
                     lane,
                 )
+        if not any_came and now - self._heard > LAGS_S + self.beginning.step / 1000:
+            self._heard = float("inf")
+            _log.warning(
+                "No rows come, so ticks wait: does a worker run? `stream-dp worker`, with this pipeline file, reads "
+                "the topic"
+            )
 
     def _closed(self, limit: int) -> list[ClosedTick]:
         """Return up to `limit` ticks that every lane has."""
@@ -233,12 +242,15 @@ def remember(guard: RecordGuard, row: LaneRow) -> None:
 
 
 def _goes_on(layout: Layout, wanted: Layout) -> bool:
-    """Return whether the rows of this layout lead to the cut of the wanted one, and count the same."""
+    """Return whether the rows of this layout lead to the cut of the wanted one, not from far back, and count the same.
+
+    Where an engine has read by itself since, the source may hold no longer what lies behind those rows.
+    """
     same = all(
         getattr(layout, name) == getattr(wanted, name)
         for name in ("fingerprint", "counting", "origin", "first", "source", "width")
     )
-    return same and layout.tick <= wanted.tick
+    return same and wanted.tick - 2 * EVERY <= layout.tick <= wanted.tick
 
 
 class Overtaken(Exception):

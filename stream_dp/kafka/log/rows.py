@@ -44,6 +44,7 @@ from stream_dp.kafka.log.lease import SESSION_S, KafkaLease, Outgoing
 _HEADER, _VERSION = "stream-dp-rows", b"1"
 _HINTS = {"max.message.bytes": str(RECORD_BYTES)}
 _POLL_MS = 200
+_AT_ONCE = 500
 _NEVER_MS = 2**31 - 1
 _JOINING_S = 3 * SESSION_S  # a group waits for members that have died until their sessions end
 
@@ -114,7 +115,11 @@ class KafkaRows:
         end = (await self._ends_of(reader, [place]))[place]
         with speaking(self.settings, f"topic {self._layouts!r}"):
             while await reader.position(place) < end:
-                fetched = await reader.getmany(place, timeout_ms=_POLL_MS)
+                try:
+                    fetched = await reader.getmany(place, timeout_ms=_POLL_MS)
+                except library(".errors").OffsetOutOfRangeError:  # read long ago, and deleted since
+                    await reader.seek_to_beginning(place)
+                    continue
                 for record in fetched.get(place, ()):
                     self._laid_before(record)
         return self._newest
@@ -170,7 +175,9 @@ class KafkaRows:
             return []
         try:
             with speaking(self.settings, f"topic {self.topic!r}"):
-                fetched = await self._reader.getmany(*self._places(lanes), timeout_ms=_POLL_MS)
+                fetched = await self._reader.getmany(
+                    *self._places(lanes), timeout_ms=_POLL_MS, max_records=_AT_ONCE
+                )
         except FailClosed:
             raise another_log(lanes[0]) from None
         return [

@@ -197,7 +197,7 @@ async def _serve(into: int, out: int) -> None:
 
 
 async def _lane(task: _Task, tell: Callable[[Report], Any], orders: Callable[[], Any]) -> None:
-    spec, keys, (origin, first) = task.spec, task.keys, task.beginning
+    spec, keys, (origin, first, _) = task.spec, task.keys, task.beginning
     source = kafka_source(spec, SystemClock(), lambda: keys.marks, task.share)
     guard = guard_of(spec, origin, keys.users)
 

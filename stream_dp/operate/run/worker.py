@@ -63,6 +63,7 @@ class Worker:
         self._workers: Workers = source.workers
         self._settings = settings_for(source)
         self._members = Membership(self._settings, spec.name)
+        self._said = ""
 
     async def run(self) -> None:
         """Work until cancelled. Raises `FailClosed`, or `WorldError` after an outage that is longer than `patience`."""
@@ -81,7 +82,9 @@ class Worker:
                     await asyncio.sleep(_PAUSE_S)
                 except Outage as error:
                     wait = patience.wait(error, advanced=False)
-                    _log.warning("%s; trying again", error)
+                    if str(error) != self._said:
+                        _log.warning("%s; trying again", error)
+                    self._said = str(error)
                     await asyncio.sleep(wait)
         finally:
             await self._members.leave()
@@ -105,6 +108,7 @@ class Worker:
                 self._members.changed.clear()
             self._members.changed.clear()
             patience.runs()
+            self._said = ""
             self._tell(f"reads {_numbered(lanes)} of {self._workers.lanes}")
             await _Session(self._spec, self._keys, rows, layout, lanes).work(self._members)
 
@@ -112,7 +116,9 @@ class Worker:
         told = False
         while not await rows.made():
             if not told:
-                self._tell("waits for the first start of its engine")
+                self._tell(
+                    "waits for the first start of its engine; if that runs, grant this user the rights on its topics"
+                )
             told = True
             await asyncio.sleep(LOOK_S)
 
@@ -148,7 +154,18 @@ class _Session:
     lanes: frozenset[int]
 
     async def work(self, members: Membership) -> None:
-        """Work until something changes. Raises `_Changed`, `Overtaken`, or what fails."""
+        """Work until something changes. Raises `_Changed`, `Overtaken`, or what fails.
+
+        What fails under a layout that is no longer the newest, as where rows were deleted since, is a change.
+        """
+        try:
+            await self._work(members)
+        except FailClosed:
+            if await self.rows.layout() == self.layout:
+                raise
+            raise _Changed from None
+
+    async def _work(self, members: Membership) -> None:
         guards = {lane: self._guard() for lane in self.lanes}
         chains = await self._recovered(guards)
         async with self._source() as source, self._producer() as producer:
@@ -189,12 +206,7 @@ class _Session:
         """Return the chains of the lanes, and let the guards stand there: behind all that is in the logs now."""
         chains = {lane: LaneChain(self.layout, lane) for lane in self.lanes}
         ends = {lane: end for lane, end in (await self.rows.ends()).items() if lane in chains}
-        try:
-            await self.rows.follow({lane: self.layout.places[lane] for lane in chains})
-        except FailClosed:
-            if await self.rows.layout() != self.layout:
-                raise _Changed from None
-            raise
+        await self.rows.follow({lane: self.layout.places[lane] for lane in chains})
         while not await self.rows.caught_up(ends):
             for _, row, plain in await self.rows.read(sorted(chains)):
                 if chains[row.lane].take(row, plain) is Verdict.COUNTS:

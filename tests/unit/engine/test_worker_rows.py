@@ -2,6 +2,9 @@
 keeps. Broken twins of each rule must be found.
 """
 
+import asyncio
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,6 +18,7 @@ from pydantic import ValidationError
 
 from stream_dp.engine.lanes import rows as form
 from stream_dp.engine.lanes import workers
+from stream_dp.engine.lanes.processes import QUEUED
 from stream_dp.engine.lanes.rows import (
     COUNTING,
     ROW,
@@ -31,10 +35,19 @@ from stream_dp.engine.lanes.rows import (
     row_in,
 )
 from stream_dp.engine.lanes.workers import LaneWork, Overtaken
-from stream_dp.engine.memories import UserMemory
-from stream_dp.engine.ports import Batch, Behind
-from stream_dp.engine.tick_assembler import Cut, Routed, ThinRow, TickAssembler, dense, thin
+from stream_dp.engine.memories import Memories, UserMemory
+from stream_dp.engine.ports import Batch, Beginning, Behind
+from stream_dp.engine.tick_assembler import (
+    ClosedTick,
+    Cut,
+    Routed,
+    ThinRow,
+    TickAssembler,
+    dense,
+    thin,
+)
 from stream_dp.engine.tick_reader import EveryRecord, Gathering
+from stream_dp.engine.user_table import Counted, Used
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.journal.dead_letters import NOT_JSON, DeadLetters, Span
 from stream_dp.kafka.source.source import Share
@@ -210,8 +223,18 @@ def test_a_layout_goes_on_with_a_row_or_not_at_all() -> None:
     chain.require_begun()
     following = Written((30, 40), (*history, (20, 30))).row()
     assert chain.take(following, encoded(following)) is Verdict.COUNTS
-    with pytest.raises(FailClosed, match="wiped, cut"):
-        LaneChain(on, LANE).take(following, encoded(following))
+    other = msgspec.structs.replace(last, late=1)
+    for row in (following, other):
+        with pytest.raises(FailClosed, match="wiped, cut"):
+            LaneChain(on, LANE).take(row, encoded(row))
+
+
+def test_rows_of_another_file_version_or_width_never_count() -> None:
+    row = Written((0, 10), ()).row()
+    cells = Cells.of(np.array([1, 2, 3]), 3)
+    for change in ({"fingerprint": "other"}, {"counting": COUNTING + 1}, {"cells": cells}):
+        other = msgspec.structs.replace(row, **change)
+        assert LaneChain(layout(), LANE).take(other, encoded(other)) is Verdict.SKEWED
 
 
 def test_a_seal_binds_the_place_of_a_row() -> None:
@@ -258,6 +281,42 @@ def test_padded_rows_have_few_lengths() -> None:
         assert sealer.open(stamp, sealed) == bytes(size)
         lengths.add(len(sealed))
     assert len(lengths) <= 9
+    longest = [len(sealer.seal(stamp, bytes(size))) for size in (60, 61)]
+    assert longest[1] - longest[0] == 64
+
+
+def test_a_chain_remembers_so_many_rows_and_takes_an_older_one_for_a_repeat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(form, "RECENT", 2)
+    chain = LaneChain(layout(), LANE)
+    history: tuple[tuple[int, int], ...] = ()
+    for tick in range(4):
+        written = Written((tick, tick + 1), history)
+        assert chain.take(written.row(), encoded(written.row())) is Verdict.COUNTS
+        history = (*history, written.offsets)
+    assert [chain.digest_of(tick) is None for tick in range(4)] == [True, True, False, False]
+    first = Written((0, 1), ()).row()
+    assert chain.take(first, encoded(first)) is Verdict.REPEATED
+
+
+def test_a_row_keeps_the_uses_of_each_memory_apart_and_merges_those_of_one() -> None:
+    def used(user: int, kind: str) -> Used:
+        return Used(0, Counted.together([counted_in_window(user)]), kind)
+
+    def counted_in_window(user: int) -> Any:
+        memory = UserMemory(1, 4)
+        _, uses = memory.admit(hashes([user]), memory.windows(np.array([0])))
+        assert uses is not None
+        return uses.counted
+
+    closed = ClosedTick(
+        0, np.zeros(2, np.int64), {1: 5}, {1: 0}, {}, DeadLetters(), 0, 0, {},
+        [used(1, "b"), used(2, "a"), used(3, "b")],
+    )  # fmt: skip
+    row = form.row_of(closed, layout(), LANE, (bytes(32), {1: 0}), {}, marked=False)
+    assert list(row.used) == ["a", "b"]
+    assert [sum(map(len, row.used[kind].values())) for kind in "ab"] == [20, 40]
 
 
 @pytest.mark.parametrize("most", [1, 127, 128, 40_000, 2**40])
@@ -430,6 +489,7 @@ def of_users(seed: int, dies: float) -> list[bytes]:
 
 def test_users_and_identifiers_are_handed_over_too() -> None:
     rows = [row_in(plain) for seed in range(40) for plain in of_users(seed, 0)]
+    assert all(tick > row.tick for row in rows for tick in row.known)
     assert all(
         map(
             any,
@@ -529,6 +589,17 @@ def test_a_worker_whose_row_is_not_the_one_that_counts_begins_again() -> None:
         rows_behind(work, batches)
 
 
+def test_a_worker_that_others_left_behind_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Lane1(Random(1)).run(0)
+    late = Lane1(Random(1))
+    work, _ = late.work(late.chain())
+    monkeypatch.setattr(workers, "RECENT", 4)
+    for plain in log[:2]:
+        work.heard(row_in(plain), plain)
+    with pytest.raises(Overtaken):
+        work.heard(row_in(log[2]), log[2])
+
+
 def test_rows_are_thin_where_few_entries_are_not_zero() -> None:
     wide = np.zeros(5000, np.int64)
     wide[[3, 4000]] = 7
@@ -569,3 +640,173 @@ def test_workers_change_nothing_that_a_journal_fixes_and_refuse_what_they_cannot
         PipelineSpec.model_validate(
             said(workers={"lanes": 4}) | {"journal": {"kind": "sqlite", "path": "j"}}
         )
+
+
+class Topics:
+    """A source that others read, in two lanes, and their rows."""
+
+    lanes, grows, fingerprint, identity, name = 2, True, "file", "s", "events"
+
+    def __init__(self) -> None:
+        self.laid, self.dropped, self.followed = list[Layout](), list[Any](), list[Any]()
+
+    async def open(self) -> str:
+        return "t"
+
+    async def layout(self) -> Layout | None:
+        return self.laid[-1] if self.laid else None
+
+    async def lay(self, said: Layout) -> None:
+        self.laid.append(said)
+
+    async def ends(self) -> dict[int, int]:
+        return {0: 5, 1: 6}
+
+    async def follow(self, places: Any) -> None:
+        self.followed.append(places)
+
+    async def drop(self, places: Any) -> None:
+        self.dropped.append(places)
+
+
+def engine_of(topics: Any, guard: Any = None) -> workers.RowsReader:
+    """What adds rows up, of which its lanes have heard nothing."""
+    unused: Any = None
+    guard = guard or EveryRecord()
+    memories = Memories(*guard.memories)
+    reader = workers.RowsReader(
+        guard, Ticked(), (0, 1), unused, memories, lambda: 1,
+        rows=topics, source=topics, beginning=Beginning(0, (0, 1), 60_000),
+    )  # fmt: skip
+    reader._chains = {lane: LaneChain(layout(), lane) for lane in (0, 1)}
+    reader._came = {0: deque(), 1: deque()}
+    return reader
+
+
+def hears(reader: workers.RowsReader, row: LaneRow, begin: int = 0) -> None:
+    reader._hear(7, row, encoded(row), Cut(positions={0: 0, 1: begin}))
+
+
+def test_an_engine_asks_once_for_workers_when_no_rows_come(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    source: Any = Topics()
+    reader = engine_of(source)
+    reader._heard = now[0]
+
+    def asks_after(seconds: float) -> int:
+        caplog.clear()
+        now[0] += seconds
+        reader._look_for_lags()
+        return sum("does a worker run?" in record.getMessage() for record in caplog.records)
+
+    assert asks_after(workers.LAGS_S + 60) == 0
+    assert asks_after(1) == 1
+    assert asks_after(1_000) == 0
+    hears(reader, Written((0, 10), ()).row())
+    assert asks_after(1_000) == 0  # a row waits for others
+    reader._came[LANE].clear()
+    assert asks_after(1) == 1
+    source.grows = False  # who feeds a replay may pause
+    hears(reader, Written((10, 20), ((0, 10),)).row())
+    reader._came[LANE].clear()
+    assert asks_after(10_000) == 0
+
+
+def test_an_engine_stops_where_rows_do_not_go_on_from_its_journal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(FailClosed, match="wiped, cut"):
+        hears(engine_of(Topics()), Written((0, 10), ()).row(), begin=3)
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    reader = engine_of(Topics())
+    ahead = Written((10, 20), ((0, 10),)).row()
+    hears(reader, ahead)
+    now[0] += workers.STUCK_S
+    hears(reader, ahead)
+    hears(reader, Written((0, 10), ()).row())
+    hears(reader, msgspec.structs.replace(ahead, late=1, previous=bytes(32)))
+    now[0] += workers.STUCK_S
+    hears(reader, ahead)
+    hears(reader, Written((30, 40), ((0, 10), (10, 20), (20, 30))).row())
+    now[0] += workers.STUCK_S + 1
+    with pytest.raises(FailClosed, match="wiped, cut"):
+        hears(reader, Written((30, 40), ((0, 10), (10, 20), (20, 30))).row())
+
+
+async def test_an_engine_lays_where_workers_go_on_and_deletes_only_what_nobody_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers, "EVERY", 2)
+    topics, guard = Topics(), Capped()
+    guard.memories = (memory := UserMemory(1, 100),)
+    reader = engine_of(topics, guard)
+    async with asyncio.TaskGroup() as tasks:
+        reader.tasks = tasks
+        pending, known = {5: np.array([1, 0])}, {5: {0: hashes([1])}}
+        await reader.seek(Cut(4, {0: 8, 1: 9}, {0: 3, 1: 3}, pending, arriving=known))
+        (first,) = topics.laid
+        assert first.pending
+        assert first.known
+        assert (first.epoch, first.tick, first.places) == (0, 4, {0: 5, 1: 6})
+        assert first.positions == {0: 8, 1: 9}
+        places = []
+        for tick in (4, 5, 6, 7):
+            closed: Any = None
+            parts = {
+                lane: workers._Came(closed, 10 * tick + lane, bytes([tick, lane]))
+                for lane in (0, 1)
+            }
+            places.append({lane: part.place for lane, part in parts.items()})
+            reader._stands.append((tick, parts))
+        for tick in (4, 5, 6, 7):
+            _, used = memory.admit(hashes([tick]), memory.windows(np.array([tick])))
+            memory.take([used] if used else [], tick + 1)
+            reader.settled(tick + 1)
+            await asyncio.sleep(0.01)
+    assert [(said.epoch, said.tick) for said in topics.laid] == [(0, 4), (0, 6), (0, 8)]
+    assert [said.places for said in topics.laid[1:]] == [places[1], places[3]]
+    assert topics.dropped == [first.places, places[1]]
+    last = topics.laid[-1]
+    assert last.rows == {0: b"\x07\x00", 1: b"\x07\x01"}
+    assert (last.positions, last.pending, last.known) == ({}, {}, {})
+    assert last.held == workers.held_by(guard) != first.held
+    await reader.seek(Cut(8, {0: 8, 1: 9}, {0: 7, 1: 7}))
+    assert len(topics.laid) == 3
+    await reader.seek(Cut(7, {0: 8, 1: 9}, {0: 6, 1: 6}))  # its journal is behind
+    assert (topics.laid[-1].epoch, topics.laid[-1].tick) == (1, 7)
+    await reader.seek(Cut(11, {0: 8, 1: 9}, {0: 10, 1: 10}))
+    assert len(topics.laid) == 4
+    await reader.seek(Cut(12, {0: 8, 1: 9}, {0: 11, 1: 11}))  # no worker has read for long
+    assert (topics.laid[-1].epoch, topics.laid[-1].tick) == (2, 12)
+    topics.fingerprint = "other"
+    await reader.seek(Cut(12, {0: 8, 1: 9}, {0: 11, 1: 11}))
+    assert topics.laid[-1].epoch == 3
+    topics.laid.append(msgspec.structs.replace(topics.laid[-1], topic="made again"))
+    with pytest.raises(FailClosed, match="wiped, cut"):
+        await reader.seek(Cut(12, {0: 8, 1: 9}, {0: 11, 1: 11}))
+
+
+async def test_more_lanes_than_partitions_are_refused_before_their_topic_is_made() -> None:
+    topics: Any = Topics()
+    topics.lanes, topics.open = 3, None
+    with pytest.raises(UsageError, match="give at most as many"):
+        await engine_of(topics).seek(Cut())
+
+
+async def test_a_lane_that_is_far_ahead_is_not_read_on() -> None:
+    asked = list[Sequence[int]]()
+
+    class Asked(Topics):
+        async def read(self, lanes: Sequence[int]) -> list[Any]:
+            asked.append(lanes)
+            raise EOFError
+
+    reader: Any = engine_of(Asked())
+    reader._came[0] = deque(range(QUEUED))
+    with pytest.raises(EOFError):
+        await reader._read(Cut(), 1)
+    assert asked == [[1]]
