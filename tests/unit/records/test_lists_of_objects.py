@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from unit.records.value_worlds import HEAD, spec_of
 
 from stream_dp.journal.dead_letters import MISSING_FIELD, TOO_MANY_ENTRIES, WRONG_TYPE
-from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.fingerprints import fingerprint, meaning
 from stream_dp.records.decoder import ListDecoder
 from stream_dp.records.endpoints import KafkaSourceSpec
 from stream_dp.records.schema import FieldSpec, ListField, NumberField
@@ -292,3 +292,6 @@ def test_only_a_list_reads_entries_and_two_may_read_one_list(tmp_path: Path) -> 
     longer = {**SCHEMA, "sku": SCHEMA["sku"] | {"most": "3"}}
     prints = [fingerprint(spec_with(tmp_path, None, schema)) for schema in (SCHEMA, longer)]
     assert prints[0] != prints[1]
+    # "items[]" once was the text of a key: a file of then must not go on with another meaning
+    path = meaning(spec_with(tmp_path, None, SCHEMA))["schema"]["sku"]["path"]
+    assert path == [("cart", "items"), ("sku",)]
