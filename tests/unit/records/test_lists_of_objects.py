@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from unit.records.value_worlds import HEAD, spec_of
@@ -136,6 +136,9 @@ USED = st.lists(st.sampled_from([*FIELDS]), min_size=1, unique=True)
 
 
 @given(st.lists(RECORD, min_size=1, max_size=4), USED, st.booleans())
+@example(
+    [{"cart": {"items": [entry, {"sku": "a"}]}} for entry in ({}, {"sku": None})], ["sku"], True
+)
 def test_entries_are_those_of_a_walk(records: list[Any], used: list[str], escaped: bool) -> None:
     fields = {name: FIELDS[name] for name in used}
     payloads = [json.dumps(record, ensure_ascii=escaped).encode() for record in records]
