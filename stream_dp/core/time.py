@@ -36,6 +36,8 @@ _NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - for times whose offset is 
 _DAY = 86_400_000
 _LAST_SECOND = 1e12
 """Beyond the year 9999."""
+_SIX_PLACES = 2.0**33
+"""Below so many seconds a double has at most one decimal with six places."""
 _POINT, _SEVENTH = 19, 26
 """Index of the decimal point, and of the seventh digit after it."""
 _SPELLING = re.compile(
@@ -333,8 +335,8 @@ def float_moments(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     seconds = np.where(outside, 0, seconds)
     micros = np.rint(seconds * 1e6)
     moments: NDArray[np.float64] = np.floor(micros / 1000)
-    # Below 2^53 a double has at most one decimal with six places, which then is its shortest.
-    known = (np.abs(micros) < 2.0**53) & (micros / 1e6 == seconds)
+    # A decimal with six places is the shortest of its double if there is no other one.
+    known = (np.abs(seconds) < _SIX_PLACES) & (micros / 1e6 == seconds)
     for at in np.flatnonzero(~known).tolist():
         moments[at] = own_time(float(seconds[at]), TimeForm(EPOCH_FLOAT))
     moments[outside] = np.inf

@@ -27,7 +27,7 @@ from stream_dp.pipeline.yaml import canonical_series, escaped, load_live
 from stream_dp.records.conditions import Condition, typed
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock, schemas_of
 from stream_dp.records.privacy import GONE_FILTER, OF_USERS, Privacy
-from stream_dp.records.schema import TimeField, offsets
+from stream_dp.records.schema import ListField, TimeField, key_path, offsets
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.series_spec import SeriesSpec
 
@@ -127,9 +127,13 @@ def _of_series(series: SeriesSpec, dumped: dict[str, Any]) -> dict[str, Any]:
 def _declared_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
     """Leave out what is not declared: paths, tables, formulas, zones; the clock's field counts its offsets."""
     for name, field in spec.fields.items():
-        for key in ("path", "from_key", "from_header", "map", "from", "decimal"):
-            if schema[name].get(key) in (None, False, "."):
+        for key in ("path", "from_key", "from_header", "map", "from"):
+            if schema[name].get(key) in (None, False):
                 schema[name].pop(key, None)
+        if schema[name].get("decimal") == ".":
+            del schema[name]["decimal"]
+        if isinstance(field, ListField) and field.inner:
+            schema[name]["path"] = [key_path(name, field), field.inner]  # once keys of this text
         if not isinstance(field, TimeField):
             continue
         if field.zone is None:

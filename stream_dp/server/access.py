@@ -217,7 +217,9 @@ class Tokens:
 REPEATED_S = 600.0
 """Within so many seconds the same reading of the same caller is logged once."""
 MOST = 10_000
-"""So many readings are logged within `REPEATED_S`, and as many requests that ask of each caller."""
+"""So many readings are logged within `REPEATED_S`, and as many requests that ask of each caller; so many cookies let
+somebody in, the newest ones.
+"""
 _KEPT = ("do", "series", "name", "statistic", "epsilon", "error")
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,62}", re.ASCII)  # shorter than any token
 _DID: Mapping[str, str] = {
@@ -327,7 +329,6 @@ class Gate:
         self.tokens = Tokens(view)
         self._name = str(view.pipeline().get("name", ""))
         self._cookie = f"stream_dp_{self._name}"
-        self._secret = fresh_seed()
         self._entered: dict[bytes, str] = {}
 
     def before(self, app: "ASGIApp") -> "ASGIApp":
@@ -386,7 +387,9 @@ class Gate:
 
     def enter(self, token: str, *, secure: bool) -> str:
         """Return the cookie with which the holder of this token, which is known, reads."""
-        value = hmac.new(self._secret, token.encode(), "sha256").hexdigest()
+        value = fresh_seed().hex()
+        if len(self._entered) >= MOST:
+            del self._entered[next(iter(self._entered))]
         self._entered[_digest(value)] = token
         return self._set_cookie(value, secure=secure)
 

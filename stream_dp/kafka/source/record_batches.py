@@ -18,6 +18,7 @@ from stream_dp.kafka.client.clients import library
 from stream_dp.records.cells import MOST_HEADERS
 
 _MOST_BITS = 63
+_WORD = (1 << 64) - 1
 _ONE_BYTE = 0x80
 HEADER = struct.Struct(">qiibIhiqqqhii")
 CODEC, APPENDED, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
@@ -94,8 +95,8 @@ def pieces(data: bytes | memoryview, count: int, most: int) -> Iterator[Stretch]
 
 def _record(data: bytes | memoryview, at: int, end: int, headers: bool) -> WalkedRecord:
     """Return the record that lies from `at` to `end`; IndexError if a part lies beyond its end."""
-    _, at = _varint(data, at + 1)  # after the attributes: time and offset
-    _, at = _varint(data, at)
+    for _ in ("attributes, which the library reads as a varint too", "time", "offset"):
+        _, at = _varint(data, at)
     key, at = _bytes(data, at, end)
     value, at = _bytes(data, at, end)
     if not headers:
@@ -134,6 +135,7 @@ def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
         if shift > _MOST_BITS:
             raise IndexError
         number |= (byte & 0x7F) << shift
+    number &= _WORD
     return (number >> 1) ^ -(number & 1), at
 
 

@@ -309,3 +309,5 @@ def test_where_a_field_lies_is_in_the_fingerprint_and_nowhere_is_not() -> None:
     assert fingerprint(spec_with(plain)) == fingerprint(spec_with(explicit))
     prints = {fingerprint(spec_with({**plain, name: FIELDS[name]})) for name in FIELDS}
     assert len(prints) == len(FIELDS)
+    points = {"cents": {"type": "integer", "nullable": "true", "from_header": "."}}
+    assert fingerprint(spec_with(plain)) != fingerprint(spec_with(plain | points))

@@ -9,13 +9,13 @@ from typing import Any
 import fastavro
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from unit.records.value_worlds import HEAD, spec_of
 
 from stream_dp.journal.dead_letters import MISSING_FIELD, TOO_MANY_ENTRIES, WRONG_TYPE
-from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.fingerprints import fingerprint, meaning
 from stream_dp.records.decoder import ListDecoder
 from stream_dp.records.endpoints import KafkaSourceSpec
 from stream_dp.records.schema import FieldSpec, ListField, NumberField
@@ -136,6 +136,9 @@ USED = st.lists(st.sampled_from([*FIELDS]), min_size=1, unique=True)
 
 
 @given(st.lists(RECORD, min_size=1, max_size=4), USED, st.booleans())
+@example(
+    [{"cart": {"items": [entry, {"sku": "a"}]}} for entry in ({}, {"sku": None})], ["sku"], True
+)
 def test_entries_are_those_of_a_walk(records: list[Any], used: list[str], escaped: bool) -> None:
     fields = {name: FIELDS[name] for name in used}
     payloads = [json.dumps(record, ensure_ascii=escaped).encode() for record in records]
@@ -292,3 +295,6 @@ def test_only_a_list_reads_entries_and_two_may_read_one_list(tmp_path: Path) -> 
     longer = {**SCHEMA, "sku": SCHEMA["sku"] | {"most": "3"}}
     prints = [fingerprint(spec_with(tmp_path, None, schema)) for schema in (SCHEMA, longer)]
     assert prints[0] != prints[1]
+    # "items[]" once was the text of a key: a file of then must not go on with another meaning
+    path = meaning(spec_with(tmp_path, None, SCHEMA))["schema"]["sku"]["path"]
+    assert path == [("cart", "items"), ("sku",)]

@@ -303,6 +303,8 @@ def test_the_twin_that_takes_a_double_for_what_it_is_exactly_is_caught() -> None
     seconds = np.array([end + part / 1000 for end in HOURS for part in range(-100, 100)])
     right = list(map(exactly, seconds.tolist()))
     assert float_moments(seconds).tolist() == right
+    late = [8650058579.696, 2.0**33 - 0.001]  # two decimals of six places may be one double
+    assert float_moments(np.array(late)).tolist() == list(map(exactly, late))
     twin = [math.floor(Fraction(number) * 1000) for number in seconds.tolist()]
     assert sum(map(int.__ne__, twin, right)) > 100
 

@@ -220,6 +220,15 @@ async def test_the_cookie_reads_and_never_asks(
         assert (await client.delete("/api/login")).status_code == 204
         assert await statuses(client, reading_routes(app), {}) == {401}
         await client.post("/api/login", headers=bearer(text))
+        assert await statuses(client, reading_routes(app), {}) == {200}
+        kept = {"Cookie": cookie.partition(";")[0]}  # a copy of it, of before she logged out
+        async with client_of(app) as other:
+            assert (await other.get("/api/plan", headers=kept)).status_code == 401
+        # beside a cookie that a page of a neighbouring name has set
+        ours = f"stream_dp_flights={client.cookies['stream_dp_flights']}"
+        twice = {"Cookie": f"{ours}; {kept['Cookie']}"}
+        async with client_of(app) as other:
+            assert (await other.get("/api/plan", headers=twice)).status_code == 401
         tokens.revoke(mine.id, NOW)
         assert await statuses(client, reading_routes(app), {}) == {401}
 
@@ -238,6 +247,21 @@ async def test_a_forged_cookie_lets_nobody_in(asked_view: PublicView, forged: st
     async with client_of(app_of(asked_view, CLOSED)) as client:
         cookie = {"Cookie": f"stream_dp_flights={forged}"}
         assert (await client.get("/api/series", headers=cookie)).status_code == 401
+
+
+async def test_no_more_cookies_than_a_bound_let_somebody_in(
+    asked_view: PublicView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST", 2)
+    app = app_of(asked_view, CLOSED)
+    async with client_of(app) as client:
+        entered = [await client.post("/api/login", headers=bearer(ANN)) for _ in range(3)]
+    kept = [answer.headers["set-cookie"].partition(";")[0] for answer in entered]
+    async with client_of(app) as other:
+        found = [
+            (await other.get("/api/plan", headers={"Cookie": one})).status_code for one in kept
+        ]
+    assert found == [401, 200, 200]
 
 
 async def test_an_open_stream_ends_with_its_token(

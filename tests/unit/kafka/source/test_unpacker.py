@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from unit.kafka.source.record_worlds import APPENDED, batch, parsed, record, sized, varint
 
@@ -23,7 +23,7 @@ from stream_dp.kafka.source.record_batches import (
     walk,
 )
 from stream_dp.kafka.source.unpacker import LIMIT_BYTES, Unpacker
-from stream_dp.records.cells import MOST_HEADERS
+from stream_dp.records.cells import MOST_HEADERS, AllKeysAndHeaders, Reading
 
 PACK = {1: gzip_encode, 2: snappy_encode, 3: lz4_encode, 4: zstd_encode}
 TICK = TICK_HEADER.encode()
@@ -66,6 +66,25 @@ def test_the_fast_way_and_the_slow_one_agree(records: list[bytes], marks: bool, 
     slow = Unpacker(marks=marks)._walked(body, BASE, len(records))
     assert shown(found(raw, marks=marks)) == shown(slow)
     assert len(slow.values) + sum(one.records for one in slow.refused) == len(records)
+
+
+OVERLONG = b"\x86" + b"\x80" * 8
+
+
+@given(good, st.integers(0, 30), st.binary(max_size=2) | st.just(OVERLONG + b"\x02"))
+@example(record(b"", key=b"kk"), 1, b"\xb1")
+@example(record(b"abc"), 5, OVERLONG + b"\x02")
+def test_what_the_library_makes_of_a_record_is_what_it_is_beside_one_that_it_refuses(
+    whole: bytes, at: int, junk: bytes
+) -> None:
+    """Odd attributes, and numbers with more bytes than they need, are no reason to read a record in two ways."""
+    for kept in (whole[1 : at + 1], whole[1:at]):
+        body = kept + junk + whole[at + 1 :]
+        odd = varint(len(body)) + body
+        unpacker = Unpacker(marks=True, read=Reading(beside=AllKeysAndHeaders()))
+        alone, beside = (unpacker.unpack(parsed(packed(0, all_))) for all_ in ([odd], [odd, BAD]))
+        assert [beside.values, beside.marks] == [alone.values, alone.marks]
+        assert [*beside.offsets] == [*alone.offsets]
 
 
 @given(st.lists(good, min_size=1, max_size=6), st.binary(min_size=1, max_size=40), st.data())

@@ -73,11 +73,13 @@ def test_only_schemas_that_are_added_are_no_other_source(tmp_path: Path) -> None
         numbered = {number[1:]: str(path) for number, path in schemas.items()}
         return spec_of(tmp_path, {"format": "avro", "schemas": numbered})
 
-    first = reading(s7=avsc[0])
+    first, more = reading(s7=avsc[0]), reading(s7=avsc[0], s9=avsc[0])
+    waiting = more.source.model_copy(update={"open_transactions": "wait"})
     for now, added in (
         (reading(s7=avsc[0], s12=avsc[1], s9=avsc[0]), ("9", "12")),
         (reading(s7=avsc[1], s9=avsc[0]), None),
         (reading(s9=avsc[0]), None),
+        (more.model_copy(update={"source": waiting}), None),
         (spec_of(tmp_path, None), None),
         (spec_of(tmp_path, {"format": "json", "ids": [7, 9]}), None),
     ):

@@ -26,8 +26,11 @@ from stream_dp.accounting.situations import (  # fmt: skip
     Moved,
     OfUsers,
     Parallel,
+    SharedTotals,
+    Situation,
     Ticks,
     Touched,
+    UserTotals,
 )
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.derivation import Derivation
@@ -265,9 +268,15 @@ def test_parts_for_other_users_do_not_add_up() -> None:
         Guarantee(PureDP(ONE), ADD, users=FOR_EVER),
     ],
 )
-def test_only_a_guarantee_for_one_event_is_multiplied(guarantee: Guarantee) -> None:
-    with pytest.raises(NotDerivable, match="one event more each"):
-        derive((leaf("x", guarantee, "this file"),), OfUsers("x", FOR_EVER))
+@pytest.mark.parametrize(
+    "situation",
+    [OfUsers("x", FOR_EVER), UserTotals("x", FOR_EVER, 3), SharedTotals("x", FOR_EVER, 3)],
+)
+def test_only_a_guarantee_for_one_event_is_multiplied(
+    guarantee: Guarantee, situation: Situation
+) -> None:
+    with pytest.raises(NotDerivable, match=r"one (event|unit) more each"):
+        derive((leaf("x", guarantee, "this file"),), situation)
 
 
 def test_rules_that_count_for_one_event_take_no_users() -> None:
