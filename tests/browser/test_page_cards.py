@@ -644,3 +644,20 @@ async def test_sums_are_shown_with_the_decimals_of_their_grid(script: Script) ->
     )
     counts = ["1,203.5", "1,234,567.89", "0.3", "−0.000001", "7"]
     assert told == [[count, f"± {count.replace('−', '-')}"] for count in counts]
+
+
+@pytest.mark.parametrize(
+    ("windows", "last"),
+    [
+        ([["tick", "24h", "7d"], None], "2d"),
+        ([["tick", "24h"], ["1d"]], "7d"),
+        ([["1d"], ["7d"]], "all"),
+        ([["1d", "ever"]], "7d"),
+    ],
+)
+async def test_the_first_range_shows_some_windows_that_end(
+    script: Script, windows: list[list[str] | None], last: str
+) -> None:
+    series = [{} if each is None else {"windows": each} for each in windows]
+    shown = "page.chosenRange({ step: 3600, slowest: page.slowestOf(argument) }).last"
+    assert await script("view", shown, series) == last

@@ -12,7 +12,7 @@ import { Histories, Pause } from "./histories.js";
 import { asksWho, logIn, logOut, loginForm, lost, visitor } from "./login.js";
 import { openProof, showPromise, showProof } from "./promise.js";
 import { Toolbar } from "./toolbar.js";
-import { BASE, choice, onChoice } from "./view.js";
+import { BASE, choice, onChoice, slowestOf } from "./view.js";
 
 const BUDGET_MILLISECONDS = 10_000;
 const LOOK_MILLISECONDS = 1000;
@@ -69,7 +69,7 @@ function build({ pipeline, plan, budget, queries, series }) {
   Object.assign(state, { pipeline, plan, budget, queries, waiting: [], sequence: -1, head: series.sequence, latest: null });
   histories.forget();
   state.cards.clear();
-  board.clear({ step: Number(pipeline.clock?.step) || 1, horizon: pipeline.clock?.horizon, zone: pipeline.clock?.zone ?? UTC });
+  board.clear({ step: Number(pipeline.clock?.step) || 1, horizon: pipeline.clock?.horizon, zone: pipeline.clock?.zone ?? UTC, slowest: slowestOf(pipeline.series) });
   const latest = new Map(series.series.map((entry) => [entry.name, entry.latest]));
   const names = [...new Set([...pipeline.series.map(({ name }) => name), ...latest.keys()])];
   for (const name of names.filter((name) => !halted(queries, name))) addCard(name, latest.get(name) ?? null);

@@ -44,6 +44,7 @@ const DAY = 86400;
 const LENGTHS = [60, 300, 900, 3600, 21600, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 90 * DAY, 365 * DAY];
 const FEWEST_TICKS = 24;
 const USUAL_TICKS = 48;
+const USUAL_WINDOWS = 6;
 const MOST_OFFERED = 5;
 export const ALL = "all";
 export const OWN_ZONE = "yours"; // how the address names the zone of whoever reads
@@ -54,8 +55,16 @@ export function offered({ step, horizon }) {
   return [...LENGTHS.filter(fits).slice(0, MOST_OFFERED).map(short), ALL];
 }
 
-function usual({ step, horizon }) {
-  return offered({ step, horizon }).find((text) => text === ALL || lengthOf(text) / step >= USUAL_TICKS);
+/** The length shown at first: enough ticks, and enough of the longest windows that are released at their end alone. */
+function usual({ step, horizon, slowest = 0 }) {
+  const enough = Math.max(USUAL_TICKS * step, USUAL_WINDOWS * slowest);
+  return offered({ step, horizon }).find((text) => text === ALL || lengthOf(text) >= enough);
+}
+
+/** The longest window, in seconds, of the series that have no tick of their own; 0 if there is none. */
+export function slowestOf(series) {
+  const ending = series.filter(({ windows }) => windows?.length && !windows.includes("tick"));
+  return Math.max(0, ...ending.flatMap(({ windows }) => windows.map(lengthOf)).filter((length) => length > 0));
 }
 
 const moment = (text) => Date.parse(text) / 1000;
