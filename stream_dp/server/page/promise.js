@@ -48,9 +48,9 @@ export function plainly(pipeline, plan) {
   const changed = them === "it" ? change.replace("others in their place", "another in its place") : change;
   const slack = toNumber(whole(plan).delta) === 0 ? "" : `, apart from a probability of ${amount(whole(plan).delta)}`;
   const weak = toNumber(whole(plan).epsilon) > STRONG ? " That is weak: people usually take an epsilon of 0.5 to 2." : "";
-  const bound = `each picture is at most ${atMost(factor)} times as likely${slack}.${weak}`;
-  if (!(factor < TELLING)) return `One ${thing} may show in these numbers: ${changed} ${bound}`;
-  return `No single ${thing} can be told from these numbers: ${changed} ${bound}`;
+  const bound = `whatever this page shows is at most ${atMost(factor)} times as likely${slack}.${weak}`;
+  if (!(factor < TELLING)) return `One ${thing} may show in these numbers: ${changed}, ${bound}`;
+  return `No single ${thing} can be told from these numbers: ${changed}, ${bound}`;
 }
 
 function statement(pipeline, plan) {
