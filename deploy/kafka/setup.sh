@@ -12,6 +12,7 @@ setup.sh --bootstrap HOST:PORT --pipeline NAME --source TOPIC --engine PRINCIPAL
   --pipeline NAME               `name` in the pipeline file
   --source TOPIC                the topic with the events
   --engine PRINCIPAL            whom the engine and its standby log in as, such as User:orders-engine
+  --worker PRINCIPAL            may run `stream-dp worker`; the engine may then delete rows; may be repeated
   --producer PRINCIPAL          may write events; may be repeated
   --feeder PRINCIPAL            may run `stream-dp replay` into the source topic; may be repeated
   --reader PRINCIPAL            may read releases, and nothing else; may be repeated
@@ -32,7 +33,7 @@ fail() {
     exit 2
 }
 
-bootstrap='' config='' pipeline='' source='' engine='' producers='' feeders='' readers='' analysts=''
+bootstrap='' config='' pipeline='' source='' engine='' workers='' producers='' feeders='' readers='' analysts=''
 partitions=1 retention=604800000 replication=3 brokers='' topics=yes print=no
 
 while [ $# -gt 0 ]; do
@@ -48,6 +49,8 @@ while [ $# -gt 0 ]; do
         --pipeline) pipeline=$2 ;;
         --source) source=$2 ;;
         --engine) engine=$2 ;;
+        --worker) workers="$workers$2
+" ;;
         --producer) producers="$producers$2
 " ;;
         --feeder) feeders="$feeders$2
@@ -139,6 +142,19 @@ engine_rights() {
     grant "$1" Read -- --group "$pipeline." --resource-pattern-type prefixed
 }
 
+deleting_rights() {
+    grant "$1" Delete -- --topic "$pipeline.private.rows"
+    grant "$1" Delete -- --topic "$pipeline.private.layout"
+}
+
+worker_rights() {
+    grant "$1" Read DescribeConfigs -- --topic "$source"
+    grant "$1" Read Write DescribeConfigs -- --topic "$pipeline.private.rows"
+    grant "$1" Read -- --topic "$pipeline.private.layout"
+    grant "$1" Write DescribeConfigs -- --topic "$pipeline.private.clock"
+    grant "$1" Read -- --group "$pipeline.workers"
+}
+
 producer_rights() {
     grant "$1" Write -- --topic "$source"
 }
@@ -172,6 +188,8 @@ if [ "$topics" = yes ]; then
         message.timestamp.type=LogAppendTime retention.ms=604800000 max.message.bytes=788480
 fi
 engine_rights "$engine"
+[ -z "$workers" ] || deleting_rights "$engine"
+each worker_rights "$workers"
 each producer_rights "$producers"
 each feeder_rights "$feeders"
 each reader_rights "$readers"

@@ -102,6 +102,21 @@ def test_everybody_else_gets_only_their_own(tmp_path: Path) -> None:
     }
 
 
+def test_a_worker_gets_what_the_page_says_and_the_engine_may_delete_rows(tmp_path: Path) -> None:
+    """tests/kafka/test_workers.py runs a worker with these rights alone."""
+    rights = planned(SCRIPT, tmp_path, "--worker User:w").rights
+    rows, layout = "--topic orders.private.rows", "--topic orders.private.layout"
+    clock = "--topic orders.private.clock"
+    assert rights == {
+        "User:engine": ENGINE | {(rows, "Delete"), (layout, "Delete")},
+        "User:w": {
+            ("--topic orders-events", "Read"), ("--topic orders-events", "DescribeConfigs"),
+            (rows, "Read"), (rows, "Write"), (rows, "DescribeConfigs"), (layout, "Read"),
+            (clock, "Write"), (clock, "DescribeConfigs"), ("--group orders.workers", "Read"),
+        },
+    }  # fmt: skip
+
+
 def test_topics_are_made_as_the_engine_makes_them(tmp_path: Path) -> None:
     for copies, in_sync in (("1", "1"), ("3", "2")):
         made = planned(SCRIPT, tmp_path, f"--replication {copies}").topics
