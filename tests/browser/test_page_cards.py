@@ -137,7 +137,9 @@ async def test_the_share_cut_off_shows_the_whole_window_first(browser: Browser) 
 
 
 async def test_where_windows_begin_anew_and_where_zero_is_can_be_seen(browser: Browser) -> None:
-    async with Cards("users", "inside").shown(browser, "?size.users=l&size.inside=l") as page:
+    async with Cards("users", "inside").shown(
+        browser, "?size.users=l&size.inside=l&last=2d"
+    ) as page:
         assert await text(page, f"{USERS} .band") == "± 10 since the day began"
         assert await page.evaluate(MARKED, USERS) == [0, 2]
         await page.click("#windows button:last-child")
@@ -150,7 +152,7 @@ async def test_where_windows_begin_anew_and_where_zero_is_can_be_seen(browser: B
 
 
 async def test_quantiles_are_a_fan_that_is_read_by_keyboard(browser: Browser) -> None:
-    async with Cards("delays").shown(browser) as page:
+    async with Cards("delays").shown(browser, "?last=2d") as page:
         assert await texts(page, f"{FAN} dt") == ["half below", "90% below", "99% below"]
         assert await texts(page, f"{FAN} dd") == [
             "31.5", "30 to 33", "100.5", "99 to 102", "240", "at the end of its range",
