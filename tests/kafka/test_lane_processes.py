@@ -112,7 +112,7 @@ async def test_users_of_three_lanes_count_as_in_one_process(
     case = case_of(kafka, tmp_path, name)
     await produced(kafka, case)
     expected = judge(await logs_of(kafka, case), CAP, WINDOW, home)
-    for point in ("mid-commit:3", "after-commit:2"):
+    for point in ("mid-commit:3", "after-commit:1"):
         killed = await asyncio.to_thread(
             case.run, "--until-end", "--zero-noise", "--processes", "3", "--crash", point
         )

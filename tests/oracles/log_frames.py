@@ -116,9 +116,14 @@ def marker(frame: Frame) -> int:
 
 
 def _times(record: bytes) -> int:
-    """Where a record's key begins: behind its attributes and its two deltas."""
-    _, at = varint(record, 1)
-    _, at = varint(record, at)
+    """Where a record's key begins: behind its attributes and its two deltas.
+
+    The format has one byte of attributes, 0 for all producers. The client library reads a number there, as its deltas
+    are: so do we, that no record means something else by who reads it.
+    """
+    at = 0
+    for _ in range(3):
+        _, at = varint(record, at)
     return at
 
 
