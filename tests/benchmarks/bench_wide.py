@@ -1,8 +1,8 @@
-"""What a tick costs of wide pipelines: milliseconds of CPU of the whole engine, beside the targets.
+"""What a tick costs of wide pipelines, and of many partitions: milliseconds of CPU of the whole engine.
 
 The engine runs as `stream-dp run` does with SQLite and a file of releases, but for the source, which makes three events
-for each tick. A tick is timed from its events to its public release, over all threads of the process. `most` is the
-slowest of the ticks; the first three, in which tables are made, are left out.
+for each tick and partition. A tick is timed from its events to its public release, over all threads of the process.
+`most` is the slowest of the ticks; the first three, in which tables are made, are left out. A target of inf is none.
 Run: python tests/benchmarks/bench_wide.py [--ticks N] [CASE...]
 """
 
@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,13 +41,16 @@ _COUNTS = [
 
 
 class Case(NamedTuple):
-    """`keys` of the only field, the series over it, how values are told, and the targets in ms."""
+    """`keys` of the only field, the series over it, how values are told, the targets in ms, and how many partitions one
+    process reads.
+    """
 
     keys: int
     series: list[dict[str, Any]]
     values: str = "by_key"
     target: float = 8
     most: float | None = None
+    partitions: int = 1
 
 
 CASES = {
@@ -54,20 +58,25 @@ CASES = {
     "the same in arrays": Case(100_000, _TREE, "array", most=40),
     "alerts, 10^6 keys": Case(1_000_000, _ALERTS, target=50),
     "1,000 counts": Case(1_000, _COUNTS, target=10),
+    **{
+        f"{many:,} partitions": Case(2, _TREE, target=inf, partitions=many)
+        for many in (100, 1_000, 10_000)
+    },
 }
 
 
 class Made:
-    """The `Source` port, with one batch of three events for each tick, up to `limit`."""
+    """The `Source` port, with one batch of three events for each tick and partition, up to `limit`."""
 
     name, identity, grows = "events.jsonl", "", False
 
-    def __init__(self, keys: int) -> None:
-        self._keys, self._limit, self._tick = keys, 0, 0
+    def __init__(self, keys: int, partitions: int) -> None:
+        self._keys, self._partitions = keys, range(partitions)
+        self._limit = self._tick = 0
         self._moved = asyncio.Event()
 
     async def open(self, origin: int) -> tuple[int, ...]:
-        return (0,)
+        return tuple(self._partitions)
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None: ...
 
@@ -84,7 +93,8 @@ class Made:
         stamp = (START + timedelta(seconds=tick)).isoformat().encode()
         keys = [(tick * 7919 + at * 31) % self._keys for at in range(3)]
         payloads = [b'{"time":"%b","key":"k%06d"}' % (stamp, key) for key in keys]
-        return [Batch(0, payloads, range(4 * tick, 4 * tick + 3), 4 * (tick + 1), mark=tick)]
+        offsets, behind = range(4 * tick, 4 * tick + 3), 4 * (tick + 1)
+        return [Batch(at, payloads, offsets, behind, mark=tick) for at in self._partitions]
 
     async def close(self) -> None: ...
 
@@ -116,7 +126,7 @@ async def timed(case: Case, ticks: int, folder: Path) -> list[float]:
     """Return the milliseconds of CPU of each tick."""
     spec = specification(case, folder)
     ports = open_ports(spec, Sealer(bytes(range(32)), spec.name), marks=folder / "marks")
-    source, found = Made(case.keys), list[float]()
+    source, found = Made(case.keys, case.partitions), list[float]()
     ports = replace(ports, source=source)
     run = Run(build(spec), ports, replace(PRODUCT, group=1), keep=1)
     running = asyncio.create_task(run.until_end())
