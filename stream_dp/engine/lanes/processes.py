@@ -175,8 +175,8 @@ class Lane:
         self._sent.clear()
         for memory in self._guard.memories:
             memory.rewind(go.cut)
-            if go.held is not None:
-                memory.become(go.held.get(memory.kind, {}), go.cut.next_tick)
+        if go.held is not None:
+            restore(self._guard, go.held, go.cut.next_tick)
         self._router.count(go.counting)
         self._task = asyncio.create_task(self._read(go))
 
@@ -197,8 +197,24 @@ class Lane:
         taken = list[Used]()
         while self._sent and self._sent[0][0] < next_tick:
             taken += self._sent.popleft()[1]
-        for memory in self._guard.memories:
-            memory.take((used for used in taken if used.kind == memory.kind), next_tick)
+        settle(self._guard, taken, next_tick)
+
+
+def held_by(guard: RecordGuard) -> dict[str, dict[int, bytes]]:
+    """Return what users have used of their caps at the cut, by memory and window."""
+    return {memory.kind: memory.held() for memory in guard.memories}
+
+
+def restore(guard: RecordGuard, held: Mapping[str, Mapping[int, bytes]], next_tick: int) -> None:
+    """Let an empty guard stand before this tick, with what `held_by` returned there."""
+    for memory in guard.memories:
+        memory.become(held.get(memory.kind, {}), next_tick)
+
+
+def settle(guard: RecordGuard, taken: Sequence[Used], next_tick: int) -> None:
+    """Let a guard stand before this tick, behind records that used this much of the caps."""
+    for memory in guard.memories:
+        memory.take((used for used in taken if used.kind == memory.kind), next_tick)
 
 
 def _sendable(error: Exception) -> Exception:
@@ -329,7 +345,7 @@ class LaneReader(Reader):
         counting = cast("Counting", self.router).counting()
         held = None
         if any(seat.fresh for seat in self._seats):
-            held = {memory.kind: memory.held() for memory in self.guard.memories}
+            held = held_by(self.guard)
         for seat in self._seats:
             share = self._share(seat, cut)
             if seat.number:  # rows of open ticks, and their identifiers, are added up: one lane goes on with them

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from stream_dp.engine.identifiers import Arrivals, ByColumn
-from stream_dp.engine.lanes.processes import QUEUED, LaneReader, together
+from stream_dp.engine.lanes.processes import QUEUED, LaneReader, held_by, settle, together
 from stream_dp.engine.lanes.rows import (
     COUNTING,
     RECENT,
@@ -223,17 +223,6 @@ def by_lanes(ports: Ports, parts: tuple[Any, ...], beginning: Beginning) -> ByLa
     return LaneReader(*parts, crew=ports.crew, lanes=lanes, beginning=beginning)
 
 
-def held_by(guard: RecordGuard) -> dict[str, dict[int, bytes]]:
-    """Return what users have used of their caps at the cut, by memory and window."""
-    return {memory.kind: memory.held() for memory in guard.memories}
-
-
-def remembered(guard: RecordGuard, layout: Layout) -> None:
-    """Let an empty guard stand where a layout does."""
-    for memory in guard.memories:
-        memory.become(layout.held.get(memory.kind, {}), layout.tick)
-
-
 def remember(guard: RecordGuard, row: LaneRow) -> None:
     """Let a guard learn of the next row that counts, whose records it has not seen."""
     standing = Commit(0, b"", ticks=(row.tick,))
@@ -289,9 +278,7 @@ class LaneWork:
 
     def _settled(self, closed: ClosedTick) -> dict[int, ByColumn]:
         """Let the guard stand behind this tick; return the identifiers of ticks that are still open."""
-        for memory in self._gathering.guard.memories:
-            used = (used for used in closed.used if used.kind == memory.kind)
-            memory.take(used, closed.tick + 1)
+        settle(self._gathering.guard, closed.used, closed.tick + 1)
         for tick, columns in closed.arriving.items():
             self._known.setdefault(tick, Arrivals()).add(columns)
         self._known.pop(closed.tick, None)

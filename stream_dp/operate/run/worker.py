@@ -14,8 +14,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from stream_dp.engine.lanes.processes import restore
 from stream_dp.engine.lanes.rows import COUNTING, LaneChain, Layout, Verdict
-from stream_dp.engine.lanes.workers import LaneWork, Overtaken, remember, remembered
+from stream_dp.engine.lanes.workers import LaneWork, Overtaken, remember
 from stream_dp.engine.tick_assembler import TickAssembler
 from stream_dp.engine.tick_reader import Gathering, RecordGuard
 from stream_dp.errors import FailClosed, Outage, UsageError
@@ -199,7 +200,7 @@ class _Session:
     def _guard(self) -> RecordGuard:
         guard = guard_of(self.spec, self.layout.origin, self.keys.users)
         guard.begin(self.layout.first)
-        remembered(guard, self.layout)
+        restore(guard, self.layout.held, self.layout.tick)
         return guard
 
     async def _recovered(self, guards: Mapping[int, RecordGuard]) -> Mapping[int, LaneChain]:

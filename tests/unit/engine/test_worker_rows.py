@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from stream_dp.engine.lanes import rows as form
 from stream_dp.engine.lanes import workers
-from stream_dp.engine.lanes.processes import QUEUED
+from stream_dp.engine.lanes.processes import QUEUED, held_by, restore
 from stream_dp.engine.lanes.rows import (
     COUNTING,
     ROW,
@@ -436,7 +436,7 @@ class Lane1:
 
     def chain(self) -> LaneChain:
         chain, self.guard = LaneChain(self.layout, LANE), self.guards()
-        workers.remembered(self.guard, self.layout)
+        restore(self.guard, self.layout.held, self.layout.tick)
         for plain in self.log:
             if chain.take(row_in(plain), plain) is Verdict.COUNTS:
                 workers.remember(self.guard, row_in(plain))
@@ -506,7 +506,7 @@ def test_a_layout_holds_what_a_worker_remembers() -> None:
     for at in range(1, 12):
         whole.log = log[:at]
         whole.chain()
-        held = workers.held_by(whole.guard)
+        held = held_by(whole.guard)
         on = msgspec.structs.replace(
             whole.layout, tick=at, positions={}, rows={LANE: digest(log[at - 1])}, held=held
         )
@@ -773,7 +773,7 @@ async def test_an_engine_lays_where_workers_go_on_and_deletes_only_what_nobody_n
     last = topics.laid[-1]
     assert last.rows == {0: b"\x07\x00", 1: b"\x07\x01"}
     assert (last.positions, last.pending, last.known) == ({}, {}, {})
-    assert last.held == workers.held_by(guard) != first.held
+    assert last.held == held_by(guard) != first.held
     await reader.seek(Cut(8, {0: 8, 1: 9}, {0: 7, 1: 7}))
     assert len(topics.laid) == 3
     await reader.seek(Cut(7, {0: 8, 1: 9}, {0: 6, 1: 6}))  # its journal is behind
