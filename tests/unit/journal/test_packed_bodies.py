@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from stream_dp.core.time import moment_text
 from stream_dp.files.sqlite import read_sealed
-from stream_dp.journal import packed_bodies
-from stream_dp.journal.commit import Commit, Release, decode, encode
+from stream_dp.journal import commit as wire
+from stream_dp.journal.commit import PHRASES, Commit, Release, decode, encode, packed
 from stream_dp.journal.keys import Sealer
-from stream_dp.journal.packed_bodies import PHRASES, packed
 from stream_dp.journal.release import Released, WindowPart, write
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.wiring import PRODUCT, open_ports
@@ -126,7 +125,7 @@ def test_a_body_that_holds_a_code_would_not_come_back(monkeypatch: pytest.Monkey
     """The twin: where a tab counts as text, another body comes back."""
     odd = [replaced(FOUR[0], body=FOUR[0].body.replace(b"100", b"\t"))]
     assert packed((9,), odd) is None
-    monkeypatch.setattr(packed_bodies, "_NO_JSON", b"\n")
+    monkeypatch.setattr(wire, "_NO_JSON", b"\n")
     told = packed((9,), odd)
     assert told is not None
     assert next(told.unpacked((9,)))[3] != odd[0].body
@@ -139,7 +138,7 @@ def test_phrases_keep_their_places() -> None:
         b'","windows":{"', b'{"value":', b'{"values":{"', b',"low":', b',"high":', b',"confidence":', b'},"', b'":',
         b',"',
     )  # fmt: skip
-    assert len(PHRASES) <= len(packed_bodies._CODES)
+    assert len(PHRASES) <= len(wire._CODES)
 
 
 @given(st.lists(st.one_of(st.just(0), st.integers(-(2**60), 2**60)), max_size=60).map(tuple))
