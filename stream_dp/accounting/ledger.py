@@ -18,6 +18,7 @@ and no journal.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import chain
 
 from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.conversions import renyi_to_approx, zcdp_to_approx
@@ -46,7 +47,12 @@ from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.gaussian_curve import gaussian_to_approx
 from stream_dp.accounting.loads import Loads, join, lighter, local_part, several_ticks
-from stream_dp.accounting.rules.groups import currency_of, seen_box, whole_at_one_event
+from stream_dp.accounting.rules.groups import (
+    currency_of,
+    in_currencies,
+    seen_box,
+    whole_at_one_event,
+)
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation, require_exactly
 from stream_dp.core.guarantee import (
@@ -346,8 +352,8 @@ class Ledger:
                 f"{derivation.subject} may lose all that it claims {whole}; the optimal filter composes steps of one "
                 "event, each of which costs its part. Name another filter (basic, zcdp), or use another statistic"
             )
-        currency = currency_of(derivation)
-        if currency and not self.loads.shares:
+        currency, parts = currency_of(derivation), in_currencies(derivation)
+        if (currency or parts) and not self.loads.shares:
             raise BudgetRefused(
                 f"{derivation.subject} costs by units of a total that several series share, and this ledger knows none"
             )
@@ -357,7 +363,8 @@ class Ledger:
         entry = self.ask(
             derivation.subject, like.measure, rule, finite=like.finite, fresh=like.fresh
         )
-        return replace(entry, box=seen_box(derivation, box), currency=currency)
+        apart = tuple(self.price(part, box) for part in parts) if by_ticks(self.filter) else ()
+        return replace(entry, box=seen_box(derivation, box), currency=currency, apart=apart)
 
     def ask(
         self, name: str, measure: Measure, rule: str, *, finite: bool = False, fresh: bool = False
@@ -404,7 +411,7 @@ class Ledger:
             BudgetRefused: the entry does not fit, or its mechanism starts at a tick that a halted one has seen.
         """
         loads, used = self.loads, self.used
-        for part in parts or (entry,):
+        for part in chain.from_iterable(whole.each for whole in parts or (entry,)):
             cost, around = self.filter.cost(part), loads.around(part, start)
             if not self.filter.admits(around, cost):
                 raise BudgetRefused(self._refusal(part, _preview(loads, part, start)))

@@ -288,11 +288,14 @@ class KeysMemory(UserMemory):
 class SharedTotalMemory(UserMemory):
     """How many units of a total that series share each user has added in each public window."""
 
-    kind: ClassVar[str] = "shared total"
+    kind = "shared total"
 
-    def __init__(self, most: int, window: int | None) -> None:
-        """`most` is the most units of a user; in a table a window has as many bits as units have."""
+    def __init__(self, most: int, window: int | None, of: str = "") -> None:
+        """`most` is the most units of a user; in a table a window has as many bits as units have. `of`: the amount,
+        where users have several totals.
+        """
         super().__init__(most, window, table=UserTable(_SHARED_BITS))
+        self.kind = f"{type(self).kind} of {of}" if of else type(self).kind
 
     def add(self, users: Hashes, windows: IntArray, units: IntArray) -> Used | None:
         """Add units of these users, for which there is room (`room`); return what that uses (None: nothing)."""

@@ -121,12 +121,13 @@ def rows_of(spec: PipelineSpec, sample: Sample, *, guarded: bool = True) -> Rows
 
 def _whole_amounts(spec: PipelineSpec, router: Router, batch: Batch) -> Batch:
     """Return a batch whose records add all that they have to a total that series share, which no guard has limited."""
-    if spec.privacy.total is None:
-        return batch
-    decoded, of = batch.decoded, spec.privacy.total.of
-    numbers = numbers_of(spec.fields[of], router.decoder.attribute(of))(decoded.records)
-    units = np.zeros(len(batch.payloads), np.int64)
-    units[np.asarray(decoded.positions, np.int64)] = spec.privacy.total.amount.of(numbers)
+    decoded, units = batch.decoded, dict[str, IntArray]()
+    for total in spec.privacy.shared:
+        read = numbers_of(spec.fields[total.of], router.decoder.attribute(total.of))
+        units[total.of] = np.zeros(len(batch.payloads), np.int64)
+        units[total.of][np.asarray(decoded.positions, np.int64)] = total.amount.of(
+            read(decoded.records)
+        )
     return replace(batch, units=units)
 
 

@@ -208,8 +208,12 @@ class Guessed:
         passing = guesses.passing.get(series.name, Fraction(1))
         if isinstance(total, UserTotal):
             most = total.most * series.grain
-        elif isinstance(total, SharedAmount) and self.spec.privacy.total is not None:
-            most, passing = self.spec.privacy.total.at_most, Fraction(1)
+        elif (
+            shared := self.spec.privacy.total_of(total.field)
+            if isinstance(total, SharedAmount)
+            else None
+        ):
+            most, passing = shared.at_most, Fraction(1)
         else:
             return amount
         added = [n * passing * each for n in Capped("", self.spec.privacy, guesses, cap).counting]
