@@ -400,7 +400,13 @@ def test_its_series_change_by_the_total_and_cost_their_epsilon() -> None:
     assert TotalCap.added.__annotations__["return"].__name__ == "Added"
 
 
-PIECES = {"statistic": "sum", "of": "pieces", "clamp": ["0", "3"], "shared_total": "true", "epsilon": "2"}
+PIECES = {
+    "statistic": "sum",
+    "of": "pieces",
+    "clamp": ["0", "3"],
+    "shared_total": "true",
+    "epsilon": "2",
+}
 TOTALS = [
     {"of": "amount", "clamp": ["0", "2"], "at_most": "3"},
     {"of": "pieces", "clamp": ["0", "3"], "at_most": "5"},
