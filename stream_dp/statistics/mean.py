@@ -59,6 +59,11 @@ class MeanSeries(AmountSeries):
     statistic: Literal["mean"] = "mean"
 
     @property
+    def about(self) -> str:
+        fitting = ", of records that fit into what is left of their user's total"
+        return super().about + (fitting if self.shared_total else "")
+
+    @property
     def amount(self) -> Centred | Fitting:
         return Fitting(self.whole) if self.shared_total else Centred(self.whole)
 

@@ -110,12 +110,15 @@ class AmountSeries(SingleOrKeyed):
             why = f"privacy.totals has none of {self.of}, but of {', '.join(amounts)}: add one, or leave it out"
         elif mine != ((shown := total or rest.privacy.shared[0]).of, shown.clamp, shown.step):
             low, high = map(decimal_text, shown.clamp)
+            several = "s" if rest.privacy.totals else ""
             why = (
-                f"privacy.total is of {shown.of}, clamp [{low}, {high}], in steps of {decimal_text(shown.step)}: "
+                f"privacy.total{several} is of {shown.of}, clamp [{low}, {high}], in steps of "
+                f"{decimal_text(shown.step)}: "
                 "a series with shared_total must have the same, so change it here"
             )
         elif self.ones(rest.fields) > 1:
-            why = "each entry of a list would take all of a record's amount: go by another field, or use user_total"
+            instead = ", or use user_total" if "user_total" in type(self).model_fields else ""
+            why = f"each entry of a list would take all of a record's amount: go by another field{instead}"
         if why:
             yield problem(("shared_total",), why)
 

@@ -228,13 +228,15 @@ class SumsAndEver(WithEver):
         return self._both("windows and the sum so far")
 
 
-@dataclass(frozen=True)
+OfAmounts: TypeAlias = SumCounter | SumForest | SumsAndEver | EndedSums | RunningWindows
+
+
 class TotalSums(Additive):
     """Shared code of sums of amounts of which all records of a user add at most a total: answers of `inner`, made for
     single units.
     """
 
-    inner: SumCounter | SumForest | SumsAndEver | EndedSums | RunningWindows
+    inner: OfAmounts
     total: int
     users: Users
 
@@ -314,6 +316,10 @@ class UserSums(TotalSums):
     an event of `inner`.
     """
 
+    inner: OfAmounts
+    total: int
+    users: Users
+
     @of_the_exact_class
     def derivation(self) -> Derivation:
         part = self.inner.derivation()
@@ -330,6 +336,9 @@ class SharedSums(TotalSums):
     users have several totals.
     """
 
+    inner: OfAmounts
+    total: int
+    users: Users
     of: str = ""
 
     @of_the_exact_class

