@@ -326,9 +326,9 @@ class FeatureCounts:
             codes[amount] = Entries(amount.of(columns.numbers[amount.field]))
         for shared in self._shared:
             units = decoded.units[shared.field]
-            fitting = isinstance(shared, Fitting)
-            added = shared.of(columns.numbers[shared.field], units) if fitting else units
-            codes[shared] = Entries(added)
+            if isinstance(shared, Fitting):
+                units = shared.of(columns.numbers[shared.field], units)
+            codes[shared] = Entries(units)
         for sign, (up, down) in self._signs.items():
             codes[sign] = Entries(passing[up].astype(np.int64) - passing[down])
         return passing, codes

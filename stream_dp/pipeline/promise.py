@@ -209,9 +209,11 @@ def _of_places(spec: PipelineSpec) -> Iterator[str]:
 def _of_total(spec: PipelineSpec, until: str) -> Iterator[str]:
     """Yield what the guard remembers of a total that series share, and which of them have less for it."""
     several = bool(spec.privacy.totals)
-    every = [series for series in spec.counted if isinstance(series.amount, SharedAmount)]
+    every = [
+        (series, of) for series in spec.counted if isinstance(of := series.amount, SharedAmount)
+    ]
     for total in spec.privacy.shared:
-        shared = [series for series in every if series.amount.field == total.of]
+        shared = [series for series, of in every if of.field == total.of]
         own = f", of: {total.of}" if several else ""
         yield (
             f"the guard also remembers, {until}, how much of {total.of} each user has added: at most 64 bytes of "
@@ -219,7 +221,7 @@ def _of_total(spec: PipelineSpec, until: str) -> Iterator[str]:
             f"{total} are cut off (cut_off with cap: total{own} counts these users); a record whose {total.of} does "
             "not fit the schema is a dead letter"
         )
-        if some := [series.name for series in shared if series.where and series.parts == ()]:
+        if some := [series.name for series in shared if series.where and not series.parts]:
             yield (
                 f"records that the where of {', '.join(some)} drops have used the total before: if a user adds more "
                 f"than {total} in all, the sum has only what was left, and is too small by the rest"

@@ -568,7 +568,7 @@ class NoisyMean:
     def step(self, state: None, query: int) -> Law[None]:
         units, bits = NoisyUnits(self.odds).step(None, query), noisy_bit(int(query > 0), self.odds)
         return {
-            ((*answer, bit), None): p * q
+            ((answer, bit), None): p * q
             for (answer, _), p in units.items()
             for bit, q in bits.items()
         }

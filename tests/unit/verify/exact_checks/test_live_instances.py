@@ -249,8 +249,8 @@ BOXES, HALTS, BEST, SHARING = live.boxes, live.halts, live.composed_at_best, liv
         (too_cheap(BasicFilter, lambda spend: replace(spend, delta=spend.delta // 2)), HALTS, [2]),
         (too_cheap(OptimalFilter, half_of_epsilons), BEST, [0, 1]),
         (one_delta_for_all_steps, BEST, [5]),
-        (one_currency, SHARING, [1, 3]),
-        (frees_the_window, SHARING, [1, 3]),
+        (one_currency, SHARING, [1]),
+        (frees_the_window, SHARING, [1]),
         (without_a_total, SHARING, [0, 1, 2, 3]),
     ],
     ids=[
