@@ -47,7 +47,6 @@ from stream_dp.pipeline.layout import (
     values_of,
 )
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.records.amount_units import SharedAmount
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.groupings import grouping_text
 from stream_dp.statistics import Series as SeriesSpec
@@ -323,8 +322,7 @@ def chosen_for(
     ones = 1 if totals else series.ones(spec.fields)
     lowest, highest = (0, 1) if series.amount is None or totals else series.amount.units
     weight = max(abs(lowest), abs(highest))
-    of = series.amount.field if isinstance(series.amount, SharedAmount) else ""
-    shared = spec.privacy.total_of(of)
+    shared = spec.privacy.total_of(series.shares)
     setting = Setting(
         width, protection.relation.step, spec.clock.horizon, confidence,
         series.delta or spec.privacy.stated_delta,

@@ -18,7 +18,7 @@ from stream_dp.engine.run_config import READ_AGAIN_MS
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.layout import user_entries, values_of
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.records.amount_units import SharedAmount, UserTotal
+from stream_dp.records.amount_units import UserTotal
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields, grouping_text, most_ones, number_of_keys
 from stream_dp.records.privacy import CAPS, TOTAL, Privacy
@@ -209,11 +209,8 @@ def _of_places(spec: PipelineSpec) -> Iterator[str]:
 def _of_total(spec: PipelineSpec, until: str) -> Iterator[str]:
     """Yield what the guard remembers of a total that series share, and which of them have less for it."""
     several = bool(spec.privacy.totals)
-    every = [
-        (series, of) for series in spec.counted if isinstance(of := series.amount, SharedAmount)
-    ]
     for total in spec.privacy.shared:
-        shared = [series for series, of in every if of.field == total.of]
+        shared = [series for series in spec.counted if series.shares == total.of]
         own = f", of: {total.of}" if several else ""
         yield (
             f"the guard also remembers, {until}, how much of {total.of} each user has added: at most 64 bytes of "

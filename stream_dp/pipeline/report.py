@@ -20,7 +20,7 @@ from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.promise import lists_json, unit_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import with_room
-from stream_dp.records.amount_units import SharedAmount, UserTotal
+from stream_dp.records.amount_units import UserTotal
 from stream_dp.records.groupings import decimal_text
 from stream_dp.records.privacy import CAPS, TOTAL, TOTALS, Guesses, Privacy
 from stream_dp.records.scalars import milliseconds
@@ -269,8 +269,8 @@ def _totals(asked: "_Asked", series: Series, capped: Sequence[Capped]) -> Iterat
 
     The first of `capped` are the file's caps.
     """
-    if isinstance(series.amount, SharedAmount):
-        yield from _shared_totals(series.amount.field, asked.amount or Fraction(0), capped)
+    if series.shares is not None:
+        yield from _shared_totals(series.shares, asked.amount or Fraction(0), capped)
         return
     each = asked.passing * (asked.amount or 0)
     for place, caps in enumerate(capped):
@@ -372,15 +372,15 @@ class _Asked:
             for name, error in (chosen.choice.windows or {"": chosen.choice.expected}).items()
         }
         amount, total = chosen.spec.amount, None
-        shared = isinstance(amount, SharedAmount)
+        shared = capped.privacy.total_of(chosen.spec.shares)
         if isinstance(amount, UserTotal):
             total = amount.most * chosen.spec.grain
-        elif isinstance(amount, SharedAmount) and (of := capped.privacy.total_of(amount.field)):
-            total = of.at_most
+        elif shared is not None:
+            total = shared.at_most
         kept, events = sum(capped.counting), sum(self.guesses.events)
         lost, error = 1 - Fraction(kept, events), None
         if self.amount is not None:
-            missing = self.value - self._of_users(capped.counting, total, shared=shared)
+            missing = self.value - self._of_users(capped.counting, total, shared=shared is not None)
             lost = missing / self.value if self.value else lost
             error = bands[self.over] + float(abs(missing))
         return {"caps": capped.words, "bands": bands, "cut_off": float(lost), "error": error}

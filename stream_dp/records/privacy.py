@@ -307,7 +307,7 @@ class Privacy(Frozen):
         """The totals that series share, of an amount each."""
         return self.totals if self.total is None else (self.total,)
 
-    def total_of(self, field: FieldName) -> SharedTotal | None:
+    def total_of(self, field: FieldName | None) -> SharedTotal | None:
         return next((total for total in self.shared if total.of == field), None)
 
     @property

@@ -51,6 +51,10 @@ class AmountSeries(SingleOrKeyed):
         return self.shared_total
 
     @property
+    def shares(self) -> str | None:
+        return self.of if self.shared_total else None
+
+    @property
     def whole(self) -> Amount:
         lowest, highest = self.clamp
         return Amount(self.of, lowest, highest, self.step)
