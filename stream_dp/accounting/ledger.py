@@ -18,7 +18,6 @@ and no journal.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import chain
 
 from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.conversions import renyi_to_approx, zcdp_to_approx
@@ -226,11 +225,21 @@ class Preview:
     spent: Spend
     left: Spend
     met: Spend
+    loads: Loads = field(repr=False)
+    start: int = 0
 
     @property
     def largest(self) -> Entry:
-        """The largest such request that fits."""
-        return largest(self.filter, self.entry, self.met)
+        """The largest such request that fits, in the same parts."""
+        if not self.entry.apart:
+            return largest(self.filter, self.entry, self.met)
+        low, high = 0, self.filter.capacity.amount + 1
+        while high - low > 1:
+            middle = self.entry.scaled((low + high) // 2)
+            around = self.loads.around(middle, self.start)
+            fits = self.filter.admits(around, self.filter.cost(middle))
+            low, high = (middle.epsilon, high) if fits else (low, middle.epsilon)
+        return self.entry.scaled(low)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -411,7 +420,7 @@ class Ledger:
             BudgetRefused: the entry does not fit, or its mechanism starts at a tick that a halted one has seen.
         """
         loads, used = self.loads, self.used
-        for part in chain.from_iterable(whole.each for whole in parts or (entry,)):
+        for part in parts or (entry,):
             cost, around = self.filter.cost(part), loads.around(part, start)
             if not self.filter.admits(around, cost):
                 raise BudgetRefused(self._refusal(part, _preview(loads, part, start)))
@@ -485,9 +494,12 @@ class Ledger:
         changed = self.loads.changed(entry)
         where = f" on records with {changed}" if changed.sides else ""
         if self.filter.name == PURE:
+            most = f"left, which is the most that fits{fine}"
+            if entry.apart:
+                most = f"left; in parts for events and for units, {_asked(found.largest)} is the most that fits"
             state = (
                 f"of {text(self.epsilon)} the ledger has spent {text(found.spent.amount)}{where} and has "
-                f"{text(found.left.amount)} left, which is the most that fits{fine}"
+                f"{text(found.left.amount)} {most}"
             )
         else:
             state = (
@@ -523,7 +535,8 @@ def _preview(loads: Loads, entry: Entry, start: int) -> Preview:
     filter_, around = loads.filter, loads.around(entry, start)
     cost, spent = filter_.cost(entry), taken(filter_, around)
     fits = filter_.admits(around, cost)
-    return Preview(filter_, entry, fits, cost, spent, filter_.capacity - spent, around)
+    left = filter_.capacity - spent
+    return Preview(filter_, entry, fits, cost, spent, left, around, loads, start)
 
 
 def _asked(entry: Entry) -> str:

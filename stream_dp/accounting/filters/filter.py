@@ -58,6 +58,11 @@ class Entry:
         """What it is the sum of, each of one currency."""
         return self.apart or (self,)
 
+    def scaled(self, epsilon: int) -> "Entry":
+        """Return it at this epsilon, in parts of the same proportions, rounded up."""
+        parts = [replace(e, epsilon=-(-e.epsilon * epsilon // self.epsilon)) for e in self.apart]
+        return replace(self, epsilon=epsilon, apart=tuple(parts))
+
     def __post_init__(self) -> None:
         if self.measure == DP and self.delta == 0:
             object.__setattr__(self, "fresh", True)

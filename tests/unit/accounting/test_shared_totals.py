@@ -271,6 +271,22 @@ def test_totals_of_single_series_are_not_shared() -> None:
     assert ledger.price(derived("shared", 4), box=BOXES["A"]).currency == TOTAL
 
 
+def test_a_refusal_of_a_mean_is_of_the_whole_and_says_what_fits() -> None:
+    """Of what is left for it where other records' counts, or sums, are the heaviest: half of it is of each kind."""
+    ledger = Ledger.under(PureFilter.of(Fraction(8)), protected=Protected(ADD, USERS), shares=True)
+    for what, kinds, price in (("count", "B", 5), ("shared", "A", 1), ("shared", "B", 2)):
+        ledger = ledger.charge(ledger.price(derived(what, price), BOXES[kinds]))
+    mean = ledger.price(derived("mean", 10), BOXES["A"])
+    found = ledger.preview(mean)
+    assert (found.fits, found.asked.amount) == (False, 10 * UNITS)
+    assert found.largest.epsilon == 4 * UNITS  # 5 + 1 + 2, beside counts in B
+    assert ledger.charge(found.largest).used.amount == 8 * UNITS
+    with pytest.raises(BudgetRefused, match="mean asks for epsilon 10; .*, epsilon 4 is the most"):
+        ledger.charge(mean)
+    with pytest.raises(BudgetRefused):
+        ledger.charge(mean.scaled(4 * UNITS + 2))
+
+
 def test_a_ledger_without_shared_totals_takes_none() -> None:
     shared, protected = derived("shared", 4), Protected(ADD, USERS)
     with pytest.raises(BudgetRefused, match="this ledger knows none"):
