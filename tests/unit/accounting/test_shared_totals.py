@@ -281,7 +281,7 @@ def test_a_refusal_of_a_mean_is_of_the_whole_and_says_what_fits() -> None:
     assert (found.fits, found.asked.amount) == (False, 10 * UNITS)
     assert found.largest.epsilon == 4 * UNITS  # 5 + 1 + 2, beside counts in B
     assert ledger.charge(found.largest).used.amount == 8 * UNITS
-    with pytest.raises(BudgetRefused, match="mean asks for epsilon 10; .*, epsilon 4 is the most"):
+    with pytest.raises(BudgetRefused, match=r"mean asks for epsilon 10; .*, epsilon 4 is the most"):
         ledger.charge(mean)
     with pytest.raises(BudgetRefused):
         ledger.charge(mean.scaled(4 * UNITS + 2))
