@@ -234,12 +234,13 @@ def means() -> Iterator[Case]:
     made = case(SumsAndCounts, EndedSums(*ended, *AMOUNTS), EndedCounts(*ended))
     yield replace(made, name="SumsAndCounts of windows that end")
     ended = 2, ONE, ADD, (2, 5)
-    for inner, counts in (
+    within: list[tuple[Any, Any]] = [
         (EndedSums(*ended, 0, 1), EndedCounts(*ended)),
         (SumCounter(2, ONE, ADD, TICKS, 0, 1), Counter(2, ONE, ADD, TICKS)),
-    ):
+    ]
+    for inner, counted in within:
         so_far = SO_FAR if isinstance(inner, SumCounter) else {}
-        made = case(MeansWithinTotal, SharedSums(inner, 9, Users(3, 4)), counts, **so_far)
+        made = case(MeansWithinTotal, SharedSums(inner, 9, Users(3, 4)), counted, **so_far)
         yield replace(
             made,
             name=f"MeansWithinTotal {type(inner).__name__}",
