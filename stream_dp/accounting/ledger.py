@@ -46,7 +46,12 @@ from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.filters.squares import GaussianFilter, TightApproximateFilter, ZCDPFilter
 from stream_dp.accounting.gaussian_curve import gaussian_to_approx
 from stream_dp.accounting.loads import Loads, join, lighter, local_part, several_ticks
-from stream_dp.accounting.rules.groups import currency_of, seen_box, whole_at_one_event
+from stream_dp.accounting.rules.groups import (
+    currency_of,
+    in_currencies,
+    seen_box,
+    whole_at_one_event,
+)
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation, require_exactly
 from stream_dp.core.guarantee import (
@@ -220,11 +225,21 @@ class Preview:
     spent: Spend
     left: Spend
     met: Spend
+    loads: Loads = field(repr=False)
+    start: int = 0
 
     @property
     def largest(self) -> Entry:
-        """The largest such request that fits."""
-        return largest(self.filter, self.entry, self.met)
+        """The largest such request that fits, in the same parts."""
+        if not self.entry.apart:
+            return largest(self.filter, self.entry, self.met)
+        low, high = 0, self.filter.capacity.amount + 1
+        while high - low > 1:
+            middle = self.entry.scaled((low + high) // 2)
+            around = self.loads.around(middle, self.start)
+            fits = self.filter.admits(around, self.filter.cost(middle))
+            low, high = (middle.epsilon, high) if fits else (low, middle.epsilon)
+        return self.entry.scaled(low)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -346,8 +361,8 @@ class Ledger:
                 f"{derivation.subject} may lose all that it claims {whole}; the optimal filter composes steps of one "
                 "event, each of which costs its part. Name another filter (basic, zcdp), or use another statistic"
             )
-        currency = currency_of(derivation)
-        if currency and not self.loads.shares:
+        currency, parts = currency_of(derivation), in_currencies(derivation)
+        if (currency or parts) and not self.loads.shares:
             raise BudgetRefused(
                 f"{derivation.subject} costs by units of a total that several series share, and this ledger knows none"
             )
@@ -357,7 +372,8 @@ class Ledger:
         entry = self.ask(
             derivation.subject, like.measure, rule, finite=like.finite, fresh=like.fresh
         )
-        return replace(entry, box=seen_box(derivation, box), currency=currency)
+        apart = tuple(self.price(part, box) for part in parts) if by_ticks(self.filter) else ()
+        return replace(entry, box=seen_box(derivation, box), currency=currency, apart=apart)
 
     def ask(
         self, name: str, measure: Measure, rule: str, *, finite: bool = False, fresh: bool = False
@@ -478,9 +494,12 @@ class Ledger:
         changed = self.loads.changed(entry)
         where = f" on records with {changed}" if changed.sides else ""
         if self.filter.name == PURE:
+            most = f"left, which is the most that fits{fine}"
+            if entry.apart:
+                most = f"left; in parts for events and for units, {_asked(found.largest)} is the most that fits"
             state = (
                 f"of {text(self.epsilon)} the ledger has spent {text(found.spent.amount)}{where} and has "
-                f"{text(found.left.amount)} left, which is the most that fits{fine}"
+                f"{text(found.left.amount)} {most}"
             )
         else:
             state = (
@@ -516,7 +535,8 @@ def _preview(loads: Loads, entry: Entry, start: int) -> Preview:
     filter_, around = loads.filter, loads.around(entry, start)
     cost, spent = filter_.cost(entry), taken(filter_, around)
     fits = filter_.admits(around, cost)
-    return Preview(filter_, entry, fits, cost, spent, filter_.capacity - spent, around)
+    left = filter_.capacity - spent
+    return Preview(filter_, entry, fits, cost, spent, left, around, loads, start)
 
 
 def _asked(entry: Entry) -> str:

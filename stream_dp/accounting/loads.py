@@ -7,7 +7,8 @@ heaviest point gives up, they are larger than need be.
 
 Where users are protected, a user's events may meet some mechanisms, and units of a shared total others, at other ticks
 and with other contents (`Entry.currency`). So the heaviest points of all currencies add up, over a whole public window
-of the cap: what a halt has freed for one currency counts for the others until the window ends.
+of the cap: what a halt has freed for one currency counts for the others until the window ends. A mechanism that costs
+in several currencies counts in each with that part of its price.
 """
 
 from collections.abc import Iterable, Mapping
@@ -88,16 +89,21 @@ class Loads:
 
     def plus(self, entry: Entry) -> "Loads":
         """Return the loads with one more mechanism; raises as `Filter.cost`."""
-        cost, part = self.filter.cost(entry), local_part(self.filter, entry, self.protected)
-        return replace(
-            self, everywhere=self.everywhere + (cost - part), local=self._with(entry, part)
-        )
+        loads = self
+        for each in entry.each:
+            cost, part = self.filter.cost(each), local_part(self.filter, each, self.protected)
+            everywhere = loads.everywhere + (cost - part)
+            loads = replace(loads, everywhere=everywhere, local=loads._with(each, part))
+        return loads
 
     def less(self, entry: Entry, end: int) -> "Loads":
         """Return the loads after a halt of a mechanism that `plus` was given; it sees no tick from `end` on."""
-        part = local_part(self.filter, entry, self.protected)
-        held = self._holding(entry.currency, end) if self.shares else self.held
-        return replace(self, local=self._with(entry, NOTHING - part), held=held)
+        loads = self
+        for each in entry.each:
+            part = local_part(self.filter, each, self.protected)
+            held = loads._holding(each.currency, end) if self.shares else self.held
+            loads = replace(loads, local=loads._with(each, NOTHING - part), held=held)
+        return loads
 
     def _holding(self, currency: str, end: int) -> Mapping[str, tuple[int | None, Spend]]:
         """Return what is held once something of this currency ends: all that may have been met in the open window."""
@@ -123,8 +129,15 @@ class Loads:
     def around(self, entry: Entry, start: int = 0) -> Spend:
         """Return the most that an event meets whose load the entry changes; its mechanism sees ticks from `start` on.
 
-        The search goes on for long only where the filter would refuse the entry.
+        The search goes on for long only where the filter would refuse the entry. Its parts of several currencies are
+        charged in turn: what the one changes is met beside the other.
         """
+        if entry.apart:
+            loads, most = self, NOTHING
+            for each in entry.apart:
+                most = join(most, loads.around(each, start) + self.filter.cost(each))
+                loads = loads.plus(each)
+            return most - self.filter.cost(entry)
         cost, box = self.filter.cost(entry), self.changed(entry)
         met = self.at(box, SHORT, entry.currency, start)
         if self.filter.admits(met, cost):

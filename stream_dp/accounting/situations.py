@@ -191,12 +191,14 @@ class UserTotals:
 @dataclass(frozen=True, slots=True)
 class SharedTotals:
     """The premise receives rows of amounts of which all records of a user add at most `total` units to all parts: a
-    guard in front of them decides how many units a record has, whichever parts see it.
+    guard in front of them decides how many units a record has, whichever parts see it. `of`: the amount, where users
+    have several totals.
     """
 
     subject: str
     users: Users
     total: int
+    of: str = ""
 
 
 @takes_no_subclass

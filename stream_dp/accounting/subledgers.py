@@ -91,18 +91,19 @@ class Subledgers:
                 f"{box}: add the conditions of privacy.analysts to its where"
             )
         entry = ledger.price(derivation, box)
-        if entry.currency and analyst and self.main.filter.name == OPTIMAL:
+        shared = any(each.currency for each in entry.each)
+        if shared and analyst and self.main.filter.name == OPTIMAL:
             raise BudgetRefused(
                 f"{derivation.subject} may lose all that it claims to one event of a user, and the main ledger counts "
                 f"what analyst {analyst} pays by events, each of which costs its part: name another filter (basic, "
                 "zcdp), or leave shared_total out"
             )
-        if entry.currency and partition.sides:
+        if shared and partition.sides:
             raise UsageError(
                 f"shared_total: the main ledger counts what analyst {analyst} pays by events with {partition}, and one "
                 "of them may use all of a total: leave it out, or give analysts no where"
             )
-        by_parts = entry.currency or not by_ticks(ledger.filter)
+        by_parts = shared or not by_ticks(ledger.filter)
         whole = "" if by_parts else whole_at_one_event(derivation)
         if whole:
             raise BudgetRefused(

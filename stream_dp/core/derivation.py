@@ -40,7 +40,8 @@ class Derivation:
     """`guarantee` follows by `rule` (proved in `source`) from the `premises`, because all `conditions` hold.
 
     `alternatives` are the rules that were tried and not taken. A condition that does not hold raises BrokenCondition;
-    a part that is not exactly of its class raises NotDerivable.
+    a part that is not exactly of its class raises NotDerivable. `currency`: of what each part of the price is for one,
+    where the rule knows something else than events.
     """
 
     subject: str
@@ -50,6 +51,7 @@ class Derivation:
     conditions: tuple[Condition, ...] = ()
     premises: tuple["Derivation", ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+    currency: str = ""
 
     def __post_init__(self) -> None:
         require_exactly(self.guarantee, Guarantee, self.subject)

@@ -184,3 +184,6 @@ class HalvedLaw(_Own):
 
     def relation(self, neighbors: Neighbors, events: int = 1) -> HalvedRows:
         return HalvedRows(*(half.relation(neighbors, events) for half in self.halves))
+
+    def of_users(self, neighbors: Neighbors, users: Users, first: int) -> HalvedRows:
+        return HalvedRows(*(half.of_users(neighbors, users, first) for half in self.halves))

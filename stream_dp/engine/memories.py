@@ -50,8 +50,9 @@ _MOST = (1 << 32) - 1  # events, or units, in an entry
 class Memory(Remembering, Protocol):
     """Remembers what happened before the cut; a start loads it from a checkpoint, or replays every commit into it."""
 
-    kind: ClassVar[str]
-    """The kind of its part in commits."""
+    @property
+    def kind(self) -> str:
+        """The kind of its part in commits."""
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], bytes | None]:
         """Move the cut behind these ticks, which come next; without ticks (a commit of messages) stay at the cut.
@@ -150,7 +151,7 @@ class UserMemory:
     are given back when reading begins again at the cut.
     """
 
-    kind: ClassVar[str] = "users"
+    kind: str = "users"
 
     def __init__(
         self, cap: int, window: int | None, entries: int = 1, table: UserTable | None = None
@@ -270,29 +271,32 @@ class UserMemory:
 class TickCapMemory(UserMemory):
     """How many events of each user count in each tick that is still open, beside the cap of a window."""
 
-    kind: ClassVar[str] = "users by tick"
+    kind = "users by tick"
 
 
 class KeyCapMemory(UserMemory):
     """How many events of each user count of each key in the window, under the keyed hash of the pair."""
 
-    kind: ClassVar[str] = "users by key"
+    kind = "users by key"
 
 
 class KeysMemory(UserMemory):
     """Of how many different keys events of each user count in the window."""
 
-    kind: ClassVar[str] = "keys of users"
+    kind = "keys of users"
 
 
 class SharedTotalMemory(UserMemory):
     """How many units of a total that series share each user has added in each public window."""
 
-    kind: ClassVar[str] = "shared total"
+    kind = "shared total"
 
-    def __init__(self, most: int, window: int | None) -> None:
-        """`most` is the most units of a user; in a table a window has as many bits as units have."""
+    def __init__(self, most: int, window: int | None, of: str = "") -> None:
+        """`most` is the most units of a user; in a table a window has as many bits as units have. `of`: the amount,
+        where users have several totals.
+        """
         super().__init__(most, window, table=UserTable(_SHARED_BITS))
+        self.kind = f"{type(self).kind} of {of}" if of else type(self).kind
 
     def add(self, users: Hashes, windows: IntArray, units: IntArray) -> Used | None:
         """Add units of these users, for which there is room (`room`); return what that uses (None: nothing)."""

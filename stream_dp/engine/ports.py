@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+import numpy as np
+
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.engine.identifiers import ByColumn
@@ -55,7 +57,7 @@ class Batch:
     count: `capped` is the number of those beyond their user's cap, and records whose user cannot be read are added to
     `refused`. `used` is what the remaining records use of their users' caps. `users` has, by tick and column, the users
     with an event and those with a capped event, where columns count them. `units` is what each payload adds within the
-    total that series share, where there is one.
+    totals that series share, by the field that each is of.
     """
 
     partition: int
@@ -70,7 +72,11 @@ class Batch:
     used: Sequence[Used] = field(default=(), repr=False)
     capped: int = field(default=0, repr=False)
     users: Mapping[int, ByColumn] = field(default_factory=dict, repr=False)
-    units: IntArray | None = field(default=None, repr=False)
+    units: Mapping[str, IntArray] = field(default_factory=dict, repr=False)
+
+    def units_at(self, places: Sequence[int]) -> dict[str, IntArray]:
+        at = np.asarray(places, np.int64)
+        return {of: units[at] for of, units in self.units.items()}
 
 
 @asynccontextmanager

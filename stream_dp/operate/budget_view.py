@@ -127,7 +127,8 @@ def freed(ledger: Ledger, entry: Entry) -> dict[str, str]:
     Such a series may cost `freed` more than before, at most `largest`. One that sees every record may cost `left`.
     """
     after = ledger.halt(entry, 0)
-    before, then = (_fits_on(book, entry.box, entry.currency) for book in (ledger, after))
+    currency = entry.each[0].currency
+    before, then = (_fits_on(book, entry.box, currency) for book in (ledger, after))
     return {
         "records": _words(entry.box),
         "freed": text(max(0, then - before)),
@@ -288,7 +289,7 @@ def filters_json(built: Built) -> list[dict[str, Any]]:
 def _takes(privacy: Privacy, built: Built) -> bool:
     """Return whether the filter has a theorem for each series of the file."""
     protected = built.spec.protection.protected
-    shares = privacy.total is not None
+    shares = bool(privacy.shared)
     ledger = Ledger.under(filter_of(privacy, protected), protected=protected, shares=shares)
     try:
         for chosen in built.chosen:

@@ -70,7 +70,8 @@ def out_of_order(spec: PipelineSpec, sample: Sample) -> bool:
     halves = np.array_split(np.arange(len(piece.payloads)), 2)
     parts = [[piece.payloads[at] for at in half] for half in halves]
     batches = [Batch(piece.partition, part, range(len(part)), 0) for part in parts]
-    first, later = (router.route(router.decode(batch)).records for batch in batches)
+    whole = (_whole_amounts(spec, router, router.decode(batch)) for batch in batches)
+    first, later = (router.route(batch).records for batch in whole)
     passed = sum(records for tick, records in later.items() if tick < max(first, default=0))
     return 2 * passed > sum(later.values())
 
@@ -121,12 +122,14 @@ def rows_of(spec: PipelineSpec, sample: Sample, *, guarded: bool = True) -> Rows
 
 def _whole_amounts(spec: PipelineSpec, router: Router, batch: Batch) -> Batch:
     """Return a batch whose records add all that they have to a total that series share, which no guard has limited."""
-    if spec.privacy.total is None:
-        return batch
-    decoded, of = batch.decoded, spec.privacy.total.of
-    numbers = numbers_of(spec.fields[of], router.decoder.attribute(of))(decoded.records)
-    units = np.zeros(len(batch.payloads), np.int64)
-    units[np.asarray(decoded.positions, np.int64)] = spec.privacy.total.amount.of(numbers)
+    decoded, units = batch.decoded, dict[str, IntArray]()
+    shared = {series.shares for series in spec.counted}
+    for total in (total for total in spec.privacy.shared if total.of in shared):
+        read = numbers_of(spec.fields[total.of], router.decoder.attribute(total.of))
+        units[total.of] = np.zeros(len(batch.payloads), np.int64)
+        units[total.of][np.asarray(decoded.positions, np.int64)] = total.amount.of(
+            read(decoded.records)
+        )
     return replace(batch, units=units)
 
 

@@ -176,7 +176,8 @@ def _cut_off(built: Built, counted: Rows, sample: Sample) -> dict[str, float]:
     layout, every = RowLayout.of(spec), rows_of(spec, sample, guarded=False)
     shares: dict[str, float] = {}
     for chosen in built.chosen:
-        name, net = chosen.spec.name, chosen.spec.totals and chosen.spec.signed
+        name, own = chosen.spec.name, chosen.spec
+        net = own.totals and (own.signed or bool(own.parts))
         kept, all_of_it = (
             int(np.abs(rows.rows[:, of.slice(name)]).sum())
             for rows, of in ((counted, built.layout), (every, layout))

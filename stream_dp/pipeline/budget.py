@@ -71,7 +71,7 @@ def opened(
     `partitions`: what records the series of an analyst may see; all, of those not named.
     """
     analysts = {analyst.name: PureFilter.of(analyst.epsilon) for analyst in privacy.analysts}
-    shares = privacy.total is not None
+    shares = bool(privacy.shared)
     return Subledgers.open(
         filter_of(privacy, protected), analysts, protected, partitions, shares=shares
     )

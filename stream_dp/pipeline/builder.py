@@ -322,6 +322,7 @@ def chosen_for(
     ones = 1 if totals else series.ones(spec.fields)
     lowest, highest = (0, 1) if series.amount is None or totals else series.amount.units
     weight = max(abs(lowest), abs(highest))
+    shared = spec.privacy.total_of(series.shares)
     setting = Setting(
         width, protection.relation.step, spec.clock.horizon, confidence,
         series.delta or spec.privacy.stated_delta,
@@ -337,7 +338,8 @@ def chosen_for(
         shape=shape_of(spec, series) if users is None else None,
         values=values,
         entries=user_entries(spec, series) if identifier and users else 1,
-        total=0 if spec.privacy.total is None else spec.privacy.total.units,
+        total=0 if shared is None else shared.units,
+        total_of=shared.of if shared and spec.privacy.totals else "",
         advise=advise,
     )  # fmt: skip
     try:

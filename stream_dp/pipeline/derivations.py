@@ -18,7 +18,7 @@ from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.rules.fixed import reached
-from stream_dp.accounting.rules.groups import STEPS, currency_of, seen_box
+from stream_dp.accounting.rules.groups import STEPS, currency_of, in_currencies, seen_box
 from stream_dp.accounting.rules.rule import GAUSSIAN, RENYI, at_delta, price, pure_measures
 from stream_dp.accounting.situations import Alive, Filtered, Fixed, Moved, OfUsers, Ticks
 from stream_dp.accounting.subledgers import analyst_entry
@@ -175,7 +175,8 @@ def whole(pipeline: str, filter_: Filter, parts: Sequence[Part], target: ApproxD
     """
     premises, alive, _ = zip(*parts, strict=True)
     boxes = tuple(part.seen for part in parts)
-    apart = any(box.sides for box in boxes) or any(map(currency_of, premises))
+    shared = any(currency_of(part) or in_currencies(part) for part in premises)
+    apart = any(box.sides for box in boxes) or shared
     if filter_.name == PURE and len(parts) > 1 and not apart:
         ticked = tightest(premises, Ticks(f"{pipeline}: what is alive at one tick", alive))
         premises, alive, boxes = (ticked,), (), ()

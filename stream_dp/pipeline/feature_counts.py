@@ -21,7 +21,15 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import EPOCH, TickGrid
 from stream_dp.engine.tick_assembler import together
 from stream_dp.pipeline.layout import Feature, Slot
-from stream_dp.records.amount_units import Amount, Centred, Known, SharedAmount, Sign, UserTotal
+from stream_dp.records.amount_units import (
+    Amount,
+    Centred,
+    Fitting,
+    Known,
+    SharedAmount,
+    Sign,
+    UserTotal,
+)
 from stream_dp.records.conditions import Needs, Test
 from stream_dp.records.decoder import Decoded
 from stream_dp.records.groupings import Edges, TickKey, edge_value, grouping_fields, number_of_keys
@@ -317,7 +325,10 @@ class FeatureCounts:
         for amount in self._amounts:
             codes[amount] = Entries(amount.of(columns.numbers[amount.field]))
         for shared in self._shared:
-            codes[shared] = Entries(decoded.units)
+            units = decoded.units[shared.field]
+            if isinstance(shared, Fitting):
+                units = shared.of(columns.numbers[shared.field], units)
+            codes[shared] = Entries(units)
         for sign, (up, down) in self._signs.items():
             codes[sign] = Entries(passing[up].astype(np.int64) - passing[down])
         return passing, codes
@@ -446,7 +457,7 @@ def _chosen(
 def _numbered_or_coded(features: Iterable[Feature]) -> Iterable[str]:
     for feature in features:
         yield from grouping_fields(feature.by)
-        if isinstance(feature.of, Amount | Centred | Known | UserTotal):
+        if isinstance(feature.of, Amount | Centred | Known | UserTotal | Fitting):
             yield feature.of.field
 
 

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import itemgetter
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -26,7 +27,7 @@ from stream_dp.pipeline.spec import PipelineSpec, zone_offsets, zones_in
 from stream_dp.pipeline.yaml import canonical_series, escaped, load_live
 from stream_dp.records.conditions import Condition, typed
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock, schemas_of
-from stream_dp.records.privacy import GONE_FILTER, OF_USERS, Privacy
+from stream_dp.records.privacy import GONE_FILTER, OF_USERS, TOTALS, Privacy
 from stream_dp.records.schema import ListField, TimeField, key_path, offsets
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.series_spec import SeriesSpec
@@ -103,6 +104,8 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
         if where:
             written["where"] = sorted(_meaning(spec, condition) for condition in analyst.where)
     parts["privacy"].pop("expect", None)  # guesses mean nothing
+    if totals := parts["privacy"].get(TOTALS):
+        totals.sort(key=itemgetter("of"))
     if spec.relation is not Neighbors.REPLACE_ANY_TICK:
         del parts["privacy"]["moves"]  # without the key, an event is always in one tick
     _declared_only(spec, parts["schema"])

@@ -18,7 +18,7 @@ from stream_dp.engine.run_config import READ_AGAIN_MS
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.layout import user_entries, values_of
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.records.amount_units import SharedAmount, UserTotal
+from stream_dp.records.amount_units import UserTotal
 from stream_dp.records.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.records.groupings import grouping_fields, grouping_text, most_ones, number_of_keys
 from stream_dp.records.privacy import CAPS, TOTAL, Privacy
@@ -208,28 +208,47 @@ def _of_places(spec: PipelineSpec) -> Iterator[str]:
 
 def _of_total(spec: PipelineSpec, until: str) -> Iterator[str]:
     """Yield what the guard remembers of a total that series share, and which of them have less for it."""
-    total = spec.privacy.total
-    if total is None:
-        return
-    shared = [series for series in spec.counted if isinstance(series.amount, SharedAmount)]
-    yield (
-        f"the guard also remembers, {until}, how much of {total.of} each user has added: at most 64 bytes of memory "
-        "each, and 20 bytes in the private commit of each tick in which they add some. Amounts beyond "
-        f"{total} are cut off (cut_off with cap: total counts these users); a record whose {total.of} does not fit "
-        "the schema is a dead letter"
-    )
-    if some := [series.name for series in shared if series.where]:
+    several = bool(spec.privacy.totals)
+    for total in spec.privacy.shared:
+        shared = [series for series in spec.counted if series.shares == total.of]
+        own = f", of: {total.of}" if several else ""
         yield (
-            f"records that the where of {', '.join(some)} drops have used the total before: if a user adds more than "
-            f"{total} in all, the sum has only what was left, and is too small by the rest"
+            f"the guard also remembers, {until}, how much of {total.of} each user has added: at most 64 bytes of "
+            "memory each, and 20 bytes in the private commit of each tick in which they add some. Amounts beyond "
+            f"{total} are cut off (cut_off with cap: total{own} counts these users); a record whose {total.of} does "
+            "not fit the schema is a dead letter"
         )
-    when = "never" if spec.privacy.per is None else "only once the window of the cap is over"
-    yield (
-        "series with shared_total cost by units of the total, all others by events, and both costs add up. What a halt "
-        f"frees is free for series of the same kind at once, and for the other kind {when}"
-    )
-    if not shared:
-        yield "no series of this file has shared_total: the total changes nothing until a live one has"
+        if some := [series.name for series in shared if series.where and not series.parts]:
+            yield (
+                f"records that the where of {', '.join(some)} drops have used the total before: if a user adds more "
+                f"than {total} in all, the sum has only what was left, and is too small by the rest"
+            )
+        if means := [series.name for series in shared if series.parts]:
+            yield (
+                f"a record that does not fit wholly into what is left of {total} does not count in {', '.join(means)}, "
+                f"neither in the sum nor in the number of records: users with more than {total} count with their first "
+                "records alone. The sums cost by units of the total, the numbers of records by events"
+            )
+        if not shared:
+            yield (
+                f"no series of this file has shared_total of {total.of}: the total changes nothing until a live one has"
+                if several
+                else "no series of this file has shared_total: the total changes nothing until a live one has"
+            )
+    if spec.privacy.shared:
+        when = "never" if spec.privacy.per is None else "only once the window of the cap is over"
+        totals, kinds = (
+            ("a total", "the other kinds") if several else ("the total", "the other kind")
+        )
+        add = (
+            "each total and events are a kind of their own, whose costs add up"
+            if several
+            else "both costs add up"
+        )
+        yield (
+            f"series with shared_total cost by units of {totals}, all others by events, and {add}. What a halt "
+            f"frees is free for series of the same kind at once, and for {kinds} {when}"
+        )
 
 
 def _of_keys(privacy: Privacy, until: str) -> Iterator[str]:
@@ -352,7 +371,7 @@ def _other_caps(privacy: Privacy) -> str:
         (privacy.per_tick, "of a tick"),
         (privacy.per_key, f"of a {privacy.key}"),
         (privacy.keys, f"{'value' if privacy.keys == 1 else 'values'} of {privacy.key}"),
-        (privacy.total, "in sums with shared_total"),
+        *((total, "in sums with shared_total") for total in privacy.shared),
     )
     *first, last = [f"{most} {what}" for most, what in caps if most is not None] or [""]
     if not first:
@@ -369,7 +388,7 @@ def unit_json(spec: PipelineSpec) -> dict[str, Any]:
     users = {
         "name": unit_name(spec), "field": privacy.user, "max_events": privacy.most_events(spec.clock), "per": per,
         **{name: getattr(privacy, name) for name in ("key", *CAPS) if getattr(privacy, name) is not None},
-        **({} if privacy.total is None else {TOTAL: str(privacy.total)}),
+        **({TOTAL: ", ".join(map(str, privacy.shared))} if privacy.shared else {}),
     }  # fmt: skip
     return {"unit": privacy.unit, "users": users}
 

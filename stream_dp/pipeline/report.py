@@ -20,9 +20,9 @@ from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.promise import lists_json, unit_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import with_room
-from stream_dp.records.amount_units import SharedAmount, UserTotal
+from stream_dp.records.amount_units import UserTotal
 from stream_dp.records.groupings import decimal_text
-from stream_dp.records.privacy import CAPS, TOTAL, Guesses, Privacy
+from stream_dp.records.privacy import CAPS, TOTAL, TOTALS, Guesses, Privacy
 from stream_dp.records.scalars import milliseconds
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.choice import ENDLESS
@@ -269,8 +269,8 @@ def _totals(asked: "_Asked", series: Series, capped: Sequence[Capped]) -> Iterat
 
     The first of `capped` are the file's caps.
     """
-    if isinstance(series.amount, SharedAmount):
-        yield from _shared_totals(asked.amount or Fraction(0), capped)
+    if series.shares is not None:
+        yield from _shared_totals(series.shares, asked.amount or Fraction(0), capped)
         return
     each = asked.passing * (asked.amount or 0)
     for place, caps in enumerate(capped):
@@ -281,12 +281,12 @@ def _totals(asked: "_Asked", series: Series, capped: Sequence[Capped]) -> Iterat
             yield replace(caps, words=words, series=other)
 
 
-def _shared_totals(amount: Fraction, capped: Sequence[Capped]) -> Iterator[Capped]:
-    """Yield other totals that series share: twice and half of the file's, and as much as the largest typical user adds
-    beside caps that cut off nobody's events.
+def _shared_totals(of: str, amount: Fraction, capped: Sequence[Capped]) -> Iterator[Capped]:
+    """Yield other totals of an amount that series share: twice and half of the file's, and as much as the largest
+    typical user adds beside caps that cut off nobody's events.
     """
     for place, caps in enumerate(capped):
-        now = caps.privacy.total
+        now, every = caps.privacy.total_of(of), caps.privacy.totals
         if now is None:
             return
         tried = [] if place else [2 * now.at_most, now.at_most / 2]
@@ -294,10 +294,11 @@ def _shared_totals(amount: Fraction, capped: Sequence[Capped]) -> Iterator[Cappe
             tried.append(max(caps.counting) * amount)
         for most in dict.fromkeys(math.ceil(most / now.step) * now.step for most in tried):
             other = now.model_copy(update={"at_most": most})
-            privacy = caps.privacy.capped({TOTAL: other})
+            others = tuple(other if total == now else total for total in every)
+            privacy = caps.privacy.capped({TOTALS: others} if every else {TOTAL: other})
             if privacy is None or other == now or most >= privacy.cap * now.clamp[1]:
                 continue
-            words = f"{TOTAL}: {decimal_text(most)}"
+            words = f"{TOTAL}{f' of {of}' if every else ''}: {decimal_text(most)}"
             yield replace(
                 caps, words=f"{caps.words} and {words}" if place else words, privacy=privacy
             )
@@ -371,15 +372,15 @@ class _Asked:
             for name, error in (chosen.choice.windows or {"": chosen.choice.expected}).items()
         }
         amount, total = chosen.spec.amount, None
-        shared = isinstance(amount, SharedAmount)
+        shared = capped.privacy.total_of(chosen.spec.shares)
         if isinstance(amount, UserTotal):
             total = amount.most * chosen.spec.grain
-        elif shared and capped.privacy.total is not None:
-            total = capped.privacy.total.at_most
+        elif shared is not None:
+            total = shared.at_most
         kept, events = sum(capped.counting), sum(self.guesses.events)
         lost, error = 1 - Fraction(kept, events), None
         if self.amount is not None:
-            missing = self.value - self._of_users(capped.counting, total, shared=shared)
+            missing = self.value - self._of_users(capped.counting, total, shared=shared is not None)
             lost = missing / self.value if self.value else lost
             error = bands[self.over] + float(abs(missing))
         return {"caps": capped.words, "bands": bands, "cut_off": float(lost), "error": error}

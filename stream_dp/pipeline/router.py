@@ -96,8 +96,8 @@ class Router:
         if not batch.payloads:
             return Routed({}, (), {}), ()
         decoded: Decoded = batch.decoded or self.decoder.decode(batch.payloads)
-        if batch.units is not None:
-            decoded = replace(decoded, units=batch.units[np.asarray(decoded.positions, np.int64)])
+        if batch.units:
+            decoded = replace(decoded, units=batch.units_at(decoded.positions))
         ticks: IntArray | int
         if batch.tick is None:
             decoded, ticks = self._own_ticks(decoded)
@@ -407,9 +407,8 @@ class OpenRouter:
     ) -> list[Refusal]:
         """Add what each feature can read of the refused records; return the refusals that remain."""
         places = [refusal.position for refusal in refused]
-        units = None if batch.units is None else batch.units[places]
         payloads = [batch.payloads[place] for place in places]
-        again = replace(batch, payloads=payloads, decoded=None, units=units)
+        again = replace(batch, payloads=payloads, decoded=None, units=batch.units_at(places))
         base, dead_for_file = self._base.tally(again)
         width = counters.every.width
         _count(routed.rows, base, width)

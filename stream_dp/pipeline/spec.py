@@ -43,7 +43,7 @@ from stream_dp.records.endpoints import (
     source_named,
 )
 from stream_dp.records.groupings import decimal_text, zones_of
-from stream_dp.records.privacy import WITH_OWN_DELTA, Privacy
+from stream_dp.records.privacy import TOTAL, TOTALS, WITH_OWN_DELTA, Privacy
 from stream_dp.records.scalars import Confidence, FieldName, Frozen, Name, problem, refuse
 from stream_dp.records.schema import (
     FieldSpec,
@@ -255,18 +255,17 @@ class PipelineSpec(Frozen):
             yield problem(("privacy", "per"), why)
 
     def _total_problems(self) -> Iterator[InitErrorDetails]:
-        total = self.privacy.total
-        if total is None:
-            return
-        yield from number_problems(total.of, self.fields, ("privacy", "total", "of"))
-        events = self.privacy.most_events(self.clock)
-        most = events * total.clamp[1]
-        if total.at_most >= most:
-            why = (
-                f"is never reached: the {how_many(events, 'event')} of a user that count add at most "
-                f"{decimal_text(most)}: leave it out, or give less"
-            )
-            yield problem(("privacy", "total", "at_most"), why)
+        for at, total in enumerate(self.privacy.shared):
+            place = ("privacy", *((TOTALS, at) if self.privacy.totals else (TOTAL,)))
+            yield from number_problems(total.of, self.fields, (*place, "of"))
+            events = self.privacy.most_events(self.clock)
+            most = events * total.clamp[1]
+            if total.at_most >= most:
+                why = (
+                    f"is never reached: the {how_many(events, 'event')} of a user that count add at most "
+                    f"{decimal_text(most)}: leave it out, or give less"
+                )
+                yield problem((*place, "at_most"), why)
 
     def _guess_problems(self) -> Iterator[InitErrorDetails]:
         guesses = self.privacy.expect

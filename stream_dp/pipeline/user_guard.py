@@ -1,5 +1,5 @@
 """The guard for users: at most a declared number of each user's records counts in each public window, in each tick, and
-of each value of a declared field; and these add at most a declared total of an amount.
+of each value of a declared field; and these add at most a declared total of an amount, or of several each its own.
 
 Rules: the first records of a user count, in the order of the user's partition. Which ones do depends on that user's
 own records, on public windows and ticks, and on the key of the hashes; it does not depend on other users, on how
@@ -7,7 +7,8 @@ records come in batches, or on room. A user outside the declared share counts no
 record is a dead letter if its user cannot be read, if the user's name is too long, or if it lies in another
 partition than its user's. A record that is late, or of a time outside the grid, uses nothing of a cap, and neither
 does one that another cap excludes. Where caps go by the values of a field, or a total is of one, it is a dead letter
-if that field cannot be read. Of a total each record that counts has what those before it have left. The other content
+if that field cannot be read. Of a total each record that counts has what those before it have left, whatever it adds
+to another. The other content
 of a record plays no part, so later series change nothing here: a record that the router could not decode for them is
 decoded again for the guard alone. Nothing raises.
 """
@@ -291,9 +292,12 @@ class Added(NamedTuple):
 class TotalCap:
     """The total of an amount that series share, and what is remembered of it."""
 
-    def __init__(self, total: SharedTotal, field: Any, attribute: str, window: int | None) -> None:
-        """`attribute` is that of the total's `field` in decoded records."""
-        self._amount, self.memory = total.amount, SharedTotalMemory(total.units, window)
+    def __init__(
+        self, total: SharedTotal, field: Any, attribute: str, window: int | None, name: str = ""
+    ) -> None:
+        """`attribute` is that of the total's `field` in decoded records, `name` what its memory has beside others."""
+        self._amount, self.of = total.amount, total.of
+        self.memory = SharedTotalMemory(total.units, window, name)
         self._read = numbers_of(field, attribute)
 
     def added(self, users: Hashes, ticks: IntArray, records: Iterable[Any]) -> Added:
@@ -322,9 +326,8 @@ class UserGuard:
         self._grid = TickGrid(origin_ms, clock.step, clock.horizon)
         self._highest = int(_HASHES * (1 if privacy.share is None else privacy.share)) - 1
         own = clock.field if isinstance(clock, ReplayClock) else None
-        total = privacy.total
-        of = None if total is None else total.of
-        others = [name for name in (privacy.key, of, own) if name is not None]
+        amounts = [total.of for total in privacy.shared]
+        others = [name for name in (privacy.key, *amounts, own) if name is not None]
         used = naming_field(spec, privacy.user) | {name: spec.fields[name] for name in others}
         self._decoder = RecordDecoder(used, spec.fields)
         self._user_of = attrgetter(self._decoder.attribute(privacy.user))
@@ -332,11 +335,12 @@ class UserGuard:
         if (name := privacy.key) is not None:
             attribute, window = self._decoder.attribute(name), privacy.window_ticks(clock)
             self._by_key = KeyCaps(privacy, spec.fields[name], attribute, window)
-        self._total: TotalCap | None = None
-        if total is not None:
-            attribute = self._decoder.attribute(total.of)
-            window = privacy.window_ticks(clock)
-            self._total = TotalCap(total, spec.fields[total.of], attribute, window)
+        self._totals: list[TotalCap] = []
+        for total in privacy.shared:
+            attribute, window = self._decoder.attribute(total.of), privacy.window_ticks(clock)
+            own_name = total.of if privacy.totals else ""
+            cap = TotalCap(total, spec.fields[total.of], attribute, window, own_name)
+            self._totals.append(cap)
         self._time_of = None if own is None else attrgetter(self._decoder.attribute(own))
         self._ticks = OwnTicks(self._grid, spec.own_times)
         self._homes: Homes | None = None
@@ -347,8 +351,7 @@ class UserGuard:
     @property
     def memories(self) -> Sequence[UserMemory]:
         by_key = () if self._by_key is None else self._by_key.memories
-        total = () if self._total is None else (self._total.memory,)
-        return (*self._for_all_keys, *by_key, *total)
+        return (*self._for_all_keys, *by_key, *(total.memory for total in self._totals))
 
     @property
     def _for_all_keys(self) -> Sequence[UserMemory]:
@@ -380,9 +383,10 @@ class UserGuard:
         if decoded.refused:
             readable, stays = stays, np.zeros(len(batch.payloads), np.bool_)
             stays[np.asarray(decoded.positions, np.int64)] = readable
-        if self._total is not None:
-            every: IntArray = np.zeros(len(batch.payloads), np.int64)
-            every[np.asarray(decoded.positions, np.int64)] = units
+        if units:
+            every = {of: np.zeros(len(batch.payloads), np.int64) for of in units}
+            for of, added in units.items():
+                every[of][np.asarray(decoded.positions, np.int64)] = added
             batch = replace(batch, units=every)
         if stays.all():
             return replace(batch, used=used, users=active)
@@ -421,12 +425,13 @@ class UserGuard:
 
     def _first_ones(
         self, users: UserNames, ticks: IntArray, counting: BoolArray, records: Sequence[Any]
-    ) -> tuple[BoolArray, list[Used], Mapping[int, ByColumn], IntArray]:
+    ) -> tuple[BoolArray, list[Used], Mapping[int, ByColumn], Mapping[str, IntArray]]:
         """Return which `counting` records are among their users' first ones, what they use, whose they are, and what
-        each adds of the total. The users come by tick and column, where columns count them; only users in the declared
+        each adds of the totals. The users come by tick and column, where columns count them; only users in the declared
         share are among them.
         """
-        kept, units = np.zeros(len(ticks), np.bool_), np.zeros(len(ticks), np.int64)
+        kept = np.zeros(len(ticks), np.bool_)
+        units = {total.of: np.zeros(len(ticks), np.int64) for total in self._totals}
         if not counting.any():
             return kept, [], NOBODY, units
         hashes = self._hash.of(users.texts)
@@ -450,11 +455,12 @@ class UserGuard:
         cut = {cap: counting.copy() for cap in (None, *rooms)}
         for cap, which in cut_by_cap(rooms, kept[counting]).items():
             cut[cap][counting] = which
-        if self._total is not None:
-            cut[TOTAL] = np.zeros_like(kept)
-            mine = compress(records, kept.tolist())
-            added = self._total.added(hashes[kept], ticks[kept], mine)
-            units[kept], cut[TOTAL][kept] = added.units, added.cut
+        cut[TOTAL], mine = np.zeros_like(kept), list(compress(records, kept.tolist()))
+        for total in self._totals:
+            added = total.added(hashes[kept], ticks[kept], mine)
+            cut[cut_name := f"{TOTAL} of {total.of}"] = np.zeros_like(kept)
+            units[total.of][kept], cut[cut_name][kept] = added.units, added.cut
+            cut[TOTAL] |= cut[cut_name]
             used += added.used
         active = cap_uses(self._uses, hashes, ticks, counting, cut)
         return kept, used, active, units
@@ -483,7 +489,7 @@ def _part(batch: Batch, stays: BoolArray, refused: Iterable[Refusal]) -> Batch:
         batch,
         payloads=list(compress(batch.payloads, staying)),
         labels=list(compress(batch.labels, staying)),
-        units=None if batch.units is None else batch.units[stays],
+        units={of: units[stays] for of, units in batch.units.items()},
         refused=[*batch.refused, *dead],
         decoded=batch.decoded and batch.decoded.part(staying),
     )

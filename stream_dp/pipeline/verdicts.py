@@ -13,7 +13,7 @@ from stream_dp.core.wording import how_many, shown_number
 from stream_dp.pipeline.builder import Built, Chosen
 from stream_dp.pipeline.report import Capped, span_of
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.records.amount_units import SharedAmount, UserTotal
+from stream_dp.records.amount_units import UserTotal
 from stream_dp.records.privacy import GUESSES, Guesses
 from stream_dp.statistics.parts.choice import ENDLESS, Floats
 from stream_dp.statistics.parts.series_spec import MadeOf
@@ -208,8 +208,8 @@ class Guessed:
         passing = guesses.passing.get(series.name, Fraction(1))
         if isinstance(total, UserTotal):
             most = total.most * series.grain
-        elif isinstance(total, SharedAmount) and self.spec.privacy.total is not None:
-            most, passing = self.spec.privacy.total.at_most, Fraction(1)
+        elif (shared := self.spec.privacy.total_of(series.shares)) is not None:
+            most, passing = shared.at_most, Fraction(1)
         else:
             return amount
         added = [n * passing * each for n in Capped("", self.spec.privacy, guesses, cap).counting]

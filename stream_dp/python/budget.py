@@ -6,7 +6,7 @@ a program share no clock, so that one has ended tells nothing about when another
 common one). Every method here but `series` is a short name for one statistic: its events, and no other arithmetic.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import wraps
@@ -89,6 +89,8 @@ class Unit(TypedDict, total=False):
     key: str
     per_key: int
     keys: int
+    total: Mapping[str, Any]
+    totals: Sequence[Mapping[str, Any]]
     per: str
     overall: int
     share: Amount
@@ -162,7 +164,8 @@ class Budget(Single):
     chooses by it what to create and what to ask next, learns about a single event at most (epsilon, delta). Source:
     [HSV] Thm 12.4 for the filter. One event is one record in one tick of each series that it is added to. With
     ``unit="user"`` it is all events of a user that count: a guard in front of each series lets as many through as the
-    cap says. The number of ticks, and when series are created and released, must not depend on events. Two budgets over
+    cap says, and as much of an amount as its total says to each series: what these cost adds up, whatever they see.
+    The number of ticks, and when series are created and released, must not depend on events. Two budgets over
     the same events add up. Noise comes from ChaCha20 under fresh seeds of the operating system: adversaries are
     computationally bounded.
 
@@ -189,8 +192,8 @@ class Budget(Single):
     start : str, optional
         When tick 0 begins, for groupings by hour and for the ends that releases name; now if not given.
     **unit
-        ``unit``, ``user``, ``max_events``, ``per_tick``, ``key``, ``per_key``, ``keys``, ``per``, ``overall`` and
-        ``share``, as in ``privacy:`` of a pipeline file.
+        ``unit``, ``user``, ``max_events``, ``per_tick``, ``key``, ``per_key``, ``keys``, ``total``, ``totals``,
+        ``per``, ``overall`` and ``share``, as in ``privacy:`` of a pipeline file.
 
     Raises
     ------
@@ -241,7 +244,11 @@ class Budget(Single):
                 "filter: basic, tight_approximate, zcdp"
             )
         protected = self._protection.protected
-        self._ledger = Ledger.under(filter_of(self._privacy, protected), protected=protected)
+        self._ledger = Ledger.under(
+            filter_of(self._privacy, protected),
+            protected=protected,
+            shares=bool(self._privacy.shared),
+        )
         self._lock = RLock()
         self._busy = False
         self._names: set[str] = set()

@@ -200,5 +200,32 @@ class SharedAmount(_Decided):
     """What is left of an amount of the total that a guard lets a user add, before any series' conditions."""
 
 
+@dataclass(frozen=True, slots=True)
+class Fitting(SharedAmount):
+    """The amount, less the lowest one, of records that fit wholly into what is left of the total; with `counted`, 1.
+
+    So what the records of a user add up to is at most the total, and their number that of the events that count.
+    """
+
+    counted: bool = False
+
+    @property
+    def units(self) -> tuple[int, int]:
+        lowest, highest = self.amount.units
+        return (0, 1) if self.counted else (0, highest - lowest)
+
+    @property
+    def centre(self) -> Fraction:
+        return self.amount.lowest
+
+    def of(self, numbers: Numbers, units: IntArray) -> IntArray:
+        """Return what each record adds, shape (records,), of the `units` that the guard lets it add."""
+        fits = units == self.amount.of(numbers)
+        if numbers.known is not None:
+            fits = fits & numbers.known
+        added = np.ones_like(units) if self.counted else units - self.amount.units[0]
+        return np.where(fits, added, 0)
+
+
 # what a record adds to its entries of a feature
-Addend: TypeAlias = Amount | Sign | Centred | Known | UserTotal | SharedAmount
+Addend: TypeAlias = Amount | Sign | Centred | Known | UserTotal | SharedAmount | Fitting

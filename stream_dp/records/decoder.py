@@ -149,15 +149,15 @@ class Refusal(NamedTuple):
 class Decoded:
     """The records of a batch that could be read, where they stood, the refusals, and the entries of lists.
 
-    Lists go by their attributes; only a `ListDecoder` finds their entries. `units`: how many of a total that series
-    share each record adds, as a guard has said.
+    Lists go by their attributes; only a `ListDecoder` finds their entries. `units`: how many of the totals that series
+    share each record adds, by the field that each is of, as a guard has said.
     """
 
     records: list[Any]
     positions: Sequence[int]
     refused: list[Refusal]
     lists: Mapping[str, Entries] = field(default_factory=dict)
-    units: IntArray = field(default_factory=lambda: _NONE)
+    units: Mapping[str, IntArray] = field(default_factory=dict)
 
     def at(self, places: IntArray) -> "Decoded":
         order = places.tolist()
@@ -165,7 +165,7 @@ class Decoded:
         whole = isinstance(self.positions, range)  # then each stands at its place
         positions = order if whole else list(map(self.positions.__getitem__, order))
         lists = {name: entries.at(places) for name, entries in self.lists.items()}
-        units = self.units[places] if len(self.units) else self.units
+        units = {of: each[places] for of, each in self.units.items()}
         return Decoded(records, positions, self.refused, lists, units)
 
     def beside(self, other: "Decoded") -> "Decoded":

@@ -6,7 +6,7 @@ in `checks`. This file knows no series.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -48,7 +48,8 @@ WITH_OWN_DELTA = (*ALL_DELTA, "tight_approximate")
 MOST_EVENTS_OF_ONE = 10_000  # each of them takes its part of every epsilon
 CAPS = ("per_tick", "per_key", "keys")  # beside the cap of a window
 TOTAL = "total"
-OF_USERS = ("user", "max_events", *CAPS, "key", TOTAL, "per", "overall", "share")
+TOTALS, MOST_TOTALS = "totals", 8
+OF_USERS = ("user", "max_events", *CAPS, "key", TOTAL, TOTALS, "per", "overall", "share")
 GUESSED_OF_USERS = "users", "events", "per_tick", "keys"
 GUESSES = "privacy.expect"
 MOST_GUESSED = (
@@ -209,8 +210,9 @@ class Privacy(Frozen):
     each public window of length `per` count, so that (user, window) is protected; or `overall` for ever, and the user.
     Beside either, at most `per_tick` of a user's events in each tick count; of each value of the field `key` at most
     `per_key`, and of at most so many different values (`keys`) in each public window. An event that one cap excludes
-    uses no other cap. What the others add to sums with `shared_total` is a user's `total` at most. Where not all can be
-    remembered, only that `share` of users counts, chosen by a keyed hash.
+    uses no other cap. What the others add to series with `shared_total` is a user's `total` at most, of several amounts
+    of `totals` each its own. Where not all can be remembered, only that `share` of users counts, chosen by a keyed
+    hash.
     `expect` has guesses by which `plan` compares other caps.
     """
 
@@ -222,6 +224,7 @@ class Privacy(Frozen):
     per_key: Cap | None = None
     keys: Cap | None = None
     total: SharedTotal | None = None
+    totals: Annotated[tuple[SharedTotal, ...], Field(max_length=MOST_TOTALS)] = ()
     per: Duration | None = None
     overall: Cap | None = None
     share: PublicShare | None = None
@@ -296,8 +299,16 @@ class Privacy(Frozen):
     @property
     def guarded(self) -> tuple[str, ...]:
         """The fields that the guard in front of all series reads of each record, beside its time."""
-        of = None if self.total is None else self.total.of
-        return tuple(name for name in (self.user, self.key, of) if name is not None)
+        names = (self.user, self.key, *(total.of for total in self.shared))
+        return tuple(name for name in names if name is not None)
+
+    @property
+    def shared(self) -> tuple[SharedTotal, ...]:
+        """The totals that series share, of an amount each."""
+        return self.totals if self.total is None else (self.total,)
+
+    def total_of(self, field: FieldName | None) -> SharedTotal | None:
+        return next((total for total in self.shared if total.of == field), None)
 
     @property
     def cap(self) -> int:
@@ -370,7 +381,7 @@ class Privacy(Frozen):
         if self.unit == "event":
             why = "belongs to unit user: say unit: user, or leave it out"
             guessed = set() if self.expect is None else self.expect.model_fields_set
-            places: list[Place] = [(k,) for k in OF_USERS if getattr(self, k) is not None]
+            places: list[Place] = [(k,) for k in OF_USERS if getattr(self, k) not in (None, ())]
             places += [("expect", k) for k in GUESSED_OF_USERS if k in guessed]
             return [problem(place, why) for place in places]
         problems = []
@@ -383,7 +394,21 @@ class Privacy(Frozen):
                 "is two steps of it, so half the epsilon covers that too"
             )
             problems.append(problem(("neighbors",), wrong))
-        return problems + self._cap_problems()
+        return [*problems, *self._totals_problems(), *self._cap_problems()]
+
+    def _totals_problems(self) -> Iterator[InitErrorDetails]:
+        if self.totals and self.total is not None:
+            yield problem((TOTALS,), "cannot stand beside total: add that to the list")
+        if len(self.totals) == 1:
+            yield problem((TOTALS,), f"has one total: write it as {TOTAL}, without a list")
+        names = [total.of for total in self.totals]
+        for at, name in enumerate(names):
+            if name in names[:at]:
+                why = (
+                    f"{name} has a total already: each amount has one, and users add at most as much to all series "
+                    "that share it"
+                )
+                yield problem((TOTALS, at, "of"), why)
 
     def _cap_problems(self) -> list[InitErrorDetails]:
         problems = self._window_problems()

@@ -19,7 +19,7 @@ from stream_dp.mechanisms.quotients import quotient
 from stream_dp.mechanisms.serving import Answer, Contrasts
 from stream_dp.records.privacy import GUESSES, TOTAL
 from stream_dp.records.record_columns import CapUse
-from stream_dp.records.scalars import duration_text, milliseconds, problem
+from stream_dp.records.scalars import FieldName, duration_text, milliseconds, problem
 from stream_dp.statistics.parts.choice import Choice, Floats, Setting
 from stream_dp.statistics.parts.series_spec import WITHIN, Rest, SeriesSpec, quotient_values
 from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen
@@ -34,10 +34,11 @@ class CutOffSeries(SeriesSpec):
     """The share of active users who were cut off, since the cap's window began and in the one before.
 
     With `cap`, by that cap: the cap of the window where it was used up, else each that had no room for a record; or
-    `total`, beyond which a record that counts had something to add. Without it, by any cap that a record uses.
+    `total`, beyond which a record that counts had something to add: of several, that of the amount `of`, or any.
+    Without it, by any cap that a record uses.
     """
 
-    later = ("cap",)
+    later = ("cap", "of")
 
     # of a share nothing can be predicted, of the two numbers it is made of it can
     error_unit: ClassVar[str] = "users in either number"
@@ -46,6 +47,7 @@ class CutOffSeries(SeriesSpec):
     statistic: Literal["cut_off"] = "cut_off"
     window: Window | None = None
     cap: CapName | None = None
+    of: FieldName | None = None
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -54,7 +56,8 @@ class CutOffSeries(SeriesSpec):
 
     @property
     def identifier(self) -> CapUse:
-        return CapUse(None if self.window is None else milliseconds(self.window), self.cap)
+        cap = self.cap if self.of is None else f"{self.cap} of {self.of}"
+        return CapUse(None if self.window is None else milliseconds(self.window), cap)
 
     @property
     def about(self) -> str:
@@ -63,13 +66,15 @@ class CutOffSeries(SeriesSpec):
 
     def _whose(self, caps: str) -> str:
         if self.cap == TOTAL:
-            return "whose amounts came to more than the total, beyond which they add nothing"
+            amounts = "amounts" if self.of is None else f"amounts of {self.of}"
+            return f"whose {amounts} came to more than the total, beyond which they add nothing"
         return f"who had events beyond {self.cap or caps}, which are not counted"
 
     @property
     def parameters(self) -> dict[str, int | str]:
         when = {} if self.window is None else {"told": "since a window began"}
-        return {"within": WITHIN, **when, **({} if self.cap is None else {"cap": self.cap})}
+        named = {"cap": self.cap, "of": self.of}
+        return {"within": WITHIN, **when, **{k: v for k, v in named.items() if v is not None}}
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
         """Return what tells the share with its ends: nothing of the window before in the first one."""
@@ -107,6 +112,8 @@ class CutOffSeries(SeriesSpec):
         return Judged(float(seen.totals[0]), seen.band, "active users")
 
     def own_problems(self) -> list[InitErrorDetails]:
+        if self.of is not None and self.cap != TOTAL:
+            return [problem(("of",), "is the amount of a total: write cap: total, or leave it out")]
         if not self.where:
             return []
         why = "the guard looks only at a record's user and tick: leave it out"
@@ -116,8 +123,14 @@ class CutOffSeries(SeriesSpec):
         if rest.privacy.unit == "event":
             why = "counts users beyond their cap, but privacy.unit is event, which has no cap: write unit: user"
             return [problem(("statistic",), why)]
-        if self.cap is not None and getattr(rest.privacy, self.cap) is None:
-            given = [name for name in get_args(CapName) if getattr(rest.privacy, name) is not None]
+        declared = {name: getattr(rest.privacy, name) for name in get_args(CapName)}
+        declared[TOTAL] = rest.privacy.shared or None
+        if self.of is not None and declared[TOTAL] and rest.privacy.total_of(self.of) is None:
+            amounts = [total.of for total in rest.privacy.shared]
+            why = f"privacy has no total of {self.of}: name {' or '.join(amounts)}"
+            return [problem(("of",), why)]
+        if self.cap is not None and declared[self.cap] is None:
+            given = [name for name, cap in declared.items() if cap is not None]
             why = f"privacy has no {self.cap}: name {' or '.join(given)}, or leave it out for all caps"
             return [problem(("cap",), why)]
         if rest.privacy.per is None:

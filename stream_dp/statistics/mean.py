@@ -2,7 +2,8 @@
 
 Sums of how far records are from the middle of the clamp, and counts beside them, each noisy; the division of what is
 noisy already is post-processing ([HSV] 2.14). From the middle no amount is farther than half the clamp's width, so the
-noise is made for that, however large the amounts are.
+noise is made for that, however large the amounts are. Within a total of users, of which a difference of either sign
+would use up nothing, sums are of how far records are above the lower end of the clamp, of those that fit into it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,16 +17,20 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.core.wording import how_many
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import name_bytes
-from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, sums_share
+from stream_dp.mechanisms.linear.sums_and_counts import (
+    MeansWithinTotal,
+    SumsAndCounts,
+    sums_share,
+)
 from stream_dp.mechanisms.quotients import Quotient, Widths, quotient
 from stream_dp.mechanisms.serving import Answer, Bands, Contrasts, WidthsAt
-from stream_dp.records.amount_units import Addend, Centred, Known, plain_number
+from stream_dp.records.amount_units import Addend, Centred, Fitting, Known, plain_number
 from stream_dp.records.conditions import Where
 from stream_dp.records.groupings import By, decimal_text
-from stream_dp.statistics.parts.choice import Choice, Floats, Setting, tree_counter
+from stream_dp.statistics.parts.choice import Choice, Floats, Setting
 from stream_dp.statistics.parts.series_spec import quotient_values
 from stream_dp.statistics.parts.verdicts import Guess, Judged, Seen, of_quotients
-from stream_dp.statistics.parts.windows import ANEW, ONCE, every_choice, sum_counter, window_choice
+from stream_dp.statistics.parts.windows import ANEW, ONCE, of_units, shared_choice, sum_counter
 from stream_dp.statistics.sum import AmountSeries
 
 PLACES = 2  # digits behind those of the grid
@@ -44,19 +49,28 @@ class MeanPart(NamedTuple):
 
 
 class MeanSeries(AmountSeries):
-    """The mean of the field `of`, so far, over windows or in each, each value within `clamp`, on a grid of `step`."""
+    """The mean of the field `of`, so far, over windows or in each, each value within `clamp`, on a grid of `step`.
+
+    With `shared_total` a record counts if it fits wholly into what is left of its user's total.
+    """
 
     numbers: ClassVar[int] = 2
 
     statistic: Literal["mean"] = "mean"
 
     @property
-    def amount(self) -> Centred:
-        return Centred(self.whole)
+    def about(self) -> str:
+        fitting = ", of records that fit into what is left of their user's total"
+        return super().about + (fitting if self.shared_total else "")
+
+    @property
+    def amount(self) -> Centred | Fitting:
+        return Fitting(self.whole) if self.shared_total else Centred(self.whole)
 
     @property
     def parts(self) -> tuple[MeanPart, MeanPart]:
-        return MeanPart("sum", self.by, self.amount), MeanPart("count", self.by, Known(self.of))
+        counted = Fitting(self.whole, counted=True) if self.shared_total else Known(self.of)
+        return MeanPart("sum", self.by, self.amount), MeanPart("count", self.by, counted)
 
     @property
     def digits(self) -> int:
@@ -75,10 +89,7 @@ class MeanSeries(AmountSeries):
     def choose(self, setting: Setting) -> Choice:
         """Choose sums and counts on the same windows, and the shares with which the mean is best on the average."""
         half = replace(setting, width=setting.width // 2, weight=1, signed=False)
-        lowest, highest = self.amount.units
-        reach = Fraction(highest - lowest, 2)
-        probe = sum_counter(replace(half, horizon=1), Fraction(1), (lowest, highest))
-        share = sums_share(probe.l1, half.neighbors.l0(half.width, half.ones), reach)
+        share = self._share(half)
         mechanism = self._both(half, self.epsilon * share, self.epsilon * (1 - share))
         errors = {
             name: self._expected(self._widths(mechanism, place, setting.confidence))
@@ -88,18 +99,32 @@ class MeanSeries(AmountSeries):
         first, windows = next(iter(errors.values())), errors if self.views else {}
         return Choice(mechanism, why, first, windows, supposing=supposing)
 
+    def _share(self, half: Setting) -> Fraction:
+        """Return the sums' share of the epsilon."""
+        lowest, highest = self.amount.units
+        if half.users is not None:
+            return sums_share(half.total, half.users.cap, Fraction(highest))
+        probe = sum_counter(replace(half, horizon=1), Fraction(1), (lowest, highest))
+        touched = half.neighbors.l0(half.width, half.ones)
+        return sums_share(probe.l1, touched, Fraction(highest - lowest, 2))
+
     def _both(self, half: Setting, sums: Fraction, counts: Fraction) -> SumsAndCounts:
-        units = self.amount.units
-        if self.views:
-
-            def chosen(share: Fraction, of: tuple[int, int] | None) -> Choice:
-                if self.every:
-                    return every_choice(half, share, self.spans, of)
-                return window_choice(half, share, self.declared, of)
-
-            added, counted = chosen(sums, units), chosen(counts, None)
+        spans, users = self.spans, half.users
+        if users is None:
+            added = of_units(half, sums, spans, self.amount.units, "sums")
+            counted = of_units(half, counts, spans, None, "counts")
             return SumsAndCounts(added.mechanism, counted.mechanism)  # type: ignore[arg-type]
-        return SumsAndCounts(sum_counter(half, sums, units), tree_counter(half, counts))
+        added = shared_choice(half, sums, spans, self.step)
+        counted = of_units(half, counts / users.cap, spans, None, "counts")
+        return MeansWithinTotal(added.mechanism, counted.mechanism)  # type: ignore[arg-type]
+
+    @property
+    def _middle(self) -> int:
+        """How many units the middle of the clamp is from what amounts are counted from."""
+        return sum(self.amount.units) // 2 if self.shared_total else 0
+
+    def _at(self, units: int) -> Fraction:
+        return self.amount.centre + units * self.step
 
     @property
     def _places(self) -> Mapping[str, int | None]:
@@ -114,10 +139,11 @@ class MeanSeries(AmountSeries):
 
     def _expected(self, widths: WidthsAt) -> Callable[[int], float]:
         """How far the ends are from the middle of the clamp at a tick, where `RECORDS` records count."""
+        above = self._middle
 
         def error(tick: int) -> float:
-            middle = self._mean(0, RECORDS, widths(tick))
-            return plain_number(Fraction(middle.high or 0) - self.amount.centre)
+            middle = self._mean(above * RECORDS, RECORDS, widths(tick))
+            return plain_number(Fraction(middle.high or 0) - self._at(above))
 
         return error
 
@@ -131,10 +157,16 @@ class MeanSeries(AmountSeries):
             above = decimal_text(sums * self.step)
             shown.append(f"{window}sqrt({above}^2 + ({counts} (r - {centre}))^2) / (n - {counts})")
         once = f"; {ANEW if self.running else ONCE}" if self.every else ""
+        if setting.users is not None:
+            most, records = setting.total * self.step, how_many(setting.users.cap, "record")
+            once += (
+                f"; of records that fit wholly into the total: a user changes the sums by up to {decimal_text(most)}, "
+                f"together with all others that share it, and the counts by up to {records}"
+            )
         return (
             f"sums of amounts less {centre}, with {share} of the epsilon, divided by counts with the rest{once}; at "
             f"tick {setting.last} the ends of a mean r of n records are within about {', '.join(shown)}; the errors "
-            f"shown are for r = {centre} and n = {RECORDS:,}"
+            f"shown are for r = {decimal_text(self._at(self._middle))} and n = {RECORDS:,}"
         )
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:

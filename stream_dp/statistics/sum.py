@@ -29,16 +29,30 @@ from stream_dp.statistics.parts.windows import amounts_choice, shared_choice, to
 
 CLAMPED = 2, 5, 10, 20, 50  # parts of a clamp, and numbers of largest amounts, which `check` tries
 FEW = 1, 3
-_OF_USERS = "limits what one user adds, but privacy.unit is event: write unit: user"
+OF_A_USER = "limits what one user adds, but privacy.unit is event: write unit: user"
 _BOTH = "with amounts of both signs, user_total is a user's sum in a whole window of the cap"
 
 
 class AmountSeries(SingleOrKeyed):
-    """A statistic of the field `of`, each value within `clamp`, on a grid of `step`; of all, or `by` key."""
+    """A statistic of the field `of`, each value within `clamp`, on a grid of `step`; of all, or `by` key.
+
+    With `shared_total` it is of what a user adds within a total of `privacy`, to all such series of the field together.
+    """
+
+    later: ClassVar[tuple[str, ...]] = ("shared_total", *SingleOrKeyed.later)
 
     of: FieldName
     clamp: Clamp
     step: Step = Fraction(1)
+    shared_total: bool = False
+
+    @property
+    def totals(self) -> bool:
+        return self.shared_total
+
+    @property
+    def shares(self) -> str | None:
+        return self.of if self.shared_total else None
 
     @property
     def whole(self) -> Amount:
@@ -66,10 +80,13 @@ class AmountSeries(SingleOrKeyed):
     def parameters(self) -> dict[str, int | str]:
         low, high = map(decimal_text, self.clamp)
         own = {"of": self.of, "clamp": f"{low} to {high}", "step": decimal_text(self.step)}
-        return {**own, **super().parameters}
+        shared = {"shared_total": "of users"} if self.shared_total else {}
+        return {**own, **super().parameters, **shared}
 
     def variants(self) -> Iterator[tuple[str, Self]]:
         """Yield it in other windows, and with parts of its clamp."""
+        if self.shared_total:
+            return  # another clamp would not be that of the total
         yield from super().variants()
         low, high = self.clamp
         for part in CLAMPED if low >= 0 else ():
@@ -82,22 +99,45 @@ class AmountSeries(SingleOrKeyed):
         return [*super().own_problems(), *clamp_problems(self.clamp, self.step)]
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
-        return [*super().problems(rest), *number_problems(self.of, rest.fields)]
+        problems = [*super().problems(rest), *number_problems(self.of, rest.fields)]
+        return [*problems, *self._shared_problems(rest)] if self.shared_total else problems
+
+    def _shared_problems(self, rest: Rest) -> Iterator[InitErrorDetails]:
+        total, mine = rest.privacy.total_of(self.of), (self.of, self.clamp, self.step)
+        amounts = [total.of for total in rest.privacy.shared]
+        why = ""
+        if rest.privacy.unit == "event":
+            why = OF_A_USER
+        elif not amounts:
+            why = "privacy has no total: declare one, such as total: {of: amount, clamp: [0, 240], at_most: 600}"
+        elif total is None and rest.privacy.totals:
+            why = f"privacy.totals has none of {self.of}, but of {', '.join(amounts)}: add one, or leave it out"
+        elif mine != ((shown := total or rest.privacy.shared[0]).of, shown.clamp, shown.step):
+            low, high = map(decimal_text, shown.clamp)
+            several = "s" if rest.privacy.totals else ""
+            why = (
+                f"privacy.total{several} is of {shown.of}, clamp [{low}, {high}], in steps of "
+                f"{decimal_text(shown.step)}: "
+                "a series with shared_total must have the same, so change it here"
+            )
+        elif self.ones(rest.fields) > 1:
+            instead = ", or use user_total" if "user_total" in type(self).model_fields else ""
+            why = f"each entry of a list would take all of a record's amount: go by another field{instead}"
+        if why:
+            yield problem(("shared_total",), why)
 
 
 class SumSeries(AmountSeries):
     """The sum of the field `of`, each value within `clamp`, on a grid of `step`; so far, over windows or in each.
 
     With `user_total` all records of a user add at most that much, in each public window of the cap or for ever; amounts
-    of both signs add up to at most that much, up or down, in each window of the cap, once it has ended. With
-    `shared_total` it is what a user adds within `privacy.total`, to all such series together.
+    of both signs add up to at most that much, up or down, in each window of the cap, once it has ended.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("user_total", "shared_total", *AmountSeries.later)
+    later: ClassVar[tuple[str, ...]] = ("user_total", *AmountSeries.later)
 
     statistic: Literal["sum"] = "sum"
     user_total: Exact | None = None
-    shared_total: bool = False
 
     @property
     def amount(self) -> Amount | UserTotal | SharedAmount:
@@ -123,8 +163,7 @@ class SumSeries(AmountSeries):
     def parameters(self) -> dict[str, int | str]:
         total = self.user_total
         own: dict[str, int | str] = {} if total is None else {"user_total": decimal_text(total)}
-        shared = {"shared_total": "of users"} if self.shared_total else {}
-        return super().parameters | own | shared
+        return super().parameters | own
 
     @property
     def signed(self) -> bool:
@@ -143,10 +182,8 @@ class SumSeries(AmountSeries):
 
     def variants(self) -> Iterator[tuple[str, "SumSeries"]]:
         """Yield it with totals of a user's few largest amounts too."""
-        if self.shared_total:
-            return  # another clamp would not be that of the total
         yield from super().variants()
-        for many in FEW if self.user_total is None else ():
+        for many in FEW if not self.totals else ():
             yield from self.with_totals(many * self.clamp[1]).items()
 
     def with_totals(self, most: Fraction) -> dict[str, "SumSeries"]:
@@ -186,12 +223,10 @@ class SumSeries(AmountSeries):
 
     def problems(self, rest: Rest) -> list[InitErrorDetails]:
         problems, total = super().problems(rest), self.user_total
-        if self.shared_total:
-            return [*problems, *self._shared_problems(rest)]
-        if total is None:
+        if self.shared_total or total is None:
             return problems
         if rest.privacy.unit == "event":
-            return [*problems, problem(("user_total",), _OF_USERS)]
+            return [*problems, problem(("user_total",), OF_A_USER)]
         per = rest.privacy.per
         if self.signed and not problems and (per is None or milliseconds(self.every[0]) != per):
             cap = (
@@ -209,24 +244,6 @@ class SumSeries(AmountSeries):
             )
             problems.append(problem(("user_total",), why))
         return problems
-
-    def _shared_problems(self, rest: Rest) -> Iterator[InitErrorDetails]:
-        total, mine = rest.privacy.total, (self.of, self.clamp, self.step)
-        why = ""
-        if rest.privacy.unit == "event":
-            why = _OF_USERS
-        elif total is None:
-            why = "privacy has no total: declare one, such as total: {of: amount, clamp: [0, 240], at_most: 600}"
-        elif mine != (total.of, total.clamp, total.step):
-            low, high = map(decimal_text, total.clamp)
-            why = (
-                f"privacy.total is of {total.of}, clamp [{low}, {high}], in steps of {decimal_text(total.step)}: "
-                "a series with shared_total must have the same, so change it here"
-            )
-        elif self.ones(rest.fields) > 1:
-            why = "each entry of a list would take all of a record's amount: go by another field, or use user_total"
-        if why:
-            yield problem(("shared_total",), why)
 
     def choose(self, setting: Setting) -> Choice:
         own = setting, self.epsilon, self.spans

@@ -33,10 +33,11 @@ from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.nested_windows import NestedCounter, NestedWindows
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
+from stream_dp.mechanisms.linear.sums_and_counts import MeansWithinTotal, SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import (
     GaussianAndEver,
+    SharedSums,
     SumsAndEver,
     UserSums,
     WindowsAndEver,
@@ -232,6 +233,19 @@ def means() -> Iterator[Case]:
     ended = 2, ONE, REPLACE, (2, 5)
     made = case(SumsAndCounts, EndedSums(*ended, *AMOUNTS), EndedCounts(*ended))
     yield replace(made, name="SumsAndCounts of windows that end")
+    ended = 2, ONE, ADD, (2, 5)
+    within: list[tuple[Any, Any]] = [
+        (EndedSums(*ended, 0, 1), EndedCounts(*ended)),
+        (SumCounter(2, ONE, ADD, TICKS, 0, 1), Counter(2, ONE, ADD, TICKS)),
+    ]
+    for inner, counted in within:
+        so_far = SO_FAR if isinstance(inner, SumCounter) else {}
+        made = case(MeansWithinTotal, SharedSums(inner, 9, Users(3, 4)), counted, **so_far)
+        yield replace(
+            made,
+            name=f"MeansWithinTotal {type(inner).__name__}",
+            horizon=TICKS if so_far else None,
+        )
 
 
 def value_trees() -> Iterator[Case]:

@@ -38,8 +38,9 @@ class Entry:
 
     `epsilon` is the measure's main parameter: epsilon of DP, and of RDP at an order; rho of zCDP; mu of GDP. `fresh`
     as in `Guarantee`; the mechanism sees the records of `box`. `currency`: what each part of the cost is for, of which
-    a user has a bounded number: events, or where it has a name, units of a shared total. These three decide what adds
-    up and what a halt frees; no journal has them, because a start derives them again.
+    a user has a bounded number: events, or where it has a name, units of a shared total. `apart`: entries of one
+    currency each that it is the sum of. These four decide what adds up and what a halt frees; no journal has them,
+    because a start derives them again.
     """
 
     name: str
@@ -50,6 +51,17 @@ class Entry:
     fresh: bool = False
     box: Box = EVERYTHING
     currency: str = ""
+    apart: tuple["Entry", ...] = ()
+
+    @property
+    def each(self) -> tuple["Entry", ...]:
+        """What it is the sum of, each of one currency."""
+        return self.apart or (self,)
+
+    def scaled(self, epsilon: int) -> "Entry":
+        """Return it at this epsilon, in parts of the same proportions, rounded up."""
+        parts = [replace(e, epsilon=-(-e.epsilon * epsilon // self.epsilon)) for e in self.apart]
+        return replace(self, epsilon=epsilon, apart=tuple(parts))
 
     def __post_init__(self) -> None:
         if self.measure == DP and self.delta == 0:

@@ -12,10 +12,11 @@ from heapq import heappop, heappush
 
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.filters.filter import Entry, Filter, Spend
+from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.accounting.ledger import proven
 from stream_dp.accounting.loads import Loads
 from stream_dp.accounting.optimal import joint_delta, least_epsilon, precision, spare
-from stream_dp.accounting.rules.groups import currency_of
+from stream_dp.accounting.rules.groups import CONCURRENT, currency_of, in_currencies
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
@@ -31,7 +32,7 @@ from stream_dp.accounting.rules.rule import (
 )
 from stream_dp.accounting.situations import Alive, Filtered, Fixed
 from stream_dp.core.box import EVERYTHING, Box
-from stream_dp.core.derivation import Condition
+from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Measure
 from stream_dp.errors import BudgetRefused, NotDerivable
 
@@ -77,7 +78,7 @@ def _sum(premises: Premises, situation: Fixed) -> Measure:
     return dp(total(map(epsilon_of, parts)), _own_delta(parts))
 
 
-concurrent = Rule("concurrent composition", "[HSV] Thm 4.10", _concurrent, _sum, finite=all_finite)
+concurrent = Rule(CONCURRENT, "[HSV] Thm 4.10", _concurrent, _sum, finite=all_finite)
 
 
 # A guarantee of RR_(e1,d1) x ... x RR_(ek,dk) holds for the composition ([HSV] Thm 4.10, 4.12).
@@ -169,15 +170,12 @@ def reached(
     if the filter has no theorem for a part.
     """
     protected = premises[0].guarantee.protected if premises else None
-    currencies = list(map(currency_of, premises))
-    loads, most = Loads(filter_, protected, any(currencies)), list[Spend]()
+    shares = any(currency_of(part) or in_currencies(part) for part in premises)
+    loads, most = Loads(filter_, protected, shares), list[Spend]()
     ends: list[tuple[int, int, Entry]] = []
     order = sorted(range(len(premises)), key=lambda at: alive[at].first)
     for at in order:
-        time, box, part = alive[at], boxes[at], premises[at]
-        like = part.guarantee
-        entry = filter_.entry(part.subject, like.measure, part.rule, finite=like.finite)
-        entry = replace(entry, fresh=like.fresh, box=box, currency=currencies[at])
+        time, entry = alive[at], _entry(filter_, premises[at], boxes[at])
         while ends and ends[0][0] < time.first:
             last, _, gone = heappop(ends)
             loads = loads.less(gone, last + 1)
@@ -186,6 +184,14 @@ def reached(
         if time.last is not None:
             heappush(ends, (time.last, at, entry))
     return most
+
+
+def _entry(filter_: Filter, part: Derivation, box: Box) -> Entry:
+    like = part.guarantee
+    entry = filter_.entry(part.subject, like.measure, part.rule, finite=like.finite)
+    parts = in_currencies(part) if by_ticks(filter_) else ()
+    apart = tuple(_entry(filter_, each, box) for each in parts)
+    return replace(entry, fresh=like.fresh, box=box, currency=currency_of(part), apart=apart)
 
 
 filtered: Rule[Filtered] = Rule(

@@ -12,7 +12,17 @@ from typing import TypeVar
 
 from stream_dp.accounting.amounts import Interval
 from stream_dp.accounting.optimal import FAR
-from stream_dp.accounting.rules.rule import Premises, Rule, S, all_finite, one_event_each, rests_on
+from stream_dp.accounting.rules.rule import (
+    Premises,
+    Rule,
+    S,
+    all_finite,
+    dp,
+    epsilon_of,
+    one_event_each,
+    rests_on,
+    total,
+)
 from stream_dp.accounting.situations import (
     FirstArrivals,
     Group,
@@ -32,6 +42,7 @@ from stream_dp.core.guarantee import (
     ProbabilisticDP,
     Protected,
     PureDP,
+    is_pure,
 )
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.errors import NotDerivable
@@ -100,7 +111,9 @@ def _measure(premises: Premises, situation: Group) -> Measure:
 
 
 TOTAL = "total"
-"""The currency of units of a shared total; a pipeline has one."""
+"""The currency of units of a shared total; where users have several, each names its amount."""
+CONCURRENT = "concurrent composition"
+"""The rule that adds up prices."""
 
 SOURCE = "Dwork, Roth 2014, Thm 2.2; zCDP: Bun, Steinke 2016, Prop. 1.9; GDP: Dong, Roth, Su 2022, Thm 2.14"
 group = Rule("group privacy", SOURCE, _conditions, _measure, lambda s: s.size, finite=all_finite)
@@ -114,6 +127,7 @@ def _chain(
     *,
     relation: Neighbors | None = None,
     users: Callable[[S], Users | None] = lambda _: None,
+    currency: Callable[[S], str] = lambda _: "",
 ) -> Rule[S]:
     """Return the rule of a chain of `size` steps: group privacy, with `neighbours` in place of its group size.
 
@@ -129,8 +143,9 @@ def _chain(
 
     source = f"{steps} of {group.source}"
     return Rule(
-        name, source, conditions, measure, relation=relation, finite=all_finite, users=users
-    )
+        name, source, conditions, measure,
+        relation=relation, finite=all_finite, users=users, currency=currency,
+    )  # fmt: skip
 
 
 STEPS = 2
@@ -146,14 +161,28 @@ def event_steps(protected: Protected | None) -> int:
 
 def seen_box(derivation: Derivation, box: Box) -> Box:
     """Return the box in which what sees the records of `box` costs; every record where no less is proven."""
-    by_units = bool(currency_of(derivation))
+    by_units = bool(currency_of(derivation) or in_currencies(derivation))
     local = derivation.guarantee.group == 1 and (by_units or not whole_at_one_event(derivation))
     return box if local else EVERYTHING
 
 
 def currency_of(derivation: Derivation) -> str:
-    """Return what each part of the price is for: "", an event, or a unit of the total that a guard lets a user add."""
-    return TOTAL if rests_on(derivation, shared_totals.name) else ""
+    """Return what each part of the price is for: "", an event, or a unit of a total that a guard lets a user add."""
+    below = {currency_of(premise) for premise in derivation.premises}
+    return derivation.currency or (below.pop() if len(below) == 1 else "")
+
+
+def in_currencies(derivation: Derivation) -> Premises:
+    """Return the parts of a price that is their sum, where they are of several currencies; nothing where it is of one,
+    or where a single event or unit may cost more of a part than its own.
+    """
+    parts = derivation.premises
+    each = [part.guarantee.measure for part in parts]
+    if len({currency_of(part) for part in parts}) < 2 or not all(map(is_pure, each)):
+        return ()
+    summed = dp(total(map(epsilon_of, each)), Fraction(0)) == derivation.guarantee.measure
+    apart = all(currency_of(part) or divided(part) for part in parts)
+    return parts if derivation.rule == CONCURRENT and summed and apart else ()
 
 
 def whole_at_one_event(derivation: Derivation) -> str:
@@ -253,7 +282,9 @@ first_arrivals = _chain(
 _Total = TypeVar("_Total", UserTotals, SharedTotals)
 
 
-def _totals(name: str, adder: str) -> Rule[_Total]:
+def _totals(
+    name: str, adder: str, currency: Callable[[_Total], str] = lambda _: ""
+) -> Rule[_Total]:
     """Return the rule of rows to which `adder` lets a user add at most `total` units, one unit a step.
 
     The adder sums up, for each user and public window of the cap, what that user's records added so far: S becomes
@@ -275,13 +306,16 @@ def _totals(name: str, adder: str) -> Rule[_Total]:
         lambda situation: situation.total,
         neighbours,
         users=lambda situation: situation.users,
+        currency=currency,
     )
 
 
 user_totals: Rule[UserTotals] = _totals("totals of users", "a memory")
 # The guard decides before any part's conditions, so the hybrids are the same for all parts: one more unit of one
 # record, which lies in one tick and has one content. Only the parts that are alive there and see that record meet it,
-# each at a C-th of its epsilon.
+# each at a C-th of its epsilon. Of another total a user may add all in another record: it is another currency.
 shared_totals: Rule[SharedTotals] = _totals(
-    "totals shared by series", "a guard in front of all parts"
+    "totals shared by series",
+    "a guard in front of all parts",
+    lambda situation: f"{TOTAL} of {situation.of}" if situation.of else TOTAL,
 )

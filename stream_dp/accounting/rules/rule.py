@@ -58,8 +58,9 @@ class Rule(Generic[S]):
     """A theorem: `conditions` on premises and situation, and the `measure` it gives where they hold.
 
     `members`: how many steps of the premises' neighbours the result covers. `relation` and `users`: the neighbours
-    of the result, where they are not the premises'. `finite`: whether the result has finite communication, as far
-    as the rule's theorem preserves it; by default it does not, as for parts that are created without bound.
+    of the result, where they are not the premises'. `finite`: whether the result has finite communication, as far as
+    the rule's theorem preserves it; by default it does not, as for parts that are created without bound. `currency` as
+    in `Derivation`.
 
     The result is fresh (`Guarantee.fresh`) where all premises are: after a history of equal pairs, a rule's parts are
     parts of the same measures in the same situation, so the rule holds for the rest.
@@ -73,6 +74,7 @@ class Rule(Generic[S]):
     relation: Neighbors | None = None
     finite: Callable[[Premises, S], bool] = lambda *_: False
     users: Callable[[S], Users | None] = lambda _: None
+    currency: Callable[[S], str] = lambda _: ""
 
     def __call__(self, premises: Premises, situation: S) -> Derivation:
         """Derive the guarantee of the premises in this situation by this theorem.
@@ -94,7 +96,10 @@ class Rule(Generic[S]):
             self.users(situation) or like.users,
             all(premise.guarantee.fresh for premise in premises),
         )
-        return Derivation(subject, guarantee, self.name, self.source, conditions, premises)
+        return Derivation(
+            subject, guarantee, self.name, self.source, conditions, premises,
+            currency=self.currency(situation),
+        )  # fmt: skip
 
 
 def all_finite(premises: Premises, _: object) -> bool:

@@ -4,7 +4,8 @@ A row has two halves, each with an entry for each key: an event adds its amount,
 first half, and 1 to the second half. Two mechanisms, each at its share of the epsilon, see one half each. Both halves
 are functions of the same events, so the shares add up ([HSV] Thm 4.10). The noises of the two are independent, whatever
 the events are: each mechanism has a state of its own, and no draw goes into both (`step`). The division is
-post-processing, and not made here. This file knows no noise, no ticks and no grid.
+post-processing, and not made here. Where users have a total of the amount that series share, the first half is what
+records add within it (`MeansWithinTotal`). This file knows no noise, no ticks and no grid.
 """
 
 from collections.abc import Hashable
@@ -15,11 +16,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.situations import Fixed
+from stream_dp.accounting.situations import Fixed, OfUsers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
 from stream_dp.core.mechanism import Message, Noise, Query, Step, Update
-from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.row_law import HalvedLaw
 from stream_dp.core.row_relations import AMOUNTS, COUNTS
 from stream_dp.core.wire import wire
@@ -38,12 +39,14 @@ from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
 from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import (
+    SharedSums,
     SumsAndEver,
+    TotalSums,
     WindowsAndEver,
     WindowsAndEverState,
 )
 
-Sums: TypeAlias = SumCounter | SumForest | SumsAndEver | EndedSums | RunningWindows
+Sums: TypeAlias = SumCounter | SumForest | SumsAndEver | EndedSums | RunningWindows | SharedSums
 Counts: TypeAlias = (
     Counter | HybridCounter | WindowForest | WindowsAndEver | EndedCounts | RunningWindows
 )
@@ -100,7 +103,7 @@ class SumsAndCounts:
 
     def __post_init__(self) -> None:
         for name in ("width", "neighbors", "ones"):
-            if getattr(self.sums, name) != getattr(self.counts, name):
+            if getattr(self.sums.rows, name) != getattr(self.counts.rows, name):
                 raise NotDerivable(f"sums and counts differ in {name}")
         if _windows(self.sums) != _windows(self.counts):
             raise NotDerivable("sums and counts differ in windows")
@@ -122,7 +125,7 @@ class SumsAndCounts:
 
     @property
     def ones(self) -> int:
-        return self.sums.ones
+        return self.sums.rows.ones
 
     @property
     def rows(self) -> HalvedLaw:
@@ -190,6 +193,33 @@ class SumsAndCounts:
         return SumsAndCountsState(after, counts.step(state.counts, counting, noise)[0]), None
 
 
+@wire("means-within-total", 1)
+@dataclass(frozen=True)
+class MeansWithinTotal(SumsAndCounts):
+    """Sums of what records add within a total that series share, and numbers of records of which so many a user count.
+
+    Privacy claim: the sum of both epsilons, for the users of `sums`, adaptively: a unit of the total costs its part of
+    that of the sums, and each of the users' events that count its part of that of the counts.
+    """
+
+    sums: SharedSums
+
+    @property
+    def users(self) -> Users:
+        return self.sums.users
+
+    @property
+    def guarantee(self) -> Guarantee:
+        counts = self.users.cap * differential_privacy(self.counts.guarantee.measure).epsilon
+        return Guarantee(PureDP(self.sums.epsilon + counts), self.neighbors, users=self.users)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        events = OfUsers("records of a user", self.users)
+        both = self.sums.derivation(), derive((self.counts.derivation(),), events)
+        return derive(both, Fixed("sums within a total, and counts of records"))
+
+
 class _Windows(NamedTuple):
     """What a mechanism answers: windows of these lengths, which are `told` so, and the value so far or not."""
 
@@ -199,6 +229,8 @@ class _Windows(NamedTuple):
 
 
 def _windows(mechanism: Sums | Counts) -> _Windows:
+    if isinstance(mechanism, TotalSums):
+        return _windows(mechanism.inner)
     if isinstance(mechanism, EndedWindows):
         return _Windows(mechanism.windows, "ended", ever=False)
     if isinstance(mechanism, RunningWindows):
@@ -209,6 +241,8 @@ def _windows(mechanism: Sums | Counts) -> _Windows:
 
 def _horizon(mechanism: Sums | Counts) -> int | None:
     """Return the horizon of the values so far; None: no horizon, or no value so far."""
+    if isinstance(mechanism, TotalSums):
+        return _horizon(mechanism.inner)
     if isinstance(mechanism, EndedWindows | RunningWindows) or mechanism.ever is None:
         return None
     return mechanism.ever.horizon

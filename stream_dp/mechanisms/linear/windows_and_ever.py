@@ -228,24 +228,15 @@ class SumsAndEver(WithEver):
         return self._both("windows and the sum so far")
 
 
-@wire("user-sums", 1)
-@dataclass(frozen=True)
-class UserSums(Additive):
-    """Sums of amounts of which all records of a user add at most a total: answers of `inner`, made for single units.
+OfAmounts: TypeAlias = SumCounter | SumForest | SumsAndEver | EndedSums | RunningWindows
 
-    The code that makes rows remembers how much each user has added, in each public window of the cap or for ever. So
-    the rows with and without a user differ by at most `total` units in all, in whatever entries and ticks they lie, and
-    the noise is that of sums whose events add one unit to one entry, at epsilon / total.
 
-    Units may be of both signs where only whole windows of the cap are told: all that a user adds in one is then bounded
-    at its end, and in no other span of ticks.
-
-    Privacy claim: `total` times the epsilon of `inner`, for the `users`, adaptively, where a memory that decides by a
-    user's own records makes the rows: those with and without the user differ by at most `total` units, and each unit is
-    an event of `inner`.
+class TotalSums(Additive):
+    """Shared code of sums of amounts of which all records of a user add at most a total: answers of `inner`, made for
+    single units.
     """
 
-    inner: SumCounter | SumForest | SumsAndEver | EndedSums | RunningWindows
+    inner: OfAmounts
     total: int
     users: Users
 
@@ -281,11 +272,6 @@ class UserSums(Additive):
     def rows(self) -> TotalLaw:
         return TotalLaw(self.width, self.neighbors, changes=self.total)
 
-    @of_the_exact_class
-    def derivation(self) -> Derivation:
-        part = self.inner.derivation()
-        return derive((part,), UserTotals("what a user adds in all", self.users, self.total))
-
     def takes(self, message: object) -> bool:
         return self.inner.takes(message)
 
@@ -313,16 +299,50 @@ class UserSums(Additive):
         return after
 
 
-@wire("shared-sums", 1)
+@wire("user-sums", 1)
 @dataclass(frozen=True)
-class SharedSums(UserSums):
-    """Sums of what records add within a total that a guard keeps for all series together; else as `UserSums`.
+class UserSums(TotalSums):
+    """Sums of amounts of which all records of a user add at most a total: answers of `inner`, made for single units.
 
-    Privacy claim: as `UserSums`. Each unit of a user lies in one record, so all mechanisms that share a total cost no
-    more than those that see one record, at one tick (`accounting.rules.groups.shared_totals`).
+    The code that makes rows remembers how much each user has added, in each public window of the cap or for ever. So
+    the rows with and without a user differ by at most `total` units in all, in whatever entries and ticks they lie, and
+    the noise is that of sums whose events add one unit to one entry, at epsilon / total.
+
+    Units may be of both signs where only whole windows of the cap are told: all that a user adds in one is then bounded
+    at its end, and in no other span of ticks.
+
+    Privacy claim: `total` times the epsilon of `inner`, for the `users`, adaptively, where a memory that decides by a
+    user's own records makes the rows: those with and without the user differ by at most `total` units, and each unit is
+    an event of `inner`.
     """
+
+    inner: OfAmounts
+    total: int
+    users: Users
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
         part = self.inner.derivation()
-        return derive((part,), SharedTotals("what a user adds to all", self.users, self.total))
+        return derive((part,), UserTotals("what a user adds in all", self.users, self.total))
+
+
+@wire("shared-sums", 1)
+@dataclass(frozen=True)
+class SharedSums(TotalSums):
+    """Sums of what records add within a total that a guard keeps for all series together; else as `UserSums`.
+
+    Privacy claim: as `UserSums`. Each unit of a user lies in one record, so all mechanisms that share a total cost no
+    more than those that see one record, at one tick (`accounting.rules.groups.shared_totals`). `of`: the amount, where
+    users have several totals.
+    """
+
+    inner: OfAmounts
+    total: int
+    users: Users
+    of: str = ""
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        part = self.inner.derivation()
+        adding = SharedTotals("what a user adds to all", self.users, self.total, self.of)
+        return derive((part,), adding)

@@ -223,8 +223,8 @@ class Setting:
     user may lie, where Gaussian noise goes by it; None: they may all lie in one entry of one tick. `values`: rows count
     identifiers, of which the events of one of these `users` have at most so many; None: they count the users.
     `entries`: in how many entries of a row these events lie at most, where each counts once. `total`: how many units a
-    user may add to all series that share a total. `advise`: the reason of a choice names what another method would
-    have.
+    user may add to all series that share a total, of the amount `total_of` where there are several. `advise`: the
+    reason of a choice names what another method would have.
     """
 
     width: int
@@ -245,6 +245,7 @@ class Setting:
     values: int | None = None
     entries: int = 1
     total: int = 0
+    total_of: str = ""
     advise: bool = False
 
     @property

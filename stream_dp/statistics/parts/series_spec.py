@@ -250,6 +250,11 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
         return False
 
     @property
+    def shares(self) -> str | None:
+        """The field of which it has what users add within a total, together with others; None: it shares none."""
+        return None
+
+    @property
     def grain(self) -> Fraction:
         """What one unit of its rows is as a number that people read."""
         return Fraction(1)

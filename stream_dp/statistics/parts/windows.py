@@ -20,6 +20,7 @@ from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import (
     SharedSums,
     SumsAndEver,
+    TotalSums,
     UserSums,
     WindowsAndEver,
     ever_share,
@@ -227,7 +228,7 @@ def amounts_choice(
     what: str,
 ) -> Choice:
     """Choose what adds up amounts in units of `step`: over windows, in each, or by a tree counter so far."""
-    chosen = _of_units(setting, epsilon, over, amounts, what)
+    chosen = of_units(setting, epsilon, over, amounts, what)
     changed = decimal_text(chosen.mechanism.rows.l1 * step)
     return chosen.in_steps(step).saying(f"one event changes it by up to {changed} in all")
 
@@ -238,7 +239,7 @@ def totals_choice(
     """Choose what `amounts_choice` does, for amounts of which a user adds at most `most` units: each is an event, of 1
     or of `lowest`, which is 0, or -1 where units may be of both signs.
     """
-    chosen = _of_units(setting, epsilon / most, over, (lowest, 1), "a sum")
+    chosen = of_units(setting, epsilon / most, over, (lowest, 1), "a sum")
     when = "in each window" if lowest else "in all, whatever the ticks"
     changed = f"a user changes it by up to {decimal_text(most * step)} {when}"
     return _of_totals(chosen, UserSums, setting, most, step).saying(changed)
@@ -246,30 +247,33 @@ def totals_choice(
 
 def shared_choice(setting: Setting, epsilon: Fraction, over: Over, step: Fraction) -> Choice:
     """Choose what `totals_choice` does, for amounts within the total that a user has for several series."""
-    chosen = _of_units(setting, epsilon / setting.total, over, (0, 1), "a sum")
+    chosen = of_units(setting, epsilon / setting.total, over, (0, 1), "a sum")
     most = decimal_text(setting.total * step)
-    changed = f"a user changes it, and all others with shared_total, by up to {most} together"
-    return _of_totals(chosen, SharedSums, setting, setting.total, step).saying(changed)
+    of = f" of {setting.total_of}" if setting.total_of else ""
+    changed = f"a user changes it, and all others{of} with shared_total, by up to {most} together"
+    total = _of_totals(chosen, SharedSums, setting, setting.total, step).saying(changed)
+    return replace(total, mechanism=replace(total.mechanism, of=setting.total_of))  # type: ignore[type-var]
 
 
 def _of_totals(
-    chosen: Choice, kind: type[UserSums], setting: Setting, most: int, step: Fraction
+    chosen: Choice, kind: type[TotalSums], setting: Setting, most: int, step: Fraction
 ) -> Choice:
     if setting.users is None:
         raise TypeError("a total is that of a user")
-    mechanism: Any = kind(chosen.mechanism, most, setting.users)  # type: ignore[arg-type]  # all sums are
+    made: Any = kind
+    mechanism: Any = made(chosen.mechanism, most, setting.users)
     return replace(chosen.in_steps(step), mechanism=mechanism)
 
 
-def _of_units(
-    setting: Setting, epsilon: Fraction, over: Over, amounts: tuple[int, int], what: str
+def of_units(
+    setting: Setting, epsilon: Fraction, over: Over, amounts: tuple[int, int] | None, what: str
 ) -> Choice:
+    """Choose what adds up `amounts`, or counts events, which `what` names: over windows, in each, or so far."""
     if over.every:
         return every_choice(setting, epsilon, over, amounts)
     if over.declared:
         return window_choice(setting, epsilon, over.declared, amounts)
-    counter = sum_counter(setting, epsilon, amounts)
-    return steady(counter, f"{what} is a tree counter", setting)
+    return steady(_alone(setting, epsilon, amounts), f"{what} is a tree counter", setting)
 
 
 def sum_counter(setting: Setting, epsilon: Fraction, amounts: tuple[int, int]) -> SumCounter:

@@ -12,13 +12,20 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from stream_dp.accounting.amounts import cost_units, exact
+from stream_dp.accounting.derive import derive
 from stream_dp.accounting.filters.filter import NOTHING, Entry, Filter
 from stream_dp.accounting.filters.linear import BasicFilter, PureFilter, RenyiFilter
 from stream_dp.accounting.filters.optimal import OptimalFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.optimal import joint_delta
-from stream_dp.accounting.rules.groups import currency_of, moved, of_users, shared_totals
-from stream_dp.accounting.situations import Filtered, Moved, OfUsers, SharedTotals
+from stream_dp.accounting.rules.groups import (
+    currency_of,
+    in_currencies,
+    moved,
+    of_users,
+    shared_totals,
+)
+from stream_dp.accounting.situations import Filtered, Fixed, Moved, OfUsers, SharedTotals
 from stream_dp.core.box import EVERYTHING, Box, Stretch, holds
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Protected, RenyiDP
@@ -241,7 +248,7 @@ def played(
     `fits`: the numbers of the kinds of which the ledger admits as much at once as it does; the rule checks it.
     `declared`: whom the ledger protects, where these are not the neighbours of the stream.
     """
-    shares = any(currency_of(kind.premise) for kind in kinds)
+    shares = any(currency_of(kind.premise) or in_currencies(kind.premise) for kind in kinds)
     ledger = Ledger.under(filter_, protected=declared or stream.protected, shares=shares)
     entries = tuple(kind.entry(ledger) for kind in kinds)
     machine = LiveComposition(TickComposition(tuple(kind.seeing(stream.records) for kind in kinds)))
@@ -489,12 +496,19 @@ def composed_at_best() -> tuple[Instance, ...]:
 
 MOST, AMOUNTS = 2, (1, 2)
 SUMMED = tuple((("kind", kind), ("amount", amount)) for kind in "AB" for amount in AMOUNTS)
-LEFT = tuple((("kind", kind), ("amount", units)) for kind in "AB" for units in (0, *AMOUNTS))
+LEFT = tuple(
+    (("kind", kind), ("amount", units), ("fits", fits))
+    for kind in "AB"
+    for units in (0, *AMOUNTS)
+    for fits in (False, True)
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """`behind` gets each record of a user with what a guard has left of its amount: `MOST` in all, of every record."""
+    """`behind` gets each record of a user with what a guard has left of its amount, `MOST` in all of every record, and
+    whether that is all of it.
+    """
 
     behind: FiniteMachine[Any, Any]
 
@@ -506,7 +520,9 @@ class Sharing:
         if isinstance(query, TickRow) and query.row is not None:
             record: Any = dict(query.row)  # type: ignore[call-overload]  # a record
             after = min(MOST, added + record["amount"])
-            query, added = TickRow((("kind", record["kind"]), ("amount", after - added))), after
+            units, added = after - added, after
+            fits = units == record["amount"]
+            query = TickRow((("kind", record["kind"]), ("amount", units), ("fits", fits)))
         behind = self.behind.step(inner, query).items()
         return {(answer, (added, rest)): p for (answer, rest), p in behind}
 
@@ -540,6 +556,40 @@ def for_all(odds: Fraction, box: Box, users: Users) -> Kind:
     return Kind(NoisyUnits(odds), premise, box, cells)
 
 
+@dataclass(frozen=True, slots=True)
+class NoisyMean:
+    """Answers how many units a record has, and by one more response whether there is one."""
+
+    odds: Fraction
+
+    def initial(self) -> Mapping[None, Fraction]:
+        return {None: ONE}
+
+    def step(self, state: None, query: int) -> Law[None]:
+        units, bits = NoisyUnits(self.odds).step(None, query), noisy_bit(int(query > 0), self.odds)
+        return {
+            ((answer, bit), None): p * q
+            for (answer, _), p in units.items()
+            for bit, q in bits.items()
+        }
+
+
+def of_what_fits(odds: Fraction, box: Box, users: Users) -> Kind:
+    """Return a mean of records that fit into what is left of the total: a unit, and a record, costs ln odds."""
+    unit = claimed(f"units, and records, in {box}", private(odds))
+    both = (
+        shared_totals((unit,), SharedTotals("units", users, MOST)),
+        of_users((unit,), OfUsers("records", users)),
+    )
+    cells = tuple(
+        frozenset(
+            row for row in LEFT if sees(box, row) and {("amount", units), ("fits", True)} <= {*row}
+        )
+        for units in AMOUNTS
+    )
+    return Kind(NoisyMean(odds), derive(both, Fixed("mean")), box, cells)
+
+
 def of_records(odds: Fraction, box: Box, users: Users) -> Kind:
     """Return a count of records, whatever their amounts."""
     inside = frozenset(row for row in LEFT if sees(box, row))
@@ -548,7 +598,7 @@ def of_records(odds: Fraction, box: Box, users: Users) -> Kind:
 
 def sharing() -> tuple[Instance, ...]:
     """Return sums within a total that a guard keeps for all of them, which come and go; also beside counts, which cost
-    by events, so that both add up in a window.
+    by events, so that both add up in a window; and means of what fits into it, which cost by both.
     """
     two = Users(2, 2)
     sums = [for_all(TWO, box, two) for box in (A, B, A_OR_B)]
@@ -565,6 +615,10 @@ def sharing() -> tuple[Instance, ...]:
         played(
             f"the sum in A, a count in A or B; {two}; ln 4 of each currency in a window", pure(FOUR, FOUR),
             [sums[0], counts[2]], (0, 1), replace(stream, creations=2),
+        ),
+        played(
+            f"means in A, B; {two}; ln 4 of each currency in a window", pure(FOUR, FOUR),
+            [of_what_fits(TWO, box, two) for box in (A, B)], (0, 1), replace(stream, creations=2),
         ),
     )  # fmt: skip
     return tuple(replace(game, machine=Sharing(game.machine)) for game in games)

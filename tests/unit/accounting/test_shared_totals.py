@@ -46,14 +46,22 @@ LARGE = PureFilter.of(Fraction(1000))
 Alone = tuple[Running, ...]
 
 
-def derived(what: str, price: int, users: Users = USERS) -> Derivation:
+NAMED = "", "pieces"
+
+
+def derived(what: str, price: Fraction | int, users: Users = USERS, of: int = 0) -> Derivation:
     """What a series of this kind costs, by the product's rules."""
+    if what == "mean":
+        half = Fraction(price) / 2
+        both = derived("shared", half, users, of), derived("count", half, users)
+        return derive(both, Fixed("mean"))
     parts = CAP if what == "count" else MOST
     leaf = Derivation("leaf", Guarantee(PureDP(Fraction(price, parts)), ADD), "leaf", "here")
     if what == "count":
         return derive((leaf,), OfUsers("count", users))
-    kind: Any = SharedTotals if what == "shared" else UserTotals
-    return derive((leaf,), kind(what, users, MOST))
+    if what == "own":
+        return derive((leaf,), UserTotals(what, users, MOST))
+    return derive((leaf,), SharedTotals(what, users, MOST, NAMED[of]))
 
 
 def empty(users: Users = USERS) -> Ledger:
@@ -63,7 +71,7 @@ def empty(users: Users = USERS) -> Ledger:
 def booked(every: Sequence[Running], users: Users = USERS) -> Fraction:
     """The least budget that would have admitted these, as they come and go."""
     ledger, most = empty(users), 0
-    entries = [ledger.price(derived(s.what, s.price, users), BOXES[s.kinds]) for s in every]
+    entries = [ledger.price(derived(s.what, s.price, users, s.of), BOXES[s.kinds]) for s in every]
     for tick in range(max(s.end for s in every) + 1):
         for entry, series in zip(entries, every, strict=True):
             if series.end == tick:
@@ -77,8 +85,10 @@ def booked(every: Sequence[Running], users: Users = USERS) -> Fraction:
     return Fraction(most, UNITS)
 
 
-def run(what: str, kinds: str, start: int = 0, end: int = WINDOW, price: int = 4) -> Running:
-    return Running(what, kinds, price, start, end)
+def run(
+    what: str, kinds: str, start: int = 0, end: int = WINDOW, price: int = 4, of: int = 0
+) -> Running:
+    return Running(what, kinds, price, start, end, of)
 
 
 def lost(every: Sequence[Running]) -> int:
@@ -91,6 +101,20 @@ MET: list[tuple[Alone, int]] = [
     ((run("shared", "A", 0, 1), run("shared", "A", 1, 2)), 4),
     ((run("shared", "A", 0, 1), run("shared", "AB", 1, 2), run("shared", "B")), 8),
     ((run("count", "A"), run("count", "B")), 4),
+    ((run("shared", "A"), run("shared", "B", of=1)), 8),
+    ((run("shared", "A", 0, 1), run("shared", "A", 1, 2, of=1)), 8),
+    (
+        (
+            run("shared", "A", 0, 1),
+            run("shared", "B", 0, 1),
+            run("shared", "A", 1, 2, of=1),
+            run("shared", "B", 0, 2, of=1),
+        ),
+        8,
+    ),
+    ((run("mean", "A"),), 4),
+    ((run("mean", "A"), run("mean", "B")), 4),
+    ((run("mean", "A", 0, 1), run("mean", "AB", 1, 2)), 4),
 ]
 MIXED: list[tuple[Alone, int]] = [
     ((run("shared", "A"), run("count", "B")), 8),
@@ -106,6 +130,10 @@ MIXED: list[tuple[Alone, int]] = [
         ),
         8,
     ),
+    ((run("mean", "A"), run("shared", "B", price=6), run("mean", "AB", 1, 2)), 12),
+    ((run("mean", "A"), run("mean", "B", of=1)), 6),
+    ((run("mean", "A", 0, 1), run("count", "B", 1, 2)), 6),
+    ((run("count", "A"), run("shared", "AB"), run("shared", "B", of=1)), 12),
 ]
 
 
@@ -122,13 +150,17 @@ def test_currencies_add_up_in_a_whole_window(every: Alone, price: int) -> None:
     assert lost(every) > 4
 
 
-def some(random: Random) -> Alone:
+def some(random: Random, *, all_kinds: bool = False) -> Alone:
+    """Series that come and go; of all kinds, also means and sums of a second amount."""
     series = []
     for _ in range(random.randint(1, 4)):
         start = random.randrange(WINDOW)
         end = random.randint(start + 1, WINDOW)
-        what, kinds = random.choice(["count", "shared"]), random.choice(["A", "B", "AB"])
-        series.append(run(what, kinds, start, end, random.choice([2, 4, 6])))
+        whats = ["count", "shared", "mean"] if all_kinds else ["count", "shared"]
+        what, kinds = random.choice(whats), random.choice(["A", "B", "AB"])
+        price = random.choice([4, 8] if all_kinds else [2, 4, 6])
+        of = random.randrange(2) if all_kinds and what != "count" else 0
+        series.append(run(what, kinds, start, end, price, of))
     return tuple(series)
 
 
@@ -140,6 +172,17 @@ def test_no_user_loses_more_than_the_ledger_charges(seed: int) -> None:
     if len({series.what for series in every}) == 1:
         assert most == price
     parts = tuple(derived(series.what, series.price) for series in every)
+    alive = [Alive(series.start, series.end - 1) for series in every]
+    loads = reached(parts, alive, [BOXES[series.kinds] for series in every], LARGE)
+    assert Fraction(max(load.amount for load in loads), UNITS) == price
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_no_user_loses_more_by_means_and_a_second_total(seed: int) -> None:
+    every = some(Random(seed), all_kinds=True)
+    price = booked(every)
+    assert lost(every) <= price
+    parts = tuple(derived(series.what, series.price, of=series.of) for series in every)
     alive = [Alive(series.start, series.end - 1) for series in every]
     loads = reached(parts, alive, [BOXES[series.kinds] for series in every], LARGE)
     assert Fraction(max(load.amount for load in loads), UNITS) == price
@@ -183,7 +226,28 @@ class FreeAtOnce(Loads):
         return self.held
 
 
-@pytest.mark.parametrize(("twin", "caught"), [(Summed, MIXED[0][0]), (FreeAtOnce, MIXED[1][0])])
+class OneTotalForgotten(Loads):
+    """A twin: what is of the second total counts for nothing."""
+
+    def _most(self, currency: str, tick: Any) -> Any:
+        return NOTHING if currency == f"{TOTAL} of {NAMED[1]}" else super()._most(currency, tick)
+
+
+TOTALS_APART, TOTALS_IN_TURN, MEANS = MET[5][0], MET[6][0], MIXED[-2][0]
+
+
+@pytest.mark.parametrize(
+    ("twin", "caught"),
+    [
+        (Summed, MIXED[0][0]),
+        (Summed, TOTALS_APART),
+        (Summed, MEANS),
+        (FreeAtOnce, MIXED[1][0]),
+        (FreeAtOnce, TOTALS_IN_TURN),
+        (FreeAtOnce, MEANS),
+        (OneTotalForgotten, tuple(reversed(TOTALS_APART))),
+    ],
+)
 def test_broken_ledgers_charge_too_little(
     twin: Any, caught: Alone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +269,22 @@ def test_totals_of_single_series_are_not_shared() -> None:
     with pytest.raises(BudgetRefused, match="to one event of a user"):
         ledger.price(derived("own", 4))
     assert ledger.price(derived("shared", 4), box=BOXES["A"]).currency == TOTAL
+
+
+def test_a_refusal_of_a_mean_is_of_the_whole_and_says_what_fits() -> None:
+    """Of what is left for it where other records' counts, or sums, are the heaviest: half of it is of each kind."""
+    ledger = Ledger.under(PureFilter.of(Fraction(8)), protected=Protected(ADD, USERS), shares=True)
+    for what, kinds, price in (("count", "B", 5), ("shared", "A", 1), ("shared", "B", 2)):
+        ledger = ledger.charge(ledger.price(derived(what, price), BOXES[kinds]))
+    mean = ledger.price(derived("mean", 10), BOXES["A"])
+    found = ledger.preview(mean)
+    assert (found.fits, found.asked.amount) == (False, 10 * UNITS)
+    assert found.largest.epsilon == 4 * UNITS  # 5 + 1 + 2, beside counts in B
+    assert ledger.charge(found.largest).used.amount == 8 * UNITS
+    with pytest.raises(BudgetRefused, match=r"mean asks for epsilon 10; .*, epsilon 4 is the most"):
+        ledger.charge(mean)
+    with pytest.raises(BudgetRefused):
+        ledger.charge(mean.scaled(4 * UNITS + 2))
 
 
 def test_a_ledger_without_shared_totals_takes_none() -> None:

@@ -437,3 +437,65 @@ def test_notebooks_show_what_was_spent_and_released() -> None:
     html = budget._repr_html_()
     assert "<td>histogram-1</td><td>0.1</td>" in html
     assert "One more series may cost epsilon 0.9." in html
+
+
+SPENDERS: dict[str, Any] = {
+    "unit": "user", "user": "customer", "overall": 5,
+    "schema": {
+        "customer": {"type": "text"}, "amount": {"type": "number"}, "pieces": {"type": "integer"},
+    },
+}  # fmt: skip
+SPENT: dict[str, Any] = {"of": "amount", "clamp": (0, 240)}
+SOLD: dict[str, Any] = {"of": "pieces", "clamp": (0, 9)}
+
+
+def test_what_shares_a_total_adds_up_here_and_bounds_what_a_user_adds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each series of a program has a guard of its own, and perhaps other events: all prices add up."""
+    totals = [{**SPENT, "at_most": 300}, {**SOLD, "at_most": 20}]
+    budget = sdp.Budget(epsilon=100, totals=totals, **SPENDERS)
+    kinds = [sdp.Sum(**SPENT, shared_total=True), sdp.Mean(**SPENT, shared_total=True)]
+    kinds += [sdp.Sum(**SOLD, shared_total=True), sdp.Count()]
+    monkeypatch.setattr(series, "new_noise", ZeroNoise)
+    made = [budget.series(kind, epsilon=25, horizon=1) for kind in kinds]
+    assert budget.spent == 100
+    assert not budget.left
+    whole, mean, sold, counted = made
+    for each in made:
+        each.update({"customer": "me", "amount": 240, "pieces": 9} for _ in range(9))
+        each.update({"customer": "you", "amount": 10, "pieces": 1} for _ in range(2))
+    assert (whole.release().value, sold.release().value, counted.release().value) == (320, 22, 7)
+    assert mean.release().value == 86.67  # of me one record fits: (240 + 20) / 3
+    currencies = [[part.currency for part in e.each] for e in budget.ledger.entries]
+    assert currencies == [
+        ["total of amount"],
+        ["total of amount", ""],
+        ["total of pieces"],
+        [""],
+    ]
+    with pytest.raises(BudgetRefused, match="does not fit"):
+        budget.series(sdp.Mean(**SPENT, shared_total=True), epsilon="0.1")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"total": {**SPENT, "at_most": 2_000}}, "total.at_most: is never reached"),
+        ({"total": {**SPENT, "at_most": 2.5}}, "total.at_most: 2.5 is a float"),
+        ({"totals": [{**SPENT, "at_most": 300}]}, "totals: has one total"),
+        ({"totals": [{**SPENT, "at_most": 300}] * 2}, r"totals\[1\].of: amount has a total already"),
+        ({"total": {"of": "amonut", "clamp": (0, 9), "at_most": 9}}, "did you mean amount"),
+    ],
+)  # fmt: skip
+def test_totals_are_checked_as_in_a_file(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        sdp.Budget(epsilon=1, **SPENDERS, **wrong)
+
+
+def test_a_total_is_of_users() -> None:
+    with pytest.raises(UsageError, match="total: belongs to unit user"):
+        sdp.Budget(epsilon=1, total={**SPENT, "at_most": 300}, schema=SPENDERS["schema"])
+    people = sdp.Budget(epsilon=1, **SPENDERS)
+    with pytest.raises(UsageError, match="shared_total: privacy has no total"):
+        people.series(sdp.Mean(**SPENT, shared_total=True), epsilon=1)

@@ -68,6 +68,7 @@ VALUES: dict[str, list[Any]] = {
     "minus": ["go"],
     "watch": [[{"name": "many", "above": 9}, {"name": "each", "by": "country", "above": 7}]],
 }
+TOTAL = {"of": "amount", "clamp": ["0", 240], "at_most": "100.5", "step": "0.5"}
 BESIDE: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (EVENT, {}),
     (REPLACE, {}),
@@ -78,6 +79,11 @@ BESIDE: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (EVENT, {"by": "tags"}),
     (USER, {"where": [{"field": "tags", "contains": "new"}]}),
     (USER, {"clamp": ["0", 240], "user_total": "100.5", "step": "0.5", "every": "2h"}),
+    (USER | {"total": TOTAL}, {"clamp": ["0", 240], "shared_total": True, "step": "0.5"}),
+    (
+        DAY | {"total": TOTAL},
+        {"clamp": ["0", 240], "shared_total": True, "step": "0.5", "every": "2h"},
+    ),
     (DAY, {"clamp": ["-240", 240], "user_total": "100.5", "step": "0.5", "every": "2h"}),
     (DAY, {"of": "customer", "by": "country", "every": "2h"}),
 ]

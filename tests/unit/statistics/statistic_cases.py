@@ -28,7 +28,7 @@ from stream_dp.mechanisms.linear.ended_windows import (
 )
 from stream_dp.mechanisms.linear.nested_windows import NestedWindows
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
+from stream_dp.mechanisms.linear.sums_and_counts import MeansWithinTotal, SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import (
     SharedSums,
@@ -322,6 +322,17 @@ CASES: dict[str, StatisticCase] = {
         "mean of pieces, each from -20 to 60, by country per tick and over 3h, and so far",
         "divided by counts with the rest", {"of": "pieces", "clamp": "-20 to 60", "step": "20", "digits": 2},
         error_unit="of pieces", nonnegative=False, predicted=False,
+    ),
+    "mean with a shared total": StatisticCase(
+        "statistic: mean, of: amount, clamp: [0, 240], step: 0.5, shared_total: true, every: 2h", MeansWithinTotal,
+        {SHARED: (1200, 1)}, [[300, 2], [60, 1], [0, 0]], [{"2h": None}, {"2h": 60}, {"2h": 60}],
+        "mean of amount, each from 0 to 240, in each 2h, of records that fit into what is left of their user's total",
+        "changes the sums by up to 600, together with all others that share it, and the counts by up to 20 records",
+        {
+            "of": "amount", "clamp": "0 to 240", "step": "0.5", "digits": 3, "shared_total": "of users",
+            "told": "when a window ends",
+        },
+        error_unit="of amount", predicted=False,
     ),
     "mean every so often": StatisticCase(
         "statistic: mean, of: pieces, clamp: [-20, 60], step: 20, by: country, every: [1h, 2h]", SumsAndCounts,

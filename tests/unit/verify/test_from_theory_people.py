@@ -304,3 +304,111 @@ def test_a_user_with_a_shared_total_loses_what_plan_states(
     monkeypatch.setattr("stream_dp.pipeline.user_guard.SharedTotalMemory", Unbounded)
     wrong = world_of(SHARED, (SHORT,), 2, 5, *series)
     assert worst(wrong, pairs)[0] > wrong.stated
+
+
+MEAN = {key: of for key, of in WITHIN.items() if key != "statistic"} | {
+    "name": "mean", "statistic": "mean", "every": "2s", "epsilon": "4",
+}  # fmt: skip
+LOW_MEAN = MEAN | {"where": [{"field": "amount", "at_most": "1"}]}
+HIGH_MEAN = MEAN | {"name": "high", "where": [{"field": "amount", "at_least": "2"}]}
+
+
+def plain(ticks: Sequence[int]) -> list[Item]:
+    amounts = (0, 1, 2, None)
+    return [event(t, amount=a, key=k) for t in ticks for a in amounts for k in ("a", None)]
+
+
+@pytest.mark.parametrize(
+    ("series", "stated"),
+    [((MEAN,), 4), ((MEAN | {"by": "key"},), 4), ((LOW_MEAN, HIGH_MEAN), 4), ((MEAN, HIGH), 6)],
+    ids=["all", "by key", "apart", "beside a sum"],
+)
+def test_a_user_with_a_shared_total_loses_by_means_what_plan_states(
+    series: tuple[dict[str, Any], ...], stated: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sums are bounded by the total, the numbers of records by the cap: two records of 1 use up both."""
+    world = world_of(SHARED, (SHORT,), 2, 4, *series)
+    pairs = list(with_and_without((SHORT,), plain((0, 1)), 3, 60))
+    result, where = worst(world, pairs)
+    assert world.stated == stated
+    if len(series) == 1 or series[1] is HIGH_MEAN:
+        assert result == stated, where
+    else:  # the record that the sum sees is one of two, and what it adds is not added to the mean again
+        assert 4 < result <= stated, where
+    first: Any = world.series[0].mechanism
+    inner = first.sums.inner
+    wide = replace(first.sums, inner=replace(inner, epsilon=2 * inner.epsilon))
+    for twin in ({"sums": wide}, {"counts": twice_ended(first.counts)}) if len(series) == 1 else ():
+        assert any(worst(world.twin(**twin), some)[0] > result for some in ([where], pairs))
+    many = inserted(inserted((SHORT,), 0, 2, event(1, amount=2)), 0, 0, event(0, amount=2))
+    assert change(world, many) <= stated
+    monkeypatch.setattr("stream_dp.pipeline.user_guard.SharedTotalMemory", Unbounded)
+    assert change(world_of(SHARED, (SHORT,), 2, 4, *series), many) > stated
+
+
+def change(world: World, logs: Logs) -> int:
+    """By how many units and records rows differ from those of SHORT; each costs 1, but a sum's unit beside a mean."""
+    pairs = zip(world.rows(logs), world.rows((SHORT,)), strict=True)
+    return sum(abs(a - b) for left, right in pairs for a, b in zip(left, right, strict=True))
+
+
+def twice_ended(counts: Any) -> Any:
+    return replace(counts, epsilon=2 * counts.epsilon)
+
+
+def test_records_of_a_mean_are_counted_by_the_cap_and_not_by_the_total() -> None:
+    """A total of 1 and a cap of 2: two records of 0 and 1 change both halves in full. Noise for as many records as the
+    total has units is for half of what two records change.
+    """
+    one = PER | {"total": {"of": "amount", "clamp": ["0", "1"], "at_most": "1"}}
+    world = world_of(one, (SHORT,), 2, 4, MEAN | {"clamp": ["0", "1"]})
+    pairs = list(with_and_without((SHORT,), plain((0, 1)), 3, 60))
+    result, where = worst(world, pairs)
+    assert result == world.stated == 4, where
+    first: Any = world.series[0].mechanism
+    assert (first.sums.inner.epsilon, first.counts.epsilon) == (2, 1)
+    assert worst(world.twin(counts=twice_ended(first.counts)), [where])[0] > world.stated
+
+
+MORE: dict[str, Any] = {"pieces": {"type": "integer", "nullable": "true"}}
+TWO_TOTALS = PER | {
+    "max_events": "3",
+    "totals": [
+        {"of": "amount", "clamp": ["0", "2"], "at_most": "2"},
+        {"of": "pieces", "clamp": ["0", "1"], "at_most": "1"},
+    ],
+}
+PIECES = WITHIN | {"name": "pieces", "of": "pieces", "clamp": ["0", "1"], "every": "2s"}
+
+
+def both(ticks: Sequence[int]) -> list[Item]:
+    amounts = (0, 1, 2, None)
+    return [event(t, amount=a, pieces=p) for t in ticks for a in amounts for p in (0, 1, None)]
+
+
+class OneForgotten(SharedTotalMemory):
+    """Remembers nothing of the second total."""
+
+    def add(self, users: Any, windows: Any, units: Any) -> Any:
+        return None if self.kind.endswith("pieces") else super().add(users, windows, units)
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["all", "apart"])
+def test_a_user_with_two_totals_loses_both(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no record is seen by sums of both: all of one lie in one record, all of the other in another one."""
+    sides = {"at_least": "2"}, {"at_most": "1"}
+    sees = [{"where": [{"field": "amount", **side}]} for side in sides]
+    first, second = (s if apart else {} for s in sees)
+    series = WITHIN | {"every": "2s"} | first, PIECES | second
+
+    def made() -> World:
+        return World(pipeline(series, TWO_TOTALS, 2, more=MORE), 5)
+
+    world = made()
+    pairs = list(with_and_without((SHORT,), both((0, 1)), 3, 80))
+    result, where = worst(world, pairs)
+    assert result == world.stated == 4, where
+    monkeypatch.setattr("stream_dp.pipeline.user_guard.SharedTotalMemory", OneForgotten)
+    many: Log = (event(0, amount=2), event(0, amount=0, pieces=1), other(0), 0)
+    again: Log = (event(1, amount=0, pieces=1), other(1), 1)
+    assert worst(made(), [(((*many, *again),), (SHORT,))])[0] > world.stated

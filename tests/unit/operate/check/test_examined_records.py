@@ -1,11 +1,13 @@
 """Records are examined: hints of `check`, lists in cells, whom a record names, and what a replay refuses beforehand."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.pipeline.routing.user_worlds import KEYED, specification
+from oracles.user_caps import Event
+from unit.pipeline.routing.user_worlds import KEYED, PIPELINE, payload, specification
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import MovedRows, event
@@ -15,6 +17,7 @@ from stream_dp.journal.dead_letters import UNREADABLE_BATCH, Span
 from stream_dp.operate.audit.attack import attack
 from stream_dp.operate.fitting import Fitting, Piece, Reason, Sample, file_sample, fitting_of
 from stream_dp.operate.replay_feed import examine
+from stream_dp.operate.sampled_rows import out_of_order, rows_of
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import PARTITIONERS
@@ -480,3 +483,30 @@ def test_a_record_that_names_no_user_is_a_dead_letter() -> None:
     found = examine(replayed(privacy=user), lines_of(known, nobody, known))
     assert found.bad == [Reason("missing_field", "unused", 1, "line 2")]
     assert len(found.good) == 2  # also beyond the cap, which is not the record's fault
+
+
+def test_a_sample_of_users_with_shared_totals_is_counted() -> None:
+    """Where no guard has limited it, each record adds all that it has; a total that no series shares is not read."""
+    totals = [
+        {"of": "amount", "clamp": ["0", "2"], "at_most": "3"},
+        {"of": "pieces", "clamp": ["0", "9"], "at_most": "9"},
+    ]
+    own = {"of": "amount", "clamp": ["0", "2"], "shared_total": "true", "epsilon": "1"}
+    series = [
+        {"name": "sum", "statistic": "sum", **own},
+        {"name": "mean", "statistic": "mean", **own},
+    ]
+    made = specification(
+        schema=PIPELINE["schema"] | {"pieces": {"type": "integer"}},
+        privacy=PIPELINE["privacy"] | {"totals": totals},
+        series=series,
+    )
+
+    def sampled(ticks: Sequence[int]) -> Sample:
+        records = [payload(Event("u", tick, "c")) for tick in ticks]
+        return Sample("a file", [Piece(0, records, range(len(ticks)))])
+
+    assert out_of_order(made, sampled((3, 3, 0, 0)))
+    sample = sampled((3, 3, 3, 5))  # of the last tick it may have a part
+    assert rows_of(made, sample, guarded=False).rows.sum(axis=0).tolist() == [6, 6, 3]
+    assert rows_of(made, sample).rows.sum(axis=0).tolist() == [3, 2, 1]

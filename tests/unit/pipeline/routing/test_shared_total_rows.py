@@ -182,7 +182,8 @@ def test_totals_after_a_where_change_more(monkeypatch: pytest.MonkeyPatch) -> No
     assert changes(apart(Caps(2, WINDOW), 2), quiet, 2) == (2, 2)
     made = SharedTotalMemory
     monkeypatch.setattr(
-        "stream_dp.pipeline.user_guard.SharedTotalMemory", lambda most, window: made(100, window)
+        "stream_dp.pipeline.user_guard.SharedTotalMemory",
+        lambda most, window, of: made(100, window, of),
     )
     monkeypatch.setattr("stream_dp.pipeline.feature_counts._By", AfterWhere)
     assert changes(apart(Caps(2, WINDOW), 2), quiet, 2) == (2, 3)
@@ -192,7 +193,7 @@ class First(UserGuard):
     """A twin: the total is used by what other caps refuse, too."""
 
     def _first_ones(self, users: Any, ticks: Any, counting: Any, records: Any) -> Any:
-        total: Any = self._total
+        (total,) = self._totals
         own = [record for record, some in zip(records, counting, strict=True) if some]
         before = total.added(self._hash.of(users.texts)[counting], ticks[counting], own)
         places = {id(record): at for at, record in enumerate(own)}
@@ -201,9 +202,10 @@ class First(UserGuard):
             at = [places[id(record)] for record in kept]
             return Added(before.units[at], before.cut[at], before.used)
 
-        self._total = SimpleNamespace(added=of_kept)  # type: ignore[assignment]
+        one: Any = SimpleNamespace(added=of_kept, of=total.of)
+        self._totals = [one]
         result = super()._first_ones(users, ticks, counting, records)
-        self._total = total
+        self._totals = [total]
         return result
 
 
@@ -295,8 +297,7 @@ def test_what_was_read_behind_the_cut_is_given_back(
     added = []
     for _ in range(2):
         admitted = guard.admit(Batch(0, values, range(2), 2), -1)
-        assert admitted.units is not None
-        added.append(admitted.units.tolist())
+        added.append(admitted.units["amount"].tolist())
         for memory in guard.memories:
             memory.rewind(Cut(0))
     assert added == [[2, 1], [2, 1] if back else [0, 0]]
@@ -321,8 +322,8 @@ def test_records_that_caps_refuse_use_nothing_of_the_total() -> None:
     ]
     values = [*map(payload, log), payload(log[-1]).replace(b'"amount": 2', b'"amount": null')]
     admitted = guard.admit(Batch(0, values, range(6), 6), 0)
-    assert admitted.units is not None
-    assert list(zip(admitted.labels, admitted.units.tolist(), strict=True)) == [
+    units = admitted.units["amount"].tolist()
+    assert list(zip(admitted.labels, units, strict=True)) == [
         (0, 2),
         (2, 0),
         (3, 1),
@@ -397,3 +398,137 @@ def test_its_series_change_by_the_total_and_cost_their_epsilon() -> None:
     assert all(chosen.derivation.guarantee.measure.epsilon == 2 for chosen in built.chosen)  # type: ignore[union-attr]
     assert isinstance(guard_of(built.spec, 0, bytes(32)).memories[-1], SharedTotalMemory)
     assert TotalCap.added.__annotations__["return"].__name__ == "Added"
+
+
+PIECES = {
+    "statistic": "sum",
+    "of": "pieces",
+    "clamp": ["0", "3"],
+    "shared_total": "true",
+    "epsilon": "2",
+}
+TOTALS = [
+    {"of": "amount", "clamp": ["0", "2"], "at_most": "3"},
+    {"of": "pieces", "clamp": ["0", "3"], "at_most": "5"},
+]
+SEVERAL: list[dict[str, Any]] = [
+    {"name": "amounts", **SUM},
+    {"name": "pieces", **PIECES, "where": [{"field": "key", "one_of": list(SOME)}]},
+    {"name": "mean", **SUM, "statistic": "mean"},
+    {"name": "means", **PIECES, "statistic": "mean", "by": "key", "every": "4s"},
+    {"name": "cut", "statistic": "cut_off", "cap": "total", "epsilon": "2"},
+    {"name": "cut_pieces", "statistic": "cut_off", "cap": "total", "of": "pieces", "epsilon": "2"},
+]  # fmt: skip
+
+
+def pieces(event: Event) -> int:
+    """The second amount of the record: 3 where the first is 0, and so on."""
+    return len(KEYS) - 1 - KEYS.index(event.key)
+
+
+def with_totals(caps: Caps, totals: Any = TOTALS, series: Any = SEVERAL) -> PipelineSpec:
+    """Two totals, of an amount each."""
+    given = spec_of(caps).privacy.model_dump(mode="json", exclude_unset=True, exclude={"total"})
+    schema = PIPELINE["schema"] | {"pieces": {"type": "integer", "nullable": "true"}}
+    window = {"window": f"{caps.window}s"} if caps.window else {}
+    own = [one | window if one["statistic"] == "cut_off" else one for one in series]
+    made = {"privacy": _written(given) | {"totals": totals}, "series": own, "schema": schema}
+    return PipelineSpec.model_validate(PIPELINE | made)
+
+
+def _written(given: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: str(value) for key, value in given.items() if key != "per"}
+    return kept | ({"per": f"{given['per']}ms"} if given.get("per") else {})
+
+
+def mean_of(added: list[AddedBy], keys: tuple[str, ...] | None = None) -> list[int]:
+    """The units of the records that fit wholly, and how many they are, by key."""
+    fit = [one for one in added if not one.cut]
+    groups = [fit] if keys is None else [[o for o in fit if o.event.key == key] for key in keys]
+    return [sum(one.units for one in each) for each in groups] + [len(each) for each in groups]
+
+
+def expected_of_two(logs: Mapping[int, Log], caps: Caps) -> list[tuple[int, ...]]:
+    amounts, others = shared(logs, amount, 3, caps), shared(logs, pieces, 5, caps)
+    active, cut, of_pieces = ([set[str]() for _ in range(HORIZON)] for _ in range(3))
+    for event in on_time(logs):
+        active[event.tick].add(event.user)
+    for one in (*amounts, *others):
+        cut[one.event.tick] |= {one.event.user} if one.cut else set()
+    for one in others:
+        of_pieces[one.event.tick] |= {one.event.user} if one.cut else set()
+    users = [first_arrivals(named, caps.window) for named in (active, cut, active, of_pieces)]
+    rows = []
+    for tick in range(HORIZON):
+        first, second = ([o for o in e if o.event.tick == tick] for e in (amounts, others))
+        some = sum(one.units for one in second if one.event.key in SOME)
+        sums = [sum(one.units for one in first), some]
+        own = [column[tick] for column in users]
+        rows.append((*sums, *mean_of(first), *mean_of(second, KEYS), *own))
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("caps", CAPS, ids=str)
+def test_rows_of_two_totals_and_of_means_are_those_of_the_definition(caps: Caps, seed: int) -> None:
+    """Whatever one total has left, the other has its own; a mean counts the records that fit wholly."""
+    logs: dict[int, Log] = {0: some_log(Random(seed), USERS, 120)}
+    wanted = expected_of_two(logs, caps)
+    for lot in (1, 2):
+        assert rows(with_totals(caps), logs, lot) == wanted
+    assert sum(row[-3] for row in wanted) > 0
+
+
+@pytest.mark.parametrize("caps", CAPS, ids=str)
+async def test_two_totals_hold_through_crashes_anywhere(caps: Caps) -> None:
+    for seed in range(2):
+        logs: dict[int, Log] = {0: some_log(Random(seed), USERS, 90)}
+        world = SharedWorld(logs, with_totals(caps), group=1 + seed)
+        assert await crashes(world, Random(seed)) > 1
+        assert world.recorded() == expected_of_two(logs, caps)
+        kinds = {kind for commit in world.commits() for kind in commit.parts}
+        assert {"shared total of amount", "shared total of pieces"} <= kinds
+
+
+async def test_a_start_that_forgets_one_total_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OneForgotten(SharedTotalMemory):
+        """A twin: a start knows nothing of what users have added to the second total."""
+
+        def replay(self, commit: Commit) -> None:
+            self.recall({}, commit) if self.kind.endswith("pieces") else super().replay(commit)
+
+    monkeypatch.setattr("stream_dp.pipeline.user_guard.SharedTotalMemory", OneForgotten)
+    wrong_runs = 0
+    for seed in range(4):
+        logs: dict[int, Log] = {0: some_log(Random(seed), USERS, 90)}
+        world = SharedWorld(logs, with_totals(Caps(3, WINDOW)), group=1 + seed)
+        await crashes(world, Random(seed))
+        wrong_runs += world.recorded() != expected_of_two(logs, Caps(3, WINDOW))
+    assert wrong_runs > 0
+
+
+MEANS: list[dict[str, Any]] = [
+    {"name": "mean", **SUM, "statistic": "mean", "where": [{"field": "key", "equals": "c"}]},
+    {"name": "others", **SUM, "statistic": "mean", "where": [{"field": "key", "one_of": ["a", "b"]}]},
+    {"name": "keyed", **SUM, "statistic": "mean", "by": "key"},
+]  # fmt: skip
+
+
+def halves(spec: PipelineSpec, most: int) -> tuple[int, int]:
+    """The most that all records of a user change the sums, and the numbers of records, of two means apart, or of one by
+    key.
+    """
+    gone, sums, counts = rows_of(spec, {0: OTHER}, Random(0)), 0, 0
+    for lot, events in enumerate(records_of_one(most)):
+        gap = np.abs(rows_of(spec, {0: [*events, *OTHER]}, Random(lot)) - gone).sum(axis=0)
+        sums = max(sums, int(gap[0] + gap[2]), int(gap[4:8].sum()))
+        counts = max(counts, int(gap[1] + gap[3]), int(gap[8:].sum()))
+    return sums, counts
+
+
+def test_a_user_changes_the_sums_of_means_by_the_total_and_the_counts_by_the_cap() -> None:
+    """A total of 3 and a cap of 2 records; of 1 and 3: neither half is bounded by what bounds the other."""
+    for cap, total in ((2, 3), (3, 1)):
+        spec = spec_of(Caps(cap, WINDOW), total)
+        made = PIPELINE | {"privacy": spec.privacy, "series": MEANS}
+        assert halves(PipelineSpec.model_validate(made), 3) == (total, cap)

@@ -60,9 +60,10 @@ def specification(**changes: Any) -> PipelineSpec:
 
 
 def payload(event: Event) -> bytes:
-    """The record of an event; its amount is the place of its key."""
+    """The record of an event; its amount is the place of its key, and its pieces are those that come behind it."""
     record = {"time": 1000 * event.tick, "customer": event.user, "key": event.key}
-    return json.dumps(record | {"amount": KEYS.index(event.key)}).encode()
+    amount = KEYS.index(event.key)
+    return json.dumps(record | {"amount": amount, "pieces": len(KEYS) - 1 - amount}).encode()
 
 
 def some_log(random: Random, users: Sequence[str], events: int = 160) -> list[Event | Mark]:

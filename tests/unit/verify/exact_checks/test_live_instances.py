@@ -87,8 +87,8 @@ def test_halts_reach_what_the_second_game_reaches() -> None:
 
 
 def test_sums_within_a_shared_total_lose_what_is_booked() -> None:
-    """Whatever they see and whenever they come; counts beside them cost as much again."""
-    assert [exact(instance) for instance in live.sharing()] == [4, 4, 16]
+    """Whatever they see and whenever they come; counts beside them cost as much again, also those of means."""
+    assert [exact(instance) for instance in live.sharing()] == [4, 4, 16, 16]
 
 
 def test_the_optimal_filter_reaches_what_the_second_game_reaches() -> None:
@@ -251,7 +251,7 @@ BOXES, HALTS, BEST, SHARING = live.boxes, live.halts, live.composed_at_best, liv
         (one_delta_for_all_steps, BEST, [5]),
         (one_currency, SHARING, [1]),
         (frees_the_window, SHARING, [1]),
-        (without_a_total, SHARING, [0, 1, 2]),
+        (without_a_total, SHARING, [0, 1, 2, 3]),
     ],
     ids=[
         "the largest where boxes overlap", "the largest under the optimal filter",
