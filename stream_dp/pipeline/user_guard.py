@@ -473,8 +473,8 @@ class UserGuard:
         return rooms
 
     def _dead(self, decoded: Decoded, reason: str, chosen: BoolArray) -> Iterator[Refusal]:
-        for position in compress(decoded.positions, chosen.tolist()):
-            yield Refusal(position, reason, self._field)
+        for at in np.flatnonzero(chosen).tolist():
+            yield Refusal(decoded.positions[at], reason, self._field)
 
 
 def _part(batch: Batch, stays: BoolArray, refused: Iterable[Refusal]) -> Batch:

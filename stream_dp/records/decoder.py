@@ -134,7 +134,7 @@ _TYPES: Mapping[str, Any] = {
 _ENTRY = re.compile(r"\[\d+\](?=[.`])")  # how a list's entry is called, behind the list's name
 _TOO_LONG = "Expected `array` of length <= "
 _REST = 15
-_OFTEN = 32
+_OFTEN = 128  # one record in so many may be refused at first: it takes five times as long
 _MOST_KNOWN = 1024  # a larger domain takes longer to look through than its texts to make
 # TypeError: a payload that is None (a Kafka tombstone); RecursionError: nested without end.
 _REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
@@ -343,19 +343,19 @@ class RecordDecoder:
         self, payloads: Sequence[bytes], first: Callable[[bytes], Any], strict: Callable[[bytes], Any]
     ) -> Decoded:  # fmt: skip
         records, refused, others = list[Any](), list[Refusal](), 0
-        reading = map(first, payloads)
+        reading, often = map(first, payloads), len(payloads) // _OFTEN + 1
         while True:
             try:
                 records.extend(reading)  # keeps what was read before an error
                 break
             except _REFUSALS:
                 position, others = len(records) + len(refused), others + 1
+            if others == often:
+                self._strict_for, reading = _REST, map(strict, islice(payloads, position + 1, None))
             try:
                 records.append(strict(payloads[position]))
             except _REFUSALS as error:
                 refused.append(Refusal(position, *self._reason(error)))
-        if others * _OFTEN > len(payloads):
-            self._strict_for = _REST
         places, dead = range(len(payloads)), {each.position for each in refused}
         positions = [place for place in places if place not in dead] if dead else places
         return Decoded(records, positions, refused)
