@@ -156,7 +156,7 @@ class UserTable:
         kept = np.empty(len(users), np.bool_)
         kept[order] = np.arange(len(order)) - np.repeat(begins, numbers) < np.repeat(added, numbers)
         counting = order[begins][added > 0]
-        return kept, Counted(users[counting], windows[counting], added[added > 0])
+        return kept, Counted(users.take(counting, axis=0), windows[counting], added[added > 0])
 
     def _make(self, size: int) -> None:
         self._rows = np.zeros((size, 3), np.uint64)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,41 +41,68 @@ class Alike(NamedTuple):
 
 
 class Texts(Sequence[bytes]):
-    """Texts that are hashed more than once. Private."""
+    """Texts that are hashed more than once: `lengths` bytes of `joined` from `starts` on. Private."""
 
-    def __init__(self, texts: Sequence[bytes], lengths: IntArray | None = None) -> None:
-        self._texts = texts
-        self._lengths = _lengths(texts) if lengths is None else lengths
+    def __init__(self, joined: bytes, starts: IntArray, lengths: IntArray) -> None:
+        self._joined, self._starts, self.lengths = joined, starts, lengths
 
     @classmethod
     def of(cls, texts: Sequence[bytes]) -> "Texts":
-        return texts if isinstance(texts, cls) else cls(texts)
+        if isinstance(texts, cls):
+            return texts
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        return cls(b"".join(texts), np.cumsum(lengths) - lengths, lengths)
+
+    @classmethod
+    def of_names(cls, names: Sequence[str]) -> "Texts":
+        """Return the names in UTF-8; without an object for each if none has a line break."""
+        joined = "\n".join(names).encode()
+        breaks = np.flatnonzero(np.frombuffer(joined, np.uint8) == _BREAK)
+        if len(breaks) != len(names) - 1:
+            return cls.of(list(map(str.encode, names)))
+        starts = np.concatenate([[0], breaks + 1])
+        return cls(joined, starts, np.append(breaks, len(joined)) - starts)
+
+    def without(self, some: BoolArray) -> "Texts":
+        """Return the texts with empty ones in place of `some`."""
+        return Texts(self._joined, self._starts, np.where(some, 0, self.lengths))
 
     @cached_property
     def alike(self) -> Sequence[Alike]:
-        lengths = self._lengths
-        blocks = np.maximum(1, -(-lengths // BLOCK))
+        blocks = np.maximum(1, -(-self.lengths // BLOCK))
+        numbers = np.flatnonzero(np.bincount(blocks)).tolist()
+        data = self._joined + bytes(BLOCK * max(numbers, default=0))
         found = []
-        for number in np.unique(blocks).tolist():
+        for number in numbers:
             places = np.flatnonzero(blocks == number)
-            every = len(places) == len(self)
-            texts = self._texts if every else [self._texts[at] for at in places.tolist()]
-            width = number * BLOCK
-            padded = np.array(texts, f"S{width}").view(np.uint8).reshape(len(texts), width)
-            found.append(Alike(places, lengths[places], padded))
+            width, lengths = number * BLOCK, self.lengths[places]
+            each: NDArray[np.void] = np.ndarray(len(data) - width + 1, f"V{width}", data, strides=1)
+            words = each[self._starts[places]].view(np.uint64).reshape(len(places), -1)
+            words[:, -2:] &= _INSIDE.take(lengths - (width - BLOCK), axis=0)
+            found.append(Alike(places, lengths, words.view(np.uint8)))
         return found
 
+    @cached_property
+    def _each(self) -> list[bytes]:
+        ends = (self._starts + self.lengths).tolist()
+        return [self._joined[at:end] for at, end in zip(self._starts.tolist(), ends, strict=True)]
+
     def __getitem__(self, at: Any) -> Any:
-        return self._texts[at]
+        return self._each[at]
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self.lengths)
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self._texts)
+        return iter(self._each)
 
     def __repr__(self) -> str:
         return "<Texts>"
+
+
+_BREAK = ord("\n")
+_INSIDE = (np.tri(BLOCK + 1, BLOCK, -1, np.uint8) * np.uint8(255)).view(np.uint64)
+"""By the number of a text's bytes in its last block: 255 in their places, and 0 behind them."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -89,16 +116,13 @@ class UserNames:
 
     @classmethod
     def of(cls, values: Iterable[str | int]) -> "UserNames":
-        texts = list(map(str.encode, map(str, values)))
-        lengths = _lengths(texts)
-        long = lengths > LONGEST_NAME
-        for at in np.flatnonzero(long).tolist():
-            texts[at] = b""
-        return cls(Texts(texts, np.where(long, 0, lengths)), long)
-
-
-def _lengths(texts: Sequence[bytes]) -> IntArray:
-    return np.fromiter(map(len, texts), np.int64, len(texts))
+        names = list(values)
+        try:
+            texts = Texts.of_names(cast("list[str]", names))
+        except TypeError:
+            texts = Texts.of_names(list(map(str, names)))
+        long = texts.lengths > LONGEST_NAME
+        return cls(texts.without(long) if long.any() else texts, long)
 
 
 def naming_field(spec: PipelineSpec, user: str) -> dict[str, Any]:

@@ -11,10 +11,11 @@ payload holds raises out of here.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, chain, compress, islice
 from operator import attrgetter
 from types import GenericAlias
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -133,6 +134,8 @@ _TYPES: Mapping[str, Any] = {
 _ENTRY = re.compile(r"\[\d+\](?=[.`])")  # how a list's entry is called, behind the list's name
 _TOO_LONG = "Expected `array` of length <= "
 _REST = 15
+_OFTEN = 128  # one record in so many may be refused at first: it takes five times as long
+_MOST_KNOWN = 1024  # a larger domain takes longer to look through than its texts to make
 # TypeError: a payload that is None (a Kafka tombstone); RecursionError: nested without end.
 _REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
 
@@ -197,7 +200,7 @@ class Decoded:
         """Return what was decoded of the payloads that stay in their batch, with their new positions."""
         kept = list(map(stays.__getitem__, self.positions))
         records = list(compress(self.records, kept))
-        staying = np.flatnonzero(kept)
+        staying = np.flatnonzero(kept) if self.lists else _NONE
         lists = {name: entries.at(staying) for name, entries in self.lists.items()}
         refused = [dead for dead in self.refused if stays[dead.position]]
         if not refused:
@@ -251,6 +254,7 @@ class RecordDecoder:
             for name, field in readers.items()
         ]
         self._decode = self._decoder_of(_kind)
+        self._strict_for = 0  # batches, before texts from the domains are expected again
         self._missing, self._wrong = dict[str, str](), dict[str, str]()
         for name, path in self._paths.items():
             listed = isinstance(fields[name], ListField)
@@ -301,15 +305,22 @@ class RecordDecoder:
         return self._attributes[field]
 
     def decode(self, payloads: Sequence[bytes]) -> Decoded:
-        return self._decoded(payloads, self._decode)
+        return self._decoded(payloads, self._first, self._decode)
 
-    def _decoded(self, payloads: Sequence[bytes], decode: Callable[[bytes], Any]) -> Decoded:
-        try:
-            records = list(map(decode, payloads))
-        except _REFUSALS:
-            decoded = self._one_by_one(payloads, decode)
-        else:
-            decoded = Decoded(records, range(len(records)), [])
+    @cached_property
+    def _first(self) -> Callable[[bytes], Any]:
+        """Decodes as `_decode`, but only where categories are in their domains: no texts are made of these."""
+        known = any(isinstance(each, CategoryField) for each in self._fields.values())
+        return self._decoder_of(_known_kind) if known else self._decode
+
+    def _decoded(
+        self, payloads: Sequence[bytes], first: Callable[[bytes], Any], strict: Callable[[bytes], Any]
+    ) -> Decoded:  # fmt: skip
+        """Decode each payload by `first`, or by `strict` what that refuses."""
+        if self._strict_for:
+            self._strict_for -= 1
+            first = strict
+        decoded = self._each(payloads, first, strict)
         for list_of, leaf, text_of in self._parts:
             for record in decoded.records:
                 objects = list_of(record)
@@ -328,16 +339,26 @@ class RecordDecoder:
                     setattr(record, leaf, made)
         return decoded
 
-    def _one_by_one(self, payloads: Sequence[bytes], decode: Callable[[bytes], Any]) -> Decoded:
-        decoded = Decoded([], positions := [], [])
-        for position, payload in enumerate(payloads):
+    def _each(
+        self, payloads: Sequence[bytes], first: Callable[[bytes], Any], strict: Callable[[bytes], Any]
+    ) -> Decoded:  # fmt: skip
+        records, refused, others = list[Any](), list[Refusal](), 0
+        reading, often = map(first, payloads), len(payloads) // _OFTEN + 1
+        while True:
             try:
-                decoded.records.append(decode(payload))
+                records.extend(reading)  # keeps what was read before an error
+                break
+            except _REFUSALS:
+                position, others = len(records) + len(refused), others + 1
+            if others == often:
+                self._strict_for, reading = _REST, map(strict, islice(payloads, position + 1, None))
+            try:
+                records.append(strict(payloads[position]))
             except _REFUSALS as error:
-                decoded.refused.append(Refusal(position, *self._reason(error)))
-            else:
-                positions.append(position)
-        return decoded
+                refused.append(Refusal(position, *self._reason(error)))
+        places, dead = range(len(payloads)), {each.position for each in refused}
+        positions = [place for place in places if place not in dead] if dead else places
+        return Decoded(records, positions, refused)
 
     def _reason(self, error: Exception) -> tuple[str, str | None]:
         if not isinstance(error, msgspec.ValidationError):
@@ -376,7 +397,8 @@ class ListDecoder(RecordDecoder):
         if self._rest or not self._plain:
             self._rest = max(0, self._rest - 1)
             return self._strictly(payloads, range(len(payloads)))
-        raw = self._decoded(payloads, self._decode_raw)  # its refused payloads are read strictly
+        # its refused payloads are read strictly
+        raw = self._decoded(payloads, self._decode_raw, self._decode_raw)
         records, positions = raw.records, raw.positions
         read = payloads if not raw.refused else [payloads[at] for at in positions]
         odd: set[int] = set()
@@ -477,6 +499,13 @@ def _kind(field: Any) -> Any:
     if isinstance(field, ListField):
         return _listed(str, field.most)
     return _TYPES[field.type]
+
+
+def _known_kind(field: Any) -> Any:
+    if not isinstance(field, CategoryField):
+        return _kind(field)
+    texts = tuple({**dict.fromkeys(field.domain), **(field.map or {})})
+    return Literal[texts] if len(texts) <= _MOST_KNOWN else str
 
 
 def _raw_kind(field: Any) -> Any:

@@ -249,7 +249,7 @@ class Unpacker:
     def _of_library(self, records: Any, offsets: Sequence[int]) -> Unpacked:
         """Return records of the client library; they are gone through more than once where headers are read."""
         values = list(map(_value, records))
-        if None in values:
+        if not all(values):
             values = [value or b"" for value in values]
         marks = tick_claims(records) if self._marks else {}
         if self._beside is None:

@@ -11,10 +11,18 @@ import numpy as np
 import pytest
 
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.records import decoder as decoding
 from stream_dp.records import list_columns
 from stream_dp.records.decoder import Decoded, ListDecoder, RecordDecoder, Refusal
 from stream_dp.records.list_columns import Entries, ListReader, TextCodes
-from stream_dp.records.schema import FieldSpec, IntegerField, ListField, TextField, key_path
+from stream_dp.records.schema import (
+    CategoryField,
+    FieldSpec,
+    IntegerField,
+    ListField,
+    TextField,
+    key_path,
+)
 
 Data = dict[str, Any]
 GOOD = b'{"time":"2013-01-01T10:00:00Z","airline":"AA","delay":5,"fare":1,"late":true,"x":[{}]}'
@@ -300,3 +308,99 @@ def test_a_reader_that_reads_something_else_is_caught(
     monkeypatch.setattr(*twin)
     with pytest.raises((AssertionError, ValueError)):
         check(60)
+
+
+# Categories whose texts are expected from their domains, against texts that are made of every record.
+SORTED: dict[str, Any] = {
+    "kind": CategoryField(domain=DOMAIN),
+    "size": IntegerField(nullable=True),
+    "place": CategoryField(
+        domain=("x", "y"), map={"ü": "x", "a\0": "y"}, nullable=True, path="of.it"
+    ),
+    "many": CategoryField(domain=tuple(f"t{number}" for number in range(2000)), nullable=True),
+}
+ALONE = RecordDecoder(SORTED)
+vars(ALONE)["_first"] = ALONE._decode
+_known_kind = decoding._known_kind
+
+
+def with_categories(draw: Random, unknown: float) -> bytes:
+    """A record whose categories are mostly of their domains, but for the share `unknown`; or something hostile."""
+
+    def text(domain: Sequence[str]) -> bytes:
+        chosen = draw.choice(STRANGE if draw.random() < unknown else domain)
+        made = msgspec.json.encode(chosen)
+        if chosen and draw.random() < 0.1:
+            made = b'"\\u%04x%b' % (ord(chosen[0]), msgspec.json.encode(chosen[1:])[1:])
+        return made
+
+    kind, place = text(DOMAIN), text(("x", "y", "ü", "a\0"))
+    values = [kind, b"%d" % draw.randrange(9), b'{"it":%b}' % place, text(("t1", "t1999"))]
+    if draw.random() < unknown:
+        values[draw.randrange(4)] = draw.choice(WRONG)
+    pairs = [
+        b'"%b":%b' % pair for pair in zip((b"kind", b"size", b"of", b"many"), values, strict=True)
+    ]
+    if draw.random() < unknown:
+        pairs.append(b'"kind":%b' % text(DOMAIN))  # the last one counts
+    if draw.random() < unknown:
+        del pairs[draw.randrange(4)]
+    draw.shuffle(pairs)
+    payload = bytearray(b"{%b}" % b",".join(pairs))
+    if draw.random() < unknown:
+        payload[draw.randrange(len(payload))] = draw.choice(b'\xff\\"[]{},: a\x00')
+    return bytes(payload)
+
+
+def expected_texts_are_read_as_others(batches: int) -> int:
+    """Compare batches with records read alone, and return how many were read."""
+    read, values_of = 0, attrgetter(*map(ALONE.attribute, SORTED))
+    for seed in range(batches):
+        draw, decoder = Random(seed), RecordDecoder(SORTED)
+        unknown = draw.choice((0, 0.003, 0.003, 0.05, 1))
+        payloads: list[Any] = [with_categories(draw, unknown) for _ in range(draw.randrange(80))]
+        if payloads and draw.random() < 0.1:
+            payloads[draw.randrange(len(payloads))] = None
+        each = [ALONE.decode([payload]) for payload in payloads]
+        wanted = [values_of(record) for one in each for record in one.records]
+        refused = [
+            dead._replace(position=at) for at, one in enumerate(each) for dead in one.refused
+        ]
+        for _ in range(2):  # again strictly, where many others came
+            decoded = decoder.decode(payloads)
+            assert list(map(values_of, decoded.records)) == wanted
+            assert list(decoded.positions) == [at for at, one in enumerate(each) if one.records]
+            assert decoded.refused == refused
+        read += len(wanted)
+    return read
+
+
+@pytest.mark.parametrize("often", [2, 128])
+def test_texts_of_the_domain_are_read_as_all_others(
+    often: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "_OFTEN", often)
+    assert expected_texts_are_read_as_others(150) > 3000
+
+
+def ending_early(read: Callable[[Any], Any], payloads: Sequence[Any]) -> Any:
+    yield from (read(payload) for payload in payloads)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "broken"),
+    [
+        (decoding, "_known_kind", lambda field: _known_kind(field) | None),
+        (decoding, "_known_kind", lambda field: int | _known_kind(field)),
+        (decoding, "map", ending_early),
+        (RecordDecoder, "_decode", property(lambda self: self._first, lambda *_: None)),
+    ],
+    ids=["null is of a domain", "so is a number", "what follows an error is lost", "others are dead"],
+)  # fmt: skip
+def test_a_decoder_that_expects_too_much_is_caught(
+    owner: Any, name: str, broken: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "_OFTEN", 2)
+    monkeypatch.setattr(owner, name, broken, raising=False)
+    with pytest.raises(AssertionError):
+        expected_texts_are_read_as_others(60)

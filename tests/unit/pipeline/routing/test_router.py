@@ -145,7 +145,13 @@ def test_a_record_influences_nothing_but_its_own(
 def test_the_check_catches_a_decoder_that_drops_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     payloads = [flight(), b"{", flight()]
     assert additive(REPLAY, payloads, 1, None)
-    monkeypatch.setattr(REPLAY.decoder, "_one_by_one", lambda *_: Decoded([], [], []))
+    decode = REPLAY.decoder.decode
+
+    def all_or_none(payloads: list[bytes]) -> Decoded:
+        decoded = decode(payloads)
+        return Decoded([], [], []) if decoded.refused else decoded
+
+    monkeypatch.setattr(REPLAY.decoder, "decode", all_or_none)
     assert not additive(REPLAY, payloads, 1, None)
 
 

@@ -4,20 +4,33 @@ import json
 import sys
 import zlib
 from collections import Counter, defaultdict
+from random import Random
 from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
 from aiokafka.partitioner import murmur2 as by_key
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.cmac import CMAC
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.pipeline.routing.user_worlds import KEYED, specification
 
 from stream_dp.engine.ports import Batch, Placement, by_content
 from stream_dp.errors import UsageError
+from stream_dp.pipeline import user_homes
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_guard import UserGuard
-from stream_dp.pipeline.user_homes import LONGEST_NAME, Homes, UserNames, murmur2, placement_of
+from stream_dp.pipeline.user_guard import UserGuard, UserHash
+from stream_dp.pipeline.user_homes import (
+    BLOCK,
+    LONGEST_NAME,
+    Homes,
+    Texts,
+    UserNames,
+    murmur2,
+    placement_of,
+)
 
 PARTITIONS = (0, 1, 2, 5)
 RECORDS = [
@@ -146,3 +159,61 @@ def test_a_name_is_too_long_by_its_bytes() -> None:
     found = UserNames.of([longest, longest + "a", "b"])
     assert list(found.texts) == [longest.encode(), b"", b"b"]
     assert found.long.tolist() == [False, True, False]
+
+
+ODD = ("", "\n", "\n\n", "a\nb", "\0", "a\0", "é", "日本", "x" * 15, "x" * 16, "x" * 17, "x" * 64)
+KEY = bytes(range(32))
+
+
+def names_of(draw: Random) -> list[str | int]:
+    """Names of one batch: of one kind, or hostile ones among others."""
+    kind = draw.randrange(4)
+    if kind == 0:
+        return [draw.choice((7, -7, 0, 10 ** draw.randrange(19))) for _ in range(draw.randrange(9))]
+    longest = "é" * (LONGEST_NAME // 2)
+    odd = (*ODD, *((longest, longest + "a") if kind == 3 else ()))
+    every = [draw.choice(odd if kind > 1 else odd[4:]) for _ in range(draw.randrange(9))]
+    return [name * draw.choice((1, 1, 2)) for name in every]
+
+
+def names_are_read_as_each_alone(batches: int) -> None:
+    for seed in range(batches):
+        names = names_of(Random(seed))
+        texts = [str(name).encode() for name in names]
+        long = [len(text) > LONGEST_NAME for text in texts]
+        texts = [b"" if too_long else text for text, too_long in zip(texts, long, strict=True)]
+        found = UserNames.of(names)
+        assert list(found.texts) == texts
+        assert found.long.tolist() == long
+        assert murmur2(found.texts).tolist() == [by_key(text) & 0xFFFFFFFF for text in texts]
+        hashes = UserHash(KEY).of(found.texts).astype("<u8")
+        for text, one in zip(texts, hashes, strict=True):
+            alone = CMAC(AES(KEY))
+            alone.update(text)
+            assert one.tobytes() == alone.finalize()
+
+
+def test_names_read_together_are_those_read_alone() -> None:
+    names_are_read_as_each_alone(1000)
+
+
+def parted(names: Any) -> Texts:
+    return Texts.of("\n".join(names).encode().split(b"\n")[: len(names)])
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "broken"),
+    [
+        (Texts, "of_names", parted),
+        (Texts, "without", lambda self, _: self),
+        (user_homes, "_INSIDE", np.full((BLOCK + 1, 2), 2**64 - 1, np.uint64)),
+        (user_homes, "LONGEST_NAME", LONGEST_NAME + 1),
+    ],
+    ids=["a line break parts a name", "long names are hashed", "what follows is hashed too", "one byte more"],
+)  # fmt: skip
+def test_broken_readers_of_names_are_caught(
+    owner: Any, name: str, broken: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, broken)
+    with pytest.raises((AssertionError, ValueError)):
+        names_are_read_as_each_alone(300)
