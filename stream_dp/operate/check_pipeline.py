@@ -24,6 +24,7 @@ from stream_dp.errors import NotDerivable, StreamDPError, UsageError
 from stream_dp.journal.keys import Sealer
 from stream_dp.journal.release import Shape
 from stream_dp.operate.fitting import (
+    UNSIGNED,
     FieldFit,
     Fitting,
     Hint,
@@ -381,22 +382,26 @@ _NAMED = 3
 
 
 async def require_fitting(spec: PipelineSpec, sealer: Sealer, file: str = "FILE") -> None:
-    """Raise UsageError if the source has records but none that can be used; an empty source is accepted.
+    """Raise UsageError if the source has records but none that can be used, or tick marks and none of this key.
 
-    `stream-dp check` shows details. A file is read on until one record fits.
+    An empty source is accepted. `stream-dp check` shows details. A file is read on until one record fits.
     """
     refused: list[Fitting] = []
+    unsigned: list[bool] = []
     try:
         async for sample in _samples(spec, sealer):
+            unsigned.append(sample.unsigned > 0)
             fitting = await asyncio.to_thread(fitting_of, spec, sample)
-            if not fitting.wholly_refused:
+            if not fitting.wholly_refused and not sample.unsigned:
                 return
             refused.append(fitting)
     except UsageError:
         raise
     except StreamDPError:
         return
-    if refused:
+    if unsigned and all(unsigned):
+        raise UsageError(f"{refused[0].origin}: {UNSIGNED}. Nothing was charged, made or published")
+    if refused and all(fitting.wholly_refused for fitting in refused):
         raise UsageError(_why(spec, refused[0], file))
 
 
