@@ -446,7 +446,13 @@ async def test_a_line_inside_its_band_is_faint_and_never_fills_the_picture(
             card = f"[data-series={name}]"
             (firm,) = await pixels(page, card, LINE)
             assert (firm == 0) == faint
-            assert await page.locator(f"{card} .still").is_hidden() != faint
+            said = await page.inner_text(f"{card} .still")
+            assert said.startswith(
+                "ups and downs within the band" if faint else "pale: ups and downs within"
+            )
+            title = str(await page.locator(f"{card} .still").get_attribute("title"))
+            assert said in title
+            assert "the band says how much" in title
         low, high = [
             await page.evaluate(PLOT + f"(card).scales.y.{end}", "[data-series=level]")
             for end in ("min", "max")

@@ -212,6 +212,7 @@ def test_its_plan_says_what_each_number_is_worth(say: Say) -> None:
     said = say("plan", str(flights_folder() / "pipeline.yaml"))
     assert (said.code, said.err) == (0, "")
     assert "Verdicts: 7 useful, 7 rough, 3 noise" in said.out
+    said = say("plan", str(flights_folder() / "pipeline.yaml"), "--notes")
     assert "share_late: post-processing of late_flights and departures" in said.out
 
 
