@@ -99,19 +99,22 @@ def caveats(built: Built) -> list[str]:
     return [*warnings(built), *notes, *about]
 
 
-def _unended(spec: PipelineSpec) -> Iterator[str]:
-    """Yield which windows, or hops, the horizon cuts off: they never end, so nothing is told of them."""
+def _unended(spec: PipelineSpec) -> list[str]:
+    """Return which windows, or hops, the horizon cuts off: they never end, so nothing is told of them."""
     horizon, step = spec.clock.horizon or 0, spec.clock.step
+    cut: dict[str, list[str]] = {}
     for series in spec.series:
         hop = getattr(series, "hop", None)
         ending, what = ((hop,), "hop") if hop else (getattr(series, "every", ()), "window")
         for place, window in enumerate(ending):
             rest = horizon % (milliseconds(window) // step)
             if rest and series.first_told(place, step):
-                yield (
-                    f"{series.name}: the horizon ends in the midst of a {what} of {window}, so no release has the "
+                why = (
+                    f"the horizon ends in the midst of a {what} of {window}, so no release has the "
                     f"records of its last {how_many(rest, 'tick')}"
                 )
+                cut.setdefault(why, []).append(series.name)
+    return [f"{', '.join(names)}: {why}" for why, names in cut.items()]
 
 
 def _of_identifiers(spec: PipelineSpec) -> list[str]:

@@ -14,7 +14,7 @@ const BANDS = 3; // no picture is lower than so many bands
 const NEARBY = 1 / 6; // of a picture: where a movement is looked for
 const FAINT = "59"; // the opacity of a line that says nothing
 const STILL = "ups and downs within the band: they may be noise";
-const PARTLY = "pale: ups and downs within the band, which may be noise; dark: the number moved";
+const PARTLY = "faint where ups and downs may be noise";
 const WHY = "Every number was published with noise, and the band says how much. Where a line moves less than its band is high, nothing may have changed at all.";
 const STEPS = Array.from({ length: 21 }, (_, place) => [1, 2, 5].map((digit) => Number(`${digit}e${place - 6}`))).flat();
 const WHOLE_STEPS = STEPS.filter(Number.isInteger);

@@ -152,7 +152,7 @@ async def test_a_folder_takes_no_analyst_whom_none_of_its_pipelines_names(tmp_pa
     other.write_text(said.replace(f"name: {name}", "name: second", 1), encoding="utf-8")
     proxy = {"header": "X-User", "from": ["127.0.0.1/32"], "analysts": {"ann@x.org": "nobody"}}
     closed = Access.model_validate({"reads": "known", "proxy": proxy})
-    with pytest.raises(UsageError, match=f"names nobody, but .* of {name}, second names"):
+    with pytest.raises(UsageError, match=f"names nobody, but .* of second, {name} names"):
         await serve_page(tmp_path, 0, access=closed)
 
 
