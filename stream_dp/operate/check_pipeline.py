@@ -46,11 +46,10 @@ from stream_dp.pipeline.spec import PipelineSpec, series_problems
 from stream_dp.pipeline.verdicts import Row, judged, judged_alone, noise_by_guesses, summary
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
-from stream_dp.records.scalars import duration_text
+from stream_dp.records.scalars import duration_text, milliseconds
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.choice import FalseAlarm, two_digits
 from stream_dp.statistics.parts.verdicts import USEFUL, USEFUL_SHARE, Judged
-from stream_dp.statistics.parts.windows import length_of
 
 STEPS = tuple(1000 * s for s in (60, 600, 3600, 21600, 86400, 604800))
 DELTA = Fraction(1, 10**6)  # that is tried beside noise that needs one
@@ -320,7 +319,7 @@ def _kept(ways: Sequence[Way]) -> str:
 def _ending(way: Way) -> tuple[int, frozenset[str]]:
     """Return how long the windows are that end by a way's own change (0: it changes none), and its other changes."""
     every = [line for line in way.lines if line.startswith("every: ")]
-    window = length_of(way.window) if every and way.window else 0
+    window = milliseconds(way.window) if every and way.window else 0
     return window, frozenset(way.lines) - {*every}
 
 

@@ -22,7 +22,6 @@ from stream_dp.core.progress import Progress
 from stream_dp.engine.history import JournalSummary, read_summary
 from stream_dp.engine.ports import Ports, Source
 from stream_dp.errors import FailClosed, UsageError, WorldError
-from stream_dp.files.files import FileSource
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.log.lease import Holder
 from stream_dp.operate.audit.journal_access import sealed_commits
@@ -30,8 +29,7 @@ from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.replay_feed import Feed, Paced, Speed, feed_records, loaded
 from stream_dp.operate.run.run_pipeline import served
 from stream_dp.operate.run.running import Run, alongside, signals
-from stream_dp.operate.run.settings import settled
-from stream_dp.operate.run.wiring import open_ports
+from stream_dp.operate.run.wiring import file_source, open_ports
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
@@ -39,7 +37,6 @@ from stream_dp.records.endpoints import (
     FileSourceSpec,
     KafkaSourceSpec,
     Releases,
-    ReplayClock,
     SqliteJournalSpec,
 )
 from stream_dp.records.privacy import Analyst
@@ -137,7 +134,7 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
     try:
         year = _with_guest(load(flights_folder() / "pipeline.yaml"))
         spec, speed = _lasting(year, years), None if options.headless else _speed(year)
-        every = settled(year.clock, ReplayClock).horizon
+        every = year.clock.horizon or 1
         if not spec.public_data:
             raise UsageError(
                 "the demo shows exact figures: its pipeline must declare public_data: true"
@@ -199,17 +196,14 @@ def _with_guest(spec: PipelineSpec) -> PipelineSpec:
 
 
 def _lasting(spec: PipelineSpec, years: int) -> PipelineSpec:
-    clock = settled(spec.clock, ReplayClock)
-    longer = clock.model_copy(update={"horizon": clock.horizon * years})
+    clock = spec.clock
+    longer = clock.model_copy(update={"horizon": (clock.horizon or 1) * years})
     return spec.model_copy(update={"clock": longer})
 
 
 def _flights(spec: PipelineSpec, every: int, speed: Speed | None) -> Callable[[], Source]:
-    clock, path = settled(spec.clock, ReplayClock), settled(spec.source, FileSourceSpec).path
-
     def source() -> Source:
-        times = clock.field, clock.grid, spec.own_times
-        file = FileSource(path, spec.fields, *times, every=every)
+        file = file_source(spec, every)
         return file if speed is None else Paced(file, speed)
 
     return source
