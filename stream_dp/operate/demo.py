@@ -100,7 +100,7 @@ class DemoOptions:
 class Told:
     """Callbacks for progress: a text line, the progress of a start, the page's address, the running `Run`.
 
-    The second argument of `page` is the guest's token, with which visitors create series; empty once the flights are over.
+    The second argument of `page` is the guest's token, with which visitors create series; empty once all is over.
     """
 
     line: Callable[[str], None]
