@@ -18,7 +18,7 @@ from typing import ParamSpec, TypeVar
 from stream_dp.core.time import ISO, TickGrid, TimeForm
 from stream_dp.engine.ports import NOTHING_BEHIND, Batch, Behinds, Positions
 from stream_dp.errors import FailClosed, WorldError
-from stream_dp.files.records import TickedRecords, load_records, ticked
+from stream_dp.files.records import RepeatedTicks, TickedRecords, load_records, ticked
 from stream_dp.files.threads import OneThread, sync_folder
 from stream_dp.journal.commit import Release
 from stream_dp.journal.public_sequence import RELEASES
@@ -32,17 +32,17 @@ _CHUNK_BYTES = 1 << 20
 
 class FileSource:
     """The records of one file, on the grid of a replay clock. Its identity is a digest of its bytes: a position counts
-    records, and would be another place in a file that was changed.
+    records, and would be another place in a file that was changed. After `every` ticks the records come again, later.
     """
 
     def __init__(
         self, path: Path, fields: Fields, time_field: str, grid: TickGrid, form: TimeForm = ISO,
-        encoding: str = "utf-8",
+        encoding: str = "utf-8", every: int | None = None,
     ) -> None:  # fmt: skip
         self.name, self.identity, self.grows = path.name, "", False
         self._path, self._grid = path, grid
         self._fields, self._time_field, self._form = fields, time_field, form
-        self._encoding = encoding
+        self._encoding, self._every = encoding, every
         self._ticks = TickedRecords({}, 0)
         self._position = 0
 
@@ -75,7 +75,9 @@ class FileSource:
         records = load_records(self._path, *how)
         with self._path.open("rb") as file:
             self.identity = hashlib.file_digest(file, "sha256").hexdigest()
-        return ticked(records, self._grid)
+        ticks = ticked(records, self._grid)
+        step = self._grid.step
+        return ticks if self._every is None else RepeatedTicks(ticks, self._every, step)
 
     def _end(self, tick: int) -> int:
         return self._ticks.before(tick + 1) + tick + 1

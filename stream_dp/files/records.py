@@ -220,6 +220,46 @@ class TickedRecords(Sequence[Sequence[Record]]):
         return self._sums[bisect_left(self._taken, tick)]
 
 
+class RepeatedTicks(TickedRecords):
+    """The records of the first `every` ticks, again after every so many, with their times as much later.
+
+    Their times must be written as `moment_text` does. Only the first are held in memory.
+    """
+
+    def __init__(self, once: TickedRecords, every: int, step_ms: int) -> None:
+        self._once, self._every, self._step_ms = once, every, step_ms
+        self._ticks = range(len(once))
+
+    @overload
+    def __getitem__(self, place: int) -> Sequence[Record]: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Sequence[Record]]: ...
+    def __getitem__(self, place: int | slice) -> Sequence[Record] | list[Sequence[Record]]:
+        if isinstance(place, slice):
+            return [self._at(tick) for tick in self._ticks[place]]
+        return self._at(self._ticks[place])
+
+    def __iter__(self) -> Iterator[Sequence[Record]]:
+        return map(self._at, self._ticks)
+
+    def before(self, tick: int) -> int:
+        times, within = divmod(tick, self._every)
+        return times * self._once.before(self._every) + self._once.before(within)
+
+    def _at(self, tick: int) -> Sequence[Record]:
+        times, within = divmod(tick, self._every)
+        records, by_ms = self._once[within], times * self._every * self._step_ms
+        return [_later(record, by_ms) for record in records] if times else records
+
+
+def _later(record: Record, by_ms: int) -> Record:
+    if record.time_ms is None:
+        return record
+    moved = record.time_ms + by_ms
+    old, new = (f'"{moment_text(time)}"'.encode() for time in (record.time_ms, moved))
+    return Record(record.line, moved, record.payload.replace(old, new, 1))
+
+
 def ticked(records: Sequence[Record], grid: TickGrid) -> TickedRecords:
     """Return the records of each tick of the grid, by time; equal times keep the file's order.
 

@@ -18,9 +18,8 @@ from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.budget import charged, filter_of, uses
 from stream_dp.pipeline.builder import Built, Chosen, build, first_charges
 from stream_dp.pipeline.derivations import dp_at
-from stream_dp.pipeline.promise import caveats, lists_words, plain_promise, unit_words
+from stream_dp.pipeline.promise import caveats, lists_words, plain_promise, unit_words, warnings
 from stream_dp.pipeline.report import (
-    MADE,
     caps_json,
     caps_words,
     derivation_json,
@@ -260,7 +259,8 @@ class PlanView:
             "guessed": built.spec.privacy.expect is not None,
             "verdicts": [(row.series, row.window, *row.words) for row in rows],
             "summary": summary(rows),
-            "notes": caveats(built),
+            "warnings": (urgent := warnings(built)),
+            "notes": [note for note in caveats(built) if note not in urgent],
         }
 
 
@@ -313,7 +313,6 @@ def _booked(privacy: Privacy, built: Built) -> Ledger | None:
 def _made(made: MadeOf) -> dict[str, Any]:
     return {
         "name": made.series.name,
-        "mechanism": MADE,
         "epsilon": "0",
         "why": made.why,
         "supposing": "",
@@ -327,7 +326,7 @@ def _made(made: MadeOf) -> dict[str, Any]:
 def _series(built: Built, chosen: Chosen) -> dict[str, Any]:
     return {
         "name": chosen.spec.name,
-        "mechanism": type(chosen.mechanism).__name__,
+        "statistic": chosen.spec.statistic,
         "epsilon": text(chosen.spec.price),
         "why": chosen.choice.why,
         "supposing": chosen.choice.supposing,

@@ -18,12 +18,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.wording import shown_number
 from stream_dp.errors import NotDerivable, StreamDPError, UsageError
 from stream_dp.journal.keys import Sealer
 from stream_dp.journal.release import Shape
+from stream_dp.operate.budget_view import budget_json
 from stream_dp.operate.fitting import (
+    UNSIGNED,
     FieldFit,
     Fitting,
     Hint,
@@ -42,7 +46,7 @@ from stream_dp.pipeline.spec import PipelineSpec, series_problems
 from stream_dp.pipeline.verdicts import Row, judged, judged_alone, noise_by_guesses, summary
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
-from stream_dp.records.scalars import duration_text
+from stream_dp.records.scalars import duration_text, milliseconds
 from stream_dp.statistics import Series
 from stream_dp.statistics.parts.choice import FalseAlarm, two_digits
 from stream_dp.statistics.parts.verdicts import USEFUL, USEFUL_SHARE, Judged
@@ -53,6 +57,8 @@ MOST_EPSILON = 10  # beyond which there is little privacy
 TRIES = 6
 TOGETHER = 3  # changes
 WINDOWS = "every", "windows", "window", "running"
+OF_THE_FILE = "privacy.", "clock."  # begin lines that change more than a series
+EXACT = "epsilon", "clamp", "at", "edges", "user_total", "at_least", "at_most", "step"
 WAYS = 4  # told of each series
 DAY = 86_400_000  # ms, within which a rate comes and goes
 WORTH_MORE = (
@@ -61,14 +67,16 @@ WORTH_MORE = (
 
 
 class Way(NamedTuple):
-    """A change of a pipeline file, as `lines` to paste, with which a series is useful from `epsilon` on, or at best
-    what its verdict says.
-    """
+    """A change of a pipeline file: `lines` say it; `series` is useful with it, or at best what its verdict says."""
 
     lines: tuple[str, ...]
-    epsilon: Fraction
+    series: Series
     window: str
     judged: Judged
+
+    @property
+    def epsilon(self) -> Fraction:
+        return self.series.epsilon
 
     @property
     def needs(self) -> float:
@@ -78,16 +86,32 @@ class Way(NamedTuple):
         return float(self.epsilon) * self.judged.share / USEFUL_SHARE
 
     @property
-    def words(self) -> str:
+    def entry(self) -> str:
+        """The series as an entry of the file, in one line; without its words for readers, which need no change."""
+        given = self.series.model_dump(
+            mode="json", by_alias=True, exclude_unset=True, exclude_defaults=True,
+            exclude={*self.series.words},
+        )  # fmt: skip
+        head = {"name": self.series.name, "statistic": self.series.statistic}
+        plain = {key: _plain(key, value) for key, value in (head | given).items()}
+        return yaml.safe_dump(
+            plain, default_flow_style=True, sort_keys=False, width=math.inf, allow_unicode=True
+        ).rstrip()
+
+    def words(self, left: Fraction, now: Fraction) -> str:
+        """Return the entry, and behind it what else the file needs where it cost `now` and `left` is left."""
         over = f" over {self.window}" if self.window else ""
         band, typical = map(shown_number, (self.judged.band, self.judged.typical))
-        shown = f"{self.judged.verdict}: ± {band} of {typical}{over}"
-        needs = f"epsilon: {_decimal(self.epsilon)}"
-        return f"{', '.join((*self.lines, needs))}  ({shown})"
+        parts = [part for line in self.lines for part in line.split(", ")]
+        others = [part for part in parts if part.startswith(OF_THE_FILE)]
+        if self.epsilon > now + left:
+            others.append("a larger privacy.epsilon, or less for other series")
+        needs = f"; needs {', '.join(others)}" if others else ""
+        return f"- {self.entry}  # {self.judged.verdict}: ± {band} of {typical}{over}{needs}"
 
     def json(self) -> dict[str, Any]:
         return {
-            "change": [*self.lines], "epsilon": float(self.epsilon),
+            "change": [*self.lines], "epsilon": float(self.epsilon), "entry": self.entry,
             "verdict": self.judged.verdict, "typical": self.judged.typical,
             "band": self.judged.band, **({"window": self.window} if self.window else {}),
         }  # fmt: skip
@@ -97,12 +121,15 @@ class Way(NamedTuple):
 class Judgement:
     """Verdicts by a sample, and by series of which no window is useful the ways to one. NOT PRIVATE.
 
-    `part`: how many ms of a day the sample has, where longer windows are judged at its rate; else 0.
+    `part`: how many ms of a day the sample has, where longer windows are judged at its rate; else 0. `left`: epsilon
+    for one more series; `prices`: those of the file's.
     """
 
     rows: Sequence[Row]
     ways: dict[str, list[Way]]
     part: int = 0
+    left: Fraction = Fraction(0)
+    prices: Mapping[str, Fraction] = field(default_factory=dict)
 
     @property
     def table(self) -> list[tuple[str, ...]]:
@@ -116,12 +143,12 @@ class Judgement:
         for name, ways in self.ways.items():
             useful = any(way.judged.verdict == USEFUL for way in ways)
             yield (
-                f"{name} would be useful with the keys of one of these lines:"
+                f"{name} would be useful as one of these entries in its place{_kept(ways)}:"
                 if useful
                 else f"{name} is useful with none of the changes that were tried{'; the nearest:' if ways else ''}"
             )
             for way in ways:
-                yield f"    {way.words}"
+                yield f"    {way.words(self.left, self.prices[name])}"
 
 
 def judgement_of(built: Built, sample: Sample) -> Judgement:
@@ -136,7 +163,11 @@ def judgement_of(built: Built, sample: Sample) -> Judgement:
             ways[chosen.spec.name] = _Search(_Change((), built.spec, chosen.spec), counted).ways()
     part = len(totals.rows.rows) * built.spec.clock.step
     rated = any(row.judged is not None and totals.rated(row.window) for row in rows)
-    return Judgement(rows, ways, part if rated and part < DAY else 0)
+    return Judgement(
+        rows, ways, part if rated and part < DAY else 0,
+        Fraction(budget_json(built.spec, built.subledgers())["left"]),
+        {chosen.spec.name: chosen.spec.epsilon for chosen in built.chosen},
+    )  # fmt: skip
 
 
 class _Change(NamedTuple):
@@ -178,9 +209,10 @@ class _Search:
             tried.sort(key=lambda pair: pair[0].needs)
             ways += [way for way, _ in tried]
             best = [change for _, change in tried[:2]]
-            if not tried or tried[0][0].needs <= self.now.series.epsilon:
+            if not tried or tried[0][0].needs <= float(self.now.series.epsilon):
                 break
         kept = list[Way]([alone] if alone else [])
+        ways = self._shortest(ways)
         for way in sorted(ways, key=lambda way: (len(way.lines), way.needs)):
             fewer = [other for other in kept if {*other.lines} <= {*way.lines}]
             if all(way.needs < WORTH_MORE * other.needs for other in fewer):
@@ -192,6 +224,15 @@ class _Search:
         return useful or [
             way for way in kept[:1] if way.lines or way.epsilon != self.now.series.epsilon
         ]
+
+    def _shortest(self, ways: Sequence[Way]) -> list[Way]:
+        """Leave out windows that end later than one that is useful with the same other changes and no more epsilon."""
+        enough: dict[frozenset[str], int] = {}
+        for way in ways:
+            window, others = _ending(way)
+            if window and way.needs <= float(self.now.series.epsilon):
+                enough[others] = min(window, enough.get(others, window))
+        return [way for way in ways if (end := _ending(way))[0] <= enough.get(end[1], end[0])]
 
     def _changes(self, at: _Change) -> Iterator[_Change | None]:
         """Yield other forms of the series, and other caps and steps of the file."""
@@ -210,11 +251,12 @@ class _Search:
                 yield at.more(f"privacy.{privacy.cap_name}: {cap}", capped)
         for step in [step for step in STEPS if step > clock.step and not step % clock.step][:3]:
             horizon = clock.horizon and clock.horizon * clock.step // step
-            if horizon != 0:
-                slower = clock.model_copy(update={"step": step, "horizon": horizon})
+            slower = clock.model_copy(update={"step": step, "horizon": horizon})
+            other = spec.model_copy(update={"clock": slower})
+            if horizon != 0 and not any(series_problems(of, other) for of in spec.series):
                 ends = f", clock.horizon: {horizon}" if horizon else ""
                 line = f"clock.step: {duration_text(step)}{ends}"
-                yield at.more(line, spec.model_copy(update={"clock": slower}))
+                yield at.more(line, other)
 
     def _way(self, change: _Change) -> Way | None:
         """Return from which epsilon on the changed series is useful in a window, or else how near it comes.
@@ -233,7 +275,7 @@ class _Search:
                 return None
             needed = float(epsilon) * max(1.05, best.judged.share / USEFUL_SHARE)
             if best.verdict == USEFUL or needed > MOST_EPSILON:
-                return Way(change.lines, epsilon, best.window, best.judged)
+                return Way(change.lines, series, best.window, best.judged)
             epsilon = Fraction(f"{two_digits(needed):.12g}")
         return None
 
@@ -269,8 +311,32 @@ def _less(row: Row, whole: Mapping[str, float]) -> Row:
     return row._replace(judged=row.judged._replace(typical=typical, band=row.judged.band + loss))
 
 
-def _decimal(number: Fraction) -> str:
-    return f"{float(number):.12g}"
+def _kept(ways: Sequence[Way]) -> str:
+    words = [word for word in ways[0].series.words if getattr(ways[0].series, word)]
+    return f" (keep its {', '.join(words)})" if words else ""
+
+
+def _ending(way: Way) -> tuple[int, frozenset[str]]:
+    """Return how long the windows are that end by a way's own change (0: it changes none), and its other changes."""
+    every = [line for line in way.lines if line.startswith("every: ")]
+    window = milliseconds(way.window) if every and way.window else 0
+    return window, frozenset(way.lines) - {*every}
+
+
+def _plain(key: str, value: Any) -> Any:
+    """Return what a person writes: numbers without quotes, where they are exact, and one of a list without brackets."""
+    if isinstance(value, list) and len(value) == 1 and key in WINDOWS:
+        return value[0]
+    if isinstance(value, list):
+        return [_plain(key, each) for each in value]
+    if isinstance(value, dict):
+        return {inner: _plain(inner, each) for inner, each in value.items()}
+    if not isinstance(value, str) or key not in EXACT:
+        return value
+    number = float(Fraction(value))
+    if Fraction(f"{number:.12g}") != Fraction(value):
+        return value
+    return int(number) if number.is_integer() else float(f"{number:.12g}")
 
 
 _THIN = (
@@ -381,22 +447,26 @@ _NAMED = 3
 
 
 async def require_fitting(spec: PipelineSpec, sealer: Sealer, file: str = "FILE") -> None:
-    """Raise UsageError if the source has records but none that can be used; an empty source is accepted.
+    """Raise UsageError if the source has records but none that can be used, or tick marks and none of this key.
 
-    `stream-dp check` shows details. A file is read on until one record fits.
+    An empty source is accepted. `stream-dp check` shows details. A file is read on until one record fits.
     """
     refused: list[Fitting] = []
+    unsigned: list[bool] = []
     try:
         async for sample in _samples(spec, sealer):
+            unsigned.append(sample.unsigned > 0)
             fitting = await asyncio.to_thread(fitting_of, spec, sample)
-            if not fitting.wholly_refused:
+            if not fitting.wholly_refused and not sample.unsigned:
                 return
             refused.append(fitting)
     except UsageError:
         raise
     except StreamDPError:
         return
-    if refused:
+    if unsigned and all(unsigned):
+        raise UsageError(f"{refused[0].origin}: {UNSIGNED}. Nothing was charged, made or published")
+    if refused and all(fitting.wholly_refused for fitting in refused):
         raise UsageError(_why(spec, refused[0], file))
 
 

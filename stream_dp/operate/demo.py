@@ -1,7 +1,8 @@
 """The demo: a year of real flights through a local Kafka, or through a file and a database, to a private live page.
 
 Rules: the data is public, so exact figures may be shown, and only because the pipeline file says so. The state lies in
-`local_dir()`; a demo goes on where it stopped, and `fresh` deletes that state only.
+`local_dir()`; a demo goes on where it stopped, and `fresh` deletes that state only. With a page the clock goes on for
+`YEARS`; that demo has a state of its own, because a journal of one year cannot go on with a longer clock.
 """
 
 import math
@@ -19,7 +20,7 @@ from stream_dp.broker.process import LocalKafka, held
 from stream_dp.broker.topics import create_topic
 from stream_dp.core.progress import Progress
 from stream_dp.engine.history import JournalSummary, read_summary
-from stream_dp.engine.ports import Ports
+from stream_dp.engine.ports import Ports, Source
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.log.lease import Holder
@@ -28,7 +29,7 @@ from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.replay_feed import Feed, Paced, Speed, feed_records, loaded
 from stream_dp.operate.run.run_pipeline import served
 from stream_dp.operate.run.running import Run, alongside, signals
-from stream_dp.operate.run.wiring import open_ports
+from stream_dp.operate.run.wiring import file_source, open_ports
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
@@ -74,8 +75,10 @@ FIRST_TICKS = 30 * 24
 """These are not paced, so that every window is full when the page opens."""
 SLOW_FROM = Fraction(3, 4)
 SLOW_SPEED = 1.2
-"""From `SLOW_FROM` on a day takes 20 seconds, and then longer, by the square of what is left of the year: after half an
-hour three seconds an hour, after a day half an hour. So the year never ends while somebody may ask.
+"""From `SLOW_FROM` of the first year on a day takes 20 seconds."""
+YEARS = 50
+"""On the page the flights of the year come again in each following one, at the same hours of the same days: two hours
+a year. So the demo goes on for four days.
 """
 GUEST = Analyst(name="guest", epsilon=Fraction(2, 5))
 """The demo's analyst, beside the pipeline file: the link to the page has a token of theirs."""
@@ -97,7 +100,7 @@ class DemoOptions:
 class Told:
     """Callbacks for progress: a text line, the progress of a start, the page's address, the running `Run`.
 
-    The second argument of `page` is the guest's token, with which visitors create series; empty once the year is over.
+    The second argument of `page` is the guest's token, with which visitors create series; empty once all is over.
     """
 
     line: Callable[[str], None]
@@ -125,9 +128,13 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
     Raises UsageError if another demo runs, or the pipeline is not one that may be shown.
     """
     embedded = options.embedded or not _kafka_can_be_had(callbacks)
-    folder = local_dir() / "demo" / ("embedded" if embedded else "kafka")
+    years = 1 if options.headless or options.until_end else YEARS
+    states = local_dir() / "demo" / ("" if years == 1 else "years")
+    folder = states / ("embedded" if embedded else "kafka")
     try:
-        spec = _with_guest(load(flights_folder() / "pipeline.yaml"))
+        year = _with_guest(load(flights_folder() / "pipeline.yaml"))
+        spec, speed = _lasting(year, years), None if options.headless else _speed(year)
+        every = year.clock.horizon or 1
         if not spec.public_data:
             raise UsageError(
                 "the demo shows exact figures: its pipeline must declare public_data: true"
@@ -136,7 +143,8 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
             _delete(folder, callbacks)
         folder.mkdir(parents=True, exist_ok=True)
         if embedded:
-            yield await _run(_embedded(spec, folder), folder, options, callbacks, None)
+            spec = _embedded(spec, folder)
+            yield await _run(spec, folder, options, callbacks, source=_flights(spec, every, speed))
             return
         callbacks.progress("Starting Kafka")
         async with LocalKafka(folder / "broker") as kafka:
@@ -144,13 +152,13 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
             source = KafkaSourceSpec(topic=TOPIC, bootstrap=kafka.bootstrap)
             local = spec.model_copy(update={"source": source})
             await create_topic(kafka.bootstrap, TOPIC, PARTITIONS)
-            to = Feed(TOPIC, None if options.headless else _speed(spec, ends=options.until_end))
+            to = Feed(TOPIC, speed, every=every)
 
             async def feed() -> None:
                 records = await loaded(local, flights_folder() / DATA)
                 await feed_records(local, sealer_for(local, None), records, to)
 
-            yield await _run(local, folder, options, callbacks, feed)
+            yield await _run(local, folder, options, callbacks, feed=feed)
     except FailClosed as error:
         flags = f"{'--embedded ' if embedded else ''}--fresh"
         raise FailClosed(
@@ -187,6 +195,20 @@ def _with_guest(spec: PipelineSpec) -> PipelineSpec:
     return spec.model_copy(update={"privacy": privacy})
 
 
+def _lasting(spec: PipelineSpec, years: int) -> PipelineSpec:
+    clock = spec.clock
+    longer = clock.model_copy(update={"horizon": (clock.horizon or 1) * years})
+    return spec.model_copy(update={"clock": longer})
+
+
+def _flights(spec: PipelineSpec, every: int, speed: Speed | None) -> Callable[[], Source]:
+    def source() -> Source:
+        file = file_source(spec, every)
+        return file if speed is None else Paced(file, speed)
+
+    return source
+
+
 def _embedded(spec: PipelineSpec, folder: Path) -> PipelineSpec:
     return spec.model_copy(
         update={
@@ -202,7 +224,9 @@ async def _run(
     folder: Path,
     options: DemoOptions,
     callbacks: Told,
-    feed: Callable[[], Awaitable[None]] | None,
+    *,
+    feed: Callable[[], Awaitable[None]] | None = None,
+    source: Callable[[], Source] | None = None,
 ) -> DemoRun:
     spec = spec.read_by(options.processes)
     built, sealer = build(spec), sealer_for(spec, None)
@@ -211,9 +235,7 @@ async def _run(
     def ports() -> Ports:
         opened = open_ports(spec, sealer, holder=holder, marks=folder)
         opened = replace(opened, progress=callbacks.progress)
-        if feed is not None or options.headless:
-            return opened
-        return replace(opened, source=Paced(opened.source, _speed(spec, ends=options.until_end)))
+        return opened if source is None else replace(opened, source=source())
 
     this = Run(built, ports(), keep=1 if options.headless else None, again=ports)
     before = JournalSummary()
@@ -233,7 +255,7 @@ async def _run(
             await this.until_end()
         seconds = time.monotonic() - started
         if not options.until_end and not this.stopped.is_set():
-            callbacks.line("The year is over; Ctrl-C ends the demo, --fresh begins anew")
+            callbacks.line("The flights are over; Ctrl-C ends the demo, --fresh begins anew")
             await this.stopped.wait()
     return DemoRun(built, sealer, folder.name, seconds, before.totals.records, this)
 
@@ -242,19 +264,14 @@ def _ran_before(marks: Path) -> bool:
     return any(marks.glob("*.json"))
 
 
-def _speed(spec: PipelineSpec, *, ends: bool = False) -> Speed:
-    """Return the ticks per second by the tick: first all at once, then a year in `SECONDS_FOR_A_YEAR`, then slower and
-    slower; at one slow speed if the run is to reach its end.
-    """
-    horizon = spec.clock.horizon or 1
+def _speed(year: PipelineSpec) -> Speed:
+    """Return the ticks per second by the tick: a month at once, most of a year in `SECONDS_FOR_A_YEAR`, then slowly."""
+    horizon = year.clock.horizon or 1
     quick, slow = horizon / SECONDS_FOR_A_YEAR, math.ceil(SLOW_FROM * horizon)
 
     def at(tick: int) -> float:
         if tick < FIRST_TICKS:
             return math.inf
-        if tick < slow:
-            return quick
-        left = 1.0 if ends else max(1, horizon - tick) / max(1, horizon - slow)
-        return min(quick, SLOW_SPEED * left**2)
+        return quick if tick < slow else min(quick, SLOW_SPEED)
 
     return at

@@ -55,6 +55,11 @@ from stream_dp.records.schema import (
     place_words,
 )
 
+UNSIGNED = (
+    "its tick marks are signed by another key, for another start or for another step, so no tick would ever end. If "
+    "`stream-dp key rotate` made a new data key after the topic was fed, feed a new topic with it"
+)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Piece:
@@ -102,6 +107,13 @@ class Sample:
     def records(self) -> int:
         """Number of records, including unreadable ones."""
         return len(self.payloads) + sum(span.records for _, span in self.refused)
+
+    @property
+    def unsigned(self) -> int:
+        """Number of tick marks where the pipeline's key signed none of them; else 0."""
+        if any(piece.mark is not None for piece in self.pieces):
+            return 0
+        return sum(span.records for _, span in self.refused if span.reason == BAD_MARK)
 
     def place(self, partition: int, place: int) -> str:
         return f"line {place:,}" if self.lines else f"partition {partition}, offset {place}"
@@ -563,7 +575,8 @@ def fitting_of(spec: PipelineSpec, sample: Sample) -> Fitting:
     def because(reason: str) -> list[int]:
         return [at for at, (cause, _) in why.items() if cause == reason]
 
-    advice = partitioner_hints(spec, sample, because(WRONG_PARTITION))
+    advice = [Hint(UNSIGNED, sample.unsigned)] if sample.unsigned else []
+    advice += partitioner_hints(spec, sample, because(WRONG_PARTITION))
     advice += hints(spec, sample, fits, because(TIME_OUT_OF_RANGE))
     dead = sum(reason.records for reason in reasons)
     return Fitting(

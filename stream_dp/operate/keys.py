@@ -356,14 +356,15 @@ def access_of(file: Path | None, names: Iterable[str]) -> Access:
     return access.model_copy(update={"names": access.names.union(names)})
 
 
-def require_analysts(access: Access, spec: PipelineSpec) -> None:
-    """Raise UsageError if a user of the proxy is to be an analyst whom the pipeline does not name."""
-    known = [analyst.name for analyst in spec.privacy.analysts]
+def require_analysts(access: Access, *specs: PipelineSpec) -> None:
+    """Raise UsageError if a user of the proxy is to be an analyst whom none of the pipelines names."""
+    known = [analyst.name for spec in specs for analyst in spec.privacy.analysts]
+    names = ", ".join(spec.name for spec in specs)
     named = {} if access.proxy is None else access.proxy.analysts
     if unknown := sorted({*named.values()} - {*known}):
         raise UsageError(
-            f"--access: proxy.analysts names {', '.join(unknown)}, but `privacy.analysts` of {spec.name} names "
-            f"{', '.join(known) or 'none'}"
+            f"--access: proxy.analysts names {', '.join(unknown)}, but `privacy.analysts` of {names} names "
+            f"{', '.join(dict.fromkeys(known)) or 'none'}"
         )
 
 

@@ -23,7 +23,7 @@ from stream_dp.engine.ports import (
 )
 from stream_dp.errors import UsageError
 from stream_dp.files.memory import WrappedSource
-from stream_dp.files.records import Record, load_records, ticked
+from stream_dp.files.records import Record, RepeatedTicks, load_records, ticked
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.feed import KafkaFeed
@@ -120,13 +120,15 @@ Speed: TypeAlias = Callable[[int], float]
 class Feed:
     """The topic to feed and the speed, in ticks per second (None: as fast as possible).
 
-    `create` makes a missing topic with this many partitions (0: never make it).
+    `create` makes a missing topic with this many partitions (0: never make it). After `every` ticks the records come
+    again, later (None: never).
     """
 
     topic: str
     speed: Speed | None = None
     create: int = 0
     encoding: str = UTF_8
+    every: int | None = None
 
 
 async def replay_file(
@@ -196,6 +198,8 @@ async def feed_records(
         place((), range(to.create))
         await make_topic(settings, to.topic, to.create, stamped=False)
     feed_of = await asyncio.to_thread(feed_id, ticks)
+    if to.every is not None:
+        ticks = RepeatedTicks(ticks, to.every, clock.step)
     marks = TickMarks(sealer.mark_key(), to.topic, clock.grid, feed_of)
     first = await feed(settings, marks, ticks, to.speed, (place, sent), progress)
     before = ticks.before(first)

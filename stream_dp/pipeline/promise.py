@@ -60,17 +60,32 @@ _TRANSACTIONS = {
 }
 
 
+def warnings(built: Built) -> list[str]:
+    """Return the notes that may be a reason to change the file."""
+    found = []
+    if built.spec.relation is Neighbors.REPLACE_ANY_TICK:
+        found.append(
+            "an event's own time says its tick, so a replacement may move it to another tick. That is one event "
+            "removed and one added, and each mechanism has half the epsilon for either. If no replacement moves, say "
+            "so: privacy.moves: within_tick"
+        )
+    found += _unended(built.spec)
+    noisy = [(c.spec.name, noise_of(c.choice.alarms, c.spec.price)) for c in built.chosen]
+    found += [f"{name}: {noise}" for name, noise in noisy if noise]
+    people = looks_like_people(built.spec.fields) if built.spec.privacy.unit != "user" else []
+    if people:
+        found.append(
+            f"the unit is one event, but the schema has {', '.join(people)}: a person with many events is "
+            "protected for each of them, not for all together; privacy.unit: user protects all of them (docs/people.md)"
+        )
+    return found
+
+
 def caveats(built: Built) -> list[str]:
     notes = [
         "this pipeline only: other pipelines on the same source have ledgers of their own and add up",
         "the guarantee holds against computationally bounded adversaries (noise comes from ChaCha20)",
     ]
-    if built.spec.relation is Neighbors.REPLACE_ANY_TICK:
-        notes.append(
-            "an event's own time says its tick, so a replacement may move it to another tick. That is one event "
-            "removed and one added, and each mechanism has half the epsilon for either. If no replacement moves, say "
-            "so: privacy.moves: within_tick"
-        )
     source = built.spec.source
     if isinstance(source, KafkaSourceSpec):
         notes.append(_TRANSACTIONS[source.open_transactions])
@@ -79,25 +94,27 @@ def caveats(built: Built) -> list[str]:
             f"ticks are longer than {duration_text(READ_AGAIN_MS)}: series that are created, and watches that begin or "
             "end, do so at the next tick, so that no record of the open tick is read again"
         )
-    notes += _unended(built.spec)
-    noisy = [(c.spec.name, noise_of(c.choice.alarms, c.spec.price)) for c in built.chosen]
-    notes += [f"{name}: {noise}" for name, noise in noisy if noise]
-    return [*notes, *_of_identifiers(built.spec), *_of_people(built.spec), *_of_shapes(built)]
+    users = _of_users(built.spec) if built.spec.privacy.unit == "user" else ()
+    about = [*_of_identifiers(built.spec), *users, *_of_shapes(built)]
+    return [*warnings(built), *notes, *about]
 
 
-def _unended(spec: PipelineSpec) -> Iterator[str]:
-    """Yield which windows, or hops, the horizon cuts off: they never end, so nothing is told of them."""
+def _unended(spec: PipelineSpec) -> list[str]:
+    """Return which windows, or hops, the horizon cuts off: they never end, so nothing is told of them."""
     horizon, step = spec.clock.horizon or 0, spec.clock.step
+    cut: dict[str, list[str]] = {}
     for series in spec.series:
         hop = getattr(series, "hop", None)
         ending, what = ((hop,), "hop") if hop else (getattr(series, "every", ()), "window")
         for place, window in enumerate(ending):
             rest = horizon % (milliseconds(window) // step)
             if rest and series.first_told(place, step):
-                yield (
-                    f"{series.name}: the horizon ends in the midst of a {what} of {window}, so no release has the "
+                why = (
+                    f"the horizon ends in the midst of a {what} of {window}, so no release has the "
                     f"records of its last {how_many(rest, 'tick')}"
                 )
+                cut.setdefault(why, []).append(series.name)
+    return [f"{', '.join(names)}: {why}" for why, names in cut.items()]
 
 
 def _of_identifiers(spec: PipelineSpec) -> list[str]:
@@ -127,17 +144,6 @@ def _early(spec: PipelineSpec, columns: int, size: int = 16) -> str:
     return (
         f", and {size * columns} more in an earlier commit if it was read before that tick's turn"
     )
-
-
-def _of_people(spec: PipelineSpec) -> Iterator[str]:
-    privacy, people = spec.privacy, looks_like_people(spec.fields)
-    if privacy.unit == "user":
-        yield from _of_users(spec)
-    elif people:
-        yield (
-            f"the unit is one event, but the schema has {', '.join(people)}: a person with many events is "
-            "protected for each of them, not for all together; privacy.unit: user protects all of them (docs/people.md)"
-        )
 
 
 def _of_users(spec: PipelineSpec) -> Iterator[str]:

@@ -41,6 +41,7 @@ class Flight(msgspec.Struct, gc=False):
 
 def pipeline(conditions: int, *, wall: bool) -> PipelineSpec:
     data = load(FLIGHTS).model_dump(by_alias=True)
+    data["privacy"]["expect"] = None  # its guesses are of series that are left out here
     data["series"] = [
         series
         for series in data["series"]

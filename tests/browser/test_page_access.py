@@ -92,6 +92,7 @@ async def test_an_analysts_link_opens_a_closed_page_and_asks(
     await tab.page.wait_for_selector(CARD)
     await tab.page.wait_for_selector(".ask-form")
     assert "ann" in (await tab.page.inner_text(".ask-who")).lower()
+    assert await tab.page.get_by_role("button", name="Log out").count() == 1
     await tab.page.click(".ask-who button")
     await tab.page.wait_for_selector("#empty #ask-token")
 

@@ -396,7 +396,8 @@ async def test_single_ticks_are_bars_and_a_window_is_chosen_by_keyboard(browser:
         words = ["1 hour", "6 hours", "24 hours", "ever"]
         assert await choice.get_by_role("button").all_inner_texts() == words
         assert await page.evaluate(CODES_SHOWN) == []
-        assert await text(page, f"{RATE} {PRESSED}") == "1 hour"
+        assert await text(page, f"{RATE} {PRESSED}") == "24 hours"  # useful by the file's guesses
+        await window(page, "rate", "1 hour")
         assert await text(page, f"{RATE} .value") == f"{last['tick']['value']:,}"
         assert await text(page, f"{RATE} .band") == "± 15 in the last hour"
         assert "Bar chart" in str(await page.get_attribute(f"{RATE} .chart", "aria-label"))
@@ -446,7 +447,13 @@ async def test_a_line_inside_its_band_is_faint_and_never_fills_the_picture(
             card = f"[data-series={name}]"
             (firm,) = await pixels(page, card, LINE)
             assert (firm == 0) == faint
-            assert await page.locator(f"{card} .still").is_hidden() != faint
+            said = await page.inner_text(f"{card} .still")
+            assert said.startswith(
+                "ups and downs within the band" if faint else "faint where ups and downs"
+            )
+            title = str(await page.locator(f"{card} .still").get_attribute("title"))
+            assert said in title
+            assert "the band says how much" in title
         low, high = [
             await page.evaluate(PLOT + f"(card).scales.y.{end}", "[data-series=level]")
             for end in ("min", "max")

@@ -1,4 +1,6 @@
-"""`stream-dp plan`: the promise in one line, prices, the errors to expect; `--proof`: why. Touches no data."""
+"""`stream-dp plan`: the promise in one line, prices, the errors to expect; `--notes`: all that is to be known of them;
+`--proof`: why. Touches no data.
+"""
 
 import asyncio
 import json
@@ -7,6 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from typer import Option
 
@@ -21,6 +25,7 @@ from stream_dp.cli.printing import (
     wide_console,
 )
 from stream_dp.cli.progress_line import progress
+from stream_dp.core.wording import how_many
 from stream_dp.operate.budget_view import MOST_ALIKE, PlanView
 from stream_dp.operate.run import file_change
 
@@ -42,6 +47,9 @@ def plan(
     ] = "",
     as_json: AsJson = False,
     proof: Proof = False,
+    notes: Annotated[
+        bool, Option("--notes", help="Show errors by tick, notes on each series, and all others.")
+    ] = False,
     key_file: KeyFile = None,
 ) -> None:
     """Show what PIPELINE.yaml guarantees, why, and how large its errors will be."""
@@ -54,34 +62,44 @@ def plan(
     if as_json:
         typer.echo(json.dumps(shown))
     else:
-        _print(shown, proof=proof)
+        _print(shown, proof=proof, notes=notes)
 
 
-def _print(shown: dict[str, Any], *, proof: bool) -> None:
+def _print(shown: dict[str, Any], *, proof: bool, notes: bool) -> None:
     console = wide_console()
     console.print(shown["plainly"], highlight=False, soft_wrap=True, style="bold", markup=False)
     console.print()
-    console.print(_guarantee(shown), highlight=False)
+    console.print(_guarantee(shown, notes=notes), highlight=False)
     if proof:
         console.print(derivation_tree(shown["derivation"]))
-    console.print(_errors(shown, console.width))
+    if notes or not shown["guessed"]:
+        console.print(_errors(shown, console.width))
     if shown["guessed"]:
         table = verdict_table(
             shown["verdicts"], "What these are worth, by the guesses of privacy.expect"
         )
         console.print(table)
     console.print(shown["summary"], highlight=False, markup=False, soft_wrap=True, style="bold")
+    _print_words(console, shown, proof=proof, notes=notes)
+
+
+def _print_words(console: Console, shown: dict[str, Any], *, proof: bool, notes: bool) -> None:
     for series in shown["series"]:
-        for line in _series_lines(series, proof=proof):
-            console.print(line, highlight=False)
+        for line in _series_lines(series, proof=proof, notes=notes):
+            console.print(line, highlight=False, markup=False)
     if shown["caps"]:
         console.print(
             "Other caps, by the guesses of privacy.expect, which change no guarantee: half-widths, and what is cut off"
         )
     for line in shown["caps"]:
         console.print(f"  {line}", highlight=False, markup=False)
-    for note in shown["notes"]:
-        console.print(f"[yellow]Note[/yellow]: {note}")
+    for warning in shown["warnings"]:
+        console.print(f"[yellow]Warning[/yellow]: {escape(warning)}", highlight=False)
+    for note in shown["notes"] if notes else ():
+        console.print(f"Note: {note}", highlight=False, markup=False)
+    if not notes:
+        more = how_many(len(shown["notes"]), "note")
+        console.print(f"`--notes` shows errors by tick, what each series rests on, and {more}.")
     if not proof:
         console.print(
             "Why this holds: `--proof` shows the derivation, each theorem with its conditions."
@@ -102,23 +120,26 @@ def _compare(pipeline: Path, old: str, key_file: Path | None, *, as_json: bool) 
         raise typer.Exit(PENDING)
 
 
-def _series_lines(series: dict[str, Any], *, proof: bool) -> Iterator[str]:
-    yield f"{series['name']}: {series['why']}"
-    if bounds := series["bounds"]:
-        yield f"  {bounds.words}; {bounds.proof}" if proof else f"  {bounds.words}"
-    yield from (f"  {alarm}" for alarm in series["alarms"])
+def _series_lines(series: dict[str, Any], *, proof: bool, notes: bool) -> Iterator[str]:
+    lines = [series["why"]] if notes or proof else []
+    if (bounds := series["bounds"]) and lines:
+        lines.append(f"{bounds.words}; {bounds.proof}" if proof else bounds.words)
+    for place, line in enumerate(lines):
+        yield f"  {line}" if place else f"{series['name']}: {line}"
+    yield from (f"  {alarm}" if lines else alarm for alarm in series["alarms"])
 
 
-def _guarantee(shown: dict[str, Any]) -> str:
+def _guarantee(shown: dict[str, Any], *, notes: bool) -> str:
     budget = shown["budget"]
     condition = "" if shown["condition"] is None else f", if {shown['condition']}"
     lists = f", {shown['lists']}" if shown["lists"] else ""
+    more = f"{_halts(budget)}\n{_filters(shown['filters'])}" if notes else ""
     return (
         f"[bold]{shown['name']}[/bold] is ({shown['epsilon']}, {shown['delta']})-differentially private: unit "
         f"{shown['unit']}, neighbours {shown['neighbors']}{lists}{condition}, over all releases for ever.\n"
         f"With all that is asked while it runs: ({budget['budget']}, {budget['delta']}), by the "
         f"{budget['filter']} filter.\nBudget {budget['budget']}: {budget_text(budget)}{_paid_for(budget)}.\n"
-        f"{_halts(budget)}\n{_filters(shown['filters'])}"
+        f"{more}"
     )
 
 
@@ -177,7 +198,7 @@ def _errors(shown: dict[str, Any], width: int) -> Table:
     """Return the predicted half-widths: a row for each series or window, a column for each tick that has room."""
     rows: list[tuple[tuple[str, str, str], dict[int, float]]] = []
     for series in (each for each in shown["series"] if each["errors"]):
-        by = f"{series['mechanism']}, eps {series['epsilon']}", series["supposing"]
+        by = f"{series['statistic']}, epsilon {series['epsilon']}", series["supposing"]
         about = series["name"], ", ".join(filter(None, by))
         for window, errors in (series["windows"] or {"": series["errors"]}).items():
             rows.append(((about[0], window, about[1]), errors))

@@ -26,12 +26,13 @@ from stream_dp.journal.release import (
 )
 from stream_dp.kafka.client.clients import backing_off
 from stream_dp.operate.budget_view import OF_THE_FILE, api_budget, judged_plan_json
-from stream_dp.operate.keys import issued_for
+from stream_dp.operate.keys import issued_for, require_analysts
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.observe.public_view import pipeline_json, reader_of
 from stream_dp.operate.published_bodies import Backlog, all_published, find_keys, published
 from stream_dp.operate.run.run_pipeline import KEPT_RELEASES
 from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.server.access import OPEN, Access
 from stream_dp.server.server import PageServer
@@ -57,8 +58,12 @@ class TopicPage:
         self.log = ReleaseLog(keep)
 
     @property
+    def spec(self) -> PipelineSpec:
+        return self._built.spec
+
+    @property
     def name(self) -> str:
-        return self._built.spec.name
+        return self.spec.name
 
     def view(self) -> PublicView:
         built = self._built
@@ -134,6 +139,7 @@ async def serve_page(
     brokers. `tell` receives phases only; `progress` receives the number of releases read until the newest is reached.
     """
     pages, folder = _pages(pipeline)
+    require_analysts(access, *(page.spec for page in pages))
     tell("starting", pipeline=", ".join(page.name for page in pages), version=__version__)
     several = {page.name: page.view() for page in pages}
     server = PageServer(several if folder else pages[0].view(), access)

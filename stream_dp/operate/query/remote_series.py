@@ -13,7 +13,7 @@ from typing import Any
 
 from stream_dp.client.http_api import LiveSeriesClient, TokenRefused, nobody_listens
 from stream_dp.core.wording import shown_number
-from stream_dp.errors import UsageError
+from stream_dp.errors import UsageError, WorldError
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load, load_live, load_series
 from stream_dp.server.live_series import LARGEST_DEFINITION
@@ -86,6 +86,16 @@ class RemoteSeries(RemoteEngine):
             )
         self._spec, self._url, self._tell = load(pipeline), url.rstrip("/"), tell
         self._key_file, self._token_file, self._analyst = key_file, token_file, analyst
+
+    def apply(self, pipeline: Path, name: str = "") -> Mapping[str, Any]:
+        """Apply at an engine that runs: none is waited for, because the pipeline's next start can apply too."""
+        if nobody_listens(self._url):
+            raise WorldError(
+                f"no engine answers at {self._url}; nothing was applied. If the engine of {self._spec.name} runs "
+                "elsewhere, give the address that it printed (--url), or ask it by its brokers (--via kafka). If none "
+                f"runs, `stream-dp run {pipeline} --apply` applies the change when it starts"
+            )
+        return super().apply(pipeline, name)
 
     def create(self, series: str, *, accept_noise: bool = False) -> dict[str, Any]:
         """Create a series; `series` is JSON or YAML, or @ and a file's name.

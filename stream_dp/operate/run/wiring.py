@@ -74,15 +74,16 @@ def _kafka_source(spec: PipelineSpec, clock: Clock, sealer: Sealer) -> Source:
     return kafka_source(spec, clock, sealer.mark_key)
 
 
-def _file_source(spec: PipelineSpec, _clock: Clock, _sealer: Sealer) -> Source:
+def file_source(spec: PipelineSpec, every: int | None = None) -> Source:
+    """Return the source of a file, whose records come again after `every` ticks (None: never)."""
     source, ticking = settled(spec.source, FileSourceSpec), settled(spec.clock, ReplayClock)
     times = ticking.field, ticking.grid, spec.own_times
-    return FileSource(source.path, spec.fields, *times, source.encoding)
+    return FileSource(source.path, spec.fields, *times, source.encoding, every)
 
 
 OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Source]] = {
     KafkaSourceSpec: _kafka_source,
-    FileSourceSpec: _file_source,
+    FileSourceSpec: lambda spec, clock, sealer: file_source(spec),
 }
 """Opens the source of each kind; its specification was checked."""
 

@@ -211,7 +211,8 @@ def typical_errors(mechanism: Any, setting: Setting) -> tuple[float, ...]:
     return (*errors, counter_error(ever, setting, Profile.of(setting.width, setting.last + 1)))
 
 
-ENDING = "1d", "7d"  # windows that end, which `check` tries in place of others
+ENDING = "10m", "1h", "6h", "1d", "7d", "28d", "91d"
+"""Windows that end, the shortest first, which `check` tries in place of others."""
 
 
 def ended(every: Sequence[str], there: Mapping[str, object]) -> Iterator[tuple[str, str]]:

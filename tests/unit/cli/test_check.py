@@ -203,10 +203,12 @@ def test_what_the_series_are_worth_is_for_the_operators_eyes(site: Site) -> None
     assert "What the series are worth by this sample, NOT PRIVATE" in table
     assert "rough (58%)" in table
     assert "false alarms 94.2% a day" in table
+    more = "; needs a larger privacy.epsilon, or less for other series"
     assert ways.splitlines()[:3] == [
-        "clicks would be useful with the keys of one of these lines:",
-        "    epsilon: 1.5  (useful: ± 4 of 24)",
-        "    clock.step: 6h, clock.horizon: 1, epsilon: 0.67  (useful: ± 4 of 24)",
+        "clicks would be useful as one of these entries in its place:",
+        "    - {name: clicks, statistic: count, epsilon: 1.5}  # useful: ± 4 of 24" + more,
+        "    - {name: clicks, statistic: count, epsilon: 0.67, every: 6h}  # useful: ± 4 of 24 over 6h"
+        + more,
     ]
     assert "busy is useful with none of the changes that were tried; the nearest:" in ways
     assert "NOT PRIVATE: these verdicts are made of exact figures of the sample" in ways

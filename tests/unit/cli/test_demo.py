@@ -18,13 +18,17 @@ import pytest
 
 import stream_dp.operate.demo as module
 from stream_dp.core.progress import unseen
+from stream_dp.core.time import ISO, own_time
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import WorldError
 from stream_dp.files.memory import MemorySource
 from stream_dp.operate.demo import DATA, flights_folder
 from stream_dp.operate.replay_feed import Paced
+from stream_dp.operate.run.running import Run
+from stream_dp.operate.run.settings import settled
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
+from stream_dp.records.endpoints import ReplayClock
 
 Say = Callable[..., Any]
 KEYS = ["broker", "events", "dead_letters", "ticks", "releases", "seconds", "events_per_second",
@@ -208,24 +212,66 @@ def test_its_plan_says_what_each_number_is_worth(say: Say) -> None:
     said = say("plan", str(flights_folder() / "pipeline.yaml"))
     assert (said.code, said.err) == (0, "")
     assert "Verdicts: 7 useful, 7 rough, 3 noise" in said.out
+    said = say("plan", str(flights_folder() / "pipeline.yaml"), "--notes")
     assert "share_late: post-processing of late_flights and departures" in said.out
 
 
-def test_a_month_is_there_at_once_and_the_year_never_ends_while_somebody_may_ask() -> None:
-    spec = load(flights_folder() / "pipeline.yaml")
-    speed = module._speed(spec)
-    assert [speed(tick) for tick in (0, 719, 720, 6569, 6570)] == [inf, inf, 73, 73, 1.2]
-    ends, seconds = [0.0], 0.0  # when each tick of the last quarter is there
-    for tick in range(6570, 8759):
-        seconds += 1 / speed(tick)
-        ends.append(seconds)
-    half_an_hour = sum(end < 1800 for end in ends)
-    assert 900 < half_an_hour < 1200
-    assert sum(end < 8 * 3600 for end in ends) < 2190 - 100
-    assert ends[-1] > 28 * 86_400  # one tick is left four weeks later
-    assert max(1 / speed(tick) for tick in range(6570, 6570 + half_an_hour)) < 4
-    until_end = module._speed(spec, ends=True)
-    assert [until_end(tick) for tick in (719, 720, 6570, 8759)] == [inf, 73, 1.2, 1.2]
+def test_a_month_is_there_at_once_then_the_pace_is_steady() -> None:
+    speed = module._speed(load(flights_folder() / "pipeline.yaml"))
+    paces = {0: inf, 719: inf, 720: 73, 6569: 73, 6570: 1.2, 8759: 1.2, 437_999: 1.2}
+    assert {tick: speed(tick) for tick in paces} == paces
+
+
+async def test_the_flights_come_again_each_year_in_the_demo_with_a_page() -> None:
+    year = load(flights_folder() / "pipeline.yaml")
+    embedded = module._embedded(module._lasting(year, 3), Path("state"))
+    source = module._flights(embedded, 8760, None)()
+    await source.open(settled(year.clock, ReplayClock).start)
+    await source.seek({})
+    years: list[list[Batch]] = [[], [], []]
+    while batches := await source.read():
+        for batch in batches:
+            assert batch.mark is not None
+            years[batch.mark // 8760].append(batch)
+    assert [len(ticks) for ticks in years] == [8760] * 3
+    grid = settled(embedded.clock, ReplayClock).grid
+    for number, ticks in enumerate(years):
+        assert sum(len(batch.payloads) for batch in ticks) == 336_776
+        for first, batch in zip(years[0][::97], ticks[::97], strict=True):
+            before, now = map(json.loads, first.payloads), map(json.loads, batch.payloads)
+            for one, other in zip(before, now, strict=True):
+                assert {**one, "time": ""} == {**other, "time": ""}
+                assert grid.tick_of(own_time(other["time"], ISO)) == batch.mark
+                assert batch.mark == number * 8760 + grid.tick_of(own_time(one["time"], ISO))
+    whole = years[2][4000]
+    await source.seek({0: years[2][3999].position})
+    again = (await source.read())[0]
+    assert (again.payloads, again.position, again.mark) == (whole.payloads, whole.position, 21_520)
+
+
+@pytest.mark.usefixtures("brief", "page_first")
+def test_the_demo_with_a_page_has_a_state_of_its_own(
+    say: Say, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal of one year cannot go on for `YEARS`: so neither finds the other's."""
+    monkeypatch.setattr(module, "YEARS", 2)
+    monkeypatch.setattr(module, "FIRST_TICKS", inf)
+    until_end = Run.until_end
+
+    async def ending(self: Run) -> None:
+        await until_end(self)
+        self.stop()
+
+    monkeypatch.setattr(Run, "until_end", ending)
+    page = ("demo", "--embedded", "--json", "--port", "0")
+    years, year = last_line(say(*page)), last_line(say(*FLAGS))
+    assert (year["ticks"], years["ticks"]) == (48, 96)
+    assert years["events"] == 2 * year["events"] > 0
+    assert last_line(say(*FLAGS))["final"] == year["final"]
+    assert last_line(say(*page))["final"] == years["final"]
+    states = home / "state" / "demo"
+    assert (states / "embedded" / "flights.journal").exists()
+    assert (states / "years" / "embedded" / "flights.journal").exists()
 
 
 async def test_the_broker_outlives_its_readers(
@@ -239,7 +285,7 @@ async def test_the_broker_outlives_its_readers(
         yield SimpleNamespace(bootstrap="127.0.0.1:1")
         up.clear()
 
-    async def nothing(*_: Any) -> None:
+    async def nothing(*_: Any, **__: Any) -> None:
         return None
 
     monkeypatch.setattr(module, "LocalKafka", broker)

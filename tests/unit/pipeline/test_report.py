@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from stream_dp.cli.main import code_of
+from stream_dp.operate.demo import flights_folder
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.promise import caveats
+from stream_dp.pipeline.promise import caveats, warnings
 from stream_dp.pipeline.report import plan_json, predicted_errors
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load
 from stream_dp.server.models.configured import PlannedSeries
 
 Data = dict[str, Any]
@@ -133,7 +135,8 @@ def test_notes_beside_the_guarantee(data: Data) -> None:
     assert "ticks wait" in caveats(build(PipelineSpec.model_validate(waiting)))[2]
     person = data["schema"] | {"User_Id": {"type": "text"}}
     built = build(PipelineSpec.model_validate(data | {"schema": person}))
-    assert "the schema has User_Id" in caveats(built)[-1]
+    assert "the schema has User_Id" in caveats(built)[0]
+    assert warnings(built) == caveats(built)[:1]
 
 
 PIPELINE = """\
@@ -166,7 +169,9 @@ def test_the_text_has_the_promise_first_and_the_proof_where_it_is_asked_for(
     assert "Predicted error" in short
     assert "[HSV]" not in short
     assert short.splitlines()[-1].startswith("Why this holds: `--proof`")
-    out = planned(tmp_path, capsys, PIPELINE, "--proof")
+    assert "Note: " not in short
+    assert "`--notes` shows errors by tick, what each series rests on, and 3 notes." in short
+    out = planned(tmp_path, capsys, PIPELINE, "--proof", "--notes")
     for said in (
         "clicks is (0.3, 0)-differentially private: unit one event, neighbours add_remove",
         "Budget 0.333333333333: spent 0.3, left 0.033333333333.",
@@ -177,6 +182,26 @@ def test_the_text_has_the_promise_first_and_the_proof_where_it_is_asked_for(
     ):
         assert said in out
     assert "--proof" not in out
+
+
+def test_a_plan_names_no_class_and_folds_what_needs_no_reader(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With guesses the verdicts have the bands; errors by tick, and what a series rests on, are behind `--notes`."""
+    text = (flights_folder() / "pipeline.yaml").read_text()
+    short = planned(tmp_path, capsys, text)
+    whole = planned(tmp_path, capsys, text, "--notes")
+    assert 2 * len(short.splitlines()) < len(whole.splitlines()) + 10
+    assert "Predicted error" in whole
+    assert "departures: windows add up single ticks" in whole
+    for folded in ("Predicted error", "add up single ticks", "Note: "):
+        assert folded not in short
+    names = {
+        type(chosen.mechanism).__name__ for chosen in build(load(tmp_path / "clicks.yaml")).chosen
+    }
+    assert not [name for name in names - {"Alerts"} if name in whole]
+    assert "Warning: delays: the horizon ends in the midst of a window of 7d" in short
+    assert "\nlate_departures: a false alarm per key and day" in short
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.check_pipeline import judgement_of
@@ -337,7 +338,7 @@ def test_what_other_series_refuse_is_in_no_way(tmp_path: Path) -> None:
 
 
 def test_ways_make_a_file_useful_and_hold_in_it(tmp_path: Path) -> None:
-    """Each line is put into the file: there the series is useful, and what it lost of its window is in the band."""
+    """Each entry is put into the file: there the series is useful, and what it lost of its window is in the band."""
     series = [
         SO_FAR | {"name": "count", "windows": ["6h"], "epsilon": "0.2"},
         SUM | {"name": "sum", "clamp": ["0", "2000"], "epsilon": "0.2"},
@@ -365,23 +366,16 @@ def test_ways_make_a_file_useful_and_hold_in_it(tmp_path: Path) -> None:
         steady = [way for way in ways if "clock" not in str(way.lines)]
         shown = {(way.window, way.judged.typical) for way in steady}
         assert len(shown) == len({window for window, _ in shown})  # a cap's cut is in the band
-        (alone,) = [each for each in series if each["name"] == name]
         for way in ways:
-            changed, privacy = dict(alone), USERS | {"max_events": "40"}
-            for line in way.lines:
-                line, _, replaced = line.partition(" in place of ")
-                key, _, value = line.partition(": ")
-                for gone in filter(None, replaced.split(" and ")):
-                    del changed[gone]
-                if key == "clamp":
-                    changed[key] = value.strip("[]").split(", ")
-                elif key.startswith("privacy."):
-                    privacy[key.removeprefix("privacy.")] = value
-                elif key != "clock.step":
-                    changed[key] = value
             if any(line.startswith("clock") for line in way.lines):
                 continue
-            changed["epsilon"] = str(way.epsilon)
+            changed = yaml.load(way.entry, yaml.BaseLoader)  # noqa: S506 - every scalar a text
+            privacy = USERS | {"max_events": "40"}
+            for part in (part for line in way.lines for part in line.split(", ")):
+                key, _, value = part.partition(": ")
+                if key.startswith("privacy."):
+                    privacy[key.removeprefix("privacy.")] = value
+            assert (changed["name"], float(changed["epsilon"])) == (name, float(way.epsilon))
             other = built_of([changed], None, privacy)
             row = next(
                 row for row in judged(other, Sampled(other.spec, rows_of(other.spec, sample)))

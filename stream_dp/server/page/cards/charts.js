@@ -13,6 +13,9 @@ const BESIDE = 88; // pixels of a chart that its axis and its edge take
 const BANDS = 3; // no picture is lower than so many bands
 const NEARBY = 1 / 6; // of a picture: where a movement is looked for
 const FAINT = "59"; // the opacity of a line that says nothing
+const STILL = "ups and downs within the band: they may be noise";
+const PARTLY = "faint where ups and downs may be noise";
+const WHY = "Every number was published with noise, and the band says how much. Where a line moves less than its band is high, nothing may have changed at all.";
 const STEPS = Array.from({ length: 21 }, (_, place) => [1, 2, 5].map((digit) => Number(`${digit}e${place - 6}`))).flat();
 const WHOLE_STEPS = STEPS.filter(Number.isInteger);
 const SHORTEST_DRAG = 8; // pixels
@@ -133,7 +136,7 @@ export function logNamed(splits) {
 export function chartPlace() {
   const holder = el("div", { class: "chart", tabindex: "0", role: "img", "aria-label": "A chart, empty before the first release" });
   const readout = el("p", { class: "readout" });
-  const still = el("p", { class: "still", hidden: true }, "ups and downs within the band: they may be noise");
+  const still = el("p", { class: "still", hidden: true });
   return { holder, readout, still, box: el("div", { class: "chart-box" }, holder, readout, still) };
 }
 
@@ -192,11 +195,20 @@ export class Chart {
     return Math.max(24, Math.floor(this.holder.clientWidth) - BESIDE);
   }
 
-  /** Look at columns x, then low, high and value of each line: how high a picture they need, and whether any line moves more than its band. */
+  /** Look at columns x, then low, high and value of each line: how high a picture they need, and what is to be said of lines that do not move more than their band. */
   weigh(columns) {
     this.least = BANDS * bandOf(columns);
     const lines = columns.slice(1).filter((_, place) => place % 3 === 0);
-    this.still.hidden = columns[0].length < 3 || lines.some((lows, place) => lows.every((low) => low === null) || moving(lows, columns[3 * place + 2]).some(Boolean));
+    const moves = columns[0].length < 3 ? [] : lines.flatMap((lows, place) => (lows.every((low) => low === null) ? [true] : moving(lows, columns[3 * place + 2])));
+    const firm = moves.filter(Boolean).length;
+    this.still.hidden = firm === moves.length || (firm > 0 && !this.fades);
+    setText(this.still, firm === 0 ? STILL : PARTLY);
+    this.still.title = `${this.still.textContent}. ${WHY}`;
+  }
+
+  /** Whether its lines are pale where they do not move; bars are not. */
+  get fades() {
+    return true;
   }
 
   /** How wide half a bar is, in seconds. */

@@ -13,7 +13,7 @@ import { choice, choose } from "../view.js";
 
 // A card that shows one window of its releases, which its reader chooses.
 // Rules: the choice is offered where there is one. A card whose reader has not chosen begins with the shortest window whose value
-// is more than two bands; once there are enough releases it goes to the shortest of which most are so too, and stays there. A tick is
+// is more than two bands, of those that slide and are useful by the file's guesses, or else of all; once there are enough releases it goes to the shortest of which most are so too, and stays there. A tick is
 // told by its length.
 
 export const TICK = "tick";
@@ -90,9 +90,12 @@ export const windowed = (Base, { shape, points = () => null }) => class extends 
     super.show(range);
   }
 
-  /** The shortest of these windows whose value exceeds its band twice, or once; the longest where none does. */
+  /** The shortest of these windows whose value exceeds its band twice, or once; the longest where none does. A useful one comes first: an hour at night is no day. */
   #clearest(names) {
     const parts = partsOf(this.whole);
+    const useful = (name) => (this.planned?.verdicts ?? []).some(({ window, verdict }) => window === name && verdict === "useful");
+    const first = names.find((name) => name !== EVER && name in parts && useful(name) && this.bandsOf(parts[name]) > CLEAR[0]);
+    if (first !== undefined) return first;
     const most = (name, bands) => (this.windows.get(name)?.tick?.length ?? 0) < ENOUGH || (this.says?.(this.windows.get(name), ENOUGH, bands) ?? true);
     for (const bands of CLEAR) {
       const found = names.find((name) => name in parts && this.bandsOf(parts[name]) > bands && most(name, bands));

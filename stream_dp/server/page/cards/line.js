@@ -269,6 +269,10 @@ export class BandChart extends Chart {
     return this.reading(plot.data[0][index], plot.data[4]?.[index]);
   }
 
+  get fades() {
+    return !this.bars;
+  }
+
   get margin() {
     return this.bars ? this.step / 2 : 0;
   }

@@ -1,7 +1,8 @@
 """Records are examined: hints of `check`, lists in cells, whom a record names, and what a replay refuses beforehand."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,33 @@ from stream_dp.core.row_relations import MovedRows, event
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.files.records import Record, each_record
 from stream_dp.journal.dead_letters import UNREADABLE_BATCH, Span
+from stream_dp.journal.keys import Sealer
+from stream_dp.kafka.client.sample import SampledBatch
+from stream_dp.kafka.client.tick_marks import TickMarks
+from stream_dp.kafka.source.record_batches import Unpacked
+from stream_dp.operate import check_pipeline
 from stream_dp.operate.audit.attack import attack
-from stream_dp.operate.fitting import Fitting, Piece, Reason, Sample, file_sample, fitting_of
+from stream_dp.operate.check_pipeline import require_fitting
+from stream_dp.operate.fitting import (
+    UNSIGNED,
+    Fitting,
+    Hint,
+    Piece,
+    Reason,
+    Sample,
+    _marked,
+    file_sample,
+    fitting_of,
+)
 from stream_dp.operate.replay_feed import examine
+from stream_dp.operate.run.settings import settled
 from stream_dp.operate.sampled_rows import out_of_order, rows_of
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import PARTITIONERS
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.cells import KeyAndHeaders, joined
+from stream_dp.records.endpoints import ReplayClock
 from stream_dp.statistics.alerts import AlertsSeries
 
 GOOD: dict[str, Any] = {
@@ -127,6 +146,35 @@ def test_a_payload_that_is_no_object(tmp_path: Path, payload: bytes, says: str) 
     found = of(spec(tmp_path, "wall"), payload)
     assert (found.dead, found.wholly_refused) == (1, True)
     assert [says in each.says for each in found.hints] == [True]
+
+
+@pytest.mark.parametrize(
+    ("newest", "oldest", "starts"), [(1, 1, False), (1, 0, True), (0, 1, True)]
+)
+async def test_marks_of_another_key_alone_begin_no_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newest: int, oldest: int, starts: bool
+) -> None:
+    """A feed before `key rotate` made a data key: its marks end no tick, so a run would wait at tick 0 for ever."""
+    clock = settled(spec(tmp_path).clock, ReplayClock)
+    keys = [TickMarks(bytes([of]) * 32, "t", clock.grid, "f" * 32) for of in (0, 1)]
+    good = json.dumps(GOOD).encode()
+
+    def sample(key: int) -> Sample:
+        marks = {0: keys[key].sign(0, 0), 2: keys[key].sign(0, 1)}
+        records = Unpacked([b"", good, b"", good], [0, 1, 2, 3], [], marks)
+        return Sample("topic t", [*_marked(SampledBatch(0, records, 0), keys[0])])
+
+    async def samples(*_: object) -> AsyncIterator[Sample]:
+        for key in (newest, oldest):
+            yield sample(key)
+
+    monkeypatch.setattr(check_pipeline, "_samples", samples)
+    assert [sample(key).unsigned for key in (0, 1)] == [0, 2]
+    assert fitting_of(spec(tmp_path), sample(1)).hints[0] == Hint(UNSIGNED, 2)
+    assert [hint.says for hint in fitting_of(spec(tmp_path), sample(0)).hints] == []
+    refused = pytest.raises(UsageError, match="topic t: its tick marks are signed by another key")
+    with nullcontext() if starts else refused:
+        await require_fitting(spec(tmp_path), Sealer(bytes(32), "clicks"))
 
 
 def test_what_no_reader_can_read_and_what_is_late(tmp_path: Path) -> None:

@@ -145,6 +145,17 @@ async def test_a_folder_has_a_page_for_each_of_its_pipelines(tmp_path: Path) -> 
         await serve_page(tmp_path, 0)
 
 
+async def test_a_folder_takes_no_analyst_whom_none_of_its_pipelines_names(tmp_path: Path) -> None:
+    path = published(tmp_path, [])
+    said, name = path.read_text(encoding="utf-8"), load(path).name
+    other = path.with_name("second.yaml")
+    other.write_text(said.replace(f"name: {name}", "name: second", 1), encoding="utf-8")
+    proxy = {"header": "X-User", "from": ["127.0.0.1/32"], "analysts": {"ann@x.org": "nobody"}}
+    closed = Access.model_validate({"reads": "known", "proxy": proxy})
+    with pytest.raises(UsageError, match=f"names nobody, but .* of second, {name} names"):
+        await serve_page(tmp_path, 0, access=closed)
+
+
 @pytest.mark.parametrize(("zone", "said"), [("", None), (", zone: Europe/Zurich", "Europe/Zurich")])
 async def test_it_says_the_zone_of_the_records_and_what_numbers_are_worth(
     tmp_path: Path, zone: str, said: str | None
