@@ -224,7 +224,7 @@ class Setting:
     identifiers, of which the events of one of these `users` have at most so many; None: they count the users.
     `entries`: in how many entries of a row these events lie at most, where each counts once. `total`: how many units a
     user may add to all series that share a total. `advise`: the reason of a choice names what another method would
-    have.
+    have. `former`: closed intervals are predicted as journals of before had it, which keep what was chosen so.
     """
 
     width: int
@@ -246,6 +246,7 @@ class Setting:
     entries: int = 1
     total: int = 0
     advise: bool = False
+    former: bool = False
 
     @property
     def last(self) -> int:
