@@ -196,20 +196,39 @@ class PerBinHSS(CountRows, Lags):
     def _column_sides(
         self, query: int, intervals: int, age: int, confidence: float
     ) -> tuple[int, int]:
-        key, known = (query, intervals, age, confidence), self._known_sides
+        """Return the sides of a column; right after a crossing (age 0) nothing is unseen.
+
+        There both sides share what the noise alone may fail with elsewhere, so columns that cross fail no more often.
+        """
+        grown = self._grown(query, self.gamma(query, intervals), age) if age else -1
+        key, known = (intervals, grown, confidence), self._known_sides
         if key not in known:
             if len(known) >= KEPT:
                 known.clear()
-            scale, terms = self.watchers.scale, tuple(self.counters.noise_terms(intervals))
-            failure = 1 - confidence
+            terms, failure = tuple(self.counters.noise_terms(intervals)), 1 - confidence
             high = failure * TOO_HIGH if intervals else 0.0
-            grown = unseen(scale, self.gamma(query, intervals), self._thresholds(query, age))
-            above = lagging_quantile(grown, terms, scale, 0, failure - high, 1.0)
-            known[key] = laplace_quantile(terms, 2 * high) if intervals else 0, above
+            if age:
+                scale = self.watchers.scale
+                above = lagging_quantile(grown, terms, scale, 0, failure - high, 1.0)
+                known[key] = laplace_quantile(terms, 2 * high) if intervals else 0, above
+            else:
+                known[key] = (laplace_quantile(terms, high),) * 2
         return known[key]
 
     @cached_property
-    def _known_sides(self) -> dict[tuple[int, int, int, float], tuple[int, int]]:
+    def _known_sides(self) -> dict[tuple[int, int, float], tuple[int, int]]:
+        return {}
+
+    def _grown(self, query: int, gamma: int, age: int) -> int:
+        key, known = (query, gamma, age), self._known_growths
+        if key not in known:
+            if len(known) >= KEPT:
+                known.clear()
+            known[key] = unseen(self.watchers.scale, gamma, self._thresholds(query, age))
+        return known[key]
+
+    @cached_property
+    def _known_growths(self) -> dict[tuple[int, int, int], int]:
         return {}
 
     def _highest(self, query: int, intervals: int) -> int:
@@ -298,5 +317,5 @@ class PerBinHSS(CountRows, Lags):
 
 
 def _up_to(age: int) -> int:
-    """Return the least power of two that is no less, for which sides are computed."""
-    return 1 << max(0, age - 1).bit_length()
+    """Return the least power of two that is no less, for which sides are computed; 0 of 0."""
+    return 1 << (age - 1).bit_length() if age else 0
