@@ -242,7 +242,8 @@ async def test_the_flights_come_again_each_year_in_the_demo_with_a_page() -> Non
             for one, other in zip(before, now, strict=True):
                 assert {**one, "time": ""} == {**other, "time": ""}
                 then, later = own_time(one["time"], ISO), own_time(other["time"], ISO)
-                assert then is not None and later is not None
+                assert then is not None
+                assert later is not None
                 assert grid.tick_of(later) == batch.mark == number * 8760 + grid.tick_of(then)
     whole = years[2][4000]
     await source.seek({0: years[2][3999].position})
