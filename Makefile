@@ -73,7 +73,7 @@ test: $(DEV_STAMP) $(PURCHASES)/.installed  ## The tests of every part: ruff, my
 test-all: $(DEV_STAMP) $(PURCHASES)/.installed  ## Those and the long ones: certificates, chaos, every kill, every page (what CI runs)
 	$(call suite,not slow)
 
-test-fast: $(DEV_STAMP) $(PURCHASES)/.installed  ## The unit tests, within a minute: no Kafka, no browser
+test-fast: $(DEV_STAMP) $(PURCHASES)/.installed  ## The unit tests alone: no Kafka, no browser
 	$(call check,$(PYTEST) $(PARALLEL) -m "not slow and not long and not full" tests/unit stream_dp $(ARGS))
 
 test-slow: $(DEV_STAMP)  ## The tests that take minutes
