@@ -153,7 +153,9 @@ def monitor(width: int, relation: Neighbors, **terms: Any) -> Case:
     return case(Monitor, *own, column=(1, ONE, relation, watches[:1]))
 
 
-def totals(inner: Any, horizon: int | None, kind: type[UserSums] = UserSums) -> Case:
+def totals(
+    inner: Any, horizon: int | None, kind: type[UserSums] | type[SharedSums] = UserSums
+) -> Case:
     return Case(
         name=f"{kind.__name__} {type(inner).__name__}",
         make=lambda: kind(inner, 9, Users(3, 4)),

@@ -34,7 +34,7 @@ from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.nested_windows import NestedCounter, NestedWindows
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
 from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
+from stream_dp.mechanisms.linear.sums_and_counts import MeansWithinTotal, SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import (
     GaussianAndEver,
@@ -126,6 +126,10 @@ MECHANISMS: list[Any] = [
     UserSums(SumCounter(WIDTH, HALF, ADD, TICKS, 0, 1), 9, Users(20, 5)),
     UserSums(SumForest(WIDTH, HALF, ADD, (1, 4), FLAT, 0, 1), 9, Users(20)),
     SharedSums(SumCounter(WIDTH, HALF, ADD, TICKS, 0, 1), 9, Users(20, 5)),
+    MeansWithinTotal(
+        SharedSums(EndedSums(WIDTH, HALF, ADD, (2, 3), 0, 1), 9, Users(20, 5)),
+        EndedCounts(WIDTH, HALF, ADD, (2, 3)),
+    ),
     CutOffCounter(HALF, ADD, TICKS, Users(20, 5)),
     CutOffCounter(HALF, ADD, None, Users(20)),
     VALUES,
