@@ -310,11 +310,11 @@ class PlannedSeries:
         return replace(self, start=start) if self.spec.clock.horizon is None else None
 
     def packed(self) -> bytes:
-        """Return the series as bytes for `LiveSeriesPlanner.received`, with its predicted errors as numbers."""
+        """Return the series as bytes for `LiveSeriesPlanner.received`: errors as numbers, without bounds."""
         choice = self.chosen.choice
         last, error = _last_error(self.spec, self.chosen)
         windows = {name: Foretold(last, width) for name, width in self.windows().items()}
-        known = replace(choice, expected=Foretold(last, error), windows=windows)
+        known = replace(choice, expected=Foretold(last, error), windows=windows, bounds=None)
         return pickle.dumps((self.feature, replace(self.chosen, choice=known), self.judged))
 
     def place(self, payer: str, running: Sequence[int]) -> int:

@@ -95,11 +95,11 @@ async def test_choosing_a_mechanism_happens_once_and_does_not_hold_the_loop(
     world, choose = World(), builder.chosen_for
     begun, looped, calls = threading.Event(), threading.Event(), []
 
-    def slowly(*args: Any) -> Any:
+    def slowly(*args: Any, **named: Any) -> Any:
         calls.append(args)
         begun.set()
         assert looped.wait(30)
-        return choose(*args)
+        return choose(*args, **named)
 
     async def ask(engine: Engine, _source: Stopping) -> None:
         monkeypatch.setattr(live_series, "chosen_for", slowly)
