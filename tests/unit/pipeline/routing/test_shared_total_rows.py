@@ -41,6 +41,7 @@ from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit, part
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.feature_counts import _By
+from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.layout import Feature
 from stream_dp.pipeline.router import OpenRouter, memories_of
 from stream_dp.pipeline.spec import PipelineSpec
@@ -512,6 +513,18 @@ MEANS: list[dict[str, Any]] = [
     {"name": "others", **SUM, "statistic": "mean", "where": [{"field": "key", "one_of": ["a", "b"]}]},
     {"name": "keyed", **SUM, "statistic": "mean", "by": "key"},
 ]  # fmt: skip
+
+
+def test_totals_that_no_series_shares_change_no_rows_and_their_order_means_nothing() -> None:
+    logs: dict[int, Log] = {0: some_log(Random(7), USERS, 60)}
+    every = rows(with_totals(CAPS[0]), logs, 1)
+    for totals in (TOTALS, TOTALS[::-1]):
+        assert rows(with_totals(CAPS[0], totals), logs, 1) == every
+        assert rows(with_totals(CAPS[0], totals, SEVERAL[:1]), logs, 1) == [r[:1] for r in every]
+    one, other = (fingerprint(with_totals(CAPS[0], each)) for each in (TOTALS, TOTALS[::-1]))
+    assert (
+        one == other != fingerprint(with_totals(CAPS[0], [TOTALS[0] | {"at_most": "2"}, TOTALS[1]]))
+    )
 
 
 def halves(spec: PipelineSpec, most: int) -> tuple[int, int]:
