@@ -71,7 +71,7 @@ class Texts(Sequence[bytes]):
     def alike(self) -> Sequence[Alike]:
         blocks = np.maximum(1, -(-self.lengths // BLOCK))
         numbers = np.flatnonzero(np.bincount(blocks)).tolist()
-        data = self._joined + bytes(BLOCK * max(numbers, default=0))
+        data = self._joined + bytes(BLOCK)  # no text lacks more in its last block
         found = []
         for number in numbers:
             places = np.flatnonzero(blocks == number)

@@ -16,7 +16,13 @@ from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.accounting.ledger import proven
 from stream_dp.accounting.loads import Loads
 from stream_dp.accounting.optimal import joint_delta, least_epsilon, precision, spare
-from stream_dp.accounting.rules.groups import CONCURRENT, currency_of, in_currencies
+from stream_dp.accounting.rules.groups import (
+    CONCURRENT,
+    currency_of,
+    in_currencies,
+    seen_box,
+    whole_at_one_event,
+)
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
@@ -166,16 +172,18 @@ def reached(
 ) -> list[Spend]:
     """Return for each part, at its first tick, the most that an event meets whose load the part changes.
 
-    Every event's load is one of them at most: that of the last part that changed it. Raises `BudgetRefused`
-    if the filter has no theorem for a part.
+    Every event's load is one of them at most: that of the last part that changed it. A part that one step may cost in
+    full counts as long as that user, or that event, may have others, whatever they hold. Raises `BudgetRefused` if the
+    filter has no theorem for a part.
     """
+    alive = [_counted(part, time) for part, time in zip(premises, alive, strict=True)]
     protected = premises[0].guarantee.protected if premises else None
     shares = any(currency_of(part) or in_currencies(part) for part in premises)
     loads, most = Loads(filter_, protected, shares), list[Spend]()
     ends: list[tuple[int, int, Entry]] = []
     order = sorted(range(len(premises)), key=lambda at: alive[at].first)
     for at in order:
-        time, entry = alive[at], _entry(filter_, premises[at], boxes[at])
+        time, entry = alive[at], _entry(filter_, premises[at], seen_box(premises[at], boxes[at]))
         while ends and ends[0][0] < time.first:
             last, _, gone = heappop(ends)
             loads = loads.less(gone, last + 1)
@@ -184,6 +192,13 @@ def reached(
         if time.last is not None:
             heappush(ends, (time.last, at, entry))
     return most
+
+
+def _counted(part: Derivation, time: Alive) -> Alive:
+    by_units, users = currency_of(part) or in_currencies(part), part.guarantee.users
+    if by_units or not whole_at_one_event(part):
+        return time
+    return Alive(0, None) if users is None else Alive(*users.rounded(time.first, time.last))
 
 
 def _entry(filter_: Filter, part: Derivation, box: Box) -> Entry:

@@ -15,10 +15,11 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.filters.filter import NOTHING, Entry
 from stream_dp.accounting.filters.linear import PureFilter
 from stream_dp.accounting.filters.optimal import OptimalFilter
+from stream_dp.accounting.filters.squares import ZCDPFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.loads import Loads
 from stream_dp.accounting.rules.fixed import reached
-from stream_dp.accounting.rules.groups import TOTAL, currency_of
+from stream_dp.accounting.rules.groups import TOTAL, currency_of, in_currencies, seen_box
 from stream_dp.accounting.situations import (
     Alive,
     Filtered,
@@ -31,9 +32,10 @@ from stream_dp.accounting.situations import (
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import Guarantee, Protected, PureDP
+from stream_dp.core.guarantee import ZCDP, ApproxDP, Guarantee, Protected, PureDP
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.errors import BudgetRefused, NotDerivable, UsageError
+from stream_dp.pipeline.derivations import Part, whole
 
 ADD, CAP, MOST, WINDOW = Neighbors.ADD_REMOVE, 2, 2, 2
 USERS = Users(CAP, WINDOW)
@@ -277,6 +279,7 @@ def test_a_refusal_of_a_mean_is_of_the_whole_and_says_what_fits() -> None:
     for what, kinds, price in (("count", "B", 5), ("shared", "A", 1), ("shared", "B", 2)):
         ledger = ledger.charge(ledger.price(derived(what, price), BOXES[kinds]))
     mean = ledger.price(derived("mean", 10), BOXES["A"])
+    assert empty().preview(mean).largest.epsilon == empty().epsilon
     found = ledger.preview(mean)
     assert (found.fits, found.asked.amount) == (False, 10 * UNITS)
     assert found.largest.epsilon == 4 * UNITS  # 5 + 1 + 2, beside counts in B
@@ -296,6 +299,16 @@ def test_a_ledger_without_shared_totals_takes_none() -> None:
         Ledger.under(optimal, protected=protected, shares=True).price(shared)
 
 
+def test_a_filter_that_frees_nothing_charges_a_mean_as_a_whole() -> None:
+    mean, filter_ = derived("mean", 1), ZCDPFilter.of(Fraction(9))
+    with pytest.raises(BudgetRefused, match="this ledger knows none"):
+        Ledger.under(filter_, protected=Protected(ADD, USERS)).price(mean)
+    ledger = Ledger.under(filter_, protected=Protected(ADD, USERS), shares=True)
+    entry = ledger.price(mean)
+    assert entry.each == (entry,)
+    assert ledger.charge(entry).halt(entry, 1).used == filter_.cost(entry)
+
+
 def test_an_analyst_with_records_of_her_own_has_no_shared_totals() -> None:
     """The main ledger counts her part by events in her box, and one of them may use all of a total."""
     books = Subledgers.open(
@@ -304,7 +317,11 @@ def test_an_analyst_with_records_of_her_own_has_no_shared_totals() -> None:
     )  # fmt: skip
     with pytest.raises(UsageError, match="one of them may use all of a total"):
         books.price(derived("shared", 1), "a", BOXES["A"])
+    with pytest.raises(UsageError, match="one of them may use all of a total"):
+        books.price(derived("mean", 1), "a", BOXES["A"])
     assert books.price(derived("shared", 1), "b", BOXES["A"]).currency == TOTAL
+    parts = books.price(derived("mean", 1), "b", BOXES["A"]).each
+    assert [(part.currency, part.box) for part in parts] == [(TOTAL, BOXES["A"]), ("", BOXES["A"])]
 
 
 def test_what_was_met_of_another_currency_is_refused_until_the_window_ends() -> None:
@@ -346,6 +363,54 @@ def test_the_rules_say_of_which_currency_a_price_is() -> None:
     assert apart.guarantee.measure == PureDP(Fraction(4))
     with pytest.raises(NotDerivable, match="exceed"):
         derive((shared, count), Filtered("apart", four, boxes=boxes))
+
+
+def test_only_a_sum_of_parts_that_are_divided_is_in_currencies() -> None:
+    """What else rests on several currencies may cost all of its price for one event, in all records."""
+    shared, count, own, more = (derived(what, 4) for what in ("shared", "count", "own", "mean"))
+    pieces = derived("shared", 4, of=1)
+    for parts in ((shared, count), (shared, pieces)):
+        both = derive(parts, Fixed("both"))
+        assert (in_currencies(both), currency_of(both)) == (parts, "")
+        assert seen_box(both, BOXES["A"]) == BOXES["A"]
+    gaussian = Derivation("leaf", Guarantee(ZCDP(Fraction(1, 8)), ADD), "leaf", "here")
+    noisy = derive((gaussian,), OfUsers("count", USERS))
+    for all_of_it in (
+        derive((shared, own), Fixed("a total of its own")),
+        derive((shared, noisy), Fixed("not pure")),
+        derive((more, pieces), Fixed("of a sum")),
+        derive((shared, count), Filtered("of a filter", PureFilter.of(Fraction(8)))),
+    ):
+        assert (in_currencies(all_of_it), currency_of(all_of_it)) == ((), "")
+        assert seen_box(all_of_it, BOXES["A"]) == EVERYTHING
+
+
+def test_means_in_turn_are_derived_by_currencies() -> None:
+    mean, times = derived("mean", 4), (Alive(0, 0), Alive(1, 1))
+    four, parts = PureFilter.of(Fraction(4)), [Part(mean, time) for time in times]
+    assert whole(
+        "means", four, parts, ApproxDP(Fraction(4), Fraction(0))
+    ).guarantee.measure == PureDP(Fraction(4))
+
+
+def test_no_filter_proves_that_what_is_paid_in_full_is_free_elsewhere() -> None:
+    """A part that one event of a user may cost in full: neither at other ticks of a window nor for other records."""
+    own, four = derived("own", 4), PureFilter.of(Fraction(4))
+    mixed = derive((derived("mean", 2), derived("shared", 2, of=1)), Fixed("of a sum"))
+    assert lost((run("own", "A", 0, 1), run("own", "A", 1, 2))) == 8
+    for part in (own, mixed):
+        for elsewhere in (
+            Filtered("ticks", four, (Alive(0, 0), Alive(1, 1))),
+            Filtered("records", four, boxes=(BOXES["A"], BOXES["B"])),
+        ):
+            with pytest.raises(NotDerivable, match="exceed"):
+                derive((part, part), elsewhere)
+        windows = Filtered("windows", four, (Alive(0, 0), Alive(WINDOW, WINDOW)))
+        assert derive((part, part), windows).guarantee.measure == PureDP(Fraction(4))
+    moves = Guarantee(PureDP(Fraction(4)), Neighbors.REPLACE_ANY_TICK)
+    moved = Derivation("leaf", moves, "leaf", "here")
+    with pytest.raises(NotDerivable, match="exceed"):
+        derive((moved, moved), Filtered("ticks", four, (Alive(0, 0), Alive(WINDOW, WINDOW))))
 
 
 def test_entries_of_two_currencies_show_no_heaviest_records() -> None:

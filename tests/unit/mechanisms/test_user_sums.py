@@ -21,7 +21,8 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import Group, UserTotals
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.neighbors import Neighbors, Users
-from stream_dp.core.row_law import AmountLaw
+from stream_dp.core.row_law import AmountLaw, HalvedLaw, RowLaw
+from stream_dp.core.row_relations import HalvedRows
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.ended_windows import EndedSums
 from stream_dp.mechanisms.linear.noisy_forest import best_forest
@@ -191,6 +192,14 @@ def test_its_rows_are_of_units() -> None:
         assert after is not None
     assert after.accept(np.array([1, 0]), np.array([0, 0])) is None
     assert law.relation(ADD, 2).accept(np.array([TOTAL, TOTAL]), np.array([0, 0])) is not None
+
+
+def test_halves_of_a_users_rows_lie_in_one_window_as_each_alone() -> None:
+    sums, counts = AmountLaw(1, ADD, 1, 0, 2), RowLaw(1, ADD)
+    users = Users(3, TICKS)
+    after = HalvedLaw.of(sums, counts).of_users(ADD, users, 1)
+    assert after == HalvedRows(sums.of_users(ADD, users, 1), counts.of_users(ADD, users, 1))
+    assert after != HalvedLaw.of(sums, counts).relation(ADD, users.cap)
 
 
 @pytest.mark.parametrize("inner", [

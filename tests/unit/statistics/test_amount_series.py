@@ -26,7 +26,7 @@ from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.noise_law import contrast_widths
 from stream_dp.pipeline.report import plan_json
 from stream_dp.python.embedded import Pipeline
-from stream_dp.records.amount_units import Amount, Centred
+from stream_dp.records.amount_units import Amount, Centred, Fitting
 from stream_dp.records.record_columns import Numbers
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
@@ -56,6 +56,15 @@ def test_the_middle_of_a_clamp_is_whole_in_units() -> None:
     assert (centred.middle, centred.units, centred.centre) == (50, (-150, 150), Fraction(1, 2))
     odd = Centred(Amount("amount", Fraction(-2), Fraction(1)))
     assert (odd.middle, odd.units) == (-1, (-1, 2))
+
+
+def test_what_fits_into_a_total_adds_what_is_above_the_clamp() -> None:
+    """Null adds nothing, and not less than that, though the guard's units of it are 0, as many as it has."""
+    amount, units = Amount("paid", Fraction(2), Fraction(5)), np.array([0, 5, 2, 4])
+    numbers = Numbers(np.array([0.0, 9.0, 1.0, 5.0]), np.array([False, True, True, True]))
+    added, counted = Fitting(amount), Fitting(amount, counted=True)
+    assert (added.of(numbers, units).tolist(), added.units) == ([0, 3, 0, 0], (0, 3))
+    assert (counted.of(numbers, units).tolist(), counted.units) == ([0, 1, 1, 0], (0, 1))
 
 
 def test_numbers_of_units_are_exact() -> None:

@@ -39,8 +39,10 @@ from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import Cut
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit, part
+from stream_dp.mechanisms.linear.windows_and_ever import SharedSums
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.feature_counts import _By
+from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.layout import Feature
 from stream_dp.pipeline.router import OpenRouter, memories_of
 from stream_dp.pipeline.spec import PipelineSpec
@@ -512,6 +514,32 @@ MEANS: list[dict[str, Any]] = [
     {"name": "others", **SUM, "statistic": "mean", "where": [{"field": "key", "one_of": ["a", "b"]}]},
     {"name": "keyed", **SUM, "statistic": "mean", "by": "key"},
 ]  # fmt: skip
+
+
+def test_totals_that_no_series_shares_change_no_rows_and_their_order_means_nothing() -> None:
+    logs: dict[int, Log] = {0: some_log(Random(7), USERS, 60)}
+    every = rows(with_totals(CAPS[0]), logs, 1)
+    for totals in (TOTALS, TOTALS[::-1]):
+        assert rows(with_totals(CAPS[0], totals), logs, 1) == every
+        assert rows(with_totals(CAPS[0], totals, SEVERAL[:1]), logs, 1) == [r[:1] for r in every]
+    one, other = (fingerprint(with_totals(CAPS[0], each)) for each in (TOTALS, TOTALS[::-1]))
+    assert (
+        one == other != fingerprint(with_totals(CAPS[0], [TOTALS[0] | {"at_most": "2"}, TOTALS[1]]))
+    )
+
+
+@pytest.mark.parametrize("totals", [TOTALS, TOTALS[::-1]], ids=["given", "the other way round"])
+def test_noise_is_for_the_total_of_its_own_amount(totals: Any) -> None:
+    alone = {name: value for name, value in SUM.items() if name != "shared_total"}
+    built = build(with_totals(CAPS[0], totals, [*SEVERAL[:4], {"name": "alone", **alone}]))
+    sums: dict[str, Any] = {
+        each.spec.name: getattr(each.mechanism, "sums", each.mechanism) for each in built.chosen
+    }
+    assert built.chosen[-1].spec.shares is None
+    assert not isinstance(sums.pop("alone"), SharedSums)
+    found = {name: (each.of, each.total) for name, each in sums.items()}
+    amounts, others = ("amount", 3), ("pieces", 5)
+    assert found == {"amounts": amounts, "pieces": others, "mean": amounts, "means": others}
 
 
 def halves(spec: PipelineSpec, most: int) -> tuple[int, int]:

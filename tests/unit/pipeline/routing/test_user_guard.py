@@ -267,10 +267,10 @@ def test_a_name_that_is_too_long_is_a_dead_letter_wherever_it_lies(
     longest, longer = "é" * (LONGEST_NAME // 2), "é" * (LONGEST_NAME // 2) + "x"
     made, stay = guard(HOMES, partitions), []
     for partition in partitions:
-        found = made.admit(batch(record(longest), record(longer), partition=partition), -1)
+        found = made.admit(batch(b"{", record(longest), record(longer), partition=partition), -1)
         stay += [json.loads(each)["customer"] for each in found.payloads]
-        assert ("name_too_long", "customer", 101, 101) in letters(found)
-        assert ("wrong_partition", "customer", 101, 101) not in letters(found)
+        assert ("name_too_long", "customer", 102, 102) in letters(found)
+        assert ("wrong_partition", "customer", 102, 102) not in letters(found)
     assert stay == [longest]
 
 
