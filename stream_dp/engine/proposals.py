@@ -19,6 +19,9 @@ from stream_dp.errors import UsageError
 from stream_dp.journal.checkpoint import Watching
 from stream_dp.journal.commit import Created
 
+FORMER_MEANINGS = 2
+"""Of a definition: another prediction of what its mechanism is chosen by, and with it keys of another meaning."""
+
 
 class Proposal(Protocol):
     """A derived `definition` (canonical bytes) of the series `name`, which would see ticks from `start` on.
@@ -104,10 +107,10 @@ class WatchProposal(Protocol):
 class SeriesPlanner(Protocol):
     """Turns definitions of live series into proposals; implemented by the pipeline."""
 
-    def propose(self, definition: bytes, start: int, *, former: bool = False) -> Proposal:
+    def propose(self, definition: bytes, start: int, former: int = 0) -> Proposal:
         """Derive the series of a definition, for ticks from `start` on; raises `UsageError` or `NotDerivable`.
 
-        `former`: as journals of before meant it, where that was something else.
+        `former`: as journals of before meant it, so many of `FORMER_MEANINGS` back.
         """
 
     def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> WatchProposal:

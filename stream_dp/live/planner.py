@@ -89,12 +89,12 @@ class LiveSeriesPlanner:
     entries: dict[int, int] = field(default_factory=dict)
     file: Mapping[str, SeriesSpec] = field(default_factory=dict)
 
-    def propose(self, definition: bytes, start: int, *, former: bool = False) -> "PlannedSeries":
+    def propose(self, definition: bytes, start: int, former: int = 0) -> "PlannedSeries":
         """Derive the series of a definition: an entry of `series:`, in YAML or JSON."""
         self.require_own_reading()
         spec = _later(self.spec, start)
         series = load_series(definition, spec)
-        if former:
+        if former > 1:
             series = series.model_copy(update=dict(series.former_keys))
         if (now := self.file.get(series.name)) is not None:
             words = {key: getattr(now, key) for key in series.words if hasattr(now, key)}
@@ -111,7 +111,7 @@ class LiveSeriesPlanner:
                 "user_total: what each user has added is remembered from the first tick on; put the series into the "
                 "first pipeline file, or leave user_total out; shared_total is of what privacy.total remembers anyway"
             )
-        chosen = chosen_for(spec, series, slice(0, alone.width))
+        chosen = chosen_for(spec, series, slice(0, alone.width), former=former > 0)
         return PlannedSeries(self, spec, start, feature, chosen)
 
     def require_own_reading(self) -> None:

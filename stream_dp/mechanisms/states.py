@@ -17,7 +17,7 @@ from stream_dp.core.mechanism import IntArray, Mechanism
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import Codec, Upgrades, canonical
 from stream_dp.mechanisms.hss.hss import HSSState
-from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinState, first_state
 from stream_dp.mechanisms.hss.quantities import ColumnsAbove, Largest, Maximum, Sum
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState, CutOffState
@@ -112,7 +112,7 @@ def in_columns(state: Any, kept: slice | IntArray) -> Any:
     return state
 
 
-UPGRADES: Upgrades = {}
+UPGRADES: Upgrades = {"per-bin-hss-state": {1: first_state}}
 
 STATES = Codec(
     [

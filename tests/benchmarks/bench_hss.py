@@ -30,7 +30,7 @@ from benchmarks.hss_streams import (
     whole_rows,
 )
 from statistical.band_runs import CONFIDENCE
-from statistical.test_lag_ends import bins, in_bulk, sides_of
+from statistical.test_lag_ends import bins, ended
 
 ONE = Fraction(1)
 SHORT, LONG = 1 << 12, 1 << 16
@@ -96,12 +96,11 @@ def ends() -> Iterator[str]:
         quiet = np.array([0] * (ticks - 1) + [burst])
         streams |= {"zipf": zipf, "quiet, burst": [quiet]} | (real if ticks == YEAR else {})
         for name, columns in streams.items():
-            runs = [in_bulk(one, data, seed) for seed, data in enumerate(columns)]
-            closed, off = (np.concatenate(part) for part in zip(*runs, strict=True))
-            known = {
-                j: (*sides_of(one)(j), one.lag(ticks, j, CONFIDENCE)) for j in set(closed.tolist())
-            }
-            below, above, band = np.array([known[j] for j in closed.tolist()]).T
+            each = [ended(one, data, seed) for seed, data in enumerate(columns)]
+            closed = np.concatenate([runs.closed for runs, _, _ in each])
+            off = np.concatenate([part for _, part, _ in each])
+            below, above = np.concatenate([sides for _, _, sides in each], axis=1)
+            band = np.array([one.lag(ticks, j, CONFIDENCE) for j in closed.tolist()])
             observed = float(np.quantile(np.abs(off), CONFIDENCE))
             covered = ((off <= above) & (-off <= below)).mean()
             yield (

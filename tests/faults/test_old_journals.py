@@ -17,6 +17,8 @@ from fixtures.old_journals import FOLDERS, ledger, ready
 
 from faults.cases import Case
 from faults.evidence import opened, releases_of, sealed_again, sqlite_rows
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.yaml import load
 
 Change = Callable[[list[dict[str, Any]]], None]
 
@@ -48,12 +50,12 @@ def test_it_holds_what_a_journal_can_hold(case: Case) -> None:
     assert {charge["analyst"] for commit in before for charge in commit["charges"]} == {"", "ann"}
 
 
-def test_it_is_read_and_goes_on(case: Case) -> None:
+def require_going_on(case: Case, patch: str = "") -> None:
     public, sealed, told = case.releases.read_bytes(), blobs(case), ledger(case)
     recorded = [release[3] for release in releases_of(commits(case))]
     assert len(public.splitlines()) < len(recorded)  # some were durable and not yet published
 
-    done = case.run("--until-end", kit=False)
+    done = case.run("--until-end", kit=False, patch=patch)
 
     assert done.returncode == 0, done.stderr
     assert case.releases.read_bytes().startswith(public)
@@ -67,6 +69,60 @@ def test_it_is_read_and_goes_on(case: Case) -> None:
     assert [one | {"halt": None} for one in after["charges"]] == [
         one | {"halt": None} for one in told["charges"]
     ]  # what a halt gives back depends on the next tick
+
+
+def test_it_is_read_and_goes_on(case: Case) -> None:
+    require_going_on(case)
+
+
+FORMER_CHOICE = Path(__file__).parents[1] / "fixtures" / "former_choice"
+NEW_RULE = """
+from stream_dp.pipeline import builder
+before = builder._built
+builder._built = lambda spec, first, former=False: before(spec, first)
+"""
+NEW_RULE_LIVE = """
+from stream_dp.engine import admission
+admission.FORMER_MEANINGS = 0
+"""
+
+
+def test_what_was_chosen_by_a_former_rule_stays(tmp_path: Path) -> None:
+    """Commit 2209c495 wrote it: `auto` chose trees for series of the file and a live one, where an HSS is chosen now;
+    `split: band` another share.
+    """
+    case = ready(FORMER_CHOICE, "embedded", tmp_path)
+    [before] = {commit["header"]["parts"]["mechanisms"] for commit in commits(case)[:1]}
+    now = build(load(case.pipeline))
+    assert now.parts["mechanisms"] != before == build(now.spec, None, before).parts["mechanisms"]
+    require_going_on(case)
+
+
+@pytest.mark.parametrize(
+    ("twin", "refused"),
+    [
+        (NEW_RULE, "changed: the mechanisms that this version"),
+        (NEW_RULE_LIVE, "the charge for later differs from its price"),
+    ],
+)
+def test_a_pipeline_that_switches_its_mechanism_is_caught(
+    twin: str, refused: str, tmp_path: Path
+) -> None:
+    case = ready(FORMER_CHOICE, "embedded", tmp_path)
+    before = blobs(case)
+    with pytest.raises(AssertionError, match=refused):
+        require_going_on(case, twin)
+    assert blobs(case) == before
+
+
+def test_a_new_journal_is_of_the_new_rule(tmp_path: Path) -> None:
+    case = ready(FORMER_CHOICE, "embedded", tmp_path)
+    case.journal.unlink()
+    case.releases.unlink()
+    case.finish()
+    [header] = [commit["header"] for commit in commits(case)[:1]]
+    assert header["parts"]["mechanisms"] == build(load(case.pipeline)).parts["mechanisms"]
+    assert ledger(case)["journal"] == "whole"
 
 
 def refused(case: Case) -> str:

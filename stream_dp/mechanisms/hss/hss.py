@@ -80,7 +80,7 @@ def error_bound(counter: InnerCounter, epoch: int, law: ErrorLaw, failure: float
 
 COUNTER = 0
 FAILURE = 0.05
-TOO_HIGH = 0.25  # share of two sides' failure probability that is for values that are too high
+TOO_HIGH = 0.5  # share of two sides' failure probability that is for values that are too high
 KEPT = 1024  # cached bounds
 FINE = 1000  # a node's deviation is rounded up to a multiple of 1 / FINE
 SUITE = "tests/conformance"  # tests of taint, and of two copies on neighbouring inputs

@@ -10,9 +10,10 @@ values. This file knows no samplers and no ticks.
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -46,18 +47,24 @@ WATCHERS, COUNTERS = 0, 1
 SUITE = "tests/conformance"  # tests of taint, and of two copies on neighbouring inputs
 
 
-@wire("per-bin-hss-state", 1)
+@wire("per-bin-hss-state", 2)
 @dataclass(frozen=True, slots=True, repr=False)
 class PerBinState:
     """All public but `parts`: the number of `queries`; by column, shape (width,), closed `intervals`, what is
-    `released`, and `levels`, the thresholds of the live sparse vectors.
+    `released`, `levels`, the thresholds of the live sparse vectors, and at which query they were `armed`.
     """
 
     queries: int
     intervals: IntArray
     released: IntArray
     levels: IntArray
+    armed: IntArray
     parts: CompositionState
+
+
+def first_state(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of version 2 for those of version 1: sparse vectors count as armed from the beginning."""
+    return fields | {"armed": np.zeros_like(fields["intervals"])}
 
 
 @wire("per-bin-hss", 1, rests_on=(CountWatchers, SeparateCounters))
@@ -151,14 +158,16 @@ class PerBinHSS(CountRows, Lags):
         return "proven", "calibrated"
 
     def sides(self, state: PerBinState, confidence: float) -> Sides:
-        """Return the two sides of each column, by its own number of closed intervals.
+        """Return the two sides of each column, by its own numbers of closed intervals and of queries since the last.
 
         Below, for values that are too high: a quantile of the counter's noise. Above: the law of `unseen` is proven for
-        all numbers of intervals at once. That the noise of the very counter may be added to it, as if it were the same
-        for all numbers, is calibrated (docs/hss.md, "What has grown unseen").
+        each instance. That it may be taken for that of the instance alive now, and the noise of the very counter be
+        added to it, is calibrated (docs/hss.md, "What has grown unseen").
         """
-        query, columns = self._rounded(max(1, state.queries)), state.intervals.tolist()
-        known = {each: self._column_sides(query, each, confidence) for each in set(columns)}
+        query = self._rounded(max(1, state.queries))
+        ages = (state.queries - state.armed).tolist()
+        columns = list(zip(state.intervals.tolist(), map(_up_to, ages), strict=True))
+        known = {each: self._column_sides(query, *each, confidence) for each in set(columns)}
         below, above = zip(*map(known.__getitem__, columns), strict=True)
         return np.array(below, dtype=np.int64), np.array(above, dtype=np.int64)
 
@@ -184,25 +193,46 @@ class PerBinHSS(CountRows, Lags):
             known[key] = lagging_quantile(behind, terms, scale, 1, failure, 1 + SURVIVAL)
         return known[key]
 
-    def _column_sides(self, query: int, intervals: int, confidence: float) -> tuple[int, int]:
-        key, known = (query, intervals, confidence), self._known_sides
+    def _column_sides(
+        self, query: int, intervals: int, age: int, confidence: float
+    ) -> tuple[int, int]:
+        """Return the sides of a column; right after a crossing (age 0) nothing is unseen.
+
+        There both sides share what the noise alone may fail with elsewhere, so columns that cross fail no more often.
+        """
+        grown = self._grown(query, self.gamma(query, intervals), age) if age else -1
+        key, known = (intervals, grown, confidence), self._known_sides
         if key not in known:
             if len(known) >= KEPT:
                 known.clear()
-            scale, terms = self.watchers.scale, tuple(self.counters.noise_terms(intervals))
-            failure = 1 - confidence
+            terms, failure = tuple(self.counters.noise_terms(intervals)), 1 - confidence
             high = failure * TOO_HIGH if intervals else 0.0
-            grown = unseen(scale, self._highest(query, intervals), self._thresholds(query))
-            above = lagging_quantile(grown, terms, scale, 0, failure - high, 1.0)
-            known[key] = laplace_quantile(terms, 2 * high) if intervals else 0, above
+            if age:
+                scale = self.watchers.scale
+                above = lagging_quantile(grown, terms, scale, 0, failure - high, 1.0)
+                known[key] = laplace_quantile(terms, 2 * high) if intervals else 0, above
+            else:
+                known[key] = (laplace_quantile(terms, high),) * 2
         return known[key]
 
     @cached_property
     def _known_sides(self) -> dict[tuple[int, int, float], tuple[int, int]]:
         return {}
 
+    def _grown(self, query: int, gamma: int, age: int) -> int:
+        key, known = (query, gamma, age), self._known_growths
+        if key not in known:
+            if len(known) >= KEPT:
+                known.clear()
+            known[key] = unseen(self.watchers.scale, gamma, self._thresholds(query, age))
+        return known[key]
+
+    @cached_property
+    def _known_growths(self) -> dict[tuple[int, int, int], int]:
+        return {}
+
     def _highest(self, query: int, intervals: int) -> int:
-        """Return the largest gamma up to so many intervals; it never falls, as the proof of `unseen` asks for."""
+        """Return the largest gamma up to so many intervals, which never falls."""
         key = query.bit_length() if self.horizon is None else 0
         known = self._peaks.setdefault(key, [self.gamma(query, 0)])
         while len(known) <= intervals:
@@ -213,18 +243,20 @@ class PerBinHSS(CountRows, Lags):
     def _peaks(self) -> dict[int, list[int]]:
         return {}
 
-    def _thresholds(self, query: int) -> list[tuple[int, int]]:
-        """Return (number of queries, how far gamma was below that of now, at most) for all queries so far.
+    def _thresholds(self, query: int, age: int) -> list[tuple[int, int]]:
+        """Return (number of queries, how far gamma was below that of now, at most) for the last `age` queries.
 
-        Without a horizon gamma has risen by ln 2 scales, and once rounded, with each power of two.
+        Without a horizon gamma has risen by ln 2 scales, and once rounded, with each power of two; `query` is the next
+        one. Each of the octaves that the last queries may lie in counts as if all of them did, as far as it is long.
         """
         if self.horizon is not None:
-            return [(query, 0)]
+            return [(age, 0)]
         now, scale = max(SHORTEST, 2 * query), float(self.watchers.scale)
         octaves = [1 << bits for bits in range(query.bit_length() - 1)]
         return [
-            (many, math.ceil(scale * math.log(now / max(SHORTEST, 2 * many))) + 1)
+            (min(age, many), math.ceil(scale * math.log(now / max(SHORTEST, 2 * many))) + 1)
             for many in octaves
+            if 2 * many > query // 2 - age
         ]
 
     @cached_property
@@ -245,7 +277,7 @@ class PerBinHSS(CountRows, Lags):
         step = self.composition.step
         parts, _ = step(self.composition.init(), Create(self.watchers), noise)
         parts, _ = step(parts, Create(self.counters), noise)
-        return PerBinState(0, zeros, zeros, self._levels(1, zeros), parts)
+        return PerBinState(0, zeros, zeros, self._levels(1, zeros), zeros, parts)
 
     def step(self, state: PerBinState, message: Message, noise: Noise) -> Step[PerBinState]:
         if isinstance(message, Query):
@@ -253,9 +285,7 @@ class PerBinHSS(CountRows, Lags):
             return after, after.released.copy()
         parts, _ = self.composition.step(state.parts, Ask(WATCHERS, message), noise)
         parts, _ = self.composition.step(parts, Ask(COUNTERS, message), noise)
-        return PerBinState(
-            state.queries, state.intervals, state.released, state.levels, parts
-        ), None
+        return replace(state, parts=parts), None
 
     def _watch(self, state: PerBinState, noise: Noise) -> PerBinState:
         query, levels = state.queries + 1, state.levels
@@ -263,7 +293,7 @@ class PerBinHSS(CountRows, Lags):
             levels = self._levels(query, state.intervals)
         asked = Ask(WATCHERS, LevelsQuery(levels=levels))
         parts, crossed = self.composition.step(state.parts, asked, noise)
-        after = PerBinState(query, state.intervals, state.released, levels, parts)
+        after = replace(state, queries=query, levels=levels, parts=parts)
         if crossed is None:
             raise TypeError("watchers answer every query")
         columns = crossed.nonzero()[0]
@@ -274,12 +304,18 @@ class PerBinHSS(CountRows, Lags):
         parts, counts = self.composition.step(state.parts, asked, noise)
         if counts is None:
             raise TypeError("counters answer every query")
-        copies = (state.released.copy(), state.intervals.copy(), state.levels.copy())
-        released, intervals, levels = copies
+        copied = (state.released, state.intervals, state.levels, state.armed)
+        released, intervals, levels, armed = (array.copy() for array in copied)
         released[columns] = np.maximum(counts, 0)
         intervals[columns] += 1
         levels[columns] = self._levels(state.queries, intervals[columns])
-        return PerBinState(state.queries, intervals, released, levels, parts)
+        armed[columns] = state.queries
+        return PerBinState(state.queries, intervals, released, levels, armed, parts)
 
     def _levels(self, query: int, intervals: IntArray) -> IntArray:
         return np.array([self.gamma(query, j) for j in intervals.tolist()], dtype=np.int64)
+
+
+def _up_to(age: int) -> int:
+    """Return the least power of two that is no less, for which sides are computed; 0 of 0."""
+    return 1 << (age - 1).bit_length() if age else 0

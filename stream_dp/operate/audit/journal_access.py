@@ -264,12 +264,18 @@ async def built_of(
             applied = await _last_applied(spec, sealer, opened)
     if applied is not None:
         same = applied.fingerprint == prints.whole
-    return GoingOn(build_again(spec, applied), same)
+    return GoingOn(build_again(spec, header, applied), same)
 
 
-def build_again(spec: PipelineSpec, applied: Applied | None) -> Built:
-    """Build a pipeline whose journal says that this was the last change of its file."""
-    return build(spec) if applied is None else build(spec, earlier(applied.first, spec).spec)
+def build_again(spec: PipelineSpec, header: Header | None, applied: Applied | None) -> Built:
+    """Build a pipeline whose journal has this header, and says that this was the last change of its file."""
+    first = None if applied is None else earlier(applied.first, spec).spec
+    return build(spec, first, mechanisms_in(header))
+
+
+def mechanisms_in(header: Header | None) -> str:
+    """Return the digest of the mechanisms with which a journal goes on; empty where it does not say."""
+    return "" if header is None else header.parts.get("mechanisms", "")
 
 
 async def _last_applied(

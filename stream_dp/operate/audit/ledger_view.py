@@ -187,7 +187,7 @@ async def read_ledger(
     here = await sealed_commits(spec, progress, archive)
     summary = await read_summary(here.commits, sealer, spec.name, begin=here.begin)
     progress("Deriving its charges again")
-    return ledger_json(build_again(spec, summary.applied), summary)
+    return ledger_json(build_again(spec, summary.header, summary.applied), summary)
 
 
 def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from stream_dp.errors import BudgetRefused, FailClosed, UsageError
 from stream_dp.journal.commit import Applied
 from stream_dp.journal.keys import Sealer
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.operate.audit.journal_access import built_of, opened, sealed_commits
+from stream_dp.operate.audit.journal_access import built_of, mechanisms_in, opened, sealed_commits
 from stream_dp.operate.audit.ledger_view import derived_again, require_begun
 from stream_dp.operate.budget_view import budget_json, fits
 from stream_dp.pipeline.builder import Built, build
@@ -156,7 +156,8 @@ def _tried(spec: PipelineSpec, known: _Known, summary: JournalSummary, old: str)
     changes, shown = _compared(known, Said.of(spec), old)
     if changes.refused:
         return Changing(build(spec), shown, None, _refused(changes.refused))
-    built = build(spec, (known.first or known.before).spec)
+    first = (known.first or known.before).spec
+    built = build(spec, first, mechanisms_in(summary.header))
     if summary.past is not None:
         require_begun(built, summary)
     admission, _, _ = derived_again(built, summary)

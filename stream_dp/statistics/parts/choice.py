@@ -224,7 +224,8 @@ class Setting:
     identifiers, of which the events of one of these `users` have at most so many; None: they count the users.
     `entries`: in how many entries of a row these events lie at most, where each counts once. `total`: how many units a
     user may add to all series that share a total, of the amount `total_of` where there are several. `advise`: the
-    reason of a choice names what another method would have.
+    reason of a choice names what another method would have. `former`: closed intervals are predicted as journals of
+    before had it, which keep what was chosen so.
     """
 
     width: int
@@ -247,6 +248,7 @@ class Setting:
     total: int = 0
     total_of: str = ""
     advise: bool = False
+    former: bool = False
 
     @property
     def last(self) -> int:

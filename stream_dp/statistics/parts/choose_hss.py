@@ -10,6 +10,7 @@ whose regret (its band or error over the smallest) is least for the worst of the
 journal and no data.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -402,14 +403,17 @@ def _watching(setting: Setting, epsilon: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def predicted_intervals(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -> int:
-    """How many intervals of the largest category will have closed: one for each `growth`, at most one a tick.
+    """How many intervals of the largest category will have closed: one for each gamma, at most one a tick.
 
-    growth rises with the intervals, so the largest growth gives few of them, and the growth of few gives many.
+    gamma changes with the intervals; that after half of them stands for all. Former versions took `growth` for gamma.
     """
     largest = demand.events
     if demand.quantity is None:
         largest = max(round(float(profile.counts[0])) for profile in demand.profiles)
     events = largest * (tick + 1) // (demand.setting.horizon or ENDLESS)
+    if not demand.setting.former:
+        possible = range(1, tick + 2)
+        return bisect_right(possible, events, key=lambda k: k * mechanism.gamma(tick + 1, k // 2))
     growth = mechanism.tuned.growth
     few = min(tick + 1, events // growth(tick + 1))
     return min(tick + 1, events // growth(few))

@@ -84,7 +84,7 @@ class Shop(World):
     ) -> Engine:  # fmt: skip
         """Run until this tick is public, as `run` does: with --apply, if there is a change."""
         known = (await self.summary()).applied if self.store.commits else None
-        self.__dict__["built"] = build_again(spec, known)
+        self.__dict__["built"] = build_again(spec, None, known)
         if change is not None:
             self.__dict__["built"] = (await self.change(spec)).built
         source, clock = self.source(tick, spec), ManualClock(self.moment(tick))
@@ -150,7 +150,7 @@ async def test_the_ledger_after_each_change_is_the_independent_sum_of_its_charge
         releasing = {series.name for series in engine.admission.registry.releasing}
         assert releasing == {own["name"] for own in series}
         shown = ledger_json(
-            build_again(file(series), (await shop.summary()).applied), await shop.summary()
+            build_again(file(series), None, (await shop.summary()).applied), await shop.summary()
         )
         assert Fraction(shown["spent"]) == met[number]
     charged = [charge.name for commit in shop.commits() for charge in commit.charges]
@@ -315,7 +315,7 @@ async def test_the_trace_of_a_changed_file_is_a_trace_of_the_composition() -> No
     shop = Shop()
     await shop.upto(2, file([*FIRST, SHARE]))
     await shop.applied(5, file([ORDERS, SUM]))
-    built = build_again(file([ORDERS, SUM]), (await shop.summary()).applied)
+    built = build_again(file([ORDERS, SUM]), None, (await shop.summary()).applied)
     journal = MemoryJournal(shop.store)
     await journal.open()
     report = await compared(built, SEALER, journal.read())
@@ -353,7 +353,7 @@ async def test_what_a_message_halted_is_told_and_does_not_count_as_what_stays() 
     shop = Shop()
     await shop.upto(1, file(FIRST))
     await shop.applied(3, file([ORDERS, SUM]))
-    shop.__dict__["built"] = build_again(file([ORDERS, SUM]), (await shop.summary()).applied)
+    shop.__dict__["built"] = build_again(file([ORDERS, SUM]), None, (await shop.summary()).applied)
     source = Stopping(4)
     engine = shop.engine(source)
     run = asyncio.create_task(engine.run())
@@ -542,7 +542,7 @@ async def sent(
 async def at_tick(shop: Shop, spec: PipelineSpec, act: Any, fuse: Fuse | None = None) -> None:
     """Run a pipeline with this file, and do something behind tick 2; then to the end."""
     known = (await shop.summary()).applied if shop.store.commits else None
-    shop.__dict__["built"] = build_again(spec, known)
+    shop.__dict__["built"] = build_again(spec, None, known)
     source = Stopping(2)
     engine = shop.engine(source, CrashingJournal(shop.store, fuse or Fuse()))
     run = asyncio.create_task(engine.run())
@@ -683,7 +683,7 @@ async def test_under_every_filter_the_ledger_is_that_of_the_first_block_and_what
         if main.frees:
             assert main.used.amount == alone.used.amount
         known = (await shop.summary()).applied
-        ledger_json(build_again(file(series, **noisy), known), await shop.summary())
+        ledger_json(build_again(file(series, **noisy), None, known), await shop.summary())
 
 
 def framed(*ids: int, **more: Any) -> PipelineSpec:

@@ -64,7 +64,7 @@ PUBLIC: dict[type, set[str]] = {
     NestedWindowsState: set(),
     NoisyQuantityState: set(),
     PaperHSSState: {"steps", "intervals", "threshold", "released", "watcher"},
-    PerBinState: {"queries", "intervals", "released", "levels"},
+    PerBinState: {"queries", "intervals", "released", "levels", "armed"},
     RankWindowState: {"updates"},
     RunningWindowsState: {"updates"},
     SeparateState: {"updates"},

@@ -10,25 +10,30 @@ Where this test fails, a journal of today could not be read, or would be read as
 
 import importlib
 import pkgutil
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 
 import stream_dp.core
 import stream_dp.mechanisms
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import content_fields
 from stream_dp.core.wire import wire, wire_of
 from stream_dp.mechanisms.hss.hss import HSS, GaussianHSS
+from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import LatticeNoise
 from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS
 from stream_dp.mechanisms.states import STATES, UPGRADES, mechanism_fingerprint
+from stream_dp.testing.noise import SeededNoise
 
 FROZEN = Path(__file__).parents[2] / "fixtures/kinds.txt"
 RETIRED = frozenset({"coarse-counter", "coarse-counter-state", "hss-statistic"})
@@ -82,6 +87,25 @@ def test_a_kind_is_used_once_and_never_again() -> None:
 def test_all_that_a_snapshot_may_hold_is_among_them() -> None:
     assert set(STATES.types) <= set(labelled())
     assert UPGRADES.keys() <= {wire_of(each).kind for each in STATES.types}
+
+
+def test_a_state_of_before_knows_no_ages_and_so_has_wider_ends() -> None:
+    """Version 1 of the state bin by bin did not say when sparse vectors were armed: since the first query, at most."""
+    mechanism = PerBinHSS(3, EPSILON, EPSILON, Neighbors.ADD_REMOVE, None)
+    noise, state = SeededNoise(1), mechanism.init(SeededNoise(0))
+    for _ in range(200):
+        state, _ = mechanism.step(state, Update(np.array([9, 1, 0])), noise)
+        state, _ = mechanism.step(state, Query(), noise)
+    assert state.armed.max() > 100
+    plain = msgspec.msgpack.decode(STATES.encode(state))
+    del plain["fields"]["armed"]
+    old = STATES.decode(msgspec.msgpack.encode(plain | {"version": 1}))
+    assert old.armed.tolist() == [0, 0, 0]
+    assert STATES.encode(replace(old, armed=state.armed)) == STATES.encode(state)
+    (below, above), (below_before, above_before) = (mechanism.sides(s, 0.95) for s in (state, old))
+    assert (above <= above_before).all()
+    assert above[0] < above_before[0]
+    assert (below <= below_before)[1:].all()
 
 
 def test_every_mechanism_and_every_state_has_a_label() -> None:
