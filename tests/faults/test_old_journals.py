@@ -82,8 +82,8 @@ before = builder._built
 builder._built = lambda spec, first, former=False: before(spec, first)
 """
 NEW_RULE_LIVE = """
-from stream_dp.engine import admission
-admission.FORMER_MEANINGS = 0
+from stream_dp.engine import proposals
+proposals.FORMER_MEANINGS = 0
 """
 
 
