@@ -281,6 +281,37 @@ def test_after_a_crossing_the_ends_may_not_be_those_of_the_noise_alone() -> None
     assert one.worst(lambda data: one.failure(data, twin, noise), 60, 0) > 1 - CONFIDENCE
 
 
+def test_each_column_has_its_own_age_and_at_a_crossing_the_ends_of_the_noise_alone() -> None:
+    mechanism, noise = bins(Fraction(2), 200, width=3), noise_of("ages", 0)
+    state, crossed, seen = (
+        mechanism.init(noise),
+        np.zeros(3, dtype=np.int64),
+        set[tuple[bool, ...]](),
+    )
+    for query in range(1, 201):
+        before = state.intervals
+        state, _ = mechanism.step(state, Update(np.array([4, 1, 0])), noise)
+        state, _ = mechanism.step(state, Query(), noise)
+        now = state.intervals > before
+        crossed[now] = query
+        assert state.armed.tolist() == crossed.tolist()
+        seen.add(tuple(now.tolist()))
+        ends = np.array(mechanism.sides(state, CONFIDENCE))
+        for column in now.nonzero()[0]:
+            terms = tuple(mechanism.counters.noise_terms(int(state.intervals[column])))
+            alone = laplace_quantile(terms, (1 - CONFIDENCE) / 2)
+            assert ends[:, column].tolist() == [alone, alone]
+    assert {(True, False, False), (False, True, False)} <= seen
+
+
+def test_where_nothing_can_be_unseen_yet_the_ends_are_still_not_those_of_a_crossing() -> None:
+    mechanism, again = bins(Fraction(3), 4), bins(Fraction(3), 4)
+    assert mechanism._grown(4, mechanism.gamma(4, 1), 1) == 0
+    later = mechanism._column_sides(4, 1, 1, CONFIDENCE)
+    assert mechanism._column_sides(4, 1, 0, CONFIDENCE) == again._column_sides(4, 1, 0, CONFIDENCE)
+    assert mechanism._column_sides(4, 1, 0, CONFIDENCE) != later
+
+
 class Runs(NamedTuple):
     """Many runs of one column: closed intervals, the query of the last, what has grown since, the live noises."""
 
