@@ -312,6 +312,21 @@ def test_where_nothing_can_be_unseen_yet_the_ends_are_still_not_those_of_a_cross
     assert mechanism._column_sides(4, 1, 0, CONFIDENCE) != later
 
 
+@pytest.mark.parametrize("query", [4, 64, 4_096])
+def test_without_a_horizon_no_query_of_the_last_counts_at_too_high_a_threshold(query: int) -> None:
+    """The bound is for every number of queries that is rounded up to `query`; each counts at most `age` an octave."""
+    mechanism = bins_hss(Demand(Setting(1, ADD, None, CONFIDENCE), None, Fraction(1)))
+    lower = mechanism.gamma(query, 0) - np.array([mechanism.gamma(q, 0) for q in range(1, query)])
+    for age in (1, 2, query // 4, query // 2, query):
+        listed = mechanism._thresholds(query, age)
+        assert all(number <= age for number, _ in listed)
+        for now in range(query // 2, query):
+            last = lower[max(0, now - age) : now]
+            for below in np.unique(last):
+                counted = sum(number for number, far in listed if far >= below)
+                assert (last >= below).sum() <= counted
+
+
 class Runs(NamedTuple):
     """Many runs of one column: closed intervals, the query of the last, what has grown since, the live noises."""
 
