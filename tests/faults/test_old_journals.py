@@ -100,6 +100,7 @@ def test_what_was_chosen_by_a_former_rule_stays(tmp_path: Path) -> None:
     [before] = {commit["header"]["parts"]["mechanisms"] for commit in commits(case)[:1]}
     now = build(load(case.pipeline))
     assert now.parts["mechanisms"] != before == build(now.spec, None, before).parts["mechanisms"]
+    assert build(now.spec, None, "neither").parts == now.parts
     require_going_on(case)
 
 
