@@ -18,7 +18,7 @@ from stream_dp.accounting.filters.filter import Entry, Spend
 from stream_dp.accounting.ledger import Ledger, Preview
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.wording import meant
-from stream_dp.engine.proposals import FORMER_MEANINGS, Proposal, SeriesPlanner, WatchProposal
+from stream_dp.engine.proposals import Proposal, SeriesPlanner, WatchProposal, recorded
 from stream_dp.engine.series import LiveSeries, Registry
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
 from stream_dp.journal.answer_body import read_answer
@@ -122,17 +122,16 @@ class Admission:
         """Derive the series of a definition, for ticks from `start` on; may take seconds, changes nothing. Raises
         `UsageError` (no series of this pipeline, or a name used before) or `NotDerivable`.
         """
-        proposal = self._proposed(definition, start)
+        proposal = self._plans.propose(definition, start)
+        self._require_new(proposal)
         proposal.predicted()  # the answer reports it after the charge, so fail before if it cannot be computed
         return proposal
 
-    def _proposed(self, definition: bytes, start: int, former: int = 0) -> Proposal:
-        """Return what `propose` does, without its predicted error; `former`: see the planner."""
+    @property
+    def _plans(self) -> SeriesPlanner:
         if self.planner is None:
             raise UsageError("this engine takes no live series")
-        proposal = self.planner.propose(definition, start, former)
-        self._require_new(proposal)
-        return proposal
+        return self.planner
 
     def _require_new(self, proposal: Proposal) -> None:
         if proposal.name in self.names:
@@ -318,10 +317,8 @@ class Admission:
 
     def _derive_again(self, created: Created, charge: Charge | None) -> tuple[Proposal, Entry]:
         """Return a recorded series and its entry; raises `UsageError` unless they are what was recorded."""
-        for former in range(FORMER_MEANINGS + 1):
-            proposal = self._proposed(created.definition, created.start, former)
-            if proposal.mechanism == created.mechanism:
-                break
+        proposal = recorded(self._plans, created)
+        self._require_new(proposal)
         analyst = MAIN if charge is None else charge.analyst
         entry = self.subledgers.price(proposal.derivation, analyst, proposal.box)
         if charge_of(entry, analyst) != charge:

@@ -148,6 +148,17 @@ class Derived:
         return self.outcome if isinstance(self.outcome, UsageError) else self.outcome.at(start)
 
 
+def recorded(planner: SeriesPlanner, created: Created) -> Proposal:
+    """Derive a series of a journal again, by the newest meaning of its definition that has the recorded mechanism; by
+    the oldest where none has it.
+    """
+    for former in range(FORMER_MEANINGS + 1):
+        proposal = planner.propose(created.definition, created.start, former)
+        if proposal.mechanism == created.mechanism:
+            break
+    return proposal
+
+
 class Deriver(Protocol):
     """Derives definitions that come in messages, one after the other, while ticks go on."""
 

@@ -52,7 +52,7 @@ from stream_dp.journal.commit import (
     Watched,
 )
 from stream_dp.journal.release import is_recorded, release_of
-from stream_dp.mechanisms.states import STATES
+from stream_dp.mechanisms.states import STATES, same_states
 
 NoiseMaker: TypeAlias = Callable[[bytes, int], Noise]
 OPENING, READING = "Opening the journal", "Reading the journal"
@@ -337,7 +337,7 @@ async def require_same_start(
     restored = past.checkpoint(partitions, admission.save(), saved)
     states = {number: STATES.encode(state) for number, state in replay.states.items()}
     plain = [msgspec.structs.replace(each, memories={}) for each in (restored, stands)]
-    same = states == commit.snapshot.states and plain[0] == plain[1]
+    same = same_states(states, commit.snapshot.states) and plain[0] == plain[1]
     if not (same and await asyncio.to_thread(same_memories, saved, stands.memories)):
         raise FailClosed(
             f"the journal of {config.pipeline}: the checkpoint after commit {newer} does not hold what a start from "

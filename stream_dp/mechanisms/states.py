@@ -6,16 +6,18 @@ one; a version without an upgrade is refused.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from stream_dp.core.composition import Child, CompositionState
 from stream_dp.core.mechanism import IntArray, Mechanism
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import Codec, Upgrades, canonical
+from stream_dp.core.wire import wire_of
 from stream_dp.mechanisms.hss.hss import HSSState
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinState, first_state
 from stream_dp.mechanisms.hss.quantities import ColumnsAbove, Largest, Maximum, Sum
@@ -168,3 +170,24 @@ STATES = Codec(
     ],
     UPGRADES,
 )
+
+
+def same_states(some: Mapping[int, bytes], others: Mapping[int, bytes]) -> bool:
+    """Return whether encoded states are the same, but for what only ends beside a band read and version 1 lacks."""
+    return some == others or _without_ages(some) == _without_ages(others)
+
+
+def _without_ages(states: Mapping[int, bytes]) -> dict[int, Any]:
+    return {number: _ageless(msgspec.msgpack.decode(state)) for number, state in states.items()}
+
+
+def _ageless(plain: Any) -> Any:
+    """Return an encoded state without the ages of HSS bin by bin and their version."""
+    if isinstance(plain, list):
+        return [_ageless(part) for part in plain]
+    if not isinstance(plain, dict):
+        return plain
+    if plain.get("$") == wire_of(PerBinState).kind:
+        known = {name: part for name, part in plain["fields"].items() if name != "armed"}
+        plain = {"fields": known}
+    return {key: _ageless(part) for key, part in plain.items()}

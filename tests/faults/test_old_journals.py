@@ -6,6 +6,8 @@ a version or a meaning has changed: docs/formats.md tells what to do instead.
 
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -15,8 +17,11 @@ import msgspec
 import pytest
 from fixtures.old_journals import FOLDERS, ledger, ready
 
-from faults.cases import Case
+from faults.cases import PRODUCT, Case
 from faults.evidence import opened, releases_of, sealed_again, sqlite_rows
+from stream_dp.operate.keys import sealer_for
+from stream_dp.operate.run.running import Run
+from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 
@@ -82,8 +87,8 @@ before = builder._built
 builder._built = lambda spec, first, former=False: before(spec, first)
 """
 NEW_RULE_LIVE = """
-from stream_dp.engine import admission
-admission.FORMER_MEANINGS = 0
+from stream_dp.engine import proposals
+proposals.FORMER_MEANINGS = 0
 """
 
 
@@ -95,6 +100,7 @@ def test_what_was_chosen_by_a_former_rule_stays(tmp_path: Path) -> None:
     [before] = {commit["header"]["parts"]["mechanisms"] for commit in commits(case)[:1]}
     now = build(load(case.pipeline))
     assert now.parts["mechanisms"] != before == build(now.spec, None, before).parts["mechanisms"]
+    assert build(now.spec, None, "neither").parts == now.parts
     require_going_on(case)
 
 
@@ -123,6 +129,75 @@ def test_a_new_journal_is_of_the_new_rule(tmp_path: Path) -> None:
     [header] = [commit["header"] for commit in commits(case)[:1]]
     assert header["parts"]["mechanisms"] == build(load(case.pipeline)).parts["mechanisms"]
     assert ledger(case)["journal"] == "whole"
+
+
+def told_by(case: Case, command: str, *options: str, status: int = 0) -> str:
+    """What a command says of the pipeline file."""
+    start = f"from {PRODUCT} import start; start()"
+    done = subprocess.run(
+        [sys.executable, "-c", start, command, str(case.pipeline), *options],
+        env=case.environment(), capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    return done.stdout
+
+
+def snapshots_compared(case: Case) -> int:
+    """In how many snapshots the trace of its journal is found again."""
+    trace = told_by(case, "audit", "--trace", str(case.journal), "--json")
+    return int(json.loads(trace)["snapshots"])
+
+
+def derived(case: Case) -> dict[str, str]:
+    """The rule behind each series of a file that may be changed, and behind each live one, as the ledger shows it."""
+    waiting, found = [ledger(case)["derivation"]], dict[str, str]()
+    for step in waiting:
+        waiting += step["premises"]
+        found[step["subject"]] = step["rule"]
+    return {name: found[name] for name in ("chosen", "split", "later", "anew") if name in found}
+
+
+def test_a_changed_file_and_all_that_reads_its_journal_keep_the_former_choice(
+    tmp_path: Path,
+) -> None:
+    """Changed by `--apply` before it goes on: the series of the first file and the live one stay, a new one comes."""
+    case = ready(FORMER_CHOICE, "embedded", tmp_path)
+    shown = json.loads(case.pipeline.read_text())
+    shown["series"].append(shown["series"][0] | {"name": "anew"})
+    case.pipeline.write_text(json.dumps(shown))
+    told_by(case, "plan", "--against", "running", status=6)
+
+    done = case.run("--until-end", "--apply", kit=False)
+
+    assert done.returncode == 0, done.stderr
+    told_by(case, "plan", "--against", "running")
+    tree, hss = "sparse parallel composition", "composite mechanism"
+    assert derived(case) == {"chosen": tree, "split": hss, "later": tree, "anew": hss}
+    assert snapshots_compared(case) > 0
+
+
+FORMER_STATES = Path(__file__).parents[1] / "fixtures" / "former_states"
+EVERY_THIRD = "from stream_dp.engine import engine; engine.SNAPSHOT_TICKS = 3"
+
+
+def test_states_that_know_no_ages_go_on_and_are_compared_without_them(tmp_path: Path) -> None:
+    """Commit 2209c495 wrote it: an HSS bin by bin, in snapshots of version 1. Columns that cross no more keep none."""
+    case = ready(FORMER_STATES, "embedded", tmp_path)
+    assert snapshots_compared(case) == 2
+    require_going_on(case, EVERY_THIRD)
+    assert snapshots_compared(case) > 2
+
+
+async def test_checkpoints_with_states_that_know_no_ages_let_a_journal_be_pruned(
+    tmp_path: Path,
+) -> None:
+    case = ready(FORMER_STATES, "embedded", tmp_path)
+    spec = load(case.pipeline)
+    ports = open_ports(spec, sealer_for(spec, tmp_path / "operator.key"), marks=tmp_path / "marks")
+    await ports.journal.open()
+    newer, older = ports.journal.checkpoints()
+    await Run(build(spec), ports).engine.tried(newer, older)
+    await ports.journal.close()
 
 
 def refused(case: Case) -> str:

@@ -7,8 +7,8 @@ Each series runs 200 times (the trials). Its coverage fails the test if the mean
 below 0.95 by more than a Hoeffding-Bentkus style binomial margin: the fractions lie in [0, 1] and have mean at
 least 0.95, so their sum is at most as spread as a binomial's; each test errs with probability below ALPHA, all of
 them together (Bonferroni) below 1e-3. Widths are compared with the observed 0.95 quantile: at most 3 times for
-HSS and alerts; 4 times where one event a row leaves a Gaussian counter so little noise that the sparse vectors'
-decides. Twins: a part of the band must fail coverage.
+HSS and alerts; 3.5 times bin by bin where most columns are quiet; 4 times where one event a row leaves a Gaussian
+counter so little noise that the sparse vectors' decides. Twins: a part of the band must fail coverage.
 """
 
 from collections.abc import Callable

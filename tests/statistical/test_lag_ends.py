@@ -9,7 +9,7 @@ makes the failure likelier. Long streams run in bulk with numpy, 2,000 runs each
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS, _up_to
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ErrorLaw, Quantity
 from stream_dp.mechanisms.hss.sparse_vector import unseen
 from stream_dp.mechanisms.noise_law import geometric_tail, index_probability, laplace_sum_tail
-from stream_dp.mechanisms.noise_quantiles import laplace_quantile
+from stream_dp.mechanisms.noise_quantiles import lagging_quantile, laplace_quantile
 from stream_dp.mechanisms.papers.paper_hss import PaperHSS
 from stream_dp.mechanisms.serving import Lags
 from stream_dp.statistics.parts.choice import Setting
@@ -198,6 +198,61 @@ def sides_of(mechanism: PerBinHSS, part: float = 1) -> Sides:
     return sides
 
 
+EARLY = [  # ticks so far, horizon, epsilon: right at the beginning next to no threshold has crossed by its noise
+    (1, 20, Fraction(1, 4)),
+    (1, 1_000, Fraction(1, 8)),
+    (3, 100, Fraction(1, 8)),
+    (8, 8_760, Fraction(1, 4)),
+    (6, 20, Fraction(1)),
+]
+
+
+def hostile(ticks: int, most: int, rng: np.random.Generator) -> IntArray:
+    """A ramp, an oscillation, a crossing and then silence, or a few events anywhere, before the last tick."""
+    data = np.zeros(ticks, dtype=np.int64)
+    match rng.integers(5):
+        case 0:
+            data[-2:] = rng.integers(0, most, len(data[-2:]))
+        case 1:
+            data[:] = np.sort(rng.integers(0, most, ticks))
+        case 2:
+            data[::2] = rng.integers(0, 2 * most)
+        case 3:
+            data[rng.integers(ticks)] = rng.integers(0, 10 * most)
+        case _:
+            data[:] = rng.integers(0, 2 + most // 4, ticks)
+    return data
+
+
+@pytest.mark.parametrize(("ticks", "horizon", "epsilon"), EARLY)
+def test_early_in_a_long_horizon_no_data_make_the_ends_fail(
+    ticks: int, horizon: int, epsilon: Fraction
+) -> None:
+    """The twin spends all of the failure probability before the first crossing; the tick of that then adds its own."""
+    one, rng = Exact(bins(epsilon, horizon), ticks), np.random.default_rng(horizon)
+    mechanism, most = one.mechanism, int(one.room[0, 0, 0])
+    noise = [np.sort(noises(mechanism, np.full(DRAWS, j), rng)) for j in range(ticks + 1)]
+    sides = sides_of(mechanism)
+
+    @cache
+    def twin(j: int, age: int) -> tuple[int, int]:
+        grown = mechanism._grown(horizon, mechanism.gamma(horizon, 0), _up_to(age))
+        whole = lagging_quantile(grown, (), mechanism.watchers.scale, 0, 1 - CONFIDENCE, 1.0)
+        return sides(j, age) if j else (0, whole)
+
+    failing = {
+        ends: [one.worst(partial(one.failure, sides=ends, noises=noise), 60, horizon)]
+        for ends in (sides, twin)
+    }
+    for _ in range(12):
+        before = hostile(ticks, most, rng)
+        for burst in np.linspace(0, most + 5 * one.scale, 2 * FEW).astype(int):
+            before[-1] = burst
+            failing[sides].append(one.failure(before, sides, noise))
+    assert max(failing[sides]) <= 1 - CONFIDENCE
+    assert max(failing[twin]) > 1 - CONFIDENCE + 0.003
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", range(len(CELLS)))
 def test_no_data_are_found_for_which_the_ends_fail(cell: int) -> None:
@@ -211,11 +266,11 @@ def test_no_data_are_found_for_which_the_ends_fail(cell: int) -> None:
     assert one.worst(failure(0.7), 0, cell) > 1 - CONFIDENCE
 
 
-@pytest.mark.slow
 def test_after_a_crossing_the_ends_may_not_be_those_of_the_noise_alone() -> None:
     """Right after a crossing nothing is unseen; but elsewhere the ends already fail as often as they may."""
-    one, rng = exact(0), np.random.default_rng(0)
-    noise = [np.sort(noises(one.mechanism, np.full(DRAWS, j), rng)) for j in range(one.ticks + 1)]
+    ticks, horizon, epsilon = EARLY[2]
+    one, rng = Exact(bins(epsilon, horizon), ticks), np.random.default_rng(0)
+    noise = [np.sort(noises(one.mechanism, np.full(DRAWS, j), rng)) for j in range(ticks + 1)]
     sides = sides_of(one.mechanism)
 
     def twin(j: int, age: int) -> tuple[int, int]:
@@ -223,7 +278,53 @@ def test_after_a_crossing_the_ends_may_not_be_those_of_the_noise_alone() -> None
         terms = tuple(one.mechanism.counters.noise_terms(j))
         return below, above if age else laplace_quantile(terms, 1 - CONFIDENCE)
 
-    assert one.worst(lambda data: one.failure(data, twin, noise), 600, 0) > 1 - CONFIDENCE
+    assert one.worst(lambda data: one.failure(data, twin, noise), 60, 0) > 1 - CONFIDENCE
+
+
+def test_each_column_has_its_own_age_and_at_a_crossing_the_ends_of_the_noise_alone() -> None:
+    mechanism, noise = bins(Fraction(2), 200, width=3), noise_of("ages", 0)
+    state, crossed, seen = (
+        mechanism.init(noise),
+        np.zeros(3, dtype=np.int64),
+        set[tuple[bool, ...]](),
+    )
+    for query in range(1, 201):
+        before = state.intervals
+        state, _ = mechanism.step(state, Update(np.array([4, 1, 0])), noise)
+        state, _ = mechanism.step(state, Query(), noise)
+        now = state.intervals > before
+        crossed[now] = query
+        assert state.armed.tolist() == crossed.tolist()
+        seen.add(tuple(now.tolist()))
+        ends = np.array(mechanism.sides(state, CONFIDENCE))
+        for column in now.nonzero()[0]:
+            terms = tuple(mechanism.counters.noise_terms(int(state.intervals[column])))
+            alone = laplace_quantile(terms, (1 - CONFIDENCE) / 2)
+            assert ends[:, column].tolist() == [alone, alone]
+    assert {(True, False, False), (False, True, False)} <= seen
+
+
+def test_where_nothing_can_be_unseen_yet_the_ends_are_still_not_those_of_a_crossing() -> None:
+    mechanism, again = bins(Fraction(3), 4), bins(Fraction(3), 4)
+    assert mechanism._grown(4, mechanism.gamma(4, 1), 1) == 0
+    later = mechanism._column_sides(4, 1, 1, CONFIDENCE)
+    assert mechanism._column_sides(4, 1, 0, CONFIDENCE) == again._column_sides(4, 1, 0, CONFIDENCE)
+    assert mechanism._column_sides(4, 1, 0, CONFIDENCE) != later
+
+
+@pytest.mark.parametrize("query", [4, 64, 4_096])
+def test_without_a_horizon_no_query_of_the_last_counts_at_too_high_a_threshold(query: int) -> None:
+    """The bound is for every number of queries that is rounded up to `query`; each counts at most `age` an octave."""
+    mechanism = bins_hss(Demand(Setting(1, ADD, None, CONFIDENCE), None, Fraction(1)))
+    lower = mechanism.gamma(query, 0) - np.array([mechanism.gamma(q, 0) for q in range(1, query)])
+    for age in (1, 2, query // 4, query // 2, query):
+        listed = mechanism._thresholds(query, age)
+        assert all(number <= age for number, _ in listed)
+        for now in range(query // 2, query):
+            last = lower[max(0, now - age) : now]
+            for below in np.unique(last):
+                counted = sum(number for number, far in listed if far >= below)
+                assert (last >= below).sum() <= counted
 
 
 class Runs(NamedTuple):
@@ -334,13 +435,14 @@ def worst_burst(mechanism: PerBinHSS, before: IntArray, sides: Sides, draws: int
 @pytest.mark.parametrize("name", BEFORE)
 def test_no_burst_at_the_end_makes_the_ends_fail(name: str) -> None:
     mechanism = bins(Fraction(1, 2), TICKS)
-    assert worst_burst(mechanism, BEFORE[name], sides_of(mechanism)) <= 1 - CONFIDENCE + 0.004
+    assert worst_burst(mechanism, BEFORE[name], sides_of(mechanism)) <= 1 - CONFIDENCE
 
 
 def test_a_burst_after_silence_is_not_covered_as_if_the_threshold_were_fresh() -> None:
     mechanism = bins(Fraction(1, 2), TICKS)
     sides = sides_of(mechanism)
-    assert worst_burst(mechanism, BEFORE["silence"], lambda j, age: sides(j, 1)) > 0.06
+    fresh = worst_burst(mechanism, BEFORE["silence"], lambda j, age: sides(j, 1))
+    assert fresh > 0.045 > worst_burst(mechanism, BEFORE["silence"], sides)
 
 
 def lists(quantity: Quantity | None, split: Split = "error") -> Lags:

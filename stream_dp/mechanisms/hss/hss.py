@@ -131,7 +131,7 @@ class Lagging(CountRows, Lags):
                 known.clear()
             law, terms = self._law, self._law.terms(self.counter.noise_terms(intervals))
             failure = 1 - confidence
-            high = failure * TOO_HIGH if intervals else 0.0
+            high = failure * TOO_HIGH
             below = law.rest + laplace_quantile(terms, 2 * high / law.high) if intervals else 0
             late = law.low * (1 + SURVIVAL)
             above = law.rest + lagging_quantile(behind, terms, scale, 0, failure - high, late)

@@ -206,11 +206,11 @@ class PerBinHSS(CountRows, Lags):
             if len(known) >= KEPT:
                 known.clear()
             terms, failure = tuple(self.counters.noise_terms(intervals)), 1 - confidence
-            high = failure * TOO_HIGH if intervals else 0.0
+            high = failure * TOO_HIGH
             if age:
                 scale = self.watchers.scale
                 above = lagging_quantile(grown, terms, scale, 0, failure - high, 1.0)
-                known[key] = laplace_quantile(terms, 2 * high) if intervals else 0, above
+                known[key] = laplace_quantile(terms, 2 * high), above
             else:
                 known[key] = (laplace_quantile(terms, high),) * 2
         return known[key]

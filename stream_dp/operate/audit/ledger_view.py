@@ -24,6 +24,7 @@ from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.admission import Admission, charge_of
 from stream_dp.engine.history import JournalSummary, read_summary, unsealed
+from stream_dp.engine.proposals import recorded
 from stream_dp.engine.series import Registry
 from stream_dp.errors import FailClosed, NotDerivable
 from stream_dp.journal.answer_body import RefusedMessage, read_answer
@@ -142,7 +143,7 @@ def _asked(planner: LiveSeriesPlanner, summary: JournalSummary) -> list[Part]:
     parts = []
     for created, charge, _, end in live_charges(summary):
         if charge.analyst == MAIN and (end is None or end > created.start):
-            proposal = planner.propose(created.definition, created.start)
+            proposal = recorded(planner, created)
             alive = Alive(created.start, None if end is None else end - 1)
             parts.append(Part(proposal.derivation, alive, proposal.box))
     return parts

@@ -23,7 +23,7 @@ from stream_dp.journal.commit import (
 )
 from stream_dp.journal.keys import Sealer
 from stream_dp.journal.release import is_recorded
-from stream_dp.mechanisms.states import STATES
+from stream_dp.mechanisms.states import STATES, same_states
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.audit.journal_access import (
     Sealed,
@@ -237,7 +237,7 @@ class TraceCheck:
 
     def _snapshot(self, states: dict[int, bytes], sequence: int) -> None:
         played = {index: STATES.encode(self._player.state(index)) for index in self._player.live}
-        if played != states:
+        if not same_states(played, states):
             raise FailClosed(
                 f"the trace of {self.report.pipeline}: the composition is in another state than the snapshot in commit "
                 f"{sequence} of the journal. {_ADVICE}"

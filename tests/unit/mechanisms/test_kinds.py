@@ -32,7 +32,7 @@ from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import LatticeNoise
 from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS
-from stream_dp.mechanisms.states import STATES, UPGRADES, mechanism_fingerprint
+from stream_dp.mechanisms.states import STATES, UPGRADES, mechanism_fingerprint, same_states
 from stream_dp.testing.noise import SeededNoise
 
 FROZEN = Path(__file__).parents[2] / "fixtures/kinds.txt"
@@ -110,6 +110,11 @@ def test_a_state_of_before_knows_no_ages_and_so_has_wider_ends() -> None:
     assert (above <= above_before).all()
     assert above[0] < above_before[0]
     assert (below <= below_before)[1:].all()
+    some, others = {0: STATES.encode(state)}, {0: STATES.encode(old)}
+    assert same_states(some, others)
+    for name in ("released", "intervals", "levels"):
+        other = replace(old, **{name: getattr(old, name) + 1})
+        assert not same_states(some, {0: STATES.encode(other)})
 
 
 def test_every_mechanism_and_every_state_has_a_label() -> None:
