@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from faults.cases import Case
 from kafka import test_user_topics as users
 from kafka.flight_topics import PARTITIONS, judged, over, ticks_of, topic_of
@@ -21,9 +21,11 @@ from typer.testing import CliRunner
 
 from stream_dp.broker.topics import create_topic
 from stream_dp.cli.main import app
+from stream_dp.engine.lanes.rows import Sealed
 from stream_dp.errors import FailClosed
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.operate.replay_feed import feed
+from stream_dp.operate.run.hosted import LaneHost
 
 APP = f"""
 import os, faust
@@ -135,17 +137,37 @@ async def test_customers_are_the_same_whoever_reads_them(
     assert "this worker reads lanes 0, 1, 2 of 3" in said_by(case, 1)
 
 
-async def test_the_rows_of_a_topic_are_checked_where_they_lie(kafka: str, tmp_path: Path) -> None:
-    case = over(kafka, tmp_path, 20, workers={"lanes": PARTITIONS})
+async def test_a_hosted_lane_writes_the_rows_of_workers_and_a_check_finds_what_is_wrong(
+    kafka: str, tmp_path: Path
+) -> None:
+    case = over(kafka, tmp_path, 20, workers={"lanes": PARTITIONS}, open_transactions="wait")
     await create_topic(kafka, topic_of(case), PARTITIONS)
-    rows = f"{case.expected.pipeline}.private.rows"
+    pipeline, key = case.expected.pipeline, case.folder / "operator.key"
+    rows, layouts = f"{pipeline}.private.rows", f"{pipeline}.private.layout"
     with working(case), working(case):
         run = case.start(*OPTIONS)
         await fed_up_to(kafka, case, 20)
         await asyncio.to_thread(run.communicate)
         run.kill()
-    key = ["--key-file", str(case.folder / "operator.key")]
-    given = ["rows", "check", rows, "--pipeline", str(case.pipeline), *key]
+    laid = [(record.headers, record.value) for record in await records_of(kafka, layouts)]
+    host = LaneHost.of(case.pipeline, key, laid)
+    assert host is not None
+    events, written = await records_of(kafka, topic_of(case)), await records_of(kafka, rows)
+    for number in range(PARTITIONS):
+        lane = host.lane(number)
+        lane.begin({number: 0})
+        mine = [record for record in events if record.partition == number]
+        for at in range(0, len(mine), 7):
+            lane.feed(number, mine[at : at + 7])
+        made = [host.sealer.row(number, Sealed(tuple(h), value)) for h, value in lane.rows()]
+        there = {}
+        for record in written:
+            if record.partition == number:
+                row, plain = host.sealer.row(number, Sealed(record.headers, record.value))
+                there.setdefault(row.tick, plain)
+        assert {row.tick: plain for row, plain in made} == there
+        assert len(there) == 20
+    given = ["rows", "check", rows, "--pipeline", str(case.pipeline), "--key-file", str(key)]
 
     def check() -> Any:
         return CliRunner().invoke(app, given, env=case.environment())
@@ -160,6 +182,26 @@ async def test_the_rows_of_a_topic_are_checked_where_they_lie(kafka: str, tmp_pa
     assert isinstance(ended.exception, FailClosed)
     assert f"{rows}, partition 1, offset " in ended.output
     assert "neither an engine nor a worker has written" in ended.output
+
+
+async def records_of(kafka: str, topic: str) -> list[Any]:
+    """The committed records of a topic, as a client reads them."""
+    found = list[Any]()
+    reader = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=kafka,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    )
+    await reader.start()
+    try:
+        ends = await reader.end_offsets(reader.assignment())
+        while any([await reader.position(place) < end for place, end in ends.items()]):
+            for many in (await reader.getmany(timeout_ms=200)).values():
+                found += many
+    finally:
+        await reader.stop()
+    return found
 
 
 async def put(kafka: str, topic: str) -> None:

@@ -395,6 +395,44 @@ def test_a_file_of_another_kind_is_refused(log: Log, text: str, words: str) -> N
         check_rows("other.private.rows", FOLDER / "pipeline.yaml", log.key)
 
 
+def test_a_host_refuses_what_a_lane_cannot_count(log: Log) -> None:
+    host = log.host
+    assert LaneHost.of(FOLDER / "pipeline.yaml", log.key, []) is None
+    lane = host.lane(1)
+    with pytest.raises(TypeError, match="begins before it reads"):
+        lane.rows()
+    with pytest.raises(UsageError, match=r"missing: \[1\]"):
+        lane.begin({})
+    with pytest.raises(UsageError, match="partition 2 is not of lane 1 but of lane 0"):
+        lane.begin({1: 0, 2: 0})
+    lane.begin({1: 0})
+    with pytest.raises(FailClosed, match="did not stamp on arrival"):
+        lane.feed(1, [RawRecord(0, b"{}", ORIGIN, timestamp_type=0)])
+    behind = msgspec.structs.replace(host.layout, positions={1: 3}, behind={1: (1, 2)})
+    with pytest.raises(FailClosed, match="amid an open transaction"):
+        LaneHost(host.spec, host.keys, behind).lane(1).begin({})
+    for change, words in (
+        ({"counting": COUNTING + 1}, "this worker as version 1"),
+        ({"fingerprint": "0" * 64}, "another pipeline file than this worker"),
+        ({"lanes": 3}, "another pipeline file than this worker"),
+        ({"width": 5}, "counts other series"),
+    ):
+        other = msgspec.structs.replace(host.layout, **change)
+        with pytest.raises(FailClosed, match=words):
+            LaneHost(host.spec, host.keys, other)
+
+
+def test_a_partition_that_was_added_counts_from_its_first_record(log: Log) -> None:
+    lane = log.host.lane(1)
+    lane.begin({1: 0})
+    lane.feed(3, [RawRecord(5, b'{"key": "a"}', ORIGIN + 10)])
+    for partition in (1, 3):
+        lane.feed(partition, [RawRecord(6, None, ORIGIN + 2500)])
+    ((headers, value),) = lane.rows()
+    row, _ = log.host.sealer.row(1, form.Sealed(tuple(headers), value))
+    assert (row.records, row.positions) == (1, {1: 0, 3: 6})
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / "pipeline.yaml").write_text(PIPELINE)
