@@ -15,7 +15,7 @@ from faust.types import TopicT
 from mode import Service
 
 from stream_dp.client.public_release import PublicRelease
-from stream_dp.errors import FailClosed, StreamDPError
+from stream_dp.errors import FailClosed, StreamDPError, UsageError
 from stream_dp.journal.release import named, read
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.public import ensure_public
@@ -49,6 +49,11 @@ async def stop_app(service: Service, error: BaseException) -> None:
     reason = EngineStopped(error)
     reason.__suppress_context__ = True
     await service.crash(reason)
+
+
+def require_alone(stream: Stream[Any], what: str) -> None:
+    if stream.concurrency_index is not None:
+        raise UsageError(f"{what}: the agent must run once in each worker: take `concurrency` away")
 
 
 REMEMBERED = 10_000  # releases whose digests are kept, to detect another version
