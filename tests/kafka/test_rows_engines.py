@@ -168,7 +168,7 @@ async def test_a_hosted_lane_writes_the_rows_of_workers_and_a_check_finds_what_i
         for at in range(0, len(mine), 7):
             lane.feed(number, mine[at : at + 7])
         made = [host.sealer.row(number, Sealed(tuple(h), value)) for h, value in lane.rows()]
-        there = {}
+        there = dict[int, bytes]()
         for record in written:
             if record.partition == number:
                 row, plain = host.sealer.row(number, Sealed(record.headers, record.value))
