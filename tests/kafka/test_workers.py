@@ -53,8 +53,8 @@ async def slowly(producer, records):
 RowsProducer.written = slowly
 """
 NEWER = (
-    "from stream_dp.engine.lanes import rows, workers\nfrom stream_dp.operate.run import worker\n"
-    "rows.COUNTING = workers.COUNTING = worker.COUNTING = 2\n"
+    "from stream_dp.engine.lanes import rows, workers\nfrom stream_dp.operate.run import hosted\n"
+    "rows.COUNTING = workers.COUNTING = hosted.COUNTING = 2\n"
 )
 
 
