@@ -11,8 +11,9 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from stream_dp.engine.lanes.processes import restore
 from stream_dp.engine.lanes.rows import COUNTING, LaneChain, Layout, Verdict
@@ -51,10 +52,39 @@ class _Changed(Exception):
     """Other lanes are this worker's, or there is a new layout."""
 
 
-class Worker:
-    """Reads lanes of a pipeline's topic until it is cancelled; `tell` learns which."""
+class Assignment(Protocol):
+    """The lanes that a worker should read now; `changed` is set when they are others."""
 
-    def __init__(self, spec: PipelineSpec, keys: WorkerKeys, tell: Callable[[str], None]) -> None:
+    lanes: frozenset[int]
+    changed: asyncio.Event
+
+    async def join(self) -> None: ...
+    async def leave(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Given:
+    """Lanes that whoever runs the worker has chosen."""
+
+    lanes: frozenset[int]
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def join(self) -> None: ...
+    async def leave(self) -> None: ...
+
+
+class Worker:
+    """Reads lanes of a pipeline's topic until it is cancelled; `tell` learns which. Without `given` lanes, those of a
+    member of the workers' group.
+    """
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        keys: WorkerKeys,
+        tell: Callable[[str], None],
+        given: Given | None = None,
+    ) -> None:
         source = settled(spec.source, KafkaSourceSpec)
         if source.workers is None:
             raise UsageError(
@@ -63,7 +93,7 @@ class Worker:
         self._spec, self._keys, self._tell = spec, keys, tell
         self._workers: Workers = source.workers
         self._settings = settings_for(source)
-        self._members = Membership(self._settings, spec.name)
+        self._members: Assignment = given or Membership(self._settings, spec.name)
         self._said = ""
 
     async def run(self) -> None:
@@ -154,7 +184,7 @@ class _Session:
     layout: Layout
     lanes: frozenset[int]
 
-    async def work(self, members: Membership) -> None:
+    async def work(self, members: Assignment) -> None:
         """Work until something changes. Raises `_Changed`, `Overtaken`, or what fails.
 
         What fails under a layout that is no longer the newest, as where rows were deleted since, is a change.
@@ -166,7 +196,7 @@ class _Session:
                 raise
             raise _Changed from None
 
-    async def _work(self, members: Membership) -> None:
+    async def _work(self, members: Assignment) -> None:
         guards = {lane: self._guard() for lane in self.lanes}
         chains = await self._recovered(guards)
         async with self._source() as source, self._producer() as producer:
@@ -282,7 +312,7 @@ class _Session:
             await producer.close()
 
 
-async def _reassigned(members: Membership) -> None:
+async def _reassigned(members: Assignment) -> None:
     await members.changed.wait()
     raise _Changed
 

@@ -1,0 +1,140 @@
+"""stream_dp in Flink: a PyFlink job whose subtasks are workers of a pipeline, each for a part of its lanes.
+
+Flink places the subtasks, supervises them and starts them again; each reads its lanes' partitions itself, in whole
+record batches, as `stream-dp worker` does. Flink's connector hands over no ends of transactions and no ends of silent
+partitions, so ticks of its records could not close as those of the engine do.
+
+Rules: nothing is kept in Flink, and no checkpoint is needed: a subtask begins behind the last row that counts, and what
+an older copy of it goes on to write are repeats. A host that hears no beat of its job stops reading. Only calling this
+module imports PyFlink.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stream_dp.errors import EngineEnded, UsageError
+from stream_dp.operate.keys import worker_keys_for
+from stream_dp.operate.run.settings import settled, source_there
+from stream_dp.operate.run.worker import Given, Worker
+from stream_dp.pipeline.yaml import load
+from stream_dp.records.endpoints import KafkaSourceSpec
+
+if TYPE_CHECKING:
+    from pyflink.datastream import StreamExecutionEnvironment
+
+__all__ = ["LaneHost", "host_lanes", "lanes_of"]
+
+SILENT_S = 30.0
+_LOOK_S = 0.2
+_log = logging.getLogger(__name__)
+
+
+def lanes_of(pipeline: Path) -> int:
+    """Return the number of lanes of a pipeline. Raises `UsageError` if no workers read its source."""
+    spec = load(pipeline)
+    workers = settled(spec.source, KafkaSourceSpec).workers
+    if workers is None:
+        raise UsageError(
+            f"{spec.name}: no workers read its source; `source: workers: {{lanes: N}}` says so, for good"
+        )
+    return workers.lanes
+
+
+class LaneHost:
+    """A worker in a thread of its own: it runs from the first beat until `stop`, or until no more beats come.
+
+    It reads every lane whose number is `index` modulo `number`. Lost beats alone do no harm: the next one starts it
+    again.
+    """
+
+    def __init__(self, pipeline: Path, key_file: Path | None, index: int, number: int) -> None:
+        self._pipeline, self._key_file = pipeline, key_file
+        self._index, self._number = index, number
+        self._thread: threading.Thread | None = None
+        self._beaten, self._stopped = 0.0, False
+        self._error: BaseException | None = None
+
+    def beat(self) -> None:
+        """Let the worker go on; raises what ended it."""
+        self._beaten = time.monotonic()
+        if self._error is not None:
+            raise self._error
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="stream-dp-lanes", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._work())
+        except BaseException as error:  # noqa: BLE001 - raised again where Flink sees it
+            self._error = error
+
+    async def _work(self) -> None:
+        spec = load(self._pipeline)
+        lanes = frozenset(range(self._index, lanes_of(self._pipeline), self._number))
+
+        def tell(what: str) -> None:
+            _log.info("%s: this worker %s", spec.name, what)
+
+        worker = Worker(spec, worker_keys_for(spec, self._key_file), tell, Given(lanes))
+
+        async def run() -> None:
+            await source_there(spec, tell)
+            await worker.run()
+
+        running = asyncio.create_task(run())
+        while not running.done():
+            await asyncio.wait({running}, timeout=_LOOK_S)
+            if self._stopped or time.monotonic() - self._beaten > SILENT_S:
+                running.cancel()
+                await asyncio.wait({running})
+                return
+        running.result()
+        raise EngineEnded(f"{spec.name}: a worker ended by itself")
+
+
+def host_lanes(
+    env: "StreamExecutionEnvironment", pipeline: Path, key_file: Path | None = None
+) -> None:
+    """Let the job of `env` host the lanes of a pipeline, by at most as many subtasks as there are lanes.
+
+    Each task manager needs both files, at these paths, and stream_dp in its Python.
+    """
+    from pyflink.common import Types
+    from pyflink.datastream import ProcessFunction
+    from pyflink.table import StreamTableEnvironment
+
+    lanes, where = lanes_of(pipeline), pipeline.resolve()
+
+    class Lanes(ProcessFunction):  # type: ignore[misc]  # of no known type
+        def open(self, runtime_context: Any) -> None:
+            index = runtime_context.get_index_of_this_subtask()
+            number = runtime_context.get_number_of_parallel_subtasks()
+            self._host = LaneHost(where, key_file, index, number)
+
+        def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+            self._host.beat()
+            return ()
+
+        def close(self) -> None:
+            self._host.stop()
+
+    number = min(lanes, env.get_parallelism())
+    table = StreamTableEnvironment.create(env)
+    table.execute_sql(
+        "CREATE TEMPORARY TABLE stream_dp_beats (beat BIGINT) "
+        f"WITH ('connector' = 'datagen', 'rows-per-second' = '{2 * number}')"
+    )
+    beats = table.to_data_stream(table.from_path("stream_dp_beats"))
+    hosted = beats.rebalance().process(Lanes(), Types.INT()).set_parallelism(number)
+    hosted.name("stream_dp lanes").print().name("nothing").set_parallelism(number)
