@@ -10,14 +10,21 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import msgspec
 
 from stream_dp.engine.identifiers import Arrivals, ByColumn
-from stream_dp.engine.lanes.processes import QUEUED, LaneReader, held_by, settle, together
+from stream_dp.engine.lanes.processes import (
+    QUEUED,
+    LaneReader,
+    held_by,
+    restore,
+    settle,
+    together,
+)
 from stream_dp.engine.lanes.rows import (
     COUNTING,
     RECENT,
@@ -34,7 +41,7 @@ from stream_dp.engine.lanes.rows import (
     row_of,
 )
 from stream_dp.engine.ports import Batch, Beginning, Ports, Rows, Source
-from stream_dp.engine.tick_assembler import ClosedTick, Cut
+from stream_dp.engine.tick_assembler import ClosedTick, Cut, Router, TickAssembler
 from stream_dp.engine.tick_reader import Gathering, Reader, RecordGuard
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.journal.commit import Commit
@@ -247,28 +254,47 @@ class Overtaken(Exception):
 
 
 class LaneWork:
-    """A lane in a worker, behind the rows of `chain` that count; rows that it has not heard of are its own to write."""
+    """A lane in a worker: it hears the rows of its log up to now, begins behind the last one that counts, and makes
+    those that nobody has written yet.
+    """
 
     def __init__(
-        self, layout: Layout, lane: int, chain: LaneChain, gathering: Gathering, *, marked: bool
+        self, layout: Layout, lane: int, guard: RecordGuard, router: Router, *, marked: bool
     ) -> None:
-        self._layout, self._chain, self._lane, self._marked = layout, chain, lane, marked
-        self._gathering = gathering
+        self._layout, self._lane, self._marked = layout, lane, marked
+        self._guard, self._router = guard, router
+        self.chain = LaneChain(layout, lane)
+        self._gathering: Gathering | None = None
+        self._made: dict[int, bytes] = {}
+        guard.begin(layout.first)
+        restore(guard, layout.held, layout.tick)
+
+    def begin(self, partitions: Sequence[int]) -> None:
+        """Begin to read these partitions behind the cut of the chain. Raises `FailClosed` if the log lacks a row."""
+        chain = self.chain
+        chain.require_begun()
         self._behind: tuple[bytes, Mapping[int, int]] = chain.previous, chain.cut.positions
         self._next = chain.next_tick
         self._known = {tick: Arrivals(known) for tick, known in chain.cut.arriving.items()}
-        self._made: dict[int, bytes] = {}
+        ticks = TickAssembler(partitions, self._router.width, chain.cut)
+        self._gathering = Gathering(self._guard, self._router, ticks)
+
+    @property
+    def _reading(self) -> Gathering:
+        if self._gathering is None:
+            raise TypeError("a lane begins before it reads")
+        return self._gathering
 
     def take(self, batch: Batch) -> None:
-        self._gathering.take(batch)
+        self._reading.take(batch)
 
     def rows(self) -> Iterator[tuple[Stamp, bytes]]:
         """Yield the next rows that are not in the log yet. Raises `Overtaken`."""
-        for closed in self._gathering.ticks.closed(RECENT):
+        for closed in self._reading.ticks.closed(RECENT):
             known = self._settled(closed)
             row = row_of(closed, self._layout, self._lane, self._behind, known, marked=self._marked)
             plain = encoded(row)
-            made, counted = digest(plain), self._chain.digest_of(row.tick)
+            made, counted = digest(plain), self.chain.digest_of(row.tick)
             self._behind, self._next = (made, row.positions), row.tick + 1
             if counted is None:
                 self._made[row.tick] = made
@@ -278,7 +304,7 @@ class LaneWork:
 
     def _settled(self, closed: ClosedTick) -> dict[int, ByColumn]:
         """Let the guard stand behind this tick; return the identifiers of ticks that are still open."""
-        settle(self._gathering.guard, closed.used, closed.tick + 1)
+        settle(self._guard, closed.used, closed.tick + 1)
         for tick, columns in closed.arriving.items():
             self._known.setdefault(tick, Arrivals()).add(columns)
         self._known.pop(closed.tick, None)
@@ -286,10 +312,14 @@ class LaneWork:
 
     def heard(self, row: LaneRow, plain: bytes) -> None:
         """Learn of the next row of the log. Raises `Overtaken`, also where others are far ahead."""
-        verdict = self._chain.take(row, plain)
+        verdict = self.chain.take(row, plain)
+        if self._gathering is None:
+            if verdict is Verdict.COUNTS:
+                remember(self._guard, row)
+            return
         if verdict is Verdict.COUNTS:
             made = self._made.pop(row.tick, None)
             if made not in (None, digest(plain)):
                 raise Overtaken
-        if self._chain.next_tick - self._next > RECENT // 2:
+        if self.chain.next_tick - self._next > RECENT // 2:
             raise Overtaken

@@ -27,7 +27,7 @@ from stream_dp.records.endpoints import KafkaSourceSpec
 if TYPE_CHECKING:
     from pyflink.datastream import StreamExecutionEnvironment
 
-__all__ = ["LaneHost", "host_lanes", "lanes_of"]
+__all__ = ["HostedWorker", "host_lanes", "lanes_of"]
 
 SILENT_S = 30.0
 _LOOK_S = 0.2
@@ -45,7 +45,7 @@ def lanes_of(pipeline: Path) -> int:
     return workers.lanes
 
 
-class LaneHost:
+class HostedWorker:
     """A worker in a thread of its own: it runs from the first beat until `stop`, or until no more beats come.
 
     It reads every lane whose number is `index` modulo `number`. Lost beats alone do no harm: the next one starts it
@@ -120,7 +120,7 @@ def host_lanes(
         def open(self, runtime_context: Any) -> None:
             index = runtime_context.get_index_of_this_subtask()
             number = runtime_context.get_number_of_parallel_subtasks()
-            self._host = LaneHost(where, key_file, index, number)
+            self._host = HostedWorker(where, key_file, index, number)
 
         def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
             self._host.beat()

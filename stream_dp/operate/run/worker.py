@@ -15,17 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from stream_dp.engine.lanes.processes import restore
-from stream_dp.engine.lanes.rows import COUNTING, LaneChain, Layout, Verdict
-from stream_dp.engine.lanes.workers import LaneWork, Overtaken, remember
-from stream_dp.engine.tick_assembler import TickAssembler
-from stream_dp.engine.tick_reader import Gathering, RecordGuard
+from stream_dp.engine.lanes.workers import LaneWork, Overtaken
 from stream_dp.errors import FailClosed, Outage, UsageError
 from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import WorkerKeys
 from stream_dp.kafka.log.rows import KafkaRows, Membership, RowsProducer
 from stream_dp.kafka.source.source import KafkaSource, Share
 from stream_dp.operate.keys import worker_keys_for
+from stream_dp.operate.run.hosted import LaneHost
 from stream_dp.operate.run.running import INTERRUPTED
 from stream_dp.operate.run.settings import (
     Patience,
@@ -36,9 +33,7 @@ from stream_dp.operate.run.settings import (
     settled,
     source_there,
 )
-from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import KafkaSourceSpec, Workers
 
@@ -132,7 +127,11 @@ class Worker:
             if layout is None:
                 await asyncio.sleep(LOOK_S)
                 raise _Changed
-            self._require_same(layout, topic, rows)
+            if layout.topic != topic:
+                raise FailClosed(
+                    f"topic {rows.topic!r} was made again; its engine says what to do when it starts"
+                )
+            host = LaneHost(self._spec, self._keys, layout)
             await self._members.join()
             while not (lanes := self._members.lanes):
                 await self._members.changed.wait()
@@ -141,7 +140,7 @@ class Worker:
             patience.runs()
             self._said = ""
             self._tell(f"reads {_numbered(lanes)} of {self._workers.lanes}")
-            await _Session(self._spec, self._keys, rows, layout, lanes).work(self._members)
+            await _Session(host, rows, lanes).work(self._members)
 
     async def _there(self, rows: KafkaRows) -> None:
         told = False
@@ -153,21 +152,6 @@ class Worker:
             told = True
             await asyncio.sleep(LOOK_S)
 
-    def _require_same(self, layout: Layout, topic: str, rows: KafkaRows) -> None:
-        if layout.topic != topic:
-            raise FailClosed(
-                f"topic {rows.topic!r} was made again; its engine says what to do when it starts"
-            )
-        if layout.counting != COUNTING:
-            raise FailClosed(
-                f"{self._spec.name}: its engine counts as version {layout.counting} of counting, this worker as "
-                f"version {COUNTING}: let both run one version of stream_dp, the engine first"
-            )
-        if (layout.fingerprint, layout.lanes) != (rows.fingerprint, rows.lanes):
-            raise FailClosed(
-                f"{self._spec.name}: its engine runs another pipeline file than this worker; give both the same"
-            )
-
 
 def _numbered(lanes: frozenset[int]) -> str:
     names = ", ".join(map(str, sorted(lanes)))
@@ -178,10 +162,8 @@ def _numbered(lanes: frozenset[int]) -> str:
 class _Session:
     """Work on some lanes, under one layout."""
 
-    spec: PipelineSpec
-    keys: WorkerKeys
+    host: LaneHost
     rows: KafkaRows
-    layout: Layout
     lanes: frozenset[int]
 
     async def work(self, members: Assignment) -> None:
@@ -192,19 +174,20 @@ class _Session:
         try:
             await self._work(members)
         except FailClosed:
-            if await self.rows.layout() == self.layout:
+            if await self.rows.layout() == self.host.layout:
                 raise
             raise _Changed from None
 
     async def _work(self, members: Assignment) -> None:
-        guards = {lane: self._guard() for lane in self.lanes}
-        chains = await self._recovered(guards)
+        layout = self.host.layout
+        works = await self._recovered()
         async with self._source() as source, self._producer() as producer:
-            partitions = await source.open(self.layout.origin)
-            if source.identity != self.layout.source:
+            partitions = await source.open(layout.origin)
+            if source.identity != layout.source:
                 raise FailClosed(f"topic {source.name!r} is another one than that of the journal")
-            works = self._works(source, chains, guards, partitions)
-            cuts = [chain.cut for chain in chains.values()]
+            for lane, work in works.items():
+                work.begin([at for at in partitions if at % layout.lanes == lane])
+            cuts = [work.chain.cut for work in works.values()]
             await source.seek(
                 {at: place for cut in cuts for at, place in cut.positions.items()},
                 {at: open_there for cut in cuts for at, open_there in cut.behind.items()},
@@ -227,44 +210,14 @@ class _Session:
             for task in done:
                 task.result()
 
-    def _guard(self) -> RecordGuard:
-        guard = guard_of(self.spec, self.layout.origin, self.keys.users)
-        guard.begin(self.layout.first)
-        restore(guard, self.layout.held, self.layout.tick)
-        return guard
-
-    async def _recovered(self, guards: Mapping[int, RecordGuard]) -> Mapping[int, LaneChain]:
-        """Return the chains of the lanes, and let the guards stand there: behind all that is in the logs now."""
-        chains = {lane: LaneChain(self.layout, lane) for lane in self.lanes}
-        ends = {lane: end for lane, end in (await self.rows.ends()).items() if lane in chains}
-        await self.rows.follow({lane: self.layout.places[lane] for lane in chains})
+    async def _recovered(self) -> Mapping[int, LaneWork]:
+        """Return the lanes behind all that is in their logs now."""
+        works = {lane: self.host.work(lane) for lane in self.lanes}
+        ends = {lane: end for lane, end in (await self.rows.ends()).items() if lane in works}
+        await self.rows.follow({lane: self.host.layout.places[lane] for lane in works})
         while not await self.rows.caught_up(ends):
-            for _, row, plain in await self.rows.read(sorted(chains)):
-                if chains[row.lane].take(row, plain) is Verdict.COUNTS:
-                    remember(guards[row.lane], row)
-        for chain in chains.values():
-            chain.require_begun()
-        return chains
-
-    def _works(
-        self,
-        source: KafkaSource,
-        chains: Mapping[int, LaneChain],
-        guards: Mapping[int, RecordGuard],
-        partitions: tuple[int, ...],
-    ) -> Mapping[int, LaneWork]:
-        origin = self.layout.origin
-        router = OpenRouter(self.spec, origin, None, self.keys.users)
-        if router.width != self.layout.width:
-            raise FailClosed(
-                f"{self.spec.name}: its engine counts other series than this worker's file has"
-            )
-        works = dict[int, LaneWork]()
-        for lane, chain in chains.items():
-            mine = [at for at in partitions if at % self.layout.lanes == lane]
-            ticks = TickAssembler(mine, router.width, chain.cut)
-            gathering = Gathering(source, guards[lane], router, ticks)
-            works[lane] = LaneWork(self.layout, lane, chain, gathering, marked=not source.grows)
+            for _, row, plain in await self.rows.read(sorted(works)):
+                works[row.lane].heard(row, plain)
         return works
 
     async def _read(
@@ -272,7 +225,7 @@ class _Session:
     ) -> None:
         while batches := await source.read():
             for batch in batches:
-                works[batch.partition % self.layout.lanes].take(batch)
+                works[batch.partition % self.host.layout.lanes].take(batch)
                 await asyncio.sleep(0)
             made = [
                 (lane, self.rows.outgoing(stamp, plain))
@@ -290,13 +243,13 @@ class _Session:
         while True:
             await asyncio.sleep(LOOK_S)
             newest = await self.rows.layout()
-            if newest is not None and newest.epoch != self.layout.epoch:
+            if newest is not None and newest.epoch != self.host.layout.epoch:
                 raise _Changed
 
     @asynccontextmanager
     async def _source(self) -> AsyncIterator[KafkaSource]:
-        share = Share(self.lanes, self.layout.lanes)
-        source = kafka_source(self.spec, SystemClock(), lambda: self.keys.marks, share)
+        share = Share(self.lanes, self.host.layout.lanes)
+        source = kafka_source(self.host.spec, SystemClock(), lambda: self.host.keys.marks, share)
         try:
             yield source
         finally:

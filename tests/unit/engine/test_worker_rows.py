@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from stream_dp.engine.lanes import rows as form
 from stream_dp.engine.lanes import workers
-from stream_dp.engine.lanes.processes import QUEUED, held_by, restore
+from stream_dp.engine.lanes.processes import QUEUED, held_by
 from stream_dp.engine.lanes.rows import (
     COUNTING,
     ROW,
@@ -42,11 +42,10 @@ from stream_dp.engine.tick_assembler import (
     Cut,
     Routed,
     ThinRow,
-    TickAssembler,
     dense,
     thin,
 )
-from stream_dp.engine.tick_reader import EveryRecord, Gathering
+from stream_dp.engine.tick_reader import EveryRecord
 from stream_dp.engine.user_table import Counted, Used
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.journal.dead_letters import NOT_JSON, DeadLetters, Span
@@ -434,20 +433,14 @@ class Lane1:
         self.layout = layout(positions={1: 0, 3: 0})
         self.log = list[bytes]()
 
-    def chain(self) -> LaneChain:
-        chain, self.guard = LaneChain(self.layout, LANE), self.guards()
-        restore(self.guard, self.layout.held, self.layout.tick)
-        for plain in self.log:
-            if chain.take(row_in(plain), plain) is Verdict.COUNTS:
-                workers.remember(self.guard, row_in(plain))
-        return chain
-
-    def work(self, chain: LaneChain) -> tuple[LaneWork, Iterator[Batch]]:
+    def work(self) -> tuple[LaneWork, Iterator[Batch]]:
         """A worker behind the rows that count, and what the source gives it."""
-        ticks = TickAssembler((1, 3), 2, chain.cut)
-        source: Any = None
-        gathering = Gathering(source, self.guard, self.router, ticks)
-        return LaneWork(self.layout, LANE, chain, gathering, marked=False), self.given(chain.cut)
+        self.guard = self.guards()
+        work = LaneWork(self.layout, LANE, self.guard, self.router, marked=False)
+        for plain in self.log:
+            work.heard(row_in(plain), plain)
+        work.begin((1, 3))
+        return work, self.given(work.chain.cut)
 
     def given(self, cut: Cut) -> Iterator[Batch]:
         left = {
@@ -466,7 +459,7 @@ class Lane1:
     def run(self, dies: float) -> list[bytes]:
         """Work to the end, by workers that die by lot; return the log."""
         while True:
-            work, batches = self.work(self.chain())
+            work, batches = self.work()
             for batch in batches:
                 work.take(batch)
                 self.log += [plain for _, plain in work.rows()]
@@ -505,7 +498,7 @@ def test_a_layout_holds_what_a_worker_remembers() -> None:
     log = whole.run(0)
     for at in range(1, 12):
         whole.log = log[:at]
-        whole.chain()
+        whole.work()
         held = held_by(whole.guard)
         on = msgspec.structs.replace(
             whole.layout, tick=at, positions={}, rows={LANE: digest(log[at - 1])}, held=held
@@ -571,7 +564,7 @@ def rows_behind(work: LaneWork, batches: Iterable[Batch]) -> list[Any]:
 
 def test_a_worker_whose_row_is_not_the_one_that_counts_begins_again() -> None:
     lane = Lane1(Random(1))
-    work, batches = lane.work(lane.chain())
+    work, batches = lane.work()
     mine = list[bytes]()
     for batch in batches:
         work.take(batch)
@@ -582,7 +575,7 @@ def test_a_worker_whose_row_is_not_the_one_that_counts_begins_again() -> None:
     with pytest.raises(Overtaken):
         work.heard(other, encoded(other))
     ahead = Lane1(Random(1))
-    work, batches = ahead.work(ahead.chain())
+    work, batches = ahead.work()
     zeroth = msgspec.structs.replace(first, late=7)
     work.heard(zeroth, encoded(zeroth))  # another worker is faster
     with pytest.raises(Overtaken):
@@ -592,7 +585,7 @@ def test_a_worker_whose_row_is_not_the_one_that_counts_begins_again() -> None:
 def test_a_worker_that_others_left_behind_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Lane1(Random(1)).run(0)
     late = Lane1(Random(1))
-    work, _ = late.work(late.chain())
+    work, _ = late.work()
     monkeypatch.setattr(workers, "RECENT", 4)
     for plain in log[:2]:
         work.heard(row_in(plain), plain)
