@@ -9,16 +9,21 @@ import random
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
-from faults.cases import Case
+from aiokafka import AIOKafkaProducer
+from faults.cases import Case, make_key
+from faults.checker import Expected
 from kafka.flight_topics import PARTITIONS, judged, over, ticks_of, topic_of
 from kafka.kafka_worlds import marks_of
 from kafka.test_lane_processes import committed, fed_up_to
-from kafka.test_workers import OFTEN, OPTIONS, TICKS, bodies, topic_for
+from kafka.test_workers import OFTEN, OPTIONS, TICKS, begun, bodies, topic_for
 
 from stream_dp.broker.topics import create_topic
 from stream_dp.kafka.client.clients import KafkaSettings
@@ -39,9 +44,12 @@ def environment() -> None:
         missing("flink", "no java on the path; PyFlink needs Java 17 or 11")
 
 
+Job: TypeAlias = "subprocess.Popen[bytes]"
+
+
 @contextmanager
-def job(case: Case, number: int = 2) -> Iterator["subprocess.Popen[bytes]"]:
-    """A job that hosts the lanes of a case, on a cluster with so many slots; all its processes are one group."""
+def job(case: Case, number: int = 2) -> Iterator[Job]:
+    """A job that hosts the lanes of a case, on a cluster with so many slots; all its processes are one session."""
     folder = case.folder / "flink"
     folder.mkdir(exist_ok=True)
     [default] = (ROOT / ".venv-flink").glob("lib/*/site-packages/pyflink/conf/config.yaml")
@@ -59,13 +67,48 @@ def job(case: Case, number: int = 2) -> Iterator["subprocess.Popen[bytes]"]:
     try:
         yield run
     finally:
-        kill(run)
+        kill_all(run)
 
 
-def kill(run: "subprocess.Popen[bytes]") -> None:
-    if run.poll() is None:
-        os.killpg(run.pid, signal.SIGKILL)
-        run.wait()
+def processes(run: Job) -> dict[int, bytes]:
+    """The command lines of what is left of a job, by process."""
+    left = {}
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(each.read_text().rpartition(")")[2].split()[3]) == run.pid:
+                left[int(each.parent.name)] = (each.parent / "cmdline").read_bytes()
+    return {pid: line for pid, line in left.items() if line}
+
+
+def kill_all(run: Job) -> None:
+    while left := processes(run):
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        run.poll()
+        time.sleep(0.05)
+    run.wait()
+
+
+def kill_client(run: Job) -> None:
+    """The cluster and its hosts are not told, and go on for a while."""
+    run.kill()
+
+
+def kill_hosts(run: Job) -> None:
+    hosts = [
+        pid for pid, line in processes(run).items() if b"beam_boot" in line or b"_sdk_" in line
+    ]
+    assert len(hosts) >= 2, processes(run)
+    for pid in hosts:
+        os.kill(pid, signal.SIGKILL)
+    assert run.wait(60) != 0
+
+
+async def gone(run: Job) -> None:
+    async with asyncio.timeout(90):
+        while processes(run):
+            await asyncio.sleep(0.5)
 
 
 async def test_a_job_that_is_killed_at_random_publishes_what_one_process_does(
@@ -78,18 +121,93 @@ async def test_a_job_that_is_killed_at_random_publishes_what_one_process_does(
     await asyncio.to_thread(one.finish, "--zero-noise")
     (tmp_path / "hosted").mkdir()
     case = await topic_for(kafka, tmp_path / "hosted")
+    kills = [kill_all, kill_client, kill_hosts]
+    random.shuffle(kills)
     run = case.start(*OPTIONS, patch=OFTEN)
-    try:
-        for end in (15, 30, 45):
-            with job(case):
-                await fed_up_to(kafka, case, end)
-                await committed(run, 10)
-                await asyncio.sleep(random.uniform(0, 1))
+    with ExitStack() as jobs:
+        jobs.callback(run.kill)
+        for at, kill in enumerate(kills):
+            hosting = jobs.enter_context(job(case))
+            await fed_up_to(kafka, case, 15 * (at + 1))
+            await committed(run, 15 if at else 10)  # more than the job before can have made
+            await asyncio.sleep(random.uniform(0, 1))
+            await asyncio.to_thread(kill, hosting)
         with job(case):
             await fed_up_to(kafka, case, TICKS)
             _, errors = await asyncio.to_thread(run.communicate)
-    finally:
-        run.kill()
-    assert run.returncode == 0, errors
+        assert run.returncode == 0, errors
+        await gone(hosting)
     assert await judged(kafka, case) == []
     assert await bodies(kafka, case) == await bodies(kafka, one)
+
+
+LIVE = """
+version: 1
+name: {name}
+source: {{kind: kafka, topic: {topic}, bootstrap: "{kafka}"{workers}}}
+schema: {{key: {{type: category, domain: [a, b]}}}}
+privacy: {{unit: event, epsilon: 8}}
+clock: {{kind: wall, step: 1s, delay: 2s, start: "{start}"}}
+series:
+  - {{name: by_key, statistic: histogram, by: key, epsilon: 8}}
+"""
+VALUES = (b'{"key": "a"}', b'{"key": "b"}', b'{"key": 7}', b"no JSON", b'{"key": "a"} "and more"')
+
+
+async def test_live_ticks_of_a_job_count_as_in_one_process(
+    kafka: str, tmp_path: Path, name: str
+) -> None:
+    topic, start = f"{name}.events", datetime.now(UTC).isoformat(timespec="seconds")
+    await create_topic(kafka, topic, 3, {"message.timestamp.type": "LogAppendTime"})
+    cases = []
+    for own, workers in ((name, ""), (f"{name}-f", ", workers: {lanes: 2}")):
+        (tmp_path / own).mkdir()
+        text = LIVE.format(name=own, kafka=kafka, topic=topic, workers=workers, start=start)
+        (tmp_path / own / "pipeline.yaml").write_text(text)
+        make_key(tmp_path / own)
+        cases.append(
+            Case(tmp_path / own, Expected(own, 0, 1000, 1, {}, (), (), zero_noise=True), ())
+        )
+    one, case = cases
+    plain = AIOKafkaProducer(bootstrap_servers=kafka)
+    by_transaction = AIOKafkaProducer(bootstrap_servers=kafka, transactional_id=name)
+
+    async def send(seconds: float) -> None:
+        """Records of every kind in two partitions; the third one stays silent."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            async with by_transaction.transaction():
+                for value in VALUES:
+                    await by_transaction.send_and_wait(topic, value, partition=0)
+                    await plain.send_and_wait(topic, value, partition=random.randrange(2))
+                await asyncio.sleep(random.uniform(0, 0.4))
+
+    runs = [each.start("--zero-noise", patch=OFTEN) for each in cases]
+    try:
+        await plain.start()
+        await by_transaction.start()
+        with job(case) as killed:
+            await begun(kafka, case)
+            await send(4)
+            await asyncio.to_thread(kill_all, killed)
+            await send(2)
+        with job(case):
+            await send(3)
+            expected = await told(kafka, one, 30)
+            published = await told(kafka, case, len(expected))
+    finally:
+        await plain.stop()
+        await by_transaction.stop()
+        for run in runs:
+            run.kill()
+            run.communicate()
+    assert published[: len(expected)] == expected
+    assert any(b"0, 0" not in body for body in expected)
+
+
+async def told(kafka: str, case: Case, number: int) -> list[bytes]:
+    """What is public of it, once it is so many releases."""
+    async with asyncio.timeout(90):
+        while len(released := await bodies(kafka, case)) < number:
+            await asyncio.sleep(0.5)
+    return released

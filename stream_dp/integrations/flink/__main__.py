@@ -13,7 +13,9 @@ def main() -> None:
 
     arguments = ArgumentParser("python -m stream_dp.integrations.flink", description=__doc__)
     arguments.add_argument("pipeline", type=Path)
-    arguments.add_argument("--key-file", type=Path, help="what `stream-dp worker --export-key` wrote")
+    arguments.add_argument(
+        "--key-file", type=Path, help="what `stream-dp worker --export-key` wrote"
+    )
     given = arguments.parse_args()
     env = StreamExecutionEnvironment.get_execution_environment()
     host_lanes(env, given.pipeline, given.key_file)
