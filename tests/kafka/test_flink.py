@@ -25,6 +25,7 @@ from kafka.kafka_worlds import marks_of
 from kafka.test_lane_processes import committed, fed_up_to
 from kafka.test_workers import OFTEN, OPTIONS, TICKS, begun, bodies, topic_for
 
+from stream_dp.broker.jars import cache_dir, parse_jars, resolve_jars
 from stream_dp.broker.topics import create_topic
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.operate.replay_feed import feed
@@ -33,7 +34,10 @@ from stream_dp.testing.kafka import missing
 pytestmark = [pytest.mark.flink, pytest.mark.full]
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-flink" / "bin" / "python"
-CONFIG = {"parallelism.default": "N", "restart-strategy.type": "none"}
+CONFIG = {
+    "parallelism.default": "N", "restart-strategy.type": "none", "execution.target": "local",
+    "table.dml-sync": "true", "python.executable": PYTHON, "python.client.executable": PYTHON,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,23 +48,46 @@ def environment() -> None:
         missing("flink", "no java on the path; PyFlink needs Java 17 or 11")
 
 
+# Flink's SQL client needs these, which PyFlink does not bring.
+GATEWAY = """
+org.apache.flink:flink-sql-gateway:2.3.0 sha256:aad296a152dc367ddd70727f5a57dd61958cff3d8dceb1f947bf8d9705c8d724
+org.apache.flink:flink-sql-gateway-api:2.3.0 sha256:85658df5d4fc689cd9a5d45b6841dbdbae4a92942b9c3e561cec396fb4e910ff
+"""
 Job: TypeAlias = "subprocess.Popen[bytes]"
 
 
 @contextmanager
-def job(case: Case, number: int = 2) -> Iterator[Job]:
-    """A job that hosts the lanes of a case, on a cluster with so many slots; all its processes are one session."""
+def job(case: Case, number: int = 2, *, sql: bool = False) -> Iterator[Job]:
+    """A job that hosts the lanes of a case, on a cluster with so many slots; all its processes are one session. `sql`:
+    what `stream-dp flink` prints, in Flink's own client.
+    """
     folder = case.folder / "flink"
     folder.mkdir(exist_ok=True)
-    [default] = (ROOT / ".venv-flink").glob("lib/*/site-packages/pyflink/conf/config.yaml")
-    lines = [x for x in default.read_text().splitlines() if not x.startswith(tuple(CONFIG))]
+    [home] = (ROOT / ".venv-flink").glob("lib/*/site-packages/pyflink")
+    lines = [
+        x
+        for x in (home / "conf" / "config.yaml").read_text().splitlines()
+        if not x.startswith(tuple(CONFIG))
+    ]
     own = {key: number if value == "N" else value for key, value in CONFIG.items()}
     lines += [f"{key}: {value}" for key, value in own.items()]
     (folder / "config.yaml").write_text("\n".join(lines))
+    for logs in (home / "conf").glob("log4j*"):
+        shutil.copy(logs, folder)
     there = {"FLINK_CONF_DIR": str(folder), "PYTHONPATH": str(ROOT)}
+    command = [PYTHON, "-m", "stream_dp.integrations.flink", str(case.pipeline)]
+    if sql:
+        script = subprocess.run(
+            [PYTHON, "-m", "stream_dp", "flink", str(case.pipeline)],
+            env=case.environment() | there, check=True, stdout=subprocess.PIPE,
+        ).stdout  # fmt: skip
+        (folder / "job.sql").write_bytes(script)
+        jars = resolve_jars(folder=cache_dir() / "flink-2.3.0", jars=parse_jars(GATEWAY))
+        there["HADOOP_CLASSPATH"] = ":".join(map(str, jars))  # what Flink's scripts add to the path
+        command = ["bash", str(home / "bin" / "sql-client.sh"), "-f", str(folder / "job.sql")]
     with (folder / "log").open("ab") as log:
         run = subprocess.Popen(
-            [PYTHON, "-m", "stream_dp.integrations.flink", str(case.pipeline)],
+            command,
             env=case.environment() | there | {"_python_worker_execution_mode": "process"},
             stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
@@ -78,6 +105,19 @@ def processes(run: Job) -> dict[int, bytes]:
             if int(each.read_text().rpartition(")")[2].split()[3]) == run.pid:
                 left[int(each.parent.name)] = (each.parent / "cmdline").read_bytes()
     return {pid: line for pid, line in left.items() if line}
+
+
+def hosts(run: Job) -> list[int]:
+    """The processes in which Flink runs Python."""
+    return [pid for pid, line in processes(run).items() if b"beam_boot" in line]
+
+
+async def hosting(run: Job) -> None:
+    """Wait until the cluster has started Python."""
+    async with asyncio.timeout(120):
+        while not hosts(run):
+            assert run.poll() is None
+            await asyncio.sleep(0.5)
 
 
 def kill_all(run: Job) -> None:
@@ -107,7 +147,7 @@ def kill_hosts(run: Job) -> None:
 
 async def gone(run: Job) -> None:
     async with asyncio.timeout(90):
-        while processes(run):
+        while processes(run):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.5)
 
 
@@ -123,21 +163,52 @@ async def test_a_job_that_is_killed_at_random_publishes_what_one_process_does(
     case = await topic_for(kafka, tmp_path / "hosted")
     kills = [kill_all, kill_client, kill_hosts]
     random.shuffle(kills)
+    started = list[Job]()
     run = case.start(*OPTIONS, patch=OFTEN)
     with ExitStack() as jobs:
         jobs.callback(run.kill)
         for at, kill in enumerate(kills):
-            hosting = jobs.enter_context(job(case))
+            started.append(jobs.enter_context(job(case)))
+            await hosting(started[-1])
             await fed_up_to(kafka, case, 15 * (at + 1))
             await committed(run, 15 if at else 10)  # more than the job before can have made
             await asyncio.sleep(random.uniform(0, 1))
-            await asyncio.to_thread(kill, hosting)
-        with job(case):
+            await asyncio.to_thread(kill, started[-1])
+        with job(case) as last:
+            await hosting(last)
             await fed_up_to(kafka, case, TICKS)
             _, errors = await asyncio.to_thread(run.communicate)
         assert run.returncode == 0, errors
-        await gone(hosting)
+        for each in started:
+            await gone(each)
     assert await judged(kafka, case) == []
+    assert await bodies(kafka, case) == await bodies(kafka, one)
+
+
+async def test_generated_sql_that_is_killed_publishes_what_one_process_does(
+    kafka: str, tmp_path: Path
+) -> None:
+    (tmp_path / "one").mkdir()
+    one = over(kafka, tmp_path / "one", 30)
+    await create_topic(kafka, topic_of(one), PARTITIONS)
+    await feed(KafkaSettings(kafka), marks_of(one), ticks_of(one))
+    await asyncio.to_thread(one.finish, "--zero-noise")
+    (tmp_path / "hosted").mkdir()
+    case = await topic_for(kafka, tmp_path / "hosted", 30)
+    run = case.start(*OPTIONS, patch=OFTEN)
+    try:
+        with job(case, sql=True) as killed:
+            await hosting(killed)
+            await fed_up_to(kafka, case, 15)
+            await committed(run, 10)
+            await asyncio.to_thread(kill_all, killed)
+        with job(case, sql=True) as last:
+            await hosting(last)
+            await fed_up_to(kafka, case, 30)
+            _, errors = await asyncio.to_thread(run.communicate)
+    finally:
+        run.kill()
+    assert run.returncode == 0, errors
     assert await bodies(kafka, case) == await bodies(kafka, one)
 
 
@@ -187,11 +258,13 @@ async def test_live_ticks_of_a_job_count_as_in_one_process(
         await plain.start()
         await by_transaction.start()
         with job(case) as killed:
+            await hosting(killed)
             await begun(kafka, case)
             await send(4)
             await asyncio.to_thread(kill_all, killed)
             await send(2)
-        with job(case):
+        with job(case) as last:
+            await hosting(last)
             await send(3)
             expected = await told(kafka, one, 30)
             published = await told(kafka, case, len(expected))
@@ -208,6 +281,6 @@ async def test_live_ticks_of_a_job_count_as_in_one_process(
 async def told(kafka: str, case: Case, number: int) -> list[bytes]:
     """What is public of it, once it is so many releases."""
     async with asyncio.timeout(90):
-        while len(released := await bodies(kafka, case)) < number:
+        while len(released := await bodies(kafka, case)) < number:  # noqa: ASYNC110
             await asyncio.sleep(0.5)
     return released

@@ -27,7 +27,9 @@ from stream_dp.records.endpoints import KafkaSourceSpec
 if TYPE_CHECKING:
     from pyflink.datastream import StreamExecutionEnvironment
 
-__all__ = ["HostedWorker", "host_lanes", "lanes_of"]
+    lanes: Any
+
+__all__ = ["HostedWorker", "host_lanes", "lanes", "lanes_of"]
 
 SILENT_S = 30.0
 _LOOK_S = 0.2
@@ -138,3 +140,33 @@ def host_lanes(
     beats = table.to_data_stream(table.from_path("stream_dp_beats"))
     hosted = beats.rebalance().process(Lanes(), Types.INT()).set_parallelism(number)
     hosted.name("stream_dp lanes").print().name("nothing").set_parallelism(number)
+
+
+def __getattr__(name: str) -> Any:
+    """Return `lanes`, the function of Flink SQL that `stream-dp flink` names: it hosts the lane that it is called with,
+    as long as it is.
+    """
+    if name != "lanes":
+        raise AttributeError(name)
+    from pyflink.table import DataTypes, ScalarFunction
+    from pyflink.table.udf import udf
+
+    class Lanes(ScalarFunction):  # type: ignore[misc]  # of no known type
+        def open(self, function_context: Any) -> None:
+            self._hosts = dict[int, HostedWorker]()
+
+        def eval(self, lane: int, number: int, pipeline: str, key_file: str | None) -> bool:
+            if lane not in self._hosts:
+                key = None if key_file is None else Path(key_file)
+                self._hosts[lane] = HostedWorker(Path(pipeline), key, lane, number)
+            self._hosts[lane].beat()
+            return True
+
+        def is_deterministic(self) -> bool:
+            return False
+
+        def close(self) -> None:
+            for host in self._hosts.values():
+                host.stop()
+
+    return udf(Lanes(), result_type=DataTypes.BOOLEAN())
