@@ -52,13 +52,15 @@ async def cost(
     with start() as reader:
         await asyncio.sleep(SETTLED_S)
         last, before = -1.0, times(reader)
-        while (now := sum(before.values())) - last > STARTED:  # it takes little now: all has started
+        while (
+            now := sum(before.values())
+        ) - last > STARTED:  # it takes little now: all has started
             last = now
             await asyncio.sleep(SETTLED_S)
             before = times(reader)
         run = case.start("--zero-noise")
         try:
-            while (seen := await counted(kafka, case)) < records:
+            while (seen := await counted(kafka, case)) < records:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(1)
             if seen != records:
                 raise SystemExit(f"the engine counted {seen} of {records} records")
@@ -82,8 +84,13 @@ def case_of(folder: Path, kafka: str, start: int, name: str) -> Case:
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start // 1000))
     (folder / name / "pipeline.yaml").write_text(
         FILE.format(
-            name=name, topic=TOPIC, kafka=kafka, lanes=PARTITIONS, airlines=AIRLINES,
-            destinations=DESTINATIONS, start=moment,
+            name=name,
+            topic=TOPIC,
+            kafka=kafka,
+            lanes=PARTITIONS,
+            airlines=AIRLINES,
+            destinations=DESTINATIONS,
+            start=moment,
         )  # fmt: skip
     )
     make_key(folder / name)

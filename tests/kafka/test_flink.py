@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import json
 import os
 import random
 import shutil
@@ -29,14 +30,17 @@ from stream_dp.broker.jars import cache_dir, parse_jars, resolve_jars
 from stream_dp.broker.topics import create_topic
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.operate.replay_feed import feed
+from stream_dp.records.decoder import RecordDecoder
+from stream_dp.records.schema import CategoryField
 from stream_dp.testing.kafka import missing
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-flink" / "bin" / "python"
 CONFIG = {
-    "parallelism.default": "N", "restart-strategy.type": "none", "execution.target": "local",
-    "table.dml-sync": "true", "python.executable": PYTHON, "python.client.executable": PYTHON,
+    "parallelism.default": "N", "taskmanager.numberOfTaskSlots": "N",
+    "restart-strategy.type": "none", "execution.target": "local", "table.dml-sync": "true",
+    "python.executable": PYTHON, "python.client.executable": PYTHON,
 }  # fmt: skip
 
 
@@ -210,6 +214,33 @@ async def test_generated_sql_that_is_killed_publishes_what_one_process_does(
         run.kill()
     assert run.returncode == 0, errors
     assert await bodies(kafka, case) == await bodies(kafka, one)
+
+
+READ = """
+from pyflink.table import DataTypes, EnvironmentSettings, TableEnvironment
+import json, sys
+table = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+values = table.from_elements([(value,) for value in json.loads(sys.argv[1])], ["v"])
+table.create_temporary_view("events", values)
+sql = "SELECT v, v IS JSON OBJECT AND JSON_QUERY(v, '$.key' WITH WRAPPER) = '[\\"a\\"]' FROM events"
+print(json.dumps([*map(list, table.execute_sql(sql).collect())]))
+print(json.dumps(table.list_functions()))
+"""
+
+
+def test_sql_can_neither_read_records_as_the_engine_does_nor_seal() -> None:
+    """What docs/flink.md says of it."""
+    values = ['{"key": "a"}', '{"key": 7}', '{"key": "a"} and more', '{"key": "a", "x": "\\ud800"}']
+    ended = subprocess.run(
+        [PYTHON, "-c", READ, json.dumps(values)], check=True, capture_output=True, text=True
+    )
+    rows, functions = map(json.loads, ended.stdout.splitlines()[-2:])
+    decoder = RecordDecoder({"key": CategoryField(domain=("a",))})
+    ours = {value: not decoder.decode([value.encode()]).refused for value in values}
+    theirs = {value: bool(counts) for value, counts in rows}
+    assert [value for value in values if ours[value] != theirs[value]] == values[2:], (ours, theirs)
+    assert not [name for name in functions if "aes" in name or "hmac" in name]
+    assert "sha256" in functions
 
 
 LIVE = """

@@ -44,8 +44,8 @@ def flink(
     source = load(pipeline).source
     if not isinstance(source, KafkaSourceSpec) or source.workers is None:
         raise UsageError(
-            f"{pipeline}:{_line_of(pipeline, 'source')}: source: Flink hosts the lanes of a topic that workers read; say `kind: kafka` and "
-            "`workers: {lanes: N}` here. No file can be counted by SQL alone (docs/flink.md says why)"
+            f"{pipeline}:{_line_of(pipeline, 'source')}: source: Flink hosts lanes of a topic that workers read, and "
+            "SQL alone can count no pipeline (docs/flink.md says why): `kind: kafka` and `workers: {lanes: N}` belong here"
         )
     lanes = source.workers.lanes
     typer.echo(

@@ -50,8 +50,7 @@ def lanes_of(pipeline: Path) -> int:
 class HostedWorker:
     """A worker in a thread of its own: it runs from the first beat until `stop`, or until no more beats come.
 
-    It reads every lane whose number is `index` modulo `number`. Lost beats alone do no harm: the next one starts it
-    again.
+    It reads every lane whose number is `index` modulo `number`. A beat after a silence starts it again.
     """
 
     def __init__(self, pipeline: Path, key_file: Path | None, index: int, number: int) -> None:
@@ -61,12 +60,16 @@ class HostedWorker:
         self._beaten, self._stopped = 0.0, False
         self._error: BaseException | None = None
 
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
     def beat(self) -> None:
         """Let the worker go on; raises what ended it."""
         self._beaten = time.monotonic()
         if self._error is not None:
             raise self._error
-        if self._thread is None or not self._thread.is_alive():
+        if not self.running:
             self._thread = threading.Thread(target=self._run, name="stream-dp-lanes", daemon=True)
             self._thread.start()
 
