@@ -82,17 +82,11 @@ async def counted(kafka: str, case: Case) -> int:
 def case_of(folder: Path, kafka: str, start: int, name: str) -> Case:
     (folder / name).mkdir()
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start // 1000))
-    (folder / name / "pipeline.yaml").write_text(
-        FILE.format(
-            name=name,
-            topic=TOPIC,
-            kafka=kafka,
-            lanes=PARTITIONS,
-            airlines=AIRLINES,
-            destinations=DESTINATIONS,
-            start=moment,
-        )  # fmt: skip
-    )
+    text = FILE.format(
+        name=name, topic=TOPIC, kafka=kafka, lanes=PARTITIONS, airlines=AIRLINES,
+        destinations=DESTINATIONS, start=moment,
+    )  # fmt: skip
+    (folder / name / "pipeline.yaml").write_text(text)
     make_key(folder / name)
     return Case(folder / name, Expected(name, 0, 1000, 1, {}, (), ()), ())
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -36,17 +36,17 @@ from stream_dp.testing.kafka import missing
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]
 ROOT = Path(__file__).parents[2]
-PYTHON = ROOT / ".venv-flink" / "bin" / "python"
+PYTHON = str(ROOT / ".venv-flink" / "bin" / "python")
+MODULE = "stream_dp.integrations.flink"
 CONFIG = {
-    "parallelism.default": "N", "taskmanager.numberOfTaskSlots": "N",
-    "restart-strategy.type": "none", "execution.target": "local", "table.dml-sync": "true",
-    "python.executable": PYTHON, "python.client.executable": PYTHON,
+    "parallelism.default": "N", "taskmanager.numberOfTaskSlots": "N", "restart-strategy.type": "none",
+    "execution.target": "local", "table.dml-sync": "true",
 }  # fmt: skip
 
 
 @pytest.fixture(scope="session", autouse=True)
 def environment() -> None:
-    if not PYTHON.exists():
+    if not Path(PYTHON).exists():
         missing("flink", "no .venv-flink with PyFlink; `make test-flink` makes it")
     if shutil.which("java") is None:
         missing("flink", "no java on the path; PyFlink needs Java 17 or 11")
@@ -61,39 +61,38 @@ Job: TypeAlias = "subprocess.Popen[bytes]"
 
 
 @contextmanager
-def job(case: Case, number: int = 2, *, sql: bool = False) -> Iterator[Job]:
-    """A job that hosts the lanes of a case, on a cluster with so many slots; all its processes are one session. `sql`:
-    what `stream-dp flink` prints, in Flink's own client.
+def job(
+    case: Case, number: int = 2, *, how: Literal["python", "run", "sql"] = "python"
+) -> Iterator[Job]:
+    """A job that hosts the lanes of a case, on a cluster with so many slots; all its processes are one session. `run`
+    is Flink's own command, and `sql` its client with what `stream-dp flink` prints.
     """
-    folder = case.folder / "flink"
+    folder, file = case.folder / "flink", str(case.pipeline)
     folder.mkdir(exist_ok=True)
     [home] = (ROOT / ".venv-flink").glob("lib/*/site-packages/pyflink")
-    lines = [
-        x
-        for x in (home / "conf" / "config.yaml").read_text().splitlines()
-        if not x.startswith(tuple(CONFIG))
-    ]
-    own = {key: number if value == "N" else value for key, value in CONFIG.items()}
-    lines += [f"{key}: {value}" for key, value in own.items()]
-    (folder / "config.yaml").write_text("\n".join(lines))
-    for logs in (home / "conf").glob("log4j*"):
-        shutil.copy(logs, folder)
-    there = {"FLINK_CONF_DIR": str(folder), "PYTHONPATH": str(ROOT)}
-    command = [PYTHON, "-m", "stream_dp.integrations.flink", str(case.pipeline)]
-    if sql:
-        script = subprocess.run(
-            [PYTHON, "-m", "stream_dp", "flink", str(case.pipeline)],
-            env=case.environment() | there, check=True, stdout=subprocess.PIPE,
-        ).stdout  # fmt: skip
-        (folder / "job.sql").write_bytes(script)
+    shutil.copytree(home / "conf", folder, dirs_exist_ok=True)
+    with (folder / "config.yaml").open("a") as settings:
+        for key, value in CONFIG.items():
+            settings.write(f"{key}: {number if value == 'N' else value}\n")
+    there = {"FLINK_CONF_DIR": str(folder), "FLINK_LOG_DIR": str(folder), "PYTHONPATH": str(ROOT)}
+    environment = case.environment() | there | {"_python_worker_execution_mode": "process"}
+    command = ["-m", MODULE, file]
+    if how == "run":
+        command = ["flink", "run", "-pyclientexec", PYTHON, "-pyexec", PYTHON, "-pym", MODULE, file]
+    if how == "sql":
+        script = folder / "job.sql"
+        with script.open("wb") as out:
+            said = [PYTHON, "-m", "stream_dp", "flink", file]
+            subprocess.run(said, env=environment, check=True, stdout=out)
         jars = resolve_jars(folder=cache_dir() / "flink-2.3.0", jars=parse_jars(GATEWAY))
-        there["HADOOP_CLASSPATH"] = ":".join(map(str, jars))  # what Flink's scripts add to the path
-        command = ["bash", str(home / "bin" / "sql-client.sh"), "-f", str(folder / "job.sql")]
+        # what Flink's scripts add to the path
+        environment["HADOOP_CLASSPATH"] = ":".join(map(str, jars))
+        command = ["sql-client.sh", "-pyclientexec", PYTHON, "-pyexec", PYTHON, "-f", str(script)]
+    first = [PYTHON] if how == "python" else ["bash"]
+    command[0] = command[0] if how == "python" else str(home / "bin" / command[0])
     with (folder / "log").open("ab") as log:
         run = subprocess.Popen(
-            command,
-            env=case.environment() | there | {"_python_worker_execution_mode": "process"},
-            stdout=log, stderr=log, start_new_session=True,
+            first + command, env=environment, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     try:
         yield run
@@ -178,7 +177,7 @@ async def test_a_job_that_is_killed_at_random_publishes_what_one_process_does(
             await committed(run, 15 if at else 10)  # more than the job before can have made
             await asyncio.sleep(random.uniform(0, 1))
             await asyncio.to_thread(kill, started[-1])
-        with job(case) as last:
+        with job(case, how="run") as last:
             await hosting(last)
             await fed_up_to(kafka, case, TICKS)
             _, errors = await asyncio.to_thread(run.communicate)
@@ -201,12 +200,12 @@ async def test_generated_sql_that_is_killed_publishes_what_one_process_does(
     case = await topic_for(kafka, tmp_path / "hosted", 30)
     run = case.start(*OPTIONS, patch=OFTEN)
     try:
-        with job(case, sql=True) as killed:
+        with job(case, how="sql") as killed:
             await hosting(killed)
             await fed_up_to(kafka, case, 15)
             await committed(run, 10)
             await asyncio.to_thread(kill_all, killed)
-        with job(case, sql=True) as last:
+        with job(case, how="sql") as last:
             await hosting(last)
             await fed_up_to(kafka, case, 30)
             _, errors = await asyncio.to_thread(run.communicate)

@@ -45,7 +45,8 @@ def flink(
     if not isinstance(source, KafkaSourceSpec) or source.workers is None:
         raise UsageError(
             f"{pipeline}:{_line_of(pipeline, 'source')}: source: Flink hosts lanes of a topic that workers read, and "
-            "SQL alone can count no pipeline (docs/flink.md says why): `kind: kafka` and `workers: {lanes: N}` belong here"
+            "SQL alone can count no pipeline (docs/flink.md says why): `kind: kafka` and "
+            "`workers: {lanes: N}` belong here"
         )
     lanes = source.workers.lanes
     typer.echo(
