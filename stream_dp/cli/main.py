@@ -25,7 +25,8 @@ HOMES = {
     "simulate": "check",
     "apply": "query",
     "worker": "run",
-}  # the first two look at records, the next ask an engine, the last run one
+    "rows": "doctor",
+}  # the first two look at records, the next ask an engine, then run one, and the last look at what is there
 
 
 class WholeHelpGroup(TyperGroup):
@@ -93,6 +94,7 @@ class Commands(LazyGroup):
         "journal": "Keep in an archive what `journal: keep` deletes from PIPELINE.yaml's journal.",
         "dead-letters": "List the records that PIPELINE.yaml could not use: why, how many, where. NOT PRIVATE.",
         "doctor": "Check brokers, login, rights, topics, clocks, key and disk for PIPELINE.yaml; say what to mend.",
+        "rows": "Check the rows that workers, or an engine of your own, wrote for a pipeline.",
         "export": "Write the releases of PIPELINE.yaml into PostgreSQL, DuckDB, Parquet or CSV, one row per number.",
         "page": "Serve the page of PIPELINE.yaml, or of all in DIR, from what was published, apart from the engine.",
         "broker": "Start a real, local Apache Kafka; needs neither Docker nor an installed Java.",

@@ -30,7 +30,8 @@ from mode import Service
 from stream_dp.engine.ports import Placement, by_content
 from stream_dp.errors import FailClosed, Outage, UnknownFormat, UsageError
 from stream_dp.integrations.faust.asking import FaustQueries
-from stream_dp.integrations.faust.release_stream import ReleaseStream, stop_app
+from stream_dp.integrations.faust.release_stream import ReleaseStream, stop_app, topic_of_ours
+from stream_dp.journal.keys import WorkerKeys
 from stream_dp.kafka.client.clients import (
     KEPT,
     KafkaSettings,
@@ -43,11 +44,14 @@ from stream_dp.kafka.client.clients import (
 )
 from stream_dp.kafka.client.topics import TopicEyes, ensure
 from stream_dp.kafka.log.reader import reading
-from stream_dp.operate.keys import token_for
+from stream_dp.kafka.log.rows import ensure_rows
+from stream_dp.operate.keys import token_for, worker_keys_for
+from stream_dp.operate.run.hosted import workers_of
 from stream_dp.operate.run.run_pipeline import RunOptions, run_pipeline
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.settings import settings_for, settled, written_to
 from stream_dp.operate.run.wiring import PRODUCT, Setup
+from stream_dp.operate.run.worker import Worker
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import placement_of
 from stream_dp.pipeline.yaml import load
@@ -285,15 +289,17 @@ def refuse_reordered(stream: Stream[Any]) -> None:
     After grouping, or in another topic, repeats have new offsets. The writers of an agent that runs several times
     fence each other.
     """
-    if stream.concurrency_index is not None:
-        raise UsageError(
-            "from_agent: the agent must run once in each worker: take `concurrency` away"
-        )
+    require_alone(stream, "from_agent")
     if stream.get_root_stream() is not stream.get_active_stream():
         raise UsageError(
             "from_agent: the stream was grouped or sent through another topic, which repeats records at new places; "
             "feed it from the agent that reads the topic itself"
         )
+
+
+def require_alone(stream: Stream[Any], what: str) -> None:
+    if stream.concurrency_index is not None:
+        raise UsageError(f"{what}: the agent must run once in each worker: take `concurrency` away")
 
 
 async def payload_of(enrich: Enrich, value: Any) -> bytes | None:
@@ -389,12 +395,19 @@ class AgentSource:
 class Attached:
     """A pipeline whose engine runs in an app; `queries` sends it messages from any worker."""
 
-    def __init__(self, app: App, spec: PipelineSpec, queries: FaustQueries) -> None:
+    def __init__(
+        self, app: App, path: Path, key_file: Path | None, spec: PipelineSpec, queries: FaustQueries
+    ) -> None:
+        self._path, self._key_file = path, key_file
         self._app, self._spec, self.queries = app, spec, queries
 
     def releases(self, seen: MutableMapping[str, Any] | None = None) -> ReleaseStream:
         """Return the releases for an agent; `seen`: see `ReleaseStream`."""
         return ReleaseStream(self._app, _settings(self._spec), self._spec.name, seen)
+
+    def lanes(self) -> "HostedLanes":
+        """Return lanes of the source for an agent to read: see `lanes`."""
+        return lanes(self._app, self._path, key_file=self._key_file)
 
     def from_agent(self, stream: Stream[Any], enrich: Enrich) -> Awaitable[None]:
         """Feed the results of `enrich` for an agent's stream into the pipeline's source, each exactly once.
@@ -436,7 +449,7 @@ def attach(
         "close": staticmethod(queries.close),
     }
     app.service(type("StreamDPEngine", (EngineService,), named))
-    return Attached(app, spec, queries)
+    return Attached(app, path, key, spec, queries)
 
 
 def releases(
@@ -473,6 +486,99 @@ def _on_kafka(path: Path) -> PipelineSpec:
 
 
 _LOOK_S = 0.25
+
+
+class HostedLanes:
+    """The lanes of a pipeline's source, read by whichever workers of the app have their partitions of `topic`.
+
+    `topic` is that of rows, which has a partition for each lane. So Faust shares the lanes out, as it does partitions
+    of any topic; what Faust delivers plays no part. A lane reads the source as a worker of the product does, in whole
+    batches, and its rows count by their order in the log: two workers on one lane, or none for a while, do no harm.
+
+    Example::
+
+        lanes = engine.lanes()
+
+        @app.agent(lanes.topic)
+        async def count(stream):
+            await lanes(stream)
+    """
+
+    def __init__(self, app: App, spec: PipelineSpec, keys: WorkerKeys) -> None:
+        self._app, self._spec, self._keys = app, spec, keys
+        _, workers = workers_of(spec)
+        settings, name = _settings(spec), f"{spec.name}.private.rows"
+        self.topic = topic_of_ours(
+            app, name, workers.lanes, lambda: ensure_rows(settings, name, workers.lanes)
+        )
+
+    async def __call__(self, stream: Stream[bytes]) -> None:
+        """Read lanes until the agent ends. What stops a worker of the product ends the app, with its exit code."""
+        assigned = AssignedLanes(self._app, f"{self._spec.name}.private.rows")
+        worker = Worker(self._spec, self._keys, self._tell, assigned)
+        working = asyncio.create_task(self._work(worker, stream))
+        try:
+            async for _ in stream:  # rows are heard where they are judged
+                pass
+        finally:
+            working.cancel()
+            await asyncio.wait({working})
+
+    async def _work(self, worker: Worker, stream: Stream[bytes]) -> None:
+        try:
+            require_alone(stream, "lanes")
+            await worker.run()
+        except Exception as error:  # noqa: BLE001 - ticks would wait for this lane, so the app must not go on
+            cause = error
+        else:
+            return
+        await stop_app(self._app, cause)
+
+    def _tell(self, what: str) -> None:
+        self._app.log.info("%s: this worker %s", self._spec.name, what)
+
+
+class AssignedLanes:
+    """The lanes whose partitions of the topic of rows are assigned to this worker of the app."""
+
+    def __init__(self, app: App, topic: str) -> None:
+        self._app, self._topic = app, topic
+        self.lanes: frozenset[int] = frozenset()
+        self.changed = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+
+    async def join(self) -> None:
+        self._watching = self._watching or asyncio.create_task(self._watch())
+
+    async def leave(self) -> None:
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            await asyncio.wait({watching})
+
+    async def _watch(self) -> None:
+        while True:
+            every = self._app.consumer.assignment()
+            lanes = frozenset(tp.partition for tp in every if tp.topic == self._topic)
+            if lanes != self.lanes:
+                self.lanes = lanes
+                self.changed.set()
+            await asyncio.sleep(_LOOK_S)
+
+
+def lanes(app: App, pipeline: str | Path, *, key_file: str | Path | None = None) -> HostedLanes:
+    """Return the lanes of a pipeline for an agent of this app; its engine may run elsewhere.
+
+    `key_file` is what `stream-dp worker --export-key` wrote, or the operator's key (default: `STREAM_DP_KEY_FILE`).
+    Privacy claim: none of its own; rows are private, and what is released of them is the engine's.
+
+    Raises:
+        UsageError: the pipeline is not valid, or has no `source: workers`, or there is no key.
+    """
+    spec = _on_kafka(Path(pipeline))
+    return HostedLanes(
+        app, spec, worker_keys_for(spec, None if key_file is None else Path(key_file))
+    )
 
 
 class EngineService(Service):

@@ -14,15 +14,16 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stream_dp.errors import EngineEnded, UsageError
+from stream_dp.errors import EngineEnded
 from stream_dp.operate.keys import worker_keys_for
-from stream_dp.operate.run.settings import settled, source_there
-from stream_dp.operate.run.worker import Given, Worker
+from stream_dp.operate.run.hosted import workers_of
+from stream_dp.operate.run.settings import source_there
+from stream_dp.operate.run.worker import Worker
 from stream_dp.pipeline.yaml import load
-from stream_dp.records.endpoints import KafkaSourceSpec
 
 if TYPE_CHECKING:
     from pyflink.datastream import StreamExecutionEnvironment
@@ -38,13 +39,18 @@ _log = logging.getLogger(__name__)
 
 def lanes_of(pipeline: Path) -> int:
     """Return the number of lanes of a pipeline. Raises `UsageError` if no workers read its source."""
-    spec = load(pipeline)
-    workers = settled(spec.source, KafkaSourceSpec).workers
-    if workers is None:
-        raise UsageError(
-            f"{spec.name}: no workers read its source; `source: workers: {{lanes: N}}` says so, for good"
-        )
-    return workers.lanes
+    return workers_of(load(pipeline))[1].lanes
+
+
+@dataclass(slots=True)
+class _Given:
+    """The lanes of a subtask, as `Members`."""
+
+    lanes: frozenset[int]
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def join(self) -> None: ...
+    async def leave(self) -> None: ...
 
 
 class HostedWorker:
@@ -91,7 +97,7 @@ class HostedWorker:
         def tell(what: str) -> None:
             _log.info("%s: this worker %s", spec.name, what)
 
-        worker = Worker(spec, worker_keys_for(spec, self._key_file), tell, Given(lanes))
+        worker = Worker(spec, worker_keys_for(spec, self._key_file), tell, _Given(lanes))
 
         async def run() -> None:
             await source_there(spec, tell)

@@ -75,7 +75,7 @@ class KafkaRows:
             )
         if self._lease is not None:
             await ensure(settings, self._layouts, KEPT, _HINTS)
-            await ensure(settings, self.topic, KEPT, _HINTS, number=self.lanes)
+            await ensure_rows(settings, self.topic, self.lanes)
         if not self._clients:
             self._layout_reader = self._consumer("read_committed")
             self._reader = self._consumer("read_uncommitted")
@@ -220,6 +220,11 @@ class KafkaRows:
         return await patiently(
             self.settings, f"topic {places[0].topic!r}", lambda: look_up(list(places))
         )
+
+
+async def ensure_rows(settings: KafkaSettings, topic: str, lanes: int) -> None:
+    """Make the topic of rows if it is not there, else check it."""
+    await ensure(settings, topic, KEPT, _HINTS, number=lanes)
 
 
 class RowsProducer:

@@ -26,7 +26,7 @@ from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.pipeline.yaml import load
-from stream_dp.records.endpoints import KafkaSourceSpec, WallClock
+from stream_dp.records.endpoints import KafkaSourceSpec, WallClock, Workers
 
 __all__ = ["HostedLane", "LaneHost", "Overtaken", "RawRecord"]
 Pair: TypeAlias = tuple[Iterable[tuple[str, bytes]], bytes]
@@ -54,7 +54,7 @@ class LaneHost:
         """Raises `FailClosed` if the engine that laid the layout counts otherwise, and `UsageError` if no workers read
         the pipeline's source.
         """
-        source = settled(spec.source, KafkaSourceSpec)
+        source, workers = workers_of(spec)
         self.spec, self.keys, self.layout, self.source = spec, keys, layout, source
         self.sealer = sealer_of(spec, keys)
         if layout.counting != COUNTING:
@@ -62,8 +62,7 @@ class LaneHost:
                 f"{spec.name}: its engine counts as version {layout.counting} of counting, this worker as version "
                 f"{COUNTING}: let both run one version of stream_dp, the engine first"
             )
-        lanes = 0 if source.workers is None else source.workers.lanes
-        if (layout.fingerprint, layout.lanes) != (fingerprint(spec), lanes):
+        if (layout.fingerprint, layout.lanes) != (fingerprint(spec), workers.lanes):
             raise FailClosed(
                 f"{spec.name}: its engine runs another pipeline file than this worker; give both the same"
             )
@@ -103,12 +102,18 @@ class LaneHost:
         return isinstance(self.spec.clock, WallClock)
 
 
-def sealer_of(spec: PipelineSpec, keys: WorkerKeys) -> RowSealer:
-    workers = settled(spec.source, KafkaSourceSpec).workers
-    if workers is None:
+def workers_of(spec: PipelineSpec) -> tuple[KafkaSourceSpec, Workers]:
+    """Return the source that workers read; raises `UsageError` if they do not."""
+    source = settled(spec.source, KafkaSourceSpec)
+    if source.workers is None:
         raise UsageError(
             f"{spec.name}: no workers read its source; `source: workers: {{lanes: N}}` says so, for good"
         )
+    return source, source.workers
+
+
+def sealer_of(spec: PipelineSpec, keys: WorkerKeys) -> RowSealer:
+    _, workers = workers_of(spec)
     return RowSealer(keys.rows, spec.name, pad=workers.pad)
 
 

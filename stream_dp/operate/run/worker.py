@@ -11,18 +11,18 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from stream_dp.engine.lanes.workers import LaneWork, Overtaken
-from stream_dp.errors import FailClosed, Outage, UsageError
+from stream_dp.errors import FailClosed, Outage
 from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import WorkerKeys
 from stream_dp.kafka.log.rows import KafkaRows, Membership, RowsProducer
 from stream_dp.kafka.source.source import KafkaSource, Share
 from stream_dp.operate.keys import worker_keys_for
-from stream_dp.operate.run.hosted import LaneHost
+from stream_dp.operate.run.hosted import LaneHost, workers_of
 from stream_dp.operate.run.running import INTERRUPTED
 from stream_dp.operate.run.settings import (
     Patience,
@@ -30,12 +30,10 @@ from stream_dp.operate.run.settings import (
     patience_of,
     rows_of,
     settings_for,
-    settled,
     source_there,
 )
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
-from stream_dp.records.endpoints import KafkaSourceSpec, Workers
 
 LOOK_S = 0.5
 """How often a worker looks for a new layout."""
@@ -47,48 +45,33 @@ class _Changed(Exception):
     """Other lanes are this worker's, or there is a new layout."""
 
 
-class Assignment(Protocol):
-    """The lanes that a worker should read now; `changed` is set when they are others."""
+class Members(Protocol):
+    """Which lanes this worker should read, as those that live share them out; `changed` is set where that changes."""
 
     lanes: frozenset[int]
     changed: asyncio.Event
 
-    async def join(self) -> None: ...
-    async def leave(self) -> None: ...
+    async def join(self) -> None:
+        """Be one of them; a second call does nothing."""
 
-
-@dataclass(slots=True)
-class Given:
-    """Lanes that whoever runs the worker has chosen."""
-
-    lanes: frozenset[int]
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def join(self) -> None: ...
     async def leave(self) -> None: ...
 
 
 class Worker:
-    """Reads lanes of a pipeline's topic until it is cancelled; `tell` learns which. Without `given` lanes, those of a
-    member of the workers' group.
-    """
+    """Reads lanes of a pipeline's topic until it is cancelled; `tell` learns which."""
 
     def __init__(
         self,
         spec: PipelineSpec,
         keys: WorkerKeys,
         tell: Callable[[str], None],
-        given: Given | None = None,
+        members: Members | None = None,
     ) -> None:
-        source = settled(spec.source, KafkaSourceSpec)
-        if source.workers is None:
-            raise UsageError(
-                f"{spec.name}: no workers read its source; `source: workers: {{lanes: N}}` says so, for good"
-            )
+        """`members` says which lanes (default: the group `NAME.workers`)."""
+        source, self._workers = workers_of(spec)
         self._spec, self._keys, self._tell = spec, keys, tell
-        self._workers: Workers = source.workers
         self._settings = settings_for(source)
-        self._members: Assignment = given or Membership(self._settings, spec.name)
+        self._members = members or Membership(self._settings, spec.name)
         self._said = ""
 
     async def run(self) -> None:
@@ -166,7 +149,7 @@ class _Session:
     rows: KafkaRows
     lanes: frozenset[int]
 
-    async def work(self, members: Assignment) -> None:
+    async def work(self, members: Members) -> None:
         """Work until something changes. Raises `_Changed`, `Overtaken`, or what fails.
 
         What fails under a layout that is no longer the newest, as where rows were deleted since, is a change.
@@ -178,7 +161,7 @@ class _Session:
                 raise
             raise _Changed from None
 
-    async def _work(self, members: Assignment) -> None:
+    async def _work(self, members: Members) -> None:
         layout = self.host.layout
         works = await self._recovered()
         async with self._source() as source, self._producer() as producer:
@@ -265,7 +248,7 @@ class _Session:
             await producer.close()
 
 
-async def _reassigned(members: Assignment) -> None:
+async def _reassigned(members: Members) -> None:
     await members.changed.wait()
     raise _Changed
 

@@ -30,8 +30,8 @@ class FakeWorker:
     began: list[frozenset[int]] = []  # noqa: RUF012 - emptied by each test
     error: Exception | None = None
 
-    def __init__(self, spec: Any, keys: Any, tell: Any, given: Any) -> None:
-        self.lanes = given.lanes
+    def __init__(self, spec: Any, keys: Any, tell: Any, members: Any) -> None:
+        self.lanes = members.lanes
 
     async def run(self) -> None:
         self.began.append(self.lanes)
