@@ -23,7 +23,7 @@ Say = Callable[..., Any]
 COMMANDS = (
     "demo", "init", "key", "schema", "plan", "check", "audit", "run", "replay", "ledger", "journal", "dead-letters",
     "worker", "apply", "token", "query", "doctor", "broker", "send", "topic", "export", "page", "simulate",
-    "flink",
+    "flink", "rows",
 )  # fmt: skip
 
 
