@@ -25,6 +25,7 @@ HOMES = {
     "simulate": "check",
     "apply": "query",
     "worker": "run",
+    "flink": "run",
     "rows": "doctor",
 }  # the first two look at records, the next ask an engine, then run one, and the last look at what is there
 

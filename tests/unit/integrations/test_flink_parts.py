@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from stream_dp.errors import FailClosed, UsageError
-from stream_dp.integrations import flink
-from stream_dp.integrations.flink import HostedWorker, lanes_of
+from stream_dp.integrations.flink import HostedWorker, hosts, lanes_of
 
 FILE = """
 version: 1
@@ -47,8 +46,8 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(FakeWorker, "began", [])
     for name, fake in (("Worker", FakeWorker), ("source_there", there)):
-        monkeypatch.setattr(flink, name, fake)
-    monkeypatch.setattr(flink, "worker_keys_for", lambda *_: None)
+        monkeypatch.setattr(hosts, name, fake)
+    monkeypatch.setattr(hosts, "worker_keys_for", lambda *_: None)
     (tmp_path / "pipeline.yaml").write_text(FILE)
     return tmp_path / "pipeline.yaml"
 
@@ -63,7 +62,7 @@ def within(seconds: float, seen: Callable[[], bool]) -> None:
 def test_a_worker_runs_from_the_first_beat_to_the_last(
     pipeline: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flink, "SILENT_S", 0.1)
+    monkeypatch.setattr(hosts, "SILENT_S", 0.1)
     host = HostedWorker(pipeline, None, 1, 2)
     assert FakeWorker.began == []
     host.beat()
@@ -76,11 +75,11 @@ def test_a_worker_runs_from_the_first_beat_to_the_last(
 
 
 def test_every_lane_has_one_subtask(pipeline: Path) -> None:
-    hosts = [HostedWorker(pipeline, None, index, 2) for index in range(2)]
-    for host in hosts:
+    both = [HostedWorker(pipeline, None, index, 2) for index in range(2)]
+    for host in both:
         host.beat()
     within(10, lambda: len(FakeWorker.began) == 2)
-    for host in hosts:
+    for host in both:
         host.stop()
     assert sorted(map(sorted, FakeWorker.began)) == [[0, 2], [1]]
     assert lanes_of(pipeline) == 3
