@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 PYTHON = str(ROOT / ".venv-flink" / "bin" / "python")
 MODULE = "stream_dp.integrations.flink"
 CONFIG = {
-    "parallelism.default": "N", "taskmanager.numberOfTaskSlots": "N", "restart-strategy.type": "none",
+    "parallelism.default": "N", "taskmanager.numberOfTaskSlots": "N",
     "execution.target": "local", "table.dml-sync": "true",
 }  # fmt: skip
 
@@ -62,7 +62,11 @@ Job: TypeAlias = "subprocess.Popen[bytes]"
 
 @contextmanager
 def job(
-    case: Case, number: int = 2, *, how: Literal["python", "run", "sql"] = "python"
+    case: Case,
+    number: int = 2,
+    *,
+    how: Literal["python", "run", "sql"] = "python",
+    restart: str = "none",
 ) -> Iterator[Job]:
     """A job that hosts the lanes of a case, on a cluster with so many slots; all its processes are one session. `run`
     is Flink's own command, and `sql` its client with what `stream-dp flink` prints.
@@ -72,7 +76,7 @@ def job(
     [home] = (ROOT / ".venv-flink").glob("lib/*/site-packages/pyflink")
     shutil.copytree(home / "conf", folder, dirs_exist_ok=True)
     with (folder / "config.yaml").open("a") as settings:
-        for key, value in CONFIG.items():
+        for key, value in {**CONFIG, "restart-strategy.type": restart}.items():
             settings.write(f"{key}: {number if value == 'N' else value}\n")
     there = {"FLINK_CONF_DIR": str(folder), "FLINK_LOG_DIR": str(folder), "PYTHONPATH": str(ROOT)}
     environment = case.environment() | there | {"_python_worker_execution_mode": "process"}
@@ -177,8 +181,12 @@ async def test_a_job_that_is_killed_at_random_publishes_what_one_process_does(
             await committed(run, 15 if at else 10)  # more than the job before can have made
             await asyncio.sleep(random.uniform(0, 1))
             await asyncio.to_thread(kill, started[-1])
-        with job(case, how="run") as last:
+        with job(case, how="run", restart="exponential-delay") as last:
             await hosting(last)
+            await fed_up_to(kafka, case, 50)
+            await committed(run, 5)
+            for pid in hosts(last):  # Flink starts them again
+                os.kill(pid, signal.SIGKILL)
             await fed_up_to(kafka, case, TICKS)
             _, errors = await asyncio.to_thread(run.communicate)
         assert run.returncode == 0, errors

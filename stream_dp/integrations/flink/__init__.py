@@ -1,4 +1,4 @@
-"""stream_dp in Flink: jobs whose subtasks read lanes of a pipeline's topic for its engine, as workers do (docs/flink.md).
+"""stream_dp in Flink: jobs whose subtasks read lanes of a topic for its engine, as workers do (docs/flink.md).
 
 Rules: only what is called imports PyFlink.
 """
