@@ -79,7 +79,7 @@ test-slow: $(DEV_STAMP)  ## The tests that take minutes
 	$(call check,$(PYTEST) -m slow $(ARGS))
 
 test-flink: $(DEV_STAMP) $(FLINK)/.installed  ## The tests with PyFlink (.venv-flink: 1.2 GB, once; needs Java 17)
-	STREAM_DP_REQUIRE=flink $(BIN)/$(PYTEST) -m flink $(ARGS)
+	STREAM_DP_REQUIRE=flink $(BIN)/$(PYTEST) tests/kafka/test_flink.py $(ARGS)
 
 bench: $(DEV_STAMP) $(PEERS)/.installed  ## The benchmarks, HSS beside other forms, counters beside peers (.venv-peers: a gigabyte)
 	$(call check,$(PYTEST) tests/benchmarks -s --timeout=0 --override-ini python_files=bench_*.py $(ARGS))

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +103,12 @@ async def compare(records: int, pairs: int) -> None:
             for pair in range(pairs):
                 case = case_of(folder, kafka.bootstrap, begin, f"worker{pair}")
                 alone = await cost(
-                    case, kafka.bootstrap, records, lambda case=case: working(case),
+                    case, kafka.bootstrap, records, partial(working, case),
                     lambda run: {run.pid: cpu_of(run.pid)},
                 )  # fmt: skip
                 case = case_of(folder, kafka.bootstrap, begin, f"flink{pair}")
                 hosted = await cost(
-                    case, kafka.bootstrap, records, lambda case=case: job(case),
+                    case, kafka.bootstrap, records, partial(job, case),
                     lambda run: {pid: cpu_of(pid) for pid in processes(run)},
                 )  # fmt: skip
                 ratios.append(hosted / alone)
