@@ -120,13 +120,14 @@ def host_lanes(
     from pyflink.datastream import ProcessFunction
     from pyflink.table import StreamTableEnvironment
 
-    lanes, where = lanes_of(pipeline), pipeline.resolve()
+    lanes, where = lanes_of(pipeline), pipeline.absolute()
+    key = None if key_file is None else key_file.absolute()
 
     class Lanes(ProcessFunction):  # type: ignore[misc]  # of no known type
         def open(self, runtime_context: Any) -> None:
             index = runtime_context.get_index_of_this_subtask()
             number = runtime_context.get_number_of_parallel_subtasks()
-            self._host = HostedWorker(where, key_file, index, number)
+            self._host = HostedWorker(where, key, index, number)
 
         def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
             self._host.beat()
@@ -143,7 +144,7 @@ def host_lanes(
     )
     beats = table.to_data_stream(table.from_path("stream_dp_beats"))
     hosted = beats.rebalance().process(Lanes(), Types.INT()).set_parallelism(number)
-    hosted.name("stream_dp lanes").print().name("nothing").set_parallelism(number)
+    hosted.name("stream_dp lanes").print().name("unused").set_parallelism(number)
 
 
 def __getattr__(name: str) -> Any:

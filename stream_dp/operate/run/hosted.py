@@ -265,7 +265,7 @@ def flink_script(pipeline: Path, key_file: Path | None) -> str:
     lanes = source.workers.lanes
     return _SCRIPT.format(
         name=pipeline.name, beats=_BEATS * lanes, last=lanes - 1, lanes=lanes,
-        pipeline=_literal(pipeline.resolve()),
+        pipeline=_literal(pipeline.absolute()),
         key="CAST(NULL AS STRING)" if key_file is None else _literal(key_file.absolute()),
     )  # fmt: skip
 
