@@ -25,6 +25,7 @@ HOMES = {
     "simulate": "check",
     "apply": "query",
     "worker": "run",
+    "flink": "run",
     "rows": "doctor",
 }  # the first two look at records, the next ask an engine, then run one, and the last look at what is there
 
@@ -86,6 +87,7 @@ class Commands(LazyGroup):
         "run": "Run PIPELINE.yaml until stopped; goes on where the journal ends.",
         "worker": "Read a part of PIPELINE.yaml's topic for its engine, on this machine or any other; start as many as "
         "you like.",
+        "flink": "Print Flink SQL with which a cluster hosts the lanes of PIPELINE.yaml, as workers do.",
         "replay": "Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.",
         "apply": "Let the running engine go on with PIPELINE.yaml, which was changed: series added and ended, in one "
         "commit.",
