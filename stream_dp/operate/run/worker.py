@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from pathlib import Path
 from stream_dp.engine.lanes.processes import restore
 from stream_dp.engine.lanes.rows import COUNTING, LaneChain, Layout, Verdict
 from stream_dp.engine.lanes.workers import LaneWork, Overtaken, remember
+from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import TickAssembler
 from stream_dp.engine.tick_reader import Gathering, RecordGuard
 from stream_dp.errors import FailClosed, Outage, UsageError
@@ -24,6 +25,7 @@ from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import WorkerKeys
 from stream_dp.kafka.log.rows import KafkaRows, Membership, RowsProducer
 from stream_dp.kafka.source.source import KafkaSource, Share
+from stream_dp.live.planner import counted
 from stream_dp.operate.keys import worker_keys_for
 from stream_dp.operate.run.running import INTERRUPTED
 from stream_dp.operate.run.settings import (
@@ -35,20 +37,25 @@ from stream_dp.operate.run.settings import (
     settled,
     source_there,
 )
+from stream_dp.pipeline.fingerprints import earlier, fingerprint
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import KafkaSourceSpec, Workers
 
-LOOK_S = 0.5
+LOOK_S = 0.2
 """How often a worker looks for a new layout."""
 _PAUSE_S = 1.0
 _log = logging.getLogger(__name__)
 
 
 class _Changed(Exception):
-    """Other lanes are this worker's, or there is a new layout."""
+    """Other lanes are this worker's, or there is a layout of another file or topic."""
+
+
+class _Laid(Exception):
+    """There is a new layout of the same file and topics, to be read from the log."""
 
 
 class Worker:
@@ -103,6 +110,7 @@ class Worker:
                 await asyncio.sleep(LOOK_S)
                 raise _Changed
             self._require_same(layout, topic, rows)
+            spec = self._as_laid(layout)
             await self._members.join()
             while not (lanes := self._members.lanes):
                 await self._members.changed.wait()
@@ -111,7 +119,7 @@ class Worker:
             patience.runs()
             self._said = ""
             self._tell(f"reads {_numbered(lanes)} of {self._workers.lanes}")
-            await _Session(self._spec, self._keys, rows, layout, lanes).work(self._members)
+            await _Session(spec, self._keys, rows, layout, lanes).work(self._members)
 
     async def _there(self, rows: KafkaRows) -> None:
         told = False
@@ -133,10 +141,24 @@ class Worker:
                 f"{self._spec.name}: its engine counts as version {layout.counting} of counting, this worker as "
                 f"version {COUNTING}: let both run one version of stream_dp, the engine first"
             )
-        if (layout.fingerprint, layout.lanes) != (rows.fingerprint, rows.lanes):
-            raise FailClosed(
-                f"{self._spec.name}: its engine runs another pipeline file than this worker; give both the same"
-            )
+        if layout.lanes != rows.lanes:
+            raise _another_file(self._spec.name)
+
+    def _as_laid(self, layout: Layout) -> PipelineSpec:
+        """Return the pipeline as its journal goes on, which may have begun with an earlier file."""
+        if layout.fingerprint == fingerprint(self._spec) or not layout.file:
+            spec = self._spec
+        else:
+            spec = earlier(layout.file, self._spec).spec
+        if layout.fingerprint != fingerprint(spec):
+            raise _another_file(self._spec.name)
+        return spec
+
+
+def _another_file(name: str) -> FailClosed:
+    return FailClosed(
+        f"{name}: its engine runs another pipeline file than this worker; give both the same"
+    )
 
 
 def _numbered(lanes: frozenset[int]) -> str:
@@ -146,7 +168,7 @@ def _numbered(lanes: frozenset[int]) -> str:
 
 @dataclass(slots=True, repr=False)
 class _Session:
-    """Work on some lanes, under one layout."""
+    """Work on some lanes, with one connection to the source, under one `layout` after another."""
 
     spec: PipelineSpec
     keys: WorkerKeys
@@ -155,47 +177,56 @@ class _Session:
     lanes: frozenset[int]
 
     async def work(self, members: Membership) -> None:
-        """Work until something changes. Raises `_Changed`, `Overtaken`, or what fails.
+        """Work until something else than the layout changes. Raises `_Changed`, `Overtaken`, or what fails.
 
         What fails under a layout that is no longer the newest, as where rows were deleted since, is a change.
         """
-        try:
-            await self._work(members)
-        except FailClosed:
-            if await self.rows.layout() == self.layout:
-                raise
-            raise _Changed from None
-
-    async def _work(self, members: Membership) -> None:
-        guards = {lane: self._guard() for lane in self.lanes}
-        chains = await self._recovered(guards)
         async with self._source() as source, self._producer() as producer:
             partitions = await source.open(self.layout.origin)
             if source.identity != self.layout.source:
                 raise FailClosed(f"topic {source.name!r} is another one than that of the journal")
-            works = self._works(source, chains, guards, partitions)
-            cuts = [chain.cut for chain in chains.values()]
-            await source.seek(
-                {at: place for cut in cuts for at, place in cut.positions.items()},
-                {at: open_there for cut in cuts for at, open_there in cut.behind.items()},
+            while True:
+                try:
+                    await self._work(source, partitions, producer, members)
+                except _Laid:
+                    self.layout = await self.rows.layout() or self.layout
+                except FailClosed:
+                    if await self.rows.layout() == self.layout:
+                        raise
+                    raise _Changed from None
+
+    async def _work(
+        self,
+        source: KafkaSource,
+        partitions: tuple[int, ...],
+        producer: RowsProducer,
+        members: Membership,
+    ) -> None:
+        guards = {lane: self._guard() for lane in self.lanes}
+        chains = await self._recovered(guards)
+        works = self._works(source, chains, guards, partitions)
+        cuts = [chain.cut for chain in chains.values()]
+        await source.seek(
+            {at: place for cut in cuts for at, place in cut.positions.items()},
+            {at: open_there for cut in cuts for at, open_there in cut.behind.items()},
+        )
+        tasks = [
+            asyncio.create_task(task)
+            for task in (
+                self._read(source, works, producer),
+                self._listen(works),
+                self._look(),
+                _reassigned(members),
             )
-            tasks = [
-                asyncio.create_task(task)
-                for task in (
-                    self._read(source, works, producer),
-                    self._listen(works),
-                    self._look(),
-                    _reassigned(members),
-                )
-            ]
-            try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-            for task in done:
-                task.result()
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
 
     def _guard(self) -> RecordGuard:
         guard = guard_of(self.spec, self.layout.origin, self.keys.users)
@@ -216,6 +247,20 @@ class _Session:
             chain.require_begun()
         return chains
 
+    def _router(self) -> OpenRouter:
+        layout, spec = self.layout, self.spec
+        router = OpenRouter(spec, layout.origin, None, self.keys.users)
+        if router.width > layout.width:
+            raise FailClosed(f"{spec.name}: its engine counts other series than this worker's file")
+        try:
+            router.count(counted(spec, layout.added, layout.muted, layout.width))
+        except UsageError:
+            raise FailClosed(
+                f"{spec.name}: its engine counts a live series or a watch that this version does not read; let both "
+                "run one version of stream_dp, the engine first"
+            ) from None
+        return router
+
     def _works(
         self,
         source: KafkaSource,
@@ -223,12 +268,7 @@ class _Session:
         guards: Mapping[int, RecordGuard],
         partitions: tuple[int, ...],
     ) -> Mapping[int, LaneWork]:
-        origin = self.layout.origin
-        router = OpenRouter(self.spec, origin, None, self.keys.users)
-        if router.width != self.layout.width:
-            raise FailClosed(
-                f"{self.spec.name}: its engine counts other series than this worker's file has"
-            )
+        router = self._router()
         works = dict[int, LaneWork]()
         for lane, chain in chains.items():
             mine = [at for at in partitions if at % self.layout.lanes == lane]
@@ -240,7 +280,8 @@ class _Session:
     async def _read(
         self, source: KafkaSource, works: Mapping[int, LaneWork], producer: RowsProducer
     ) -> None:
-        while batches := await source.read():
+        batches: Sequence[Batch] = ()
+        while True:  # where marks skip ticks, rows may follow at once
             for batch in batches:
                 works[batch.partition % self.layout.lanes].take(batch)
                 await asyncio.sleep(0)
@@ -250,6 +291,7 @@ class _Session:
                 for stamp, plain in work.rows()
             ]
             await producer.written(made)
+            batches = await source.read()
 
     async def _listen(self, works: Mapping[int, LaneWork]) -> None:
         while True:
@@ -261,7 +303,7 @@ class _Session:
             await asyncio.sleep(LOOK_S)
             newest = await self.rows.layout()
             if newest is not None and newest.epoch != self.layout.epoch:
-                raise _Changed
+                raise _Laid if newest.continues(self.layout) else _Changed
 
     @asynccontextmanager
     async def _source(self) -> AsyncIterator[KafkaSource]:
