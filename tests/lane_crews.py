@@ -251,7 +251,8 @@ class LoopRows:
 
     async def _work(self, lane: int) -> None:
         layout, log = self.log.layout, self.log.rows[lane]
-        router, guard = deepcopy((self._router, self._guard))
+        router: Any = deepcopy(self._router)
+        guard = deepcopy(self._guard)
         restore(guard, layout.held, layout.tick)
         router.count(self.counting(layout, lane))
         chain, heard = LaneChain(layout, lane), layout.places[lane]

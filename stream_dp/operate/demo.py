@@ -29,6 +29,7 @@ from stream_dp.operate.replay_feed import Feed, Paced, Speed, feed_records, load
 from stream_dp.operate.run.run_pipeline import served
 from stream_dp.operate.run.running import Run, alongside, signals
 from stream_dp.operate.run.wiring import open_ports
+from stream_dp.operate.run.worker import working
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
@@ -37,6 +38,7 @@ from stream_dp.records.endpoints import (
     KafkaSourceSpec,
     Releases,
     SqliteJournalSpec,
+    Workers,
 )
 from stream_dp.records.privacy import Analyst
 
@@ -91,6 +93,7 @@ class DemoOptions:
     fresh: bool
     port: int
     processes: int | None = None
+    workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +138,16 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
         if options.fresh:
             _delete(folder, callbacks)
         folder.mkdir(parents=True, exist_ok=True)
+        if embedded and options.workers:
+            raise UsageError("--workers: they read a topic, which --embedded does without")
         if embedded:
             yield await _run(_embedded(spec, folder), folder, options, callbacks, None)
             return
         callbacks.progress("Starting Kafka")
         async with LocalKafka(folder / "broker") as kafka:
             callbacks.line(f"Kafka is ready at {kafka.bootstrap}")
-            source = KafkaSourceSpec(topic=TOPIC, bootstrap=kafka.bootstrap)
+            shared = Workers(lanes=PARTITIONS) if options.workers else None
+            source = KafkaSourceSpec(topic=TOPIC, bootstrap=kafka.bootstrap, workers=shared)
             local = spec.model_copy(update={"source": source})
             await create_topic(kafka.bootstrap, TOPIC, PARTITIONS)
             to = Feed(TOPIC, None if options.headless else _speed(spec, ends=options.until_end))
@@ -150,7 +156,9 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
                 records = await loaded(local, flights_folder() / DATA)
                 await feed_records(local, sealer_for(local, None), records, to)
 
-            yield await _run(local, folder, options, callbacks, feed)
+            keys = sealer_for(local, None).worker_keys()
+            async with working(options.workers, local, keys):
+                yield await _run(local, folder, options, callbacks, feed)
     except FailClosed as error:
         flags = f"{'--embedded ' if embedded else ''}--fresh"
         raise FailClosed(

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from aiokafka import AIOKafkaProducer
@@ -14,6 +14,7 @@ from faults.cases import Case, make_key
 from faults.checker import Expected, unfounded
 from faults.forked import Forked
 from faults.kafka_evidence import over_kafka
+from free_ports import free_port
 from kafka import test_user_topics as users
 from kafka.flight_topics import PARTITIONS, judged, over, ticks_of, topic_of
 from kafka.kafka_worlds import marks_of
@@ -31,7 +32,10 @@ from kafka.test_lane_processes import committed, fed_up_to
 from oracles.user_caps import judge
 
 from stream_dp.broker.topics import create_topic
+from stream_dp.client.api import Client, connect
+from stream_dp.client.message_text import fresh_id, good_answer, message_text
 from stream_dp.engine.lanes.rows import Layout, RowSealer
+from stream_dp.errors import Outage
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.topics import administering, existing
@@ -54,7 +58,7 @@ RowsProducer.written = slowly
 """
 NEWER = (
     "from stream_dp.engine.lanes import rows, workers\nfrom stream_dp.operate.run import worker\n"
-    "rows.COUNTING = workers.COUNTING = worker.COUNTING = 2\n"
+    "rows.COUNTING = workers.COUNTING = worker.COUNTING = 3\n"
 )
 
 
@@ -135,6 +139,91 @@ async def test_one_process_several_and_workers_publish_the_same_bytes(
         published.append(await bodies(kafka, case))
     assert len(published[0]) == 100
     assert published[0] == published[1] == published[2]
+
+
+DEFINED = {
+    "by_hour": {"statistic": "histogram", "by": "airline"},
+    "late": {"statistic": "count", "where": [{"field": "delay", "at_least": 15}]},
+    "sums": {"statistic": "sum", "of": "delay", "clamp": [-60, 180], "by": "airline"},
+    "m": {"statistic": "monitor", "touch": 3, "watch": [{"name": "w", "above": 1}]},
+}
+
+
+def changed(client: Client, *does: str) -> None:
+    """Let series come (+) and go (-), and watches of the monitor `m` come (w) and go (u)."""
+    for does_it, name in (each.split(" ") for each in does):
+        match does_it:
+            case "+":
+                client.create({"name": name, "epsilon": "1", **DEFINED[name.rstrip("0123456789")]})
+            case "-":
+                client.halt(name)
+            case "w":
+                watch = json.dumps({"name": name, "by": "airline", "above": 2})
+                content = {"series": "m", "accept_noise": True}
+                said = message_text("watch", content, fresh_id(), definition=watch)
+                good_answer(client.send("POST", "/api/messages", said.encode()))
+            case _:
+                said = message_text("unwatch", {"series": "m", "watch": name}, fresh_id())
+                good_answer(client.send("POST", "/api/messages", said.encode()))
+
+
+CHANGES = {
+    4: ("+ by_hour", "+ m"), 7: ("+ late", "w all"), 10: ("- by_hour", "+ by_hour2", "+ sums"),
+    13: ("u all", "u w", "w again"), 16: ("- late", "- sums"), 19: ("+ late2",),
+}  # fmt: skip
+
+
+async def test_series_and_watches_that_come_and_go_count_as_in_one_process(
+    kafka: str, tmp_path: Path
+) -> None:
+    published = list[list[bytes]]()
+    for how in ("one", "workers"):
+        folder = tmp_path / how
+        folder.mkdir()
+        case = over(kafka, folder, 24, **({"workers": {"lanes": 2}} if how == "workers" else {}))
+        shown = json.loads(case.pipeline.read_text())
+        shown["privacy"]["epsilon"], shown["clock"]["block"] = 100, 1
+        case.pipeline.write_text(json.dumps(shown))
+        await create_topic(kafka, topic_of(case), PARTITIONS)
+        with ExitStack() as stack:
+            port = free_port()
+            run = case.start("--zero-noise", "--serve", "--port", str(port), patch=OFTEN)
+            stack.callback(run.communicate)
+            stack.callback(run.kill)
+            lanes = [stack.enter_context(working(case)) for _ in range(3 * (how == "workers"))]
+            await fed_up_to(kafka, case, 3)
+            await public(kafka, case, 2)
+            token = Sealer(case.key, case.expected.pipeline).query_token()
+            client = await asyncio.to_thread(connect, f"http://127.0.0.1:{port}", token=token)
+            for end, does in CHANGES.items():
+                await fed_up_to(kafka, case, end)
+                await public(kafka, case, end - 1)
+                if lanes and end in (7, 16):
+                    lanes[0].send_signal(signal.SIGSTOP if end == 7 else signal.SIGCONT)
+                if lanes and end == 10:
+                    lanes.pop().kill()
+                    lanes.append(stack.enter_context(working(case)))
+                await asyncio.to_thread(changed, client, *does)
+            await fed_up_to(kafka, case, 24)
+            await public(kafka, case, 23)
+            assert all(lane.poll() is None for lane in lanes)
+        published.append(await bodies(kafka, case))
+        if how == "workers":
+            said = await layout_of(kafka, case)
+            assert said.epoch == 1 + len(CHANGES) - 2  # what only ends begins no epoch
+            assert [told[1:2] for _, told in said.added] == [("",), ("",), ("m",)]
+    assert published[0] == published[1]
+    assert {json.loads(body)["series"] for body in published[0]} >= {*DEFINED, "late2", "by_hour2"}
+
+
+async def public(kafka: str, case: Case, tick: int) -> None:
+    """Wait until this tick is public."""
+    deadline, seen = time.monotonic() + 60, -1
+    while seen < tick:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.1)
+        with suppress(Outage):  # the topic is made at the first start
+            seen = max([json.loads(body)["tick"] for body in await bodies(kafka, case)], default=-1)
 
 
 async def test_workers_are_killed_and_paused_and_others_take_over(
@@ -224,7 +313,7 @@ async def test_what_is_wrong_with_rows_stops_the_engine_or_the_worker(
     with working(case, NEWER) as newer:
         _, said = await asyncio.to_thread(newer.communicate)
         assert newer.returncode == 4
-        assert "version 1 of counting, this worker as version 2" in said
+        assert "version 2 of counting, this worker as version 3" in said
     text = case.pipeline.read_text()
     case.pipeline.write_text(json.dumps(json.loads(text) | {"confidence": "0.9"}))
     with working(case) as other:

@@ -52,9 +52,12 @@ def demo(
     ] = False,
     port: Port = 8765,
     processes: Processes = None,
+    workers: Annotated[
+        int, Option("--workers", min=0, help="So many workers read the topic for the engine.")
+    ] = 0,
 ) -> None:
     """Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on."""
-    options = DemoOptions(embedded, headless, until_end, fresh, port, processes)
+    options = DemoOptions(embedded, headless, until_end, fresh, port, processes, workers)
     with progress("Looking at what is here") as line:
         done, figures = asyncio.run(_demo(options, line, compare_exact=compare_exact))
     print_results(figures)

@@ -8,7 +8,11 @@ any change (of lanes, of the layout) and any doubt it begins again behind the la
 import asyncio
 import logging
 import os
+import pickle
 import signal
+import sys
+import threading
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -27,6 +31,7 @@ from stream_dp.kafka.log.rows import KafkaRows, Membership, RowsProducer
 from stream_dp.kafka.source.source import KafkaSource, Share
 from stream_dp.live.planner import counted
 from stream_dp.operate.keys import worker_keys_for
+from stream_dp.operate.run.deriving import beside
 from stream_dp.operate.run.running import INTERRUPTED
 from stream_dp.operate.run.settings import (
     Patience,
@@ -327,6 +332,43 @@ class _Session:
 async def _reassigned(members: Membership) -> None:
     await members.changed.wait()
     raise _Changed
+
+
+_PROGRAM = "from stream_dp.operate.run.worker import serve; serve()"
+
+
+@asynccontextmanager
+async def working(number: int, spec: PipelineSpec, keys: WorkerKeys) -> AsyncIterator[list[int]]:
+    """Let so many processes of this machine work for a pipeline while the context is open; yield their ids."""
+    task, processes = pickle.dumps((spec, keys)), list[Process]()
+    try:
+        for _ in range(number):
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-c", _PROGRAM,
+                stdin=PIPE, start_new_session=True, env=beside(os.environ),
+            )  # fmt: skip
+            processes.append(process)
+            if process.stdin is not None:
+                process.stdin.write(task)
+                await process.stdin.drain()
+        yield [process.pid for process in processes]
+    finally:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+def serve() -> None:
+    """Work until standard input ends: the program of such a process."""
+    spec, keys = pickle.load(sys.stdin.buffer)  # noqa: S301 - of the program that started this one
+
+    def wait() -> None:
+        sys.stdin.buffer.read()
+        os._exit(0)
+
+    threading.Thread(target=wait, daemon=True).start()
+    asyncio.run(Worker(spec, keys, lambda what: None).run())
 
 
 async def work(pipeline: Path, key_file: Path | None, tell: Callable[[str], None]) -> str:

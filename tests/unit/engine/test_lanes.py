@@ -17,6 +17,7 @@ from unit.engine.recovery import test_checkpoints as worlds
 from unit.journal.runtime_worlds import Fuse, Router, World
 from unit.live import test_changed_file as changed
 from unit.live import test_live_series_crashes as live
+from unit.live.live_series_steps import zero
 from unit.live.live_series_worlds import World as LiveWorld
 from unit.pipeline.routing import test_begins_later as later
 from unit.pipeline.routing.user_worlds import KEYED, UserWorld, specification
@@ -359,7 +360,7 @@ async def test_all_changes_that_wait_at_a_cut_are_one_layout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     every = by_workers(monkeypatch)
-    await later.created(later.World(noise=later.zero), 3, *later.EIGHT, one_by_one=False)
+    await later.created(LiveWorld(noise=zero), 3, *later.EIGHT, one_by_one=False)
     (rows,) = every
     assert [layout_in(each).tick for each in rows.log.layouts] == [0, 3]
     assert len(rows.log.layout.added) == 1  # the eight are equal, and share their columns
