@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from faults.cases import Case, make_key
@@ -141,7 +142,7 @@ async def test_one_process_several_and_workers_publish_the_same_bytes(
     assert published[0] == published[1] == published[2]
 
 
-DEFINED = {
+DEFINED: dict[str, dict[str, Any]] = {
     "by_hour": {"statistic": "histogram", "by": "airline"},
     "late": {"statistic": "count", "where": [{"field": "delay", "at_least": 15}]},
     "sums": {"statistic": "sum", "of": "delay", "clamp": [-60, 180], "by": "airline"},

@@ -54,9 +54,12 @@ from stream_dp.journal.commit import Created
 from stream_dp.journal.dead_letters import NOT_JSON, DeadLetters, Span
 from stream_dp.kafka.source.source import Share
 from stream_dp.live.planner import LiveSeriesPlanner, counted
-from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.operate.run.worker import Worker
+from stream_dp.pipeline.fingerprints import fingerprint, going_on, text_of
+from stream_dp.pipeline.layout import RowLayout, feature_of
 from stream_dp.pipeline.router import Counting, OpenRouter, Told
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import canonical_series
 
 KEY = bytes(range(32))
 EPOCH, LANE = 3, 1
@@ -848,3 +851,25 @@ def test_a_worker_counts_by_a_layout_what_its_engine_counts() -> None:
     for wrong in (Told(3, "", b"{name: n, statistic: newer}"), Told(3, "gone", b"{name: y}")):
         with pytest.raises(UsageError):
             counted(spec, [(5, wrong)], (), 9)
+
+
+def test_a_worker_counts_by_the_file_that_its_journal_goes_on_with() -> None:
+    """Whether it was given the first file, or one that was applied since; but no file of another meaning."""
+    first = PipelineSpec.model_validate(said(workers={"lanes": 2}))
+    fields = first.model_dump(mode="json", include={"fields"}, by_alias=True, exclude_none=True)
+    more = {"schema": {**fields["schema"], "size": {"type": "integer"}}, "series": [
+        {"name": "m", "statistic": "count", "epsilon": 1, "where": [{"field": "size", "at_least": 3}]}]}  # fmt: skip
+    now = PipelineSpec.model_validate(said(workers={"lanes": 2}) | more)
+    goes_on = going_on(first, now)
+    mine = layout(fingerprint=fingerprint(goes_on), file=text_of(goes_on))
+    keys: Any = None
+    for given in (first, now):
+        spec = Worker(given, keys, print)._as_laid(layout_in(encoded(mine)))
+        assert RowLayout.of(spec) == RowLayout.of(first)
+        assert spec.fields.keys() == {"key", "size"}
+        added = ((1, (4, "", canonical_series(now.series[0]))),)
+        assert counted(spec, added, (), 2).added == [(feature_of(now, now.series[0]), 1)]
+    for other in ({"confidence": "0.9"}, {"clock": {"kind": "wall", "step": "2s"}}):
+        spec = PipelineSpec.model_validate(said(workers={"lanes": 2}) | more | other)
+        with pytest.raises(FailClosed, match="another pipeline file"):
+            Worker(spec, keys, print)._as_laid(mine)
