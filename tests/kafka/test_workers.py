@@ -15,7 +15,6 @@ from faults.cases import Case, make_key
 from faults.checker import Expected, unfounded
 from faults.forked import Forked
 from faults.kafka_evidence import over_kafka
-from free_ports import free_port
 from kafka import test_user_topics as users
 from kafka.flight_topics import PARTITIONS, judged, over, ticks_of, topic_of
 from kafka.kafka_worlds import marks_of
@@ -33,7 +32,7 @@ from kafka.test_lane_processes import committed, fed_up_to
 from oracles.user_caps import judge
 
 from stream_dp.broker.topics import create_topic
-from stream_dp.client.api import Client, connect
+from stream_dp.client.kafka_messages import KafkaMessages
 from stream_dp.client.message_text import fresh_id, good_answer, message_text
 from stream_dp.engine.lanes.rows import Layout, RowSealer
 from stream_dp.errors import Outage
@@ -150,22 +149,20 @@ DEFINED: dict[str, dict[str, Any]] = {
 }
 
 
-def changed(client: Client, *does: str) -> None:
+async def changed(messages: KafkaMessages, *does: str) -> None:
     """Let series come (+) and go (-), and watches of the monitor `m` come (w) and go (u)."""
     for does_it, name in (each.split(" ") for each in does):
-        match does_it:
-            case "+":
-                client.create({"name": name, "epsilon": "1", **DEFINED[name.rstrip("0123456789")]})
-            case "-":
-                client.halt(name)
-            case "w":
-                watch = json.dumps({"name": name, "by": "airline", "above": 2})
-                content = {"series": "m", "accept_noise": True}
-                said = message_text("watch", content, fresh_id(), definition=watch)
-                good_answer(client.send("POST", "/api/messages", said.encode()))
-            case _:
-                said = message_text("unwatch", {"series": "m", "watch": name}, fresh_id())
-                good_answer(client.send("POST", "/api/messages", said.encode()))
+        defined = json.dumps({"name": name, "epsilon": "1", **DEFINED.get(name.rstrip("2"), {})})
+        watch = json.dumps({"name": name, "by": "airline", "above": 2})
+        told: dict[str, tuple[str, dict[str, Any], str]] = {
+            "+": ("create", {"accept_noise": True}, defined),
+            "-": ("halt", {"series": name}, ""),
+            "w": ("watch", {"series": "m", "accept_noise": True}, watch),
+            "u": ("unwatch", {"series": "m", "watch": name}, ""),
+        }
+        do, content, definition = told[does_it]
+        said = message_text(do, content, key := fresh_id(), definition=definition)
+        good_answer(await messages.answer(said, key))
 
 
 CHANGES = {
@@ -187,15 +184,16 @@ async def test_series_and_watches_that_come_and_go_count_as_in_one_process(
         case.pipeline.write_text(json.dumps(shown))
         await create_topic(kafka, topic_of(case), PARTITIONS)
         with ExitStack() as stack:
-            port = free_port()
-            run = case.start("--zero-noise", "--serve", "--port", str(port), patch=OFTEN)
+            run = case.start("--zero-noise", patch=OFTEN)
             stack.callback(run.communicate)
             stack.callback(run.kill)
             lanes = [stack.enter_context(working(case)) for _ in range(3 * (how == "workers"))]
             await fed_up_to(kafka, case, 3)
             await public(kafka, case, 2)
             token = Sealer(case.key, case.expected.pipeline).query_token()
-            client = await asyncio.to_thread(connect, f"http://127.0.0.1:{port}", token=token)
+            settings = KafkaSettings(kafka)
+            messages = KafkaMessages(settings, case.expected.pipeline, token)
+            await messages.open()
             for end, does in CHANGES.items():
                 await fed_up_to(kafka, case, end)
                 await public(kafka, case, end - 1)
@@ -204,9 +202,10 @@ async def test_series_and_watches_that_come_and_go_count_as_in_one_process(
                 if lanes and end == 10:
                     lanes.pop().kill()
                     lanes.append(stack.enter_context(working(case)))
-                await asyncio.to_thread(changed, client, *does)
+                await changed(messages, *does)
             await fed_up_to(kafka, case, 24)
             await public(kafka, case, 23)
+            await messages.close()
             assert all(lane.poll() is None for lane in lanes)
         published.append(await bodies(kafka, case))
         if how == "workers":
