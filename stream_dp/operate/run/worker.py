@@ -112,7 +112,7 @@ class Worker:
             topic = await rows.open()
             layout = await rows.layout()
             if layout is None:
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(_PAUSE_S)
                 raise _Changed
             self._require_same(layout, topic, rows)
             spec = self._as_laid(layout)
@@ -134,7 +134,7 @@ class Worker:
                     "waits for the first start of its engine; if that runs, grant this user the rights on its topics"
                 )
             told = True
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(_PAUSE_S)
 
     def _require_same(self, layout: Layout, topic: str, rows: KafkaRows) -> None:
         if layout.topic != topic:
