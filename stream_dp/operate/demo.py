@@ -28,8 +28,7 @@ from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.replay_feed import Feed, Paced, Speed, feed_records, loaded
 from stream_dp.operate.run.run_pipeline import served
 from stream_dp.operate.run.running import Run, alongside, signals
-from stream_dp.operate.run.wiring import open_ports
-from stream_dp.operate.run.worker import working
+from stream_dp.operate.run.wiring import open_ports, working
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load

@@ -37,8 +37,7 @@ from stream_dp.journal.commit import Commit, Release
 from stream_dp.journal.keys import Sealer
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.run.lane_processes import LaneKeys, LaneProcesses, PipedLane
-from stream_dp.operate.run.wiring import open_ports
-from stream_dp.operate.run.worker import working
+from stream_dp.operate.run.wiring import open_ports, working
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec

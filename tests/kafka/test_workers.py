@@ -213,7 +213,11 @@ async def test_series_and_watches_that_come_and_go_count_as_in_one_process(
             assert said.epoch == 1 + len(CHANGES) - 2  # what only ends begins no epoch
             assert sorted(of for _, (_, of, _) in said.added) == ["", "", "", "mon"]
     assert published[0] == published[1]
-    assert {json.loads(body)["series"] for body in published[0]} >= {*DEFINED, "overdue2", "hourly2"}
+    assert {json.loads(body)["series"] for body in published[0]} >= {
+        *DEFINED,
+        "overdue2",
+        "hourly2",
+    }
 
 
 async def public(kafka: str, case: Case, tick: int) -> None:

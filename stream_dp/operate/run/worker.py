@@ -12,16 +12,15 @@ import pickle
 import signal
 import sys
 import threading
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stream_dp.engine.lanes.processes import restore
 from stream_dp.engine.lanes.rows import COUNTING, LaneChain, Layout, Verdict
 from stream_dp.engine.lanes.workers import LaneWork, Overtaken, remember
-from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import TickAssembler
 from stream_dp.engine.tick_reader import Gathering, RecordGuard
 from stream_dp.errors import FailClosed, Outage, UsageError
@@ -31,7 +30,6 @@ from stream_dp.kafka.log.rows import KafkaRows, Membership, RowsProducer
 from stream_dp.kafka.source.source import KafkaSource, Share
 from stream_dp.live.planner import counted
 from stream_dp.operate.keys import worker_keys_for
-from stream_dp.operate.run.deriving import beside
 from stream_dp.operate.run.running import INTERRUPTED
 from stream_dp.operate.run.settings import (
     Patience,
@@ -285,7 +283,7 @@ class _Session:
     async def _read(
         self, source: KafkaSource, works: Mapping[int, LaneWork], producer: RowsProducer
     ) -> None:
-        batches: Sequence[Batch] = ()
+        batches: Sequence[Any] = ()
         while True:  # where marks skip ticks, rows may follow at once
             for batch in batches:
                 works[batch.partition % self.layout.lanes].take(batch)
@@ -332,31 +330,6 @@ class _Session:
 async def _reassigned(members: Membership) -> None:
     await members.changed.wait()
     raise _Changed
-
-
-_PROGRAM = "from stream_dp.operate.run.worker import serve; serve()"
-
-
-@asynccontextmanager
-async def working(number: int, spec: PipelineSpec, keys: WorkerKeys) -> AsyncIterator[list[int]]:
-    """Let so many processes of this machine work for a pipeline while the context is open; yield their ids."""
-    task, processes = pickle.dumps((spec, keys)), list[Process]()
-    try:
-        for _ in range(number):
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-c", _PROGRAM,
-                stdin=PIPE, start_new_session=True, env=beside(os.environ),
-            )  # fmt: skip
-            processes.append(process)
-            if process.stdin is not None:
-                process.stdin.write(task)
-                await process.stdin.drain()
-        yield [process.pid for process in processes]
-    finally:
-        for process in processes:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
 
 
 def serve() -> None:
