@@ -142,7 +142,11 @@ async def test_one_process_several_and_workers_publish_the_same_bytes(
 
 
 DEFINED: dict[str, dict[str, Any]] = {
-    "hourly": {"statistic": "histogram", "by": "airline"},
+    "hourly": {
+        "statistic": "histogram",
+        "by": "airline",
+        "where": [{"field": "delay", "at_least": 30}],
+    },
     "overdue": {"statistic": "count", "where": [{"field": "delay", "at_least": 15}]},
     "minutes": {"statistic": "sum", "of": "delay", "clamp": [-60, 180], "by": "airline"},
     "mon": {"statistic": "monitor", "touch": 3, "watch": [{"name": "w", "above": 1}]},
