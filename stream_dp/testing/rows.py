@@ -62,6 +62,7 @@ _OF_USERS = _PIPELINE.format(
     keyed=", keyed_by: user", user=", user: {type: text}",
     privacy="{unit: user, user: user, max_events: 2, per: 4s, epsilon: 1}",
 )  # fmt: skip
+_ADDED = b"{name: of_b, statistic: count, epsilon: 1/10, where: [{field: key, equals: b}]}"
 HOSTILE: tuple[bytes | None, ...] = (
     None, b"", b" ", b"7", b"null", b"[1]", b'"key"', b"{}", b"\xff\xfe", b"[" * 100_000, b'{"key":' * 5_000,
     b'{"key": 7}', b'{"key": NaN}', b'{"key": ["a"]}', b'{"key": "a"', b'{"key": "a"}{"key": "b"}',
@@ -159,20 +160,25 @@ def _way_of(log: _Log, *, users: bool) -> tuple[list[tuple[int, int]], list[str]
     return marks, kinds
 
 
-def _model(logs: Mapping[int, _Log], *, users: bool) -> list[_Said]:
-    """Return what the rows of all ticks that are over must say, from the contract alone."""
+def _model(logs: Mapping[int, _Log], *, users: bool, behind: _Said | None = None) -> list[_Said]:
+    """Return what the rows of all ticks that are over must say, from the contract alone; with `behind`, those of an
+    epoch that begins behind this row, where nothing is pending.
+    """
     ways = {partition: _way_of(log, users=users) for partition, log in logs.items()}
     passes = {partition: marks for partition, (marks, _) in ways.items()}
     kinds = {partition: kinds for partition, (_, kinds) in ways.items()}
     said = list[_Said]()
-    before = dict.fromkeys(logs, 0)
-    for tick in range(min(marks[-1][0] if marks else -1 for marks in passes.values()) + 1):
-        row = _Said(tick, before if said else {})
+    begin = before = dict.fromkeys(logs, 0) if behind is None else behind.positions
+    first = 0 if behind is None else behind.tick + 1
+    for tick in range(first, min(marks[-1][0] if marks else -1 for marks in passes.values()) + 1):
+        row = _Said(tick, before if tick else {})
         for partition, log in logs.items():
             end = next(offset for over, offset in passes[partition] if over >= tick)
             row.positions[partition] = end
             for offset, (event, _) in enumerate(log[:end]):
                 kind, entry = kinds[partition][offset], event.entry
+                if offset < begin[partition]:
+                    continue
                 if offset >= before[partition]:
                     row.records += kind in ("counts", "late")
                     row.late += kind == "late"
@@ -222,6 +228,7 @@ class _World:
         }
         self.logs = {partition: self._log_of(partition, hostile) for partition in MINE}
         self.log: list[Pair] = []
+        self.former: list[Layout] = []
 
     def _log_of(self, partition: int, hostile: float) -> list[tuple[_Event, RawRecord]]:
         """Records with stamps that may step back, as after a change of leader; the last one ends all ticks."""
@@ -250,16 +257,19 @@ class _World:
         return _model(self.logs, users=self.users)
 
     def opening(self, layout: Layout | None = None, keys: WorkerKeys | None = None) -> Opening:
-        layout, keys = layout or self.layout, keys or self.keys
+        """Return what a lane is made with: all layouts, the newest of which is `layout`."""
+        keys, laid = keys or self.keys, [*self.former, self.layout]
+        if layout is not None:
+            laid.append(layout)
         key_file = self._folder / f"{digest(keys.line).hex()}.key"
         if not key_file.exists():
             write_private(key_file, keys.line)
-        headers, value = self.sealer.record(
-            Stamp(LAYOUT, -1, layout.tick, layout.epoch), encoded(layout)
-        )
-        return Opening(
-            self.pipeline, key_file, [((*headers, ("part", b"0"), ("parts", b"1")), value)], LANE
-        )
+        layouts = list[Pair]()
+        for each in laid:
+            stamp = Stamp(LAYOUT, -1, each.tick, each.epoch)
+            headers, value = self.sealer.record(stamp, encoded(each))
+            layouts.append(((*headers, ("part", b"0"), ("parts", b"1")), value))
+        return Opening(self.pipeline, key_file, layouts, LANE)
 
     def opened(self, layout: Layout | None = None) -> tuple[Lane, Mapping[int, int]]:
         """Return a lane that has heard the log, and where it reads on."""
@@ -574,6 +584,37 @@ def check_layouts(case: RowsCase) -> None:
             )
 
 
+def check_epochs(case: RowsCase) -> None:
+    """Check that a lane counts what the newest layout says, behind its cut, and no row of the former one, which a
+    writer that has not heard of the new one goes on to write.
+    """
+    with _worlds(case, users=False) as worlds:
+        for world in worlds:
+            world.run()
+            behind, column = world.model[4], world.layout.width
+            added = (column, (behind.tick + 1, "", _ADDED))
+            world.former.append(world.layout)
+            world.layout = msgspec.structs.replace(
+                world.layout, epoch=EPOCH + 1, tick=behind.tick + 1, width=column + 1, added=(added,),
+                muted=((0, 1),), positions={0: 0, 2: 0} | behind.positions, places={0: 0, LANE: 3},
+            )  # fmt: skip
+            world.run()
+            rows = [row for row, _ in world.counting()]
+            model = _model(world.logs, users=False, behind=behind)
+            _require(
+                [row.tick for row in rows] == [said.tick for said in model],
+                "each tick that is over has one row of the newest epoch",
+            )
+            for row, said in zip(rows, model, strict=True):
+                of_b = said.cells[1]
+                for counted in (said.cells, *said.pending.values()):
+                    counted[0] = 0  # is muted
+                said.pending = {tick: left for tick, left in said.pending.items() if left.total()}
+                _require_said(row, said, column + 1)
+                entries = dense(row.cells.row(), column + 1).tolist()
+                _require(entries[column] == of_b, "a row counts what its layout adds")
+
+
 def check_key(case: RowsCase) -> None:
     """Check that a host with another key appends nothing."""
     with _worlds(case, users=False) as worlds:
@@ -642,6 +683,7 @@ ROWS_CHECKS: tuple[Callable[[RowsCase], None], ...] = (
     check_contested,
     check_foreign_rows,
     check_layouts,
+    check_epochs,
     check_key,
     check_silence,
     check_lanes,

@@ -15,6 +15,7 @@ from stream_dp.errors import FailClosed
 from stream_dp.kafka.source.batches import batches
 from stream_dp.operate.keys import worker_keys_for
 from stream_dp.operate.run.hosted import HostedLane, LaneHost, RawRecord
+from stream_dp.pipeline.router import Counting
 from stream_dp.pipeline.yaml import load
 from stream_dp.testing import rows as suite
 from stream_dp.testing.rows import ROWS_CHECKS, SETTLE, TICKS, Opening, RowsCase
@@ -48,7 +49,8 @@ def test_the_worlds_hold_what_the_contract_speaks_of() -> None:
 
 def made(twin: type[HostedLane]) -> Callable[[Opening], HostedLane]:
     def make(opening: Opening) -> HostedLane:
-        host = LaneHost.of(opening.pipeline, opening.key_file, opening.layouts)
+        known = opening.layouts[: 1 if twin is HearsNoLayouts else None]
+        host = LaneHost.of(opening.pipeline, opening.key_file, known)
         assert host is not None
         return twin(host, opening.lane)
 
@@ -206,11 +208,24 @@ class AnyLane(HostedLane):
         pass
 
 
+class HearsNoLayouts(HostedLane):
+    """Goes on with the layout that it began with."""
+
+
+class CountsTheFileAlone(HostedLane):
+    """Counts nothing that a layout adds, and everything that it mutes."""
+
+    def __init__(self, host: LaneHost, number: int) -> None:
+        host.router.count(Counting((), (), host.layout.width))
+        super().__init__(host, number)
+
+
 TWINS: dict[type[HostedLane], str] = {
     Unfiltered: "repeats", StopsAtJunk: "hostile", DropsTombstones: "hostile", DropsJunk: "hostile",
     OneWatermark: "order", IdleTimeout: "silence", NeverQuiet: "silence", ByEventTime: "counts",
     StampsLaneZero: "counts", LosesTheChain: "counts", TellsTheTime: "order", SkipsEmptyTicks: "counts",
     Deaf: "contested", FromTheBegin: "kills", AnyLane: "lanes",
+    HearsNoLayouts: "epochs", CountsTheFileAlone: "epochs",
 }  # fmt: skip
 """Hosts that break the contract, each with a check that finds it."""
 

@@ -34,7 +34,7 @@ from stream_dp.journal.commit import DeadLetter, Private
 from stream_dp.journal.dead_letters import DeadLetters
 from stream_dp.noise import fresh_seed
 
-COUNTING: Final = 1
+COUNTING: Final = 2
 ROW, LAYOUT = "row", "layout"
 RECENT = 1_000
 """Of so many rows that counted the digests are known: an older row is not told from one that differs."""
@@ -134,7 +134,9 @@ class Layout(Private, frozen=True, tag=LAYOUT):
 
     The rows of the epoch begin with `tick`, behind the cut that `positions`, `marks`, `pending` and `behind` say; or,
     with `rows`, behind the rows of these digests, by lane. `places` says where in the log of each lane to read on.
-    `held` is what users have used of their caps before `tick`, by memory and window.
+    `held` is what users have used of their caps before `tick`, by memory and window. `file` is what the pipeline file
+    says, as journals keep it. Beside its series `added` count, from these columns on, by their first tick, the name of
+    the series that it is a watch of (or ""), and the definition; but nothing from a column of `muted` up to another.
     """
 
     fingerprint: str
@@ -155,6 +157,16 @@ class Layout(Private, frozen=True, tag=LAYOUT):
     pending: dict[int, Cells] = msgspec.field(default_factory=dict)
     known: dict[int, dict[int, bytes]] = msgspec.field(default_factory=dict)
     held: dict[str, dict[int, bytes]] = msgspec.field(default_factory=dict)
+    file: bytes = b""
+    added: tuple[tuple[int, tuple[int, str, bytes]], ...] = ()
+    muted: tuple[tuple[int, int], ...] = ()
+
+    def continues(self, other: "Layout", *more: str) -> bool:
+        """Return whether it is of the same file and topics as another, and also the same in the fields of `more`."""
+        names = (
+            "fingerprint", "counting", "lanes", "origin", "first", "source", "topic", *more,
+        )  # fmt: skip
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def cut(self, lane: int) -> Cut:
         """Return the part of a lane of the cut; what is pending goes on in the first one."""

@@ -1,9 +1,10 @@
 """Lanes whose rows come through a log: the engine's side, which adds them up, and what a worker does with a lane.
 
 Rules: the engine begins where its journal ends. It writes a layout where workers must begin again, after what that
-follows from is durable: at the first start, and where file, version or rows of before do not fit the journal; and every
-`EVERY` ticks, so that nobody reads far back. It never makes a row itself, and what should be in the log and is not
-stops it. A worker writes what it reads; a row of its own that differs from the one that counted sends it back to that.
+follows from is durable: at the first start, where file, version or rows of before do not fit the journal, and once for
+all series and watches that begin at a cut; and every `EVERY` ticks, so that nobody reads far back. It never makes a row
+itself, and what should be in the log and is not stops it. A worker writes what it reads; a row of its own that differs
+from the one that counted sends it back to that.
 """
 
 import asyncio
@@ -12,13 +13,14 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
 from stream_dp.engine.identifiers import Arrivals, ByColumn
 from stream_dp.engine.lanes.processes import (
     QUEUED,
+    Counting,
     LaneReader,
     held_by,
     restore,
@@ -97,7 +99,7 @@ class RowsReader(Reader):
                 f"source.workers.lanes: {self.lanes} lanes, but topic {self.source.name!r} has fewer partitions, so "
                 "that some lanes would have none: give at most as many"
             )
-        topic = await self.rows.open()
+        topic = await self.rows.open() if self._layout is None else self._layout.topic
         layout: Layout | None = await self.rows.layout()
         if layout is not None and (layout.topic, layout.lanes) != (topic, self.lanes):
             raise another_log(0)
@@ -115,10 +117,12 @@ class RowsReader(Reader):
 
     async def _beginning_at(self, cut: Cut, topic: str, epoch: int) -> Layout:
         parts = parts_of(self.memories.rewind(cut), self.width, marked=not self.source.grows)
+        counting = cast("Counting", self.router).counting()
         return Layout(
             self.rows.fingerprint, COUNTING, self.lanes, epoch, cut.next_tick, self.beginning.origin,
             tuple(self.beginning.partitions), self.source.identity, topic, self.width,
-            dict(await self.rows.ends()), held=held_by(self.guard), **parts,
+            dict(await self.rows.ends()), held=held_by(self.guard), file=self.rows.file,
+            added=tuple(counting.told), muted=tuple(sorted((m.start, m.stop) for m in counting.muted)), **parts,
         )  # fmt: skip
 
     async def _read(self, cut: Cut, group: int) -> None:
@@ -242,10 +246,7 @@ def _goes_on(layout: Layout, wanted: Layout) -> bool:
 
     Where an engine has read by itself since, the source may hold no longer what lies behind those rows.
     """
-    same = all(
-        getattr(layout, name) == getattr(wanted, name)
-        for name in ("fingerprint", "counting", "origin", "first", "source", "width")
-    )
+    same = layout.continues(wanted, "width", "added", "muted")
     return same and wanted.tick - 2 * EVERY <= layout.tick <= wanted.tick
 
 

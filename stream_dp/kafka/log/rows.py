@@ -57,9 +57,10 @@ class KafkaRows:
         sealer: RowSealer,
         lanes: int,
         fingerprint: str,
+        file: bytes = b"",
         lease: KafkaLease | None = None,
     ) -> None:
-        self.lanes, self.fingerprint = lanes, fingerprint
+        self.lanes, self.fingerprint, self.file = lanes, fingerprint, file
         self.settings, self._sealer, self._lease = settings, sealer, lease
         self.topic, self._layouts = f"{pipeline}.private.rows", f"{pipeline}.private.layout"
         self._clients: list[Any] = []

@@ -19,9 +19,10 @@ from stream_dp.kafka.client.tick_marks import TickMarks
 from stream_dp.kafka.source.batches import batches
 from stream_dp.kafka.source.ticks import MarkedTicks, PartitionTicks, Place, Room, StampedTicks
 from stream_dp.kafka.source.unpacker import Unpacker
+from stream_dp.live.planner import counted
 from stream_dp.operate.keys import worker_keys_for
 from stream_dp.operate.run.settings import settled
-from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.fingerprints import earlier, fingerprint
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
@@ -66,26 +67,34 @@ class LaneHost:
     """Makes the lanes of a pipeline under one layout."""
 
     def __init__(self, spec: PipelineSpec, keys: WorkerKeys, layout: Layout) -> None:
-        """Raises `FailClosed` if the engine that laid the layout counts otherwise, and `UsageError` if no workers read
-        the pipeline's source.
+        """What `spec` says of series and privacy gives way to the file that the journal goes on with, which the layout
+        holds. Raises `FailClosed` if the engine that laid it counts otherwise, or counts what this version does not
+        read, and `UsageError` if no workers read the pipeline's source.
         """
-        source, workers = workers_of(spec)
-        self.spec, self.keys, self.layout, self.source = spec, keys, layout, source
-        self.sealer = sealer_of(spec, keys)
         if layout.counting != COUNTING:
             raise FailClosed(
                 f"{spec.name}: its engine counts as version {layout.counting} of counting, this worker as version "
                 f"{COUNTING}: let both run one version of stream_dp, the engine first"
             )
+        if layout.file and layout.fingerprint != fingerprint(spec):
+            spec = earlier(layout.file, spec).spec
+        self.source, workers = workers_of(spec)
+        self.spec, self.keys, self.layout = spec, keys, layout
+        self.sealer = sealer_of(spec, keys)
         if (layout.fingerprint, layout.lanes) != (fingerprint(spec), workers.lanes):
             raise FailClosed(
                 f"{spec.name}: its engine runs another pipeline file than this worker; give both the same"
             )
         self.router = OpenRouter(spec, layout.origin, None, keys.users)
-        if self.router.width != layout.width:
+        if self.router.width > layout.width:
+            raise FailClosed(f"{spec.name}: its engine counts other series than this worker's file")
+        try:
+            self.router.count(counted(spec, layout.added, layout.muted, layout.width))
+        except UsageError:
             raise FailClosed(
-                f"{spec.name}: its engine counts other series than this worker's file has"
-            )
+                f"{spec.name}: its engine counts a live series or a watch that this version does not read; let both "
+                "run one version of stream_dp, the engine first"
+            ) from None
 
     @classmethod
     def of(

@@ -8,13 +8,17 @@ any change (of lanes, of the layout) and any doubt it begins again behind the la
 import asyncio
 import logging
 import os
+import pickle
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from stream_dp.engine.lanes.rows import Layout
 from stream_dp.engine.lanes.workers import LaneWork, Overtaken
 from stream_dp.errors import FailClosed, Outage
 from stream_dp.files.system_clock import SystemClock
@@ -35,14 +39,22 @@ from stream_dp.operate.run.settings import (
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 
-LOOK_S = 0.5
+LOOK_S = 0.2
 """How often a worker looks for a new layout."""
 _PAUSE_S = 1.0
 _log = logging.getLogger(__name__)
 
 
 class _Changed(Exception):
-    """Other lanes are this worker's, or there is a new layout."""
+    """Other lanes are this worker's, or there is a layout of another file or topic."""
+
+
+class _Laid(Exception):
+    """There is a new layout of the same file and topics."""
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__()
+        self.layout = layout
 
 
 class Members(Protocol):
@@ -108,7 +120,7 @@ class Worker:
             topic = await rows.open()
             layout = await rows.layout()
             if layout is None:
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(_PAUSE_S)
                 raise _Changed
             if layout.topic != topic:
                 raise FailClosed(
@@ -133,7 +145,7 @@ class Worker:
                     "waits for the first start of its engine; if that runs, grant this user the rights on its topics"
                 )
             told = True
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(_PAUSE_S)
 
 
 def _numbered(lanes: frozenset[int]) -> str:
@@ -143,55 +155,63 @@ def _numbered(lanes: frozenset[int]) -> str:
 
 @dataclass(slots=True, repr=False)
 class _Session:
-    """Work on some lanes, under one layout."""
+    """Work on some lanes, with one connection to the source, under one layout after another."""
 
     host: LaneHost
     rows: KafkaRows
     lanes: frozenset[int]
 
     async def work(self, members: Members) -> None:
-        """Work until something changes. Raises `_Changed`, `Overtaken`, or what fails.
+        """Work until something else than the layout changes. Raises `_Changed`, `Overtaken`, or what fails.
 
         What fails under a layout that is no longer the newest, as where rows were deleted since, is a change.
         """
-        try:
-            await self._work(members)
-        except FailClosed:
-            if await self.rows.layout() == self.host.layout:
-                raise
-            raise _Changed from None
-
-    async def _work(self, members: Members) -> None:
-        layout = self.host.layout
-        works = await self._recovered()
         async with self._source() as source, self._producer() as producer:
-            partitions = await source.open(layout.origin)
-            if source.identity != layout.source:
+            partitions = await source.open(self.host.layout.origin)
+            if source.identity != self.host.layout.source:
                 raise FailClosed(f"topic {source.name!r} is another one than that of the journal")
-            for lane, work in works.items():
-                work.begin([at for at in partitions if at % layout.lanes == lane])
-            cuts = [work.chain.cut for work in works.values()]
-            await source.seek(
-                {at: place for cut in cuts for at, place in cut.positions.items()},
-                {at: open_there for cut in cuts for at, open_there in cut.behind.items()},
+            while True:
+                try:
+                    await self._work(source, partitions, producer, members)
+                except _Laid as laid:
+                    self.host = LaneHost(self.host.spec, self.host.keys, laid.layout)
+                except FailClosed:
+                    if await self.rows.layout() == self.host.layout:
+                        raise
+                    raise _Changed from None
+
+    async def _work(
+        self,
+        source: KafkaSource,
+        partitions: tuple[int, ...],
+        producer: RowsProducer,
+        members: Members,
+    ) -> None:
+        works = await self._recovered()
+        for lane, work in works.items():
+            work.begin([at for at in partitions if at % self.host.layout.lanes == lane])
+        cuts = [work.chain.cut for work in works.values()]
+        await source.seek(
+            {at: place for cut in cuts for at, place in cut.positions.items()},
+            {at: open_there for cut in cuts for at, open_there in cut.behind.items()},
+        )
+        tasks = [
+            asyncio.create_task(task)
+            for task in (
+                self._read(source, works, producer),
+                self._listen(works),
+                self._look(),
+                _reassigned(members),
             )
-            tasks = [
-                asyncio.create_task(task)
-                for task in (
-                    self._read(source, works, producer),
-                    self._listen(works),
-                    self._look(),
-                    _reassigned(members),
-                )
-            ]
-            try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-            for task in done:
-                task.result()
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
 
     async def _recovered(self) -> Mapping[int, LaneWork]:
         """Return the lanes behind all that is in their logs now."""
@@ -206,7 +226,8 @@ class _Session:
     async def _read(
         self, source: KafkaSource, works: Mapping[int, LaneWork], producer: RowsProducer
     ) -> None:
-        while batches := await source.read():
+        batches: Sequence[Any] = ()
+        while True:  # where marks skip ticks, rows may follow at once
             for batch in batches:
                 works[batch.partition % self.host.layout.lanes].take(batch)
                 await asyncio.sleep(0)
@@ -216,6 +237,7 @@ class _Session:
                 for stamp, plain in work.rows()
             ]
             await producer.written(made)
+            batches = await source.read()
 
     async def _listen(self, works: Mapping[int, LaneWork]) -> None:
         while True:
@@ -227,7 +249,7 @@ class _Session:
             await asyncio.sleep(LOOK_S)
             newest = await self.rows.layout()
             if newest is not None and newest.epoch != self.host.layout.epoch:
-                raise _Changed
+                raise _Laid(newest) if newest.continues(self.host.layout) else _Changed
 
     @asynccontextmanager
     async def _source(self) -> AsyncIterator[KafkaSource]:
@@ -251,6 +273,18 @@ class _Session:
 async def _reassigned(members: Members) -> None:
     await members.changed.wait()
     raise _Changed
+
+
+def serve() -> None:
+    """Work until standard input ends: the program of such a process."""
+    spec, keys = pickle.load(sys.stdin.buffer)  # noqa: S301 - of the program that started this one
+
+    def wait() -> None:
+        sys.stdin.buffer.read()
+        os._exit(0)
+
+    threading.Thread(target=wait, daemon=True).start()
+    asyncio.run(Worker(spec, keys, lambda what: None).run())
 
 
 async def work(pipeline: Path, key_file: Path | None, tell: Callable[[str], None]) -> str:

@@ -37,6 +37,7 @@ from stream_dp.engine.lanes.rows import (
 from stream_dp.engine.lanes.workers import LaneWork, Overtaken
 from stream_dp.engine.memories import Memories, UserMemory
 from stream_dp.engine.ports import Batch, Beginning, Behind
+from stream_dp.engine.series import LiveSeries
 from stream_dp.engine.tick_assembler import (
     ClosedTick,
     Cut,
@@ -48,12 +49,17 @@ from stream_dp.engine.tick_assembler import (
 from stream_dp.engine.tick_reader import EveryRecord
 from stream_dp.engine.user_table import Counted, Used
 from stream_dp.errors import FailClosed, UsageError
+from stream_dp.journal.commit import Created
 from stream_dp.journal.dead_letters import NOT_JSON, DeadLetters, Span
+from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.source.source import Share
-from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.pipeline.fingerprints import fingerprint
-from stream_dp.pipeline.router import OpenRouter
+from stream_dp.live.planner import LiveSeriesPlanner, counted
+from stream_dp.operate.run.hosted import LaneHost
+from stream_dp.pipeline.fingerprints import fingerprint, going_on, text_of
+from stream_dp.pipeline.layout import RowLayout, feature_of
+from stream_dp.pipeline.router import Counting, OpenRouter, Told
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import canonical_series
 
 KEY = bytes(range(32))
 EPOCH, LANE = 3, 1
@@ -351,6 +357,10 @@ class Ticked:
     """A router whose payloads say their tick and entry."""
 
     width = 2
+    told: Sequence[Any] = ()
+
+    def counting(self) -> Counting:
+        return Counting((), (slice(1, 2),), 2, self.told)
 
     def decode(self, batch: Batch) -> Batch:
         return batch
@@ -618,15 +628,6 @@ def test_workers_change_nothing_that_a_journal_fixes_and_refuse_what_they_cannot
     assert fingerprint(spec) == fingerprint(PipelineSpec.model_validate(said()))
     with pytest.raises(UsageError, match="workers read the source of p"):
         spec.read_by(2)
-    planner = LiveSeriesPlanner(spec, OpenRouter(spec, 0))
-    live: Any = None
-    for asked in (
-        lambda: planner.propose(b"{name: m, statistic: count, epsilon: 1}", 3),
-        lambda: planner.watch(live, b"{}", 3, ""),
-        lambda: planner.unwatch(live, "w", 3),
-    ):
-        with pytest.raises(UsageError, match="workers count what the first pipeline file says"):
-            asked()
     with pytest.raises(ValidationError, match="leave one of the two out"):
         PipelineSpec.model_validate(said(workers={"lanes": 4}, processes=2))
     with pytest.raises(ValidationError, match="need a kafka journal"):
@@ -638,7 +639,7 @@ def test_workers_change_nothing_that_a_journal_fixes_and_refuse_what_they_cannot
 class Topics:
     """A source that others read, in two lanes, and their rows."""
 
-    lanes, grows, fingerprint, identity, name = 2, True, "file", "s", "events"
+    lanes, grows, fingerprint, identity, name, file = 2, True, "file", "s", "events", b"says"
 
     def __init__(self) -> None:
         self.laid, self.dropped, self.followed = list[Layout](), list[Any](), list[Any]()
@@ -746,6 +747,7 @@ async def test_an_engine_lays_where_workers_go_on_and_deletes_only_what_nobody_n
         assert first.known
         assert (first.epoch, first.tick, first.places) == (0, 4, {0: 5, 1: 6})
         assert first.positions == {0: 8, 1: 9}
+        assert (first.file, first.added, first.muted) == (b"says", (), ((1, 2),))
         places = []
         for tick in (4, 5, 6, 7):
             closed: Any = None
@@ -775,10 +777,17 @@ async def test_an_engine_lays_where_workers_go_on_and_deletes_only_what_nobody_n
     assert len(topics.laid) == 4
     await reader.seek(Cut(12, {0: 8, 1: 9}, {0: 11, 1: 11}))  # no worker has read for long
     assert (topics.laid[-1].epoch, topics.laid[-1].tick) == (2, 12)
+    router: Any = reader.router
+    for epoch, start in ((3, 5), (4, 12)):  # the same in the same columns, halted and created again
+        router.told = [(2, Told(start, "", b"{}"))]
+        await reader.seek(Cut(12, {0: 8, 1: 9}, {0: 11, 1: 11}))
+        assert (topics.laid[-1].epoch, topics.laid[-1].tick) == (epoch, 12)
+        assert layout_in(encoded(topics.laid[-1])).added == ((2, (start, "", b"{}")),)
     topics.fingerprint = "other"
     await reader.seek(Cut(12, {0: 8, 1: 9}, {0: 11, 1: 11}))
-    assert topics.laid[-1].epoch == 3
+    assert topics.laid[-1].epoch == 5
     topics.laid.append(msgspec.structs.replace(topics.laid[-1], topic="made again"))
+    reader = engine_of(topics)
     with pytest.raises(FailClosed, match="wiped, cut"):
         await reader.seek(Cut(12, {0: 8, 1: 9}, {0: 11, 1: 11}))
 
@@ -803,3 +812,61 @@ async def test_a_lane_that_is_far_ahead_is_not_read_on() -> None:
     with pytest.raises(EOFError):
         await reader._read(Cut(), 1)
     assert asked == [[1]]
+
+
+def test_a_worker_counts_by_a_layout_what_its_engine_counts() -> None:
+    more = {"series": [{"name": "m", "statistic": "monitor", "epsilon": 1, "touch": 3, "watch": [
+        {"name": "a", "where": [{"field": "key", "equals": "a"}], "above": 3}]}]}  # fmt: skip
+    spec = PipelineSpec.model_validate(said(workers={"lanes": 4}) | more)
+    router = OpenRouter(spec, 0)
+    planner = LiveSeriesPlanner(spec, router)
+    definitions = [
+        b"{name: n, statistic: histogram, by: key, epsilon: 1/10}",
+        b"{name: l, statistic: monitor, epsilon: 1/10, touch: 2, watch: [{name: x, above: 2}]}",
+    ]
+    for number, definition in enumerate(definitions):
+        planned = planner.propose(definition, 3 + number)
+        created = Created(number, definition, 3 + number, planned.place("", ()))
+        series = planned.open(created)
+    live = LiveSeries(1, series, 4, created=True)
+    watch = planner.watch(live, b"{name: y, by: key, above: 2}", 7, "")
+    watch.take()
+    router.mute(slice(0, 1), 0)
+    now = router.counting()
+    assert [told.start for _, told in now.told] == [3, 4, 7]
+    muted = [(m.start, m.stop) for m in now.muted]
+    again = counted(
+        spec, msgspec.msgpack.decode(msgspec.msgpack.encode(now.told)), muted, now.width
+    )
+    assert sorted(again.added, key=lambda each: each[1]) == sorted(
+        now.added, key=lambda each: each[1]
+    )
+    assert (again.muted, again.width) == (now.muted, now.width)
+    for wrong in (Told(3, "", b"{name: n, statistic: newer}"), Told(3, "gone", b"{name: y}")):
+        with pytest.raises(UsageError):
+            counted(spec, [(5, wrong)], (), 9)
+
+
+def test_a_worker_counts_by_the_file_that_its_journal_goes_on_with() -> None:
+    """Whether it was given the first file, or one that was applied since; but no file of another meaning."""
+    first = PipelineSpec.model_validate(said(workers={"lanes": 2}))
+    fields = first.model_dump(mode="json", include={"fields"}, by_alias=True, exclude_none=True)
+    more = {"schema": {**fields["schema"], "size": {"type": "integer"}}, "series": [
+        {"name": "m", "statistic": "count", "epsilon": 1, "where": [{"field": "size", "at_least": 3}]}]}  # fmt: skip
+    now = PipelineSpec.model_validate(said(workers={"lanes": 2}) | more)
+    goes_on = going_on(first, now)
+    added = ((1, (4, "", canonical_series(now.series[0]))),)
+    mine = layout(fingerprint=fingerprint(goes_on), file=text_of(goes_on), added=added)
+    keys = Sealer(KEY, "p").worker_keys()
+    for given in (first, now):
+        spec = LaneHost(given, keys, layout_in(encoded(mine))).spec
+        assert RowLayout.of(spec) == RowLayout.of(first)
+        assert spec.fields.keys() == {"key", "size"}
+        assert counted(spec, added, (), 2).added == [(feature_of(now, now.series[0]), 1)]
+    for other in ({"confidence": "0.9"}, {"clock": {"kind": "wall", "step": "2s"}}):
+        spec = PipelineSpec.model_validate(said(workers={"lanes": 2}) | more | other)
+        with pytest.raises(FailClosed, match="another pipeline file"):
+            LaneHost(spec, keys, mine)
+    newer = ((1, (4, "", b"{name: m, statistic: newer}")),)
+    with pytest.raises(FailClosed, match="that this version does not read"):
+        LaneHost(now, keys, msgspec.structs.replace(mine, added=newer))

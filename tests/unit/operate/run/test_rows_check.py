@@ -10,6 +10,7 @@ import base64
 import hashlib
 import hmac
 import json
+import zlib
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -29,7 +30,6 @@ from stream_dp.engine.lanes.rows import (
     Cells,
     LaneRow,
     Layout,
-    RowSealer,
     Stamp,
     encoded,
 )
@@ -37,7 +37,7 @@ from stream_dp.errors import FailClosed, UsageError
 from stream_dp.journal.keys import Sealer, write_private
 from stream_dp.operate.run.hosted import LaneHost, Pair, RawRecord
 from stream_dp.operate.run.rows_check import MOST, check_rows
-from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.fingerprints import fingerprint, text_of
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.yaml import load
 
@@ -56,10 +56,13 @@ series:
 """
 SOURCE: dict[int, list[tuple[int, str | None]]] = {
     0: [(0, '{"key": "a"}'), (400, '{"key": "b"}'), (900, "junk"), (1100, '{"key": "a"}'), (3500, '{"key": "c"}'),
-        (2100, '{"key": "a"}'), (1400, '{"key": "b"}'), (6100, '{"key": "a"}')],
-    1: [(100, None), (2200, '{"key": 7}'), (4900, '{"key": "b"}'), (6300, '{"key": "b"}')],
+        (2100, '{"key": "a"}'), (1400, '{"key": "b"}'), (6100, '{"key": "a"}'), (6200, '{"key": "b"}'), (8600, "junk")],
+    1: [(100, None), (2200, '{"key": 7}'), (4900, '{"key": "b"}'), (6300, '{"key": "b"}'), (8700, '{"key": "a"}')],
 }  # fmt: skip
 """By partition: when a record came, in ms after the origin, and its value."""
+FIRST = {0: 8, 1: 4}
+"""So many of them come before the second layout, which counts those with key b, and no longer all, from tick 5 on."""
+ADDED = b"{name: bs, statistic: count, epsilon: 1/10, where: [{field: key, equals: b}]}"
 
 
 def made() -> tuple[LaneHost, list[Pair], dict[int, list[Pair]]]:
@@ -68,19 +71,40 @@ def made() -> tuple[LaneHost, list[Pair], dict[int, list[Pair]]]:
     spec, keys = load(path), Sealer(KEY, "vectors").worker_keys()
     width = OpenRouter(spec, ORIGIN, None, keys.users).width
     layout = Layout(
-        fingerprint(spec), COUNTING, 2, 0, 0, ORIGIN, (0, 1), "id of the source", "id of the rows", width, {0: 0, 1: 0}
+        fingerprint(spec), COUNTING, 2, 0, 0, ORIGIN, (0, 1), "id of the source", "id of the rows", width, {0: 0, 1: 0},
+        file=zlib.compress(zlib.decompress(text_of(spec)), 0),  # the same bytes by any zlib
     )  # fmt: skip
-    headers, value = RowSealer(keys.rows, "vectors").record(
-        Stamp(LAYOUT, -1, 0, 0), encoded(layout)
-    )
-    layouts: list[Pair] = [((*headers, ("part", b"0"), ("parts", b"1")), value)]
     host, rows = LaneHost(spec, keys, layout), dict[int, list[Pair]]()
+    layouts = [laid(host)]
     for number in (0, 1):
         lane = host.lane(number)
         lane.begin({number: 0})
-        lane.feed(number, raw_of(number))
+        lane.feed(number, raw_of(number)[: FIRST[number]])
         rows[number] = list(lane.rows())
     return host, layouts, rows
+
+
+def laid(host: LaneHost) -> Pair:
+    layout = host.layout
+    stamp = Stamp(LAYOUT, -1, layout.tick, layout.epoch)
+    headers, value = host.sealer.record(stamp, encoded(layout))
+    return (*headers, ("part", b"0"), ("parts", b"1")), value
+
+
+def made_on(former: LaneHost, rows: dict[int, list[Pair]]) -> LaneHost:
+    """The host of the second layout, whose rows follow those of the first one in the log."""
+    width = former.layout.width
+    layout = msgspec.structs.replace(
+        former.layout, epoch=1, tick=5, width=width + 1, places={0: 5, 1: 5}, positions={0: 7, 1: 3},
+        added=((width, (5, "", ADDED)),), muted=((0, 1),),
+    )  # fmt: skip
+    host = LaneHost(former.spec, former.keys, layout)
+    for number in (0, 1):
+        lane = host.lane(number)
+        places = lane.begin({number: 0})
+        lane.feed(number, raw_of(number)[places[number] :])
+        rows[number] += lane.rows()
+    return host
 
 
 def raw_of(partition: int) -> list[RawRecord]:
@@ -115,6 +139,8 @@ def vectors() -> dict[str, str]:
     seed, form.fresh_seed = form.fresh_seed, lambda: next(numbers).to_bytes(32)  # type: ignore[attr-defined]
     try:
         host, layouts, rows = made()
+        now = made_on(host, rows)
+        layouts.append(laid(now))
     finally:
         form.fresh_seed = seed  # type: ignore[attr-defined]
     keys = host.keys
@@ -125,7 +151,7 @@ def vectors() -> dict[str, str]:
     told = {
         "pipeline": "vectors", "data_key": KEY.hex(), "rows_key": keys.rows.hex(), "origin": ORIGIN,
         "source": {str(at): [[ORIGIN + came, value] for came, value in log] for at, log in SOURCE.items()},
-        "layout": encoded(host.layout).hex(), "rows": plains,
+        "layouts": [encoded(each.layout).hex() for each in (host, now)], "rows": plains,
     }  # fmt: skip
     return {
         "pipeline.yaml": PIPELINE,
@@ -173,42 +199,55 @@ def test_a_reader_of_the_page_alone_reads_the_vectors() -> None:
     page = Page()
     assert page.key.hex() == page.told["rows_key"]
     logs: dict[int, list[bytes]] = {}
+    layouts = list[Any]()
     for text in (FOLDER / "rows.jsonl").read_text().splitlines():
         said = json.loads(text)
         plain = page.opened(said["headers"], base64.b64decode(said["value"]))
         if said["log"] == "layout":
-            assert plain.hex() == page.told["layout"]
-            layout = msgspec.msgpack.decode(plain)
+            assert plain.hex() == page.told["layouts"][len(layouts)]
+            layout = msgspec.msgpack.decode(plain, strict=False)
             assert layout["kind"] == "layout"
-            before = dict.fromkeys((0, 1), hashlib.sha256(plain).digest())
+            assert {"schema", "series"} <= json.loads(zlib.decompress(layout["file"])).keys()
+            layouts.append((layout, hashlib.sha256(plain).digest()))
             continue
         logs.setdefault(said["partition"], []).append(plain)
-    ends: dict[int, Any] = {0: {}, 1: {}}
     entries: dict[int, list[list[int]]] = {0: [], 1: []}
+    (first, _), (second, _) = layouts
+    assert (first["added"], first["muted"]) == ([], [])
+    assert (second["added"], second["muted"]) == ([[14, [5, "", ADDED]]], [[0, 1]])
+    assert [second[name] for name in ("epoch", "tick", "width")] == [1, 5, 15]
     for lane, plains in logs.items():
         assert [plain.hex() for plain in plains] == page.told["rows"][str(lane)]
         for tick, plain in enumerate(plains):
             row = msgspec.msgpack.decode(plain, strict=False)
             assert len(row) == 21
-            assert row[:6] == ["row", layout["fingerprint"], layout["counting"], lane, tick, 0]
-            assert row[6] == before[lane]
-            assert row[7] == ends[lane]
-            before[lane], ends[lane] = hashlib.sha256(plain).digest(), row[8]
+            layout, before = layouts[row[5]]
+            assert row[:5] == ["row", layout["fingerprint"], layout["counting"], lane, tick]
+            end = {at: place for at, place in layout["positions"].items() if at == lane}
+            if tick > layout["tick"]:
+                former = msgspec.msgpack.decode(plains[tick - 1], strict=False)
+                before, end = hashlib.sha256(plains[tick - 1]).digest(), former[8]
+            assert row[5] == (tick >= second["tick"])
+            assert row[6:8] == [before, end]
+            assert row[11][1] == layout["width"]
             entries[lane].append(
                 [
-                    *(page.cells(row[11])[at] for at in (0, 1, 2, -1)),
+                    *(page.cells(row[11])[at] for at in (0, 1, 2, 13)),
+                    sum(page.cells(row[11])[14:]),
                     row[14],
                     row[15],
                     sum(d[4] for d in row[13]),
                 ]
             )
-    # by hand, from SOURCE and the page: all, a, b, other; then records, late and dead ones of the row
-    nothing = [0] * 7
+    # by hand, from SOURCE and the page: all, a, b, other, bs; then records, late and dead ones of the row
+    nothing = [0] * 8
     assert entries[0] == [
-        [2, 1, 1, 0, 3, 0, 1], [1, 1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 3, 1, 0], [1, 0, 0, 1, 0, 0, 0], nothing,
+        [2, 1, 1, 0, 0, 3, 0, 1], [1, 1, 0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 3, 1, 0], [1, 0, 0, 1, 0, 0, 0, 0], nothing,
+        [0, 0, 0, 0, 0, 2, 0, 0], [0, 1, 1, 0, 1, 0, 0, 0],
     ]  # fmt: skip
     assert entries[1] == [
-        [0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 1], nothing, [0, 0, 0, 0, 1, 0, 0], [1, 0, 1, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 1], nothing, [0, 0, 0, 0, 0, 1, 0, 0], [1, 0, 1, 0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 1, 0, 0], [0, 0, 1, 0, 1, 0, 0, 0],
     ]  # fmt: skip
     sparse = ["cells", 14, b"\0\0\0\0\2\0\0\0", b"\1\1"]
     assert [row_at(logs[1], tick)[12] for tick in (3, 4)] == [{4: sparse}, {}]
@@ -325,7 +364,7 @@ WRONG: dict[str, tuple[Callable[[Log], None], tuple[int, int], str]] = {
     "headers of another tick": (stamped_otherwise, (0, 4), "neither an engine nor a worker has written"),
     "another form": (other_form, (0, 4), "not the one form"),
     "another file": (changed(0, 4, fingerprint="0" * 64), (0, 4), "another pipeline file"),
-    "another version": (changed(0, 4, counting=2), (0, 4), "counts as version 2, its engine as version 1"),
+    "another version": (changed(0, 4, counting=3), (0, 4), "counts as version 3, its engine as version 2"),
     "another width": (changed(0, 4, cells=Cells(15, b"", b"")), (0, 4), "cells are 15 wide"),
     "a broken chain": (changed(0, 4, previous=bytes(32)), (0, 4), "`previous` is not the digest"),
     "a gap between rows": (changed(0, 4, begins={0: 6}), (0, 4), "`begins` is not where the row before ends"),
@@ -377,6 +416,22 @@ def test_a_layout_that_goes_on_needs_its_row(log: Log) -> None:
     assert "the layout goes on with a row here, which is not there" in what
 
 
+def test_a_new_epoch_counts_from_its_cut_on_and_rows_of_the_former_one_do_not(log: Log) -> None:
+    now = made_on(log.host, log.rows)
+    log.layouts.append(laid(now))
+    late = msgspec.structs.replace(log.row(0, 4), tick=5)  # of a worker that has not heard
+    log.rows[0].append(log.sealed(late))
+    checked = check_rows(str(log.written()), FOLDER / "pipeline.yaml", log.key)
+    assert (checked.wrong, checked.lines) == (0, [
+        "lane 0: ticks 5 to 6 count; 6 rows of before this layout, of which only seal and form were checked",
+        "lane 1: ticks 5 to 6 count; 5 rows of before this layout, of which only seal and form were checked",
+    ])  # fmt: skip
+    narrow = msgspec.structs.replace(log.row(0, 6), cells=log.row(0, 4).cells)
+    log.rows[0][6] = log.sealed(narrow)
+    assert log.wrong()[0][:2] == (0, 6)
+    assert "its cells are 14 wide, those of the layout 15" in log.wrong()[0][2]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -412,7 +467,7 @@ def test_a_host_refuses_what_a_lane_cannot_count(log: Log) -> None:
     with pytest.raises(FailClosed, match="amid an open transaction"):
         LaneHost(host.spec, host.keys, behind).lane(1).begin({})
     for change, words in (
-        ({"counting": COUNTING + 1}, "this worker as version 1"),
+        ({"counting": COUNTING + 1}, "this worker as version 2"),
         ({"fingerprint": "0" * 64}, "another pipeline file than this worker"),
         ({"lanes": 3}, "another pipeline file than this worker"),
         ({"width": 5}, "counts other series"),
