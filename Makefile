@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo dist test test-all test-fast test-slow test-flink bench bench-peers journals docs lint format lock clean python
+.PHONY: help demo install dist test test-all test-fast test-slow test-flink bench bench-peers journals docs lint format lock clean python
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,8 @@ help:  ## Show this list
 
 demo: $(RUN_STAMP)  ## Real flights through a local Kafka to a private live page (Ctrl-C stops it)
 	@exec $(BIN)/stream-dp demo $(ARGS)
+
+install: $(RUN_STAMP)  ## Only the environment of the demo, with .venv/bin/stream-dp
 
 dist: $(DEV_STAMP)  ## Wheel, sdist and SBOM of the last commit in dist/, the same bytes from every build
 	@$(BIN)/python deploy/dist.py
@@ -72,7 +74,7 @@ test: $(DEV_STAMP) $(PURCHASES)/.installed  ## The tests of every part: ruff, my
 test-all: $(DEV_STAMP) $(PURCHASES)/.installed  ## Those and the long ones: certificates, chaos, every kill, every page (what CI runs)
 	$(call suite,not slow)
 
-test-fast: $(DEV_STAMP) $(PURCHASES)/.installed  ## The unit tests, within a minute: no Kafka, no browser
+test-fast: $(DEV_STAMP) $(PURCHASES)/.installed  ## The unit tests alone: no Kafka, no browser
 	$(call check,$(PYTEST) $(PARALLEL) -m "not slow and not long and not full" tests/unit stream_dp $(ARGS))
 
 test-slow: $(DEV_STAMP)  ## The tests that take minutes

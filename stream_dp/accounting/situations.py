@@ -11,6 +11,7 @@ from stream_dp.accounting.filters.filter import Filter
 from stream_dp.core.box import Box
 from stream_dp.core.guarantee import Measure
 from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.row_law import RowLaw
 from stream_dp.core.row_relations import Arrivals
 from stream_dp.core.wire import takes_no_subclass
 from stream_dp.core.wording import how_many
@@ -28,14 +29,11 @@ class Touched:
     why: str
 
     @classmethod
-    def columns(
-        cls, relation: Neighbors, width: int, what: str = "column", ones: int = 1
-    ) -> "Touched":
-        """Return the bound for one part per entry of a row: the relation's L0, for events of at most `ones` entries."""
-        k = relation.l0(width, ones)
-        rows = "one-hot rows" if ones == 1 else f"rows with at most {ones} ones an event"
-        touches = f"touches at most {k} of {how_many(width, what)} ({rows})"
-        return cls(k, relation, f"one event under {relation} {touches}")
+    def columns(cls, rows: RowLaw, what: str = "column") -> "Touched":
+        """Return the bound for one part per entry of a row: the L0 of the law of rows of counts."""
+        kind = "one-hot rows" if rows.ones == 1 else f"rows with at most {rows.ones} ones an event"
+        touches = f"touches at most {rows.l0} of {how_many(rows.width, what)} ({kind})"
+        return cls(rows.l0, rows.neighbors, f"one event under {rows.neighbors} {touches}")
 
     @classmethod
     def intervals(cls, relation: Neighbors, why: str, suite: str) -> "Touched":

@@ -11,7 +11,6 @@ from msgspec import UNSET
 
 from stream_dp.journal.release import (
     Quantile,
-    Rank,
     Released,
     Shape,
     WindowPart,
@@ -56,6 +55,24 @@ class Counts(Frozen[str, int]):
 
 
 @dataclass(frozen=True, slots=True)
+class Rank:
+    """A place in a top list: its name, the value, the names that are not told apart from it, and how many more are not.
+
+    >>> Rank("DE", 12, ("FR",))
+    Rank(name='DE', value=12, tied=('FR',), more=0)
+    """
+
+    name: str
+    value: int | float
+    tied: tuple[str, ...] = ()
+    more: int = 0
+
+    @classmethod
+    def all_of(cls, part: Released | WindowPart) -> "tuple[Rank, ...]":
+        return tuple(cls(rank.name, rank.value, rank.tied, rank.more) for rank in part.ranks or ())
+
+
+@dataclass(frozen=True, slots=True)
 class PublicWindow:
     """What a release says of one window.
 
@@ -76,7 +93,7 @@ class PublicWindow:
     @classmethod
     def of(cls, part: Released | WindowPart) -> "PublicWindow":
         quantiles = part.quantiles or {} if isinstance(part, WindowPart) else {}
-        return cls(_number(part), _known(part.band), quantiles, part.ranks or (), *_ends(part))
+        return cls(_number(part), _known(part.band), quantiles, Rank.all_of(part), *_ends(part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +137,7 @@ class PublicRelease:
             *(first.band, release.confidence, body),
             _counts(release.counts) if release.counts else None,
             windows,
-            release.ranks or (),
+            Rank.all_of(release),
             *(first.low, first.high),
             _known(release.name),
             first.quantiles,

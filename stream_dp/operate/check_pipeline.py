@@ -398,7 +398,7 @@ async def check_pipeline(
     if cut and judgement.part:
         poor = poor or _SHORT.format(part=duration_text(judgement.part))
     if poor:
-        fitting = replace(fitting, hints=[*fitting.hints, Hint(poor, sample.records)])
+        fitting = replace(fitting, hints=[*fitting.hints, Hint(poor, 0)])
     return Checked(built, fitting, judgement)
 
 

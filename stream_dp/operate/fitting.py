@@ -288,7 +288,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A known mistake and the number of sample records that show it (NOT PRIVATE)."""
+    """A known mistake and the number of sample records that show it (NOT PRIVATE); 0: it is about the whole sample."""
 
     says: str
     records: int

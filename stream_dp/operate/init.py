@@ -460,7 +460,8 @@ class Draft:
         yield "  kind: replay            # the records' own times decide; they are declared public"
         yield f"  field: {yaml_key(self.timed)}{or_else}"
         yield f"  start: {UNDECLARED}     # such as 2024-01-01T00:00:00Z; records before it do not count"
-        yield f"  step: {step}                # one release of each series {of_steps}"
+        longer = "" if step == "1d" else "; `every: 1d` has a new number once a day"
+        yield f"  step: {step}                # one release of each series {of_steps}{longer}"
         yield f"  horizon: {UNDECLARED}   # how many steps, such as {many} for a year; records after it do not count"
 
     def _series(self) -> Iterator[str]:

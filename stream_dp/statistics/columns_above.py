@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -19,6 +19,7 @@ class ColumnsAboveSeries(GroupedSeries):
     """How many categories have had at least `level` events so far."""
 
     later = ("counter",)
+    views: ClassVar[tuple[str, ...]] = ()
 
     statistic: Literal["columns_above"] = "columns_above"
     level: Annotated[int, Field(ge=1, le=10**15)]

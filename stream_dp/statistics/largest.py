@@ -8,7 +8,7 @@ is then too low by as much (of an HSS: `HSS.leader`).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 from pydantic_core import InitErrorDetails
@@ -42,6 +42,7 @@ class RankSeries(GroupedSeries):
     """How many events so far in the category of one rank."""
 
     later = ("counter", "split")
+    views: ClassVar[tuple[str, ...]] = ()
     method: RankMethod = "auto"
     expected_events: ExpectedEvents = None
     counter: CounterKind = "tree"

@@ -11,13 +11,23 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from pathlib import Path
+from typing import Self
 
+import pydantic
 import pytest
 
+from stream_dp.records.conditions import Condition
+from stream_dp.records.scalars import Exact
 from stream_dp.statistics import STATISTICS
+from stream_dp.statistics.count import CountSeries
+from stream_dp.statistics.parts.choice import Choice, Setting
+from stream_dp.statistics.parts.series_spec import SeriesSpec
 
+OWN_KEY = re.compile(r"^```python key\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 BLOCK = re.compile(r"^```python (file|list)=(\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+TESTS = Path(__file__).parents[1]
 CLASSES = {kind.__name__ for kind in STATISTICS}
 WORDS = {str(kind.model_fields["statistic"].default) for kind in STATISTICS}
 LADDER = re.compile(r"statistic\s*(?:===?|!==?|\?\?)|/(?:alert|max|hist|count)\w*/i")
@@ -123,6 +133,7 @@ def toy(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     for what, name, text in BLOCK.findall((root / "CONTRIBUTING.md").read_text(encoding="utf-8")):
         path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(
             text if what == "file" else listed(path.read_text(), text), encoding="utf-8"
         )
@@ -130,7 +141,7 @@ def toy(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     events = [
         {"time": f"2026-01-01T00:0{m}:30Z", "country": c}
         for m in range(5)
-        for c in ("DE", "FR", "FR")
+        for c in ("DE", "FR", "FR") * 20
     ]
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     return folder
@@ -150,7 +161,8 @@ def listed(module: str, lines: str) -> str:
 
 def run(toy: Path, *command: str) -> str:
     """Run python in the folder of the toy; return what it printed."""
-    environment = {**os.environ, "PYTHONPATH": str(toy), "STREAM_DP_HOME": str(toy / "home")}
+    path = os.pathsep.join((str(toy), str(TESTS)))
+    environment = {**os.environ, "PYTHONPATH": path, "STREAM_DP_HOME": str(toy / "home")}
     done = subprocess.run(
         [sys.executable, *command],
         cwd=toy,
@@ -159,7 +171,7 @@ def run(toy: Path, *command: str) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
@@ -174,6 +186,75 @@ for command in sys.argv[1:]:
     said.append(out.getvalue())
 print(json.dumps(said))
 """
+
+
+SO_FAR = """
+from stream_dp.statistics.parts.choice import steady
+from stream_dp.statistics.rate import RateSeries, TickNoise
+RateSeries.views = ()
+RateSeries.choose = lambda self, setting: steady(
+    TickNoise(setting.width, self.epsilon, setting.neighbors, setting.ones), "", setting
+)
+"""
+LOOKED_AT = ("check toy.yaml --json", "simulate toy.yaml --data events.jsonl --epsilon 1 --json")
+
+
+def looked_at(said: list[str]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return what `check` says that the numbers typically are, and how often bands held in `simulate`."""
+    checked, simulated = map(json.loads, said)
+    typical = {row["series"]: row["typical"] for row in checked["verdicts"]}
+    return typical, {at["series"]: at["observed"]["coverage"] for at in simulated["points"]}
+
+
+def test_a_number_of_the_tick_is_compared_with_the_tick(toy: Path) -> None:
+    """And one that says no window, which means all so far, is caught."""
+    names = ("per_tick", "late")
+    typical, coverage = looked_at(json.loads(run(toy, "-c", COMMANDS, *LOOKED_AT).splitlines()[-1]))
+    assert [typical[name] for name in (*names, "share")] == [60, 40, pytest.approx(2 / 3, abs=1e-3)]
+    assert (
+        min(coverage.values()) > 0.7
+    )  # 50 numbers at 0.95: by chance in less than one run of 10^8
+    twin = run(toy, "-c", SO_FAR + COMMANDS, *LOOKED_AT)
+    typical, coverage = looked_at(json.loads(twin.splitlines()[-1]))
+    assert typical["per_tick"] > 60
+    assert max(coverage[name] for name in names) < 0.7
+
+
+def test_a_statistic_without_windows_is_no_statistic() -> None:
+    class Forgets(SeriesSpec):
+        statistic: str = "forgets"
+
+        @property
+        def about(self) -> str:
+            return ""
+
+        def choose(self, setting: Setting) -> Choice:
+            raise NotImplementedError
+
+    with pytest.raises(TypeError, match="views"):
+        Forgets(name="it", epsilon=Fraction(1))  # type: ignore[abstract]
+
+
+def test_the_recipes_key_is_a_condition_once(root: Path) -> None:
+    (method,) = OWN_KEY.findall((root / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    names = {
+        **vars(pydantic),
+        "Condition": Condition,
+        "CountSeries": CountSeries,
+        "Exact": Exact,
+        "Self": Self,
+    }
+    exec(f"class Large(CountSeries):\n    level: Exact\n\n{method}", names)  # noqa: S102 - our own page
+    entry, own = {"name": "it", "epsilon": "1", "level": "3"}, {"field": "amount", "at_least": "3"}
+    large = names["Large"].model_validate(entry)
+    assert large.where == (Condition.model_validate(own),)
+    for again in (large, entry | {"where": [own]}):
+        assert names["Large"].model_validate(again) == large
+
+
+def test_the_recipes_exact_test_passes(toy: Path) -> None:
+    test = toy / "tests/unit/mechanisms/test_tick_noise.py"
+    assert "1 passed" in run(toy, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test))
 
 
 def test_the_recipes_statistic_runs_everywhere(toy: Path) -> None:
@@ -192,14 +273,19 @@ def test_the_recipes_statistic_runs_everywhere(toy: Path) -> None:
         (name, tick) for tick in range(5) for name in ("per_tick", "late", "share")
     ]
     rates = [r for r in releases if r["series"] != "share"]
-    assert all(isinstance(r["value"], int) and r["band"] > 0 for r in rates)
-    assert all(r["low"] is not None for r in releases if r["series"] == "share")
+    told = [r["windows"]["tick"] for r in rates]
+    assert all(isinstance(one["value"], int) and one["band"] > 0 for one in told)
+    shares = [r["windows"]["tick"] for r in releases if r["series"] == "share"]
+    assert all(
+        0 <= one["low"] <= one["high"] <= 1 for one in shares
+    )  # late counts a part of per_tick
     assert ledger["private"] is True
     assert not found["violated"]
     assert [s["name"] for s in found["series"]] == ["per_tick", "late"]
     series, face, bands = run(toy, "-c", LOOK + FACE + ORDER).splitlines()
     assert json.loads(series)[0] == {
-        "name": "per_tick", "statistic": "rate", "by": None, "shape": "scalar", "about": "rate per tick",
+        "name": "per_tick", "statistic": "rate", "by": None, "shape": "windows", "windows": ["tick"],
+        "about": "rate per tick",
         "meaning": None, "parameters": {}, "nonnegative": True, "error_unit": "events",
     }  # fmt: skip
     assert json.loads(face) == ["rate-1", True, "1/10000000"]

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from unit.mechanisms.test_kinds import labelled_mechanisms
 
 from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors, Users, UserShape
@@ -152,10 +153,12 @@ def monitor(width: int, relation: Neighbors, **terms: Any) -> Case:
     return case(Monitor, *own, column=(1, ONE, relation, watches[:1]))
 
 
-def totals(inner: Any, horizon: int | None) -> Case:
+def totals(
+    inner: Any, horizon: int | None, kind: type[UserSums] | type[SharedSums] = UserSums
+) -> Case:
     return Case(
-        name=f"UserSums {type(inner).__name__}",
-        make=lambda: UserSums(inner, 9, Users(3, 4)),
+        name=f"{kind.__name__} {type(inner).__name__}",
+        make=lambda: kind(inner, 9, Users(3, 4)),
         horizon=horizon,
         counts=horizon is not None,
         signed=True,  # negative rows are refused by nobody, and made by nothing
@@ -313,6 +316,7 @@ CASES = [
     case(EndedArrivals, ONE, ADD, Arrivals(3, ended=True)),
     case(EndedArrivals, ONE, REPLACE, Arrivals(1, ended=True)),
     totals(SumCounter(2, ONE, ADD, TICKS, 0, 1), TICKS),
+    totals(SumCounter(2, ONE, ADD, TICKS, 0, 1), TICKS, SharedSums),
     totals(SumForest(2, ONE, ADD, (1, 7), LEVELS, 0, 1), None),
     totals(EndedSums(2, ONE, ADD, (3,), 0, 1), None),
     totals(RunningWindows((SumCounter(2, ONE, ADD, 3, 0, 1),)), None),
@@ -359,6 +363,15 @@ CASES = [
     per_bin(ADD, TICKS),
     per_bin(REPLACE, None),
 ]  # fmt: skip
+
+
+ELSEWHERE = {"CountWatchers", "LocalProtocol", "MultiSparseVector", "SeparateCounters"}
+"""Mechanisms that answer other messages than updates and queries, and have tests of their own."""
+
+
+def test_every_mechanism_has_a_case() -> None:
+    made = {type(case.make()) for case in CASES}
+    assert {each.__name__ for each in labelled_mechanisms() - made} == ELSEWHERE
 
 
 @pytest.mark.parametrize(

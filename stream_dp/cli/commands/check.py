@@ -130,7 +130,8 @@ def _print(name: str, fitting: Fitting, alarms: list[str]) -> None:
             f"There is nothing in {fitting.origin} yet, so nothing was learnt.", markup=False
         )
     for hint in fitting.hints:
-        lines.print(f"  {hint.records:,} x {hint.says}", markup=False)
+        times = f"{hint.records:,} x " if hint.records else ""
+        lines.print(f"  {times}{hint.says}", markup=False)
     for alarm in alarms:
         lines.print(f"  {alarm}", markup=False)
     counts = {"dead": fitting.dead, "late": fitting.late, "other": fitting.other}

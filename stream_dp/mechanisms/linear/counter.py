@@ -111,14 +111,14 @@ class CountedTrees(CountRows, Trees):
         Raises:
             NotDerivable: the noise is too small for a column's share, or no rule covers the columns.
         """
-        share, width = self.unit_epsilon, self.trees[0].width
+        share = self.unit_epsilon
         paid = sum((tree.shape.height / tree.scale for tree in self.trees), Fraction(0))
         sums = " + ".join(f"{tree.shape.height} / {text(tree.scale)}" for tree in self.trees)
         why = f"height / scale = {sums}, at most {text(share)}"
         claim = Guarantee(PureDP(share), self.neighbors)
         column = leaf(subject, claim, source, (Condition("noise", paid <= share, why),))
-        touched = Touched.columns(self.neighbors, width, ones=self.ones)
-        return derive((column,), Parallel(f"{width} column(s)", touched, (width,)))
+        touched = Touched.columns(self.rows)
+        return derive((column,), Parallel(f"{self.width} column(s)", touched, (self.width,)))
 
 
 class Linear(Additive, Generic[S]):

@@ -223,7 +223,7 @@ class NestedCounter(CountRows, PureShares, Linear[NestedCounterState]):
         )
         claim = Guarantee(PureDP(share), self.neighbors)
         column = leaf("one column's counter: a tree of spans", claim, SOURCE, (enough,))
-        touched = Touched.columns(self.neighbors, self.width, ones=self.ones)
+        touched = Touched.columns(self.rows)
         return derive((column,), Parallel(f"{self.width} column(s)", touched, (self.width,)))
 
     @cached_property

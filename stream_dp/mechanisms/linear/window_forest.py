@@ -119,7 +119,7 @@ class WindowForest(CountRows, LaplaceForest):
 
     def _node(self, level: int) -> Derivation:
         span, scale = self.shape.spans[level], self.scales[level]
-        touched = Touched.columns(self.neighbors, self.width, ones=self.ones)
+        touched = Touched.columns(self.rows)
         share = self.shape.shares[level] * self.epsilon / touched.k
         why = f"1 / scale = 1 / {text(scale)}, at most {text(share)}"
         enough = Condition("noise", scale * share >= 1, why)

@@ -598,7 +598,7 @@ class WindowAlerts(WatchBlock):
 
 def _touched(block: WatchNoise, what: str, per: str) -> Touched:
     """Return how many places one event counts in; it reaches one instance in each."""
-    touched = Touched.columns(block.neighbors, block.width, what, block.ones)
+    touched = Touched.columns(block.rows, what)
     checked = CHECKED[wire_of(type(block)).kind]
     why = f"an event reaches one live instance per {per}; {touched.why}; checked by {checked}"
     return replace(touched, why=why)

@@ -7,7 +7,7 @@ knows no statistic.
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, TypeAlias
 
 from pydantic import Field
 from pydantic_core import InitErrorDetails
@@ -127,6 +127,9 @@ class OnSums:
         of: str | None
         clamp: Clamp | None
         step: Fraction
+
+    views: ClassVar[tuple[str, ...]] = ()
+    """No window of its releases: flags show none."""
 
     @property
     def amount(self) -> Amount | None:

@@ -293,9 +293,12 @@ class SeriesSpec(Asked, Derived, Frozen, ABC):
         return ()
 
     @property
+    @abstractmethod
     def views(self) -> tuple[str, ...]:
-        """The names of the windows that its releases show, in their order; nothing where they show one thing."""
-        return ()
+        """The names of the windows that its releases show, in their order; nothing where they show all so far.
+
+        The tick alone is a window, `TICK`. Verdicts and the errors of `simulate` count the records of these windows.
+        """
 
     def fitted(self, fields: Mapping[str, Any]) -> Self:
         """Return the series with defaults that fit the schema, where it leaves them out."""

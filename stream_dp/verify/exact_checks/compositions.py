@@ -29,6 +29,7 @@ from stream_dp.core.guarantee import (
 )
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All, Claim
+from stream_dp.core.row_law import RowLaw
 from stream_dp.verify.exact.exact_sparse_vector import (
     SmallGaussianHSS,
     SmallHSS,
@@ -219,7 +220,7 @@ def _behind_hss(*parts: Derivation) -> tuple[tuple[Derivation, ...], Composite]:
 def pure_hss() -> Instance:
     """Return two columns under add_remove; the price is attained."""
     vectors = _one_after_the_other(claimed("sparse vectors", private(Fraction(4))))
-    columns = Parallel("counters", Touched.columns(ADD, SMALL.width), (2,))
+    columns = Parallel("counters", Touched.columns(RowLaw(SMALL.width, ADD)), (2,))
     counters = derive((claimed("counters", private(Fraction(2))),), columns)
     words = "HSS on 2 columns, 2 ticks, all three noises of ln 2"
     return Instance(words, *_behind_hss(vectors, counters), SMALL, once(ADDED), 2)

@@ -231,7 +231,9 @@ def test_what_the_beginning_of_a_file_cannot_say_of_its_windows_is_said(
     table(site, rows)
     hints = checked(site, "--sample", str(sample), code=0)["hints"]
     assert [hint["says"].split(", ")[0] for hint in hints] == said
-    assert {hint["records"] for hint in hints} <= {sample}
+    assert {hint["records"] for hint in hints} <= {
+        0
+    }  # printed without a number: they are about the whole sample
 
 
 def test_a_simulation_spends_nothing_and_says_what_tuning_is(site: Site) -> None:

@@ -262,7 +262,7 @@ def test_without_an_engine_it_is_5(site: Any, monkeypatch: pytest.MonkeyPatch) -
 def test_apply_waits_for_no_engine_and_says_what_it_tried(
     site: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_series.time, "sleep", lambda seconds: pytest.fail("it waits"))
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
     said = site.say("apply", str(site.pipeline), "--url", "http://127.0.0.1:9")
     assert (said.code, said.out) == (5, "")
     assert "no engine answers at http://127.0.0.1:9; nothing was applied" in said.err

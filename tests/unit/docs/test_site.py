@@ -521,7 +521,7 @@ async def asked_by(programs: list[str]) -> None:
         await asyncio.to_thread(run, compile(notebook, "notebook.md", "exec"), names)
     assert [what for what, *_ in live.asked] == ["preview", "create", "halt"]
     assert (names["price"].fits, names["ended"].freed) == (True, "0.1")
-    assert [release.value for release in names["history"]] == [12]
+    assert (names["first"].value, names["releases"].last) == (12, 1)
 
 
 def released(body: dict[str, Any]) -> Release:

@@ -72,6 +72,10 @@ def labelled() -> list[type]:
     return found
 
 
+def labelled_mechanisms() -> set[type]:
+    return {each for each in labelled() if hasattr(each, "step") and hasattr(each, "guarantee")}
+
+
 def test_kinds_versions_fields_and_defaults_are_frozen() -> None:
     labels = [(wire_of(cls), shown(cls)) for cls in labelled()]
     now = sorted(f"{label.kind} {label.version}: {parts}".rstrip() for label, parts in labels)

@@ -103,6 +103,7 @@ CASES: dict[str, tuple[list[Data], Data, Data | None, dict[str, float]]] = {
     "ratio": ([COUNT | {"where": BUYS, "name": "buys"}, COUNT | {"name": "all"},
                {"statistic": "ratio", "of": "buys", "over": "all"}], {"passing": {"buys": "1/4"}}, None, {"1d": 0.25}),
 }  # fmt: skip
+OWN_WIDTHS = ("mean", "ratio", "top")  # of quotients and orders
 
 
 def wrong_rows(name: str) -> list[str]:
@@ -122,11 +123,7 @@ def wrong_rows(name: str) -> list[str]:
     wrong = []
     for window, row in found.items():
         assert row.judged is not None, row
-        own = last["statistic"] in (
-            "mean",
-            "ratio",
-            "top",
-        )  # quotients and orders have widths of their own
+        own = last["statistic"] in OWN_WIDTHS
         if row.judged.typical != pytest.approx(
             typical[window], abs=0.51 if own or "max" in name else 1e-6
         ) or (not own and row.judged.band != bands[window]):
