@@ -5,7 +5,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from kafka import test_user_topics as users
 from kafka.flight_topics import PARTITIONS, judged, over, ticks_of, topic_of
 from kafka.kafka_worlds import marks_of
 from kafka.test_lane_processes import committed, fed_up_to
-from kafka.test_workers import OFTEN, OPTIONS, SERIES, SLOWLY, bodies, working
+from kafka.test_workers import OFTEN, OPTIONS, SERIES, SLOWLY, bodies, with_changes, working
 from typer.testing import CliRunner
 
 from stream_dp.broker.topics import create_topic
@@ -143,6 +144,22 @@ async def test_customers_are_the_same_whoever_reads_them(
     for how, found in published.items():
         assert found == published["one"], how
     assert "this worker reads lanes 0, 1, 2 of 3" in said_by(case, 1)
+
+
+@pytest.mark.slow
+async def test_series_that_come_and_go_count_in_a_faust_app_as_in_one_process(
+    kafka: str, tmp_path: Path
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "faust").mkdir()
+    one = await with_changes(kafka, over(kafka, tmp_path / "one", 24), None)
+    case, numbers = over(kafka, tmp_path / "faust", 24, workers={"lanes": PARTITIONS}), count()
+
+    def host() -> AbstractContextManager[Any]:
+        return hosting(kafka, case, next(numbers))
+
+    assert await with_changes(kafka, case, host, hurt=False) == one
+    assert any("this worker reads lane" in said_by(case, number) for number in range(3))
 
 
 async def test_a_hosted_lane_writes_the_rows_of_workers_and_a_check_finds_what_is_wrong(

@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -175,53 +175,54 @@ CHANGES = {
 }  # fmt: skip
 
 
+async def with_changes(
+    kafka: str, case: Case, reader: Callable[[], Any] | None, *, hurt: bool = True
+) -> list[bytes]:
+    """What is public where series come and go, and three readers read, or none; these are killed and paused."""
+    shown = json.loads(case.pipeline.read_text())
+    shown["privacy"]["epsilon"], shown["clock"]["block"] = 100, 1
+    case.pipeline.write_text(json.dumps(shown))
+    await create_topic(kafka, topic_of(case), PARTITIONS)
+    with ExitStack() as stack:
+        run = case.start("--zero-noise", patch=OFTEN)
+        stack.callback(run.communicate)
+        stack.callback(run.kill)
+        lanes = [] if reader is None else [stack.enter_context(reader()) for _ in range(3)]
+        await fed_up_to(kafka, case, 3)
+        await public(kafka, case, 2)
+        token = Sealer(case.key, case.expected.pipeline).query_token()
+        settings = KafkaSettings(kafka)
+        messages = KafkaMessages(settings, case.expected.pipeline, token)
+        await messages.open()
+        for end, does in CHANGES.items():
+            await fed_up_to(kafka, case, end)
+            await public(kafka, case, end - 1)
+            if reader is not None and hurt and end in (7, 16):
+                lanes[0].send_signal(signal.SIGSTOP if end == 7 else signal.SIGCONT)
+            if reader is not None and hurt and end == 10:
+                lanes.pop().kill()
+                lanes.append(stack.enter_context(reader()))
+            await changed(messages, *does)
+        await fed_up_to(kafka, case, 24)
+        await public(kafka, case, 23)
+        await messages.close()
+        assert all(lane.poll() is None for lane in lanes)
+    if reader is not None:
+        said = await layout_of(kafka, case)
+        assert said.epoch == 1 + len(CHANGES) - 2  # what only ends begins no epoch
+        assert sorted(of for _, (_, of, _) in said.added) == ["", "", "", "mon"]
+    return await bodies(kafka, case)
+
+
 async def test_series_and_watches_that_come_and_go_count_as_in_one_process(
     kafka: str, tmp_path: Path
 ) -> None:
-    published = list[list[bytes]]()
-    for how in ("one", "workers"):
-        folder = tmp_path / how
-        folder.mkdir()
-        case = over(kafka, folder, 24, **({"workers": {"lanes": 2}} if how == "workers" else {}))
-        shown = json.loads(case.pipeline.read_text())
-        shown["privacy"]["epsilon"], shown["clock"]["block"] = 100, 1
-        case.pipeline.write_text(json.dumps(shown))
-        await create_topic(kafka, topic_of(case), PARTITIONS)
-        with ExitStack() as stack:
-            run = case.start("--zero-noise", patch=OFTEN)
-            stack.callback(run.communicate)
-            stack.callback(run.kill)
-            lanes = [stack.enter_context(working(case)) for _ in range(3 * (how == "workers"))]
-            await fed_up_to(kafka, case, 3)
-            await public(kafka, case, 2)
-            token = Sealer(case.key, case.expected.pipeline).query_token()
-            settings = KafkaSettings(kafka)
-            messages = KafkaMessages(settings, case.expected.pipeline, token)
-            await messages.open()
-            for end, does in CHANGES.items():
-                await fed_up_to(kafka, case, end)
-                await public(kafka, case, end - 1)
-                if lanes and end in (7, 16):
-                    lanes[0].send_signal(signal.SIGSTOP if end == 7 else signal.SIGCONT)
-                if lanes and end == 10:
-                    lanes.pop().kill()
-                    lanes.append(stack.enter_context(working(case)))
-                await changed(messages, *does)
-            await fed_up_to(kafka, case, 24)
-            await public(kafka, case, 23)
-            await messages.close()
-            assert all(lane.poll() is None for lane in lanes)
-        published.append(await bodies(kafka, case))
-        if how == "workers":
-            said = await layout_of(kafka, case)
-            assert said.epoch == 1 + len(CHANGES) - 2  # what only ends begins no epoch
-            assert sorted(of for _, (_, of, _) in said.added) == ["", "", "", "mon"]
-    assert published[0] == published[1]
-    assert {json.loads(body)["series"] for body in published[0]} >= {
-        *DEFINED,
-        "overdue2",
-        "hourly2",
-    }
+    (tmp_path / "one").mkdir()
+    (tmp_path / "workers").mkdir()
+    one = await with_changes(kafka, over(kafka, tmp_path / "one", 24), None)
+    case = over(kafka, tmp_path / "workers", 24, workers={"lanes": 2})
+    assert await with_changes(kafka, case, lambda: working(case)) == one
+    assert {json.loads(body)["series"] for body in one} >= {*DEFINED, "overdue2", "hourly2"}
 
 
 async def public(kafka: str, case: Case, tick: int) -> None:
