@@ -220,13 +220,13 @@ often such a test may be wrong by chance, which broken twins must be caught, and
   cases, with these parameters); of more than eight their number and the first eight names.
 - Claims quote the README. Where a file grants a delta, read “at most e^ε times as likely, plus δ”
   ([the statement](security.md#the-statement)).
-- *Last ran*: what was recorded of a run, never more. `python docs/evidence.py --record RESULTS.xml` records a JUnit
+- *Last ran* shows only what somebody recorded of a run. `python docs/evidence.py --record RESULTS.xml` records a JUnit
   file of pytest; `make test` and `make test-all` write `.venv/results.xml`, and `.ci/run` tells at its end how many of
   these tests passed in its own run. *not recorded*: nobody has recorded a run of it.
 
-A test shows that a fault of the kind its twins have would be seen. It proves nothing beyond: the guarantee follows from
-the derivation that `stream-dp plan --proof` prints, under [what it rests on](security.md#what-it-rests-on). No test can
-hold what is said of trust in the operator and the machine
+A test shows that a fault of the kind its twins have would be seen. It proves no more than that. The guarantee follows
+from the derivation that `stream-dp plan --proof` prints, under [what it rests on](security.md#what-it-rests-on). No
+test can hold what is said of trust in the operator and the machine
 ([what keeps the claims](security.md#what-keeps-the-claims-of-this-page)).
 """
 

@@ -358,13 +358,13 @@ class Ledger:
         self._require_protected(derivation)
         if self.filter.name == OPTIMAL and (whole := whole_at_one_event(derivation)):
             raise BudgetRefused(
-                f"{derivation.subject} may lose all that it claims {whole}; the optimal filter composes steps of one "
-                "event, each of which costs its part. Name another filter (basic, zcdp), or use another statistic"
+                f"{derivation.subject} may cost its full price {whole}; the optimal filter counts each event at its "
+                "part of the price only. Name another filter (basic, zcdp), or use another statistic"
             )
         currency, parts = currency_of(derivation), in_currencies(derivation)
         if (currency or parts) and not self.loads.shares:
             raise BudgetRefused(
-                f"{derivation.subject} costs by units of a total that several series share, and this ledger knows none"
+                f"{derivation.subject} is priced by units of a shared total, and this ledger was made without one"
             )
         rule, like = f"{derivation.rule} ({derivation.source})", derivation.guarantee
         if like.users is not None:

@@ -94,7 +94,7 @@ class Subledgers:
         shared = any(each.currency for each in entry.each)
         if shared and analyst and self.main.filter.name == OPTIMAL:
             raise BudgetRefused(
-                f"{derivation.subject} may lose all that it claims to one event of a user, and the main ledger counts "
+                f"{derivation.subject} may cost its full price for one event of a user, and the main ledger counts "
                 f"what analyst {analyst} pays by events, each of which costs its part: name another filter (basic, "
                 "zcdp), or leave shared_total out"
             )
@@ -107,7 +107,7 @@ class Subledgers:
         whole = "" if by_parts else whole_at_one_event(derivation)
         if whole:
             raise BudgetRefused(
-                f"{derivation.subject} may lose all that it claims {whole}: name another filter, which frees none, or "
+                f"{derivation.subject} may cost its full price {whole}: name another filter, which frees none, or "
                 "put it into the pipeline file, whose series are never halted"
             )
         return entry

@@ -277,7 +277,7 @@ class Admission:
                         live = self.registry.numbered(number)
                         if live is None or not live.created:
                             raise UnknownMechanism(
-                                f"series number {number} is halted, which does not run"
+                                f"a halt names series number {number}, which does not run"
                             )
                         self._end(number, live.series.name, end)
                     case Created():

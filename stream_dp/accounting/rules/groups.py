@@ -189,11 +189,9 @@ def whole_at_one_event(derivation: Derivation) -> str:
     """Return why one step may cost all that the guarantee claims, and not its part; empty where it may not."""
     like = derivation.guarantee
     if like.users is not None and not divided(derivation):
-        return (
-            "to one event of a user, and a halt would free it at ticks where that user has others"
-        )
+        return "for one event of a user, and a halt would free that price at ticks of the user's other events"
     if like.neighbors is Neighbors.REPLACE_ANY_TICK and not halved(derivation):
-        return "at one of the two ticks of a replaced event, and a halt would free it at the other"
+        return "at one of the two ticks of a replaced event, and a halt would free it at the other tick"
     return ""
 
 

@@ -147,7 +147,7 @@ class Telling:
         str,
         Option(
             "--operator-host",
-            help="With --operator-port: address to listen on; beyond 127.0.0.1 only in a network of the operator's.",
+            help="With --operator-port: address to listen on; other than 127.0.0.1 only in the operator's own network.",
         ),
     ] = LOCAL
     traces: Annotated[

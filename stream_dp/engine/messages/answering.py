@@ -286,7 +286,9 @@ class Answering:
         """Return the analyst whose ledger paid for a series; raise `NotYours` if the sender is another one."""
         owner = self._owner(wanted.series)
         if not message.operator and owner != message.analyst:
-            raise NotYours(f"series: is of another ledger; you may {verb} what your own paid for")
+            raise NotYours(
+                f"series: another ledger paid for it; you may {verb} only what your own paid for"
+            )
         return owner
 
     def _require_right(self, live: LiveSeries, message: Addressed) -> None:

@@ -189,7 +189,9 @@ class GaussianAndEver(WithEver):
         if self.ever.gdp:
             raise NotDerivable("windows are zCDP, and the count so far claims Gaussian DP")
         if self.forest.of_users != self.ever.shape:
-            raise NotDerivable("windows and the count so far are for users of one shape")
+            raise NotDerivable(
+                "windows and the count so far must allow a user equally many events: in all, in a tick, in an entry"
+            )
 
     @property
     def rows(self) -> ShapedLaw:

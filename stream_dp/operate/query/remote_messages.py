@@ -57,7 +57,7 @@ class RemoteMessages(RemoteEngine):
         self._token = token_for(spec, key_file, token_file)
         if id_of(self._token) and not analyst:
             raise UsageError(
-                "--analyst: name the analyst whose token it is, such as --analyst ann; the message must say it"
+                "--analyst: name the analyst who owns this token, such as --analyst ann; a message names its sender"
             )
         self._name = str(pipeline) if spec is None else spec.name
         self._analyst, self._spec, self._tell = analyst, spec, tell

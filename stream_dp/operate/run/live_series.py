@@ -252,7 +252,9 @@ class EngineLiveSeries:
             async with self._halting:
                 halting = engine.halting(name)
                 if sender.signer not in (MAIN, halting.analyst):
-                    raise NotYours("series: is of another ledger; you may halt what your own paid")
+                    raise NotYours(
+                        "series: another ledger paid for it; you may halt only what your own paid for"
+                    )
                 return await asyncio.to_thread(self._shown().words.halting, halting)
 
     def queries(self) -> Sequence[Mapping[str, Any]]:

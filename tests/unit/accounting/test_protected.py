@@ -104,7 +104,7 @@ def test_what_one_of_two_ticks_may_cost_in_full_is_not_created_live() -> None:
     """A halt frees the ticks to come: a part that one step may cost in full is paid again at the other step's tick."""
     claim = part(Neighbors.REPLACE_ANY_TICK)
     ledgers = Subledgers.open(PureFilter.of(2 * ONE), protected=claim.guarantee.protected)
-    with pytest.raises(BudgetRefused, match="all that it claims at one of the two ticks"):
+    with pytest.raises(BudgetRefused, match="full price at one of the two ticks"):
         ledgers.price(claim)
     assert ledgers.price(MOVED).epsilon == 2 * UNITS
     frees_none = Subledgers.open(ZCDPFilter.of(ONE), protected=claim.guarantee.protected)
@@ -134,6 +134,6 @@ def test_a_box_counts_where_every_step_costs_its_part(whom: str) -> None:
 @pytest.mark.parametrize("whom", WHOLE)
 def test_the_optimal_filter_takes_only_what_costs_an_event_its_part(whom: str) -> None:
     ledger = opened(OptimalFilter.of(9 * ONE, Fraction(1, 9), 2), WHOLE[whom])
-    with pytest.raises(BudgetRefused, match="may lose all that it claims"):
+    with pytest.raises(BudgetRefused, match="may cost its full price"):
         ledger.price(WHOLE[whom])
     assert ledger.price(DERIVATIONS[whom]).epsilon == 2 * UNITS

@@ -266,7 +266,7 @@ def test_totals_of_single_series_are_not_shared() -> None:
         assert lost(every) == 8 > booked(shared)
     assert booked(apart) == 8
     ledger = Subledgers.open(LARGE, {}, Protected(ADD, USERS), shares=True)
-    with pytest.raises(BudgetRefused, match="to one event of a user"):
+    with pytest.raises(BudgetRefused, match="for one event of a user"):
         ledger.price(derived("own", 4))
     assert ledger.price(derived("shared", 4), box=BOXES["A"]).currency == TOTAL
 
@@ -289,10 +289,10 @@ def test_a_refusal_of_a_mean_is_of_the_whole_and_says_what_fits() -> None:
 
 def test_a_ledger_without_shared_totals_takes_none() -> None:
     shared, protected = derived("shared", 4), Protected(ADD, USERS)
-    with pytest.raises(BudgetRefused, match="this ledger knows none"):
+    with pytest.raises(BudgetRefused, match="this ledger was made without one"):
         Ledger.under(LARGE, protected=protected).price(shared)
     optimal = OptimalFilter.of(Fraction(9), Fraction(1, 1000), CAP)
-    with pytest.raises(BudgetRefused, match="the optimal filter composes steps of one"):
+    with pytest.raises(BudgetRefused, match="the optimal filter counts each event at"):
         Ledger.under(optimal, protected=protected, shares=True).price(shared)
 
 

@@ -159,7 +159,7 @@ BAD_CALLS = {
     "a token that is none": ("halt clicks busy --token-file K", "64 hexadecimal"),
     "whose token": (
         "ask clicks busy --token-file I",
-        "--analyst: name the analyst whose token it is",
+        "--analyst: name the analyst who owns this token",
     ),
     "both": ("halt clicks busy --token-file T --key-file K", "name one of them"),
 }

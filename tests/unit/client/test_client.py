@@ -146,7 +146,7 @@ async def test_an_analyst_previews_creates_asks_and_halts(tmp_path: Path) -> Non
         latest = await orders.latest()
         assert latest is not None
         assert (await orders.ask())["value"] == latest.value
-        with pytest.raises(sdp.UsageError, match="is of another ledger"):
+        with pytest.raises(sdp.UsageError, match="another ledger paid for it"):
             await orders.halt()
         large = await client.series("large")
         assert (await large.preview_halt()).freed == "0.4"
