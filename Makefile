@@ -13,6 +13,7 @@ DEV_EXTRAS := $(RUN_EXTRAS) --extra faust --extra parquet --extra protobuf --ext
 PEERS := .venv-peers
 DOCS := .venv-docs
 PURCHASES := $(VENV)/purchases
+FLINK := .venv-flink
 BENCHES := engine export flat gaussian_counter kafka_source ledger live_series monitor noise router user_guard wide  # those that compare, not judge
 COMPILE := $(BIN)/uv pip compile --quiet pyproject.toml --group build --universal \
 	--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate
@@ -29,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install dist test test-all test-fast test-slow bench bench-peers journals docs lint format lock clean python
+.PHONY: help demo install dist test test-all test-fast test-slow test-flink bench bench-peers journals docs lint format lock clean python
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -79,6 +80,9 @@ test-fast: $(DEV_STAMP) $(PURCHASES)/.installed  ## The unit tests alone: no Kaf
 test-slow: $(DEV_STAMP)  ## The tests that take minutes
 	$(call check,$(PYTEST) -m slow $(ARGS))
 
+test-flink: $(DEV_STAMP) $(FLINK)/.installed  ## The tests with PyFlink (.venv-flink: 1.2 GB, once; needs Java 17)
+	STREAM_DP_REQUIRE=flink $(BIN)/$(PYTEST) tests/kafka/test_flink.py $(ARGS)
+
 bench: $(DEV_STAMP) $(PEERS)/.installed  ## The benchmarks, HSS beside other forms, counters beside peers (.venv-peers: a gigabyte)
 	$(call check,$(PYTEST) tests/benchmarks -s --timeout=0 --override-ini python_files=bench_*.py $(ARGS))
 	@for each in $(BENCHES); do \
@@ -95,6 +99,14 @@ $(PEERS)/.installed: requirements-peers.lock $(DEV_STAMP)
 	@echo "Installing the libraries to compare with, from requirements-peers.lock (about 1 GB, once)"
 	@$(call dotted,$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-peers.lock)
 	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Of an older numpy and protobuf than the product's own environment. Two steps, for some of it is built here.
+$(FLINK)/.installed: requirements-flink.lock $(DEV_STAMP)
+	@$(BIN)/python -m venv $(FLINK)
+	@echo "Installing PyFlink, from requirements-flink.lock (about 1.2 GB, once)"
+	@$(call dotted,$(FLINK)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-flink.lock)
+	@$(FLINK)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 journals: $(DEV_STAMP)  ## Write the journals of this version that later ones must read (at a release)
@@ -176,8 +188,9 @@ lock: $(DEV_STAMP)  ## Solve the lock files anew
 	@$(COMPILE) --upgrade $(DEV_EXTRAS) --output-file requirements-dev.lock
 	@$(COMPILE) --upgrade $(RUN_EXTRAS) --constraint requirements-dev.lock --output-file requirements.lock
 	@$(COMPILE) --upgrade --group peers --output-file requirements-peers.lock
+	@$(COMPILE) --upgrade --group flink --output-file requirements-flink.lock
 	@$(COMPILE) --upgrade --group docs --constraint requirements-dev.lock --output-file requirements-docs.lock
 
 clean:  ## Remove the environment and all that was built
-	rm -rf $(VENV) $(PEERS) $(DOCS) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) $(FLINK) $(DOCS) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -63,6 +63,10 @@ from stream_dp.errors import TaintError as TaintError
 from stream_dp.errors import UnknownMechanism as UnknownMechanism
 from stream_dp.errors import UsageError as UsageError
 from stream_dp.errors import WorldError as WorldError
+from stream_dp.operate.run.hosted import HostedLane as HostedLane
+from stream_dp.operate.run.hosted import LaneHost as LaneHost
+from stream_dp.operate.run.hosted import Overtaken as Overtaken
+from stream_dp.operate.run.hosted import RawRecord as RawRecord
 from stream_dp.python.budget import Budget as Budget
 from stream_dp.python.embedded import Pipeline as Pipeline
 from stream_dp.python.embedded import Plan as Plan

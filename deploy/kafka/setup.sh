@@ -13,6 +13,7 @@ setup.sh --bootstrap HOST:PORT --pipeline NAME --source TOPIC --engine PRINCIPAL
   --source TOPIC                the topic with the events
   --engine PRINCIPAL            whom the engine and its standby log in as, such as User:orders-engine
   --worker PRINCIPAL            may run `stream-dp worker`; the engine may then delete rows; may be repeated
+  --lanes N                     `source.workers.lanes` in the pipeline file: makes the topics of workers, for good
   --producer PRINCIPAL          may write events; may be repeated
   --feeder PRINCIPAL            may run `stream-dp replay` into the source topic; may be repeated
   --reader PRINCIPAL            may read releases, and nothing else; may be repeated
@@ -34,7 +35,7 @@ fail() {
 }
 
 bootstrap='' config='' pipeline='' source='' engine='' workers='' producers='' feeders='' readers='' analysts=''
-partitions=1 retention=604800000 replication=3 brokers='' topics=yes print=no
+partitions=1 retention=604800000 replication=3 brokers='' lanes=0 topics=yes print=no
 
 while [ $# -gt 0 ]; do
     case $1 in
@@ -60,6 +61,7 @@ while [ $# -gt 0 ]; do
         --analyst) analysts="$analysts$2
 " ;;
         --partitions) partitions=$2 ;;
+        --lanes) lanes=$2 ;;
         --retention-ms) retention=$2 ;;
         --replication) replication=$2 ;;
         --brokers) brokers=$2 ;;
@@ -73,9 +75,9 @@ done
 [ -n "$source" ] || fail '--source is missing (--help)'
 [ -n "$engine" ] || fail '--engine is missing (--help)'
 brokers=${brokers:-$replication}
-for number in "$partitions" "$retention" "$replication" "$brokers"; do
+for number in "$partitions" "$retention" "$replication" "$brokers" "$lanes"; do
     case $number in
-        '' | *[!0-9]*) fail "--partitions, --retention-ms, --replication and --brokers are whole numbers, not '$number'" ;;
+        '' | *[!0-9]*) fail "--partitions, --retention-ms, --replication, --brokers and --lanes are whole numbers, not '$number'" ;;
     esac
 done
 case $source in
@@ -184,6 +186,10 @@ if [ "$topics" = yes ]; then
         retention.ms=3600000 unclean.leader.election.enable=true
     kept "$pipeline.releases" 1 message.timestamp.type=CreateTime max.message.bytes=8388608
     kept "$pipeline.answers" 1 message.timestamp.type=CreateTime max.message.bytes=8388608
+    if [ "$lanes" -gt 0 ]; then
+        kept "$pipeline.private.rows" "$lanes" max.message.bytes=8388608
+        kept "$pipeline.private.layout" 1 max.message.bytes=8388608
+    fi
     topic "$pipeline.queries" 1 cleanup.policy=delete compression.type=uncompressed \
         message.timestamp.type=LogAppendTime retention.ms=604800000 max.message.bytes=788480
 fi

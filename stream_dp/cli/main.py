@@ -25,7 +25,9 @@ HOMES = {
     "simulate": "check",
     "apply": "query",
     "worker": "run",
-}  # the first two look at records, the next ask an engine, the last run one
+    "flink": "run",
+    "rows": "doctor",
+}  # the first two look at records, the next ask an engine, then run one, and the last look at what is there
 
 
 class WholeHelpGroup(TyperGroup):
@@ -85,6 +87,7 @@ class Commands(LazyGroup):
         "run": "Run PIPELINE.yaml until stopped; goes on where the journal ends.",
         "worker": "Read a part of PIPELINE.yaml's topic for its engine, on this machine or any other; start as many as "
         "you like.",
+        "flink": "Print Flink SQL with which a cluster hosts the lanes of PIPELINE.yaml, as workers do.",
         "replay": "Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.",
         "apply": "Let the running engine go on with PIPELINE.yaml, which was changed: series added and ended, in one "
         "commit.",
@@ -92,6 +95,7 @@ class Commands(LazyGroup):
         "journal": "Keep in an archive what `journal: keep` deletes from PIPELINE.yaml's journal.",
         "dead-letters": "List the records that PIPELINE.yaml could not use: why, how many, where. NOT PRIVATE.",
         "doctor": "Check brokers, login, rights, topics, clocks, key and disk for PIPELINE.yaml; say what to mend.",
+        "rows": "Check the rows that workers, or an engine of your own, wrote for a pipeline.",
         "export": "Write the releases of PIPELINE.yaml into PostgreSQL, DuckDB, Parquet or CSV, one row per number.",
         "page": "Serve the page of PIPELINE.yaml, or of all in DIR, from what was published, apart from the engine.",
         "broker": "Start a real, local Apache Kafka; needs neither Docker nor an installed Java.",

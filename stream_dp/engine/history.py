@@ -196,7 +196,8 @@ async def unsealed(
     """Yield every commit of `journal`, which begins with number `begin`, with the digest of its sealed form, in order.
     Raises `FailClosed`: a broken chain, a damaged commit, a wrong key or version, or a change that names a wrong tick.
     """
-    sequence, previous, next_tick, coming = begin, GENESIS, 0, set[int]()
+    sequence, previous, coming = begin, GENESIS, set[int]()
+    next_tick = 0 if begin == 0 else None  # a commit of ticks says it
     async with closing(journal) as blobs:
         async for sealed in blobs:
             plain = sealer.open(sequence, sealed)
@@ -208,7 +209,9 @@ async def unsealed(
                 )
             if sequence == 0 and commit.header is None:
                 raise FailClosed(f"the journal of {pipeline} does not begin with its header")
-            if not all(_lies(change, next_tick, coming) for change in commit.changes):
+            if next_tick is not None and not all(
+                _lies(change, next_tick, coming) for change in commit.changes
+            ):
                 raise FailClosed(
                     f"the ledger in the journal of {pipeline} does not add up at commit {sequence}: what it "
                     "creates or halts names another tick than the one at which it lies. Restore the journal, or run "

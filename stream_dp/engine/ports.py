@@ -236,7 +236,8 @@ class Rows(Protocol):
 
     lanes: int
     fingerprint: str
-    """Of the pipeline file as it is now."""
+    file: bytes
+    """Of the pipeline file as it is now, and what it says."""
 
     async def open(self) -> str:
         """Connect, make or check the topics, and return the id of that of the rows; a second call only does that."""

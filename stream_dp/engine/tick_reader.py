@@ -114,19 +114,18 @@ class OwnReader(Reader):
 
     async def _read(self, cut: Cut, group: int) -> None:
         ticks = TickAssembler(self.partitions, self.width, cut)
-        gathering = Gathering(self.source, self.guard, self.router, ticks)
+        gathering = Gathering(self.guard, self.router, ticks)
 
         async def put(closed: list[ClosedTick]) -> None:
             await self.inbox.put(closed, group)
 
-        await gathering.to_the_end(cut.next_tick, group, put)
+        await gathering.to_the_end(self.source, cut.next_tick, group, put)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Gathering:
-    """How records become closed ticks: source -> decoder -> guard -> router -> `ticks`."""
+    """How records become closed ticks: decoder -> guard -> router -> `ticks`."""
 
-    source: Source
     guard: RecordGuard
     router: Router
     ticks: TickAssembler
@@ -137,10 +136,14 @@ class Gathering:
         self.ticks.add(admitted, self.router.route(admitted))
 
     async def to_the_end(
-        self, tick: int, group: int, put: Callable[[list[ClosedTick]], Awaitable[None]]
+        self,
+        source: Source,
+        tick: int,
+        group: int,
+        put: Callable[[list[ClosedTick]], Awaitable[None]],
     ) -> None:
-        """Put closed ticks, of which `tick` is the next, up to the next multiple of `group` at a time; none at the end
-        of the source.
+        """Put the closed ticks of a source, of which `tick` is the next, up to the next multiple of `group` at a time;
+        none at its end.
         """
         batches: Sequence[Batch] = ()
         while True:
@@ -150,6 +153,6 @@ class Gathering:
             while closed := self.ticks.closed(group - tick % group):
                 tick = closed[-1].tick + 1
                 await put(closed)
-            if not (batches := await self.source.read()):
+            if not (batches := await source.read()):
                 break
         await put([])

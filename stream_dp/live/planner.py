@@ -24,7 +24,7 @@ from stream_dp.mechanisms.watches.monitor_state import ArmQuery, DisarmQuery
 from stream_dp.pipeline.builder import Chosen, chosen_for
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, feature_of, names_of, part_names
 from stream_dp.pipeline.problems import with_expected
-from stream_dp.pipeline.router import OpenRouter
+from stream_dp.pipeline.router import Counting, OpenRouter, Told
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.verdicts import Guessed, Row, judged_alone, only_noise
 from stream_dp.pipeline.yaml import canonical_series, load_live, load_series
@@ -34,6 +34,8 @@ from stream_dp.statistics.parts.alarms import Looking
 from stream_dp.statistics.parts.choice import ENDLESS, FalseAlarm, noise_of
 from stream_dp.statistics.parts.series_spec import entries_of
 from stream_dp.statistics.parts.watch_roster import ENDED, Placed, WatchRoster
+
+_NOBODY = WatchRoster((), (), None, touch=2**31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class PlannedWatch:
     number: int
     block: Block | None
     begins: bool
+    definition: bytes = b""
+    start: int = 0
     alarm: Callable[[], FalseAlarm | None] = lambda: None
 
     @property
@@ -70,7 +74,8 @@ class PlannedWatch:
 
     def take(self) -> None:
         if self.begins and self.block is not None:
-            self.router.watch(self.block, self.columns.start, self.number)
+            told = Told(self.start, self.series.name, self.definition)
+            self.router.watch(self.block, self.columns.start, self.number, told)
         elif self.block is not None:
             self.router.unwatch(self.block)
         else:
@@ -91,7 +96,6 @@ class LiveSeriesPlanner:
 
     def propose(self, definition: bytes, start: int, former: int = 0) -> "PlannedSeries":
         """Derive the series of a definition: an entry of `series:`, in YAML or JSON."""
-        self.require_own_reading()
         spec = _later(self.spec, start)
         series = load_series(definition, spec)
         if former > 1:
@@ -114,14 +118,6 @@ class LiveSeriesPlanner:
         chosen = chosen_for(spec, series, slice(0, alone.width), former=former > 0)
         return PlannedSeries(self, spec, start, feature, chosen)
 
-    def require_own_reading(self) -> None:
-        """Raise `UsageError` where workers read the source: they count the series of the first file alone."""
-        if getattr(self.spec.source, "workers", None) is not None:
-            raise UsageError(
-                "source.workers: workers count what the first pipeline file says; series and watches that come or go "
-                "while it runs need an engine that reads by itself, or by source.processes"
-            )
-
     def received(self, packed: bytes, start: int) -> "PlannedSeries":
         """Return the series that `PlannedSeries.packed` wrote in another process, for ticks from `start` on."""
         parts = pickle.loads(packed)  # noqa: S301 - from a process that this one started
@@ -131,7 +127,6 @@ class LiveSeriesPlanner:
         self, live: LiveSeries, definition: bytes, start: int, analyst: str, place: int | None = None
     ) -> PlannedWatch:  # fmt: skip
         """Derive a watch; `place` is where a checkpoint has it."""
-        self.require_own_reading()
         spec, entry, roster = self.spec, self._entry(live), _roster(live)
 
         def alarm() -> FalseAlarm | None:
@@ -148,11 +143,10 @@ class LiveSeriesPlanner:
         query = ArmQuery(place=place, watch=watch.terms(len(names), spec.clock.step, entry.grain))
         return PlannedWatch(
             watch.name, place, len(names), query, _with(live, after), self.router, live.number, block,
-            begins=True, alarm=alarm,
+            begins=True, definition=definition, start=start, alarm=alarm,
         )  # fmt: skip
 
     def unwatch(self, live: LiveSeries, name: str, end: int) -> PlannedWatch:
-        self.require_own_reading()
         roster = _roster(live)
         gone = roster.named(name)
         query = DisarmQuery(place=gone.place, places=gone.places)
@@ -196,25 +190,14 @@ class LiveSeriesPlanner:
         return _with(live, replace(roster, placed=placed, gone=gone))
 
     def _read(self, entry: SeriesSpec, definition: bytes, beside: WatchRoster) -> Any:
-        """Return the watch of a definition, which may stand beside those of a roster; raises `UsageError`."""
-
-        def checked(data: Any) -> Any | list[ErrorDetails]:
-            try:
-                return entry.another(data, beside, self.spec.fields, self.spec.clock)
-            except ValidationError as error:
-                return with_expected(error, type(entry), ("watch", 0))
-
-        return load_live(definition, checked, "watch")
+        return _watch(self.spec, entry, definition, beside)
 
     def _entry(self, live: LiveSeries) -> SeriesSpec:
         entries = (*self.spec.series, *(planned.series for planned in self.running.values()))
         return {entry.name: entry for entry in entries}[live.series.name]
 
     def _block(self, entry: SeriesSpec, watch: Any) -> Block:
-        where = tests_of(self.spec.fields, (*entry.where, *watch.where))
-        part = (watch.name, Feature(watch.by, where, entry.amount))
-        block = Block(f"{entry.name}/{watch.name}", (part,), 0)
-        return replace(block, places=len(part_names(self.spec, *part)))
+        return _block(self.spec, entry, watch)
 
     def hold(self) -> None:
         self.router.hold()
@@ -326,7 +309,8 @@ class PlannedSeries:
         return column
 
     def open(self, created: Created) -> Series:
-        rows = self.planner.router.open(self.feature, created.column, created.number)
+        told = Told(self.start, "", self.definition)
+        rows = self.planner.router.open(self.feature, created.column, created.number, told)
         runs = self._runs(rows)
         self.planner.running[created.number] = self
         self.planner.entries[created.number] = self._entries(runs)
@@ -352,6 +336,47 @@ class Foretold:
         if tick != self.last:
             raise ValueError("the error of a live series is known at its last tick only")
         return self.error
+
+
+def counted(
+    spec: PipelineSpec,
+    told: Sequence[tuple[int, tuple[int, str, bytes]]],
+    muted: Sequence[tuple[int, int]],
+    width: int,
+) -> Counting:
+    """Return what a router counts of which another one has `told`; raise `UsageError` where this version cannot."""
+    entries = {entry.name: entry for entry in spec.series}
+    added = list[tuple[Feature | Block, int]]()
+    for column, (_, of, definition) in sorted(told, key=lambda each: bool(each[1][1])):
+        if not of:
+            entry = load_series(definition, spec)
+            entries[entry.name] = entry
+            added.append((feature_of(spec, entry), column))
+        elif of in entries:
+            watch = _watch(spec, entries[of], definition, _NOBODY)
+            added.append((_block(spec, entries[of], watch), column))
+        else:
+            raise UsageError(f"watch: series '{of}' is not there")
+    return Counting(added, [slice(*columns) for columns in muted], width)
+
+
+def _watch(spec: PipelineSpec, entry: SeriesSpec, definition: bytes, beside: WatchRoster) -> Any:
+    """Return the watch of a definition, which may stand beside those of a roster; raises `UsageError`."""
+
+    def checked(data: Any) -> Any | list[ErrorDetails]:
+        try:
+            return entry.another(data, beside, spec.fields, spec.clock)
+        except ValidationError as error:
+            return with_expected(error, type(entry), ("watch", 0))
+
+    return load_live(definition, checked, "watch")
+
+
+def _block(spec: PipelineSpec, entry: SeriesSpec, watch: Any) -> Block:
+    where = tests_of(spec.fields, (*entry.where, *watch.where))
+    part = (watch.name, Feature(watch.by, where, entry.amount))
+    block = Block(f"{entry.name}/{watch.name}", (part,), 0)
+    return replace(block, places=len(part_names(spec, *part)))
 
 
 def _roster(live: LiveSeries) -> WatchRoster:

@@ -29,7 +29,7 @@ from stream_dp.operate.keys import sealer_for
 from stream_dp.operate.replay_feed import Feed, Paced, Speed, feed_records, loaded
 from stream_dp.operate.run.run_pipeline import served
 from stream_dp.operate.run.running import Run, alongside, signals
-from stream_dp.operate.run.wiring import file_source, open_ports
+from stream_dp.operate.run.wiring import file_source, open_ports, working
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
@@ -38,6 +38,7 @@ from stream_dp.records.endpoints import (
     KafkaSourceSpec,
     Releases,
     SqliteJournalSpec,
+    Workers,
 )
 from stream_dp.records.privacy import Analyst
 
@@ -94,6 +95,7 @@ class DemoOptions:
     fresh: bool
     port: int
     processes: int | None = None
+    workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,8 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
         if options.fresh:
             _delete(folder, callbacks)
         folder.mkdir(parents=True, exist_ok=True)
+        if embedded and options.workers:
+            raise UsageError("--workers: they read a topic, which --embedded does without")
         if embedded:
             spec = _embedded(spec, folder)
             yield await _run(spec, folder, options, callbacks, source=_flights(spec, every, speed))
@@ -149,7 +153,8 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
         callbacks.progress("Starting Kafka")
         async with LocalKafka(folder / "broker") as kafka:
             callbacks.line(f"Kafka is ready at {kafka.bootstrap}")
-            source = KafkaSourceSpec(topic=TOPIC, bootstrap=kafka.bootstrap)
+            shared = Workers(lanes=PARTITIONS) if options.workers else None
+            source = KafkaSourceSpec(topic=TOPIC, bootstrap=kafka.bootstrap, workers=shared)
             local = spec.model_copy(update={"source": source})
             await create_topic(kafka.bootstrap, TOPIC, PARTITIONS)
             to = Feed(TOPIC, speed, every=every)
@@ -158,7 +163,9 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
                 records = await loaded(local, flights_folder() / DATA)
                 await feed_records(local, sealer_for(local, None), records, to)
 
-            yield await _run(local, folder, options, callbacks, feed=feed)
+            keys = sealer_for(local, None).worker_keys()
+            async with working(options.workers, local, keys):
+                yield await _run(local, folder, options, callbacks, feed=feed)
     except FailClosed as error:
         flags = f"{'--embedded ' if embedded else ''}--fresh"
         raise FailClosed(

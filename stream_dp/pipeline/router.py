@@ -12,6 +12,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, pairwise
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -212,12 +213,24 @@ def _by_tick(decoded: Decoded, ticks: IntArray | int) -> tuple[Decoded, list[int
 MOST_IN_A_SHARD = 256  # features; each change rebuilds the counters of its shard in some ms
 
 
+class Told(NamedTuple):
+    """An added feature in words: its first tick, the series of which it is a watch, or "", and its definition."""
+
+    start: int
+    series: str
+    definition: bytes
+
+
+UNTOLD = Told(0, "", b"")
+
+
 @dataclass(slots=True)
 class _Added:
-    """A feature's part of the row, and the numbers of the series that count on it."""
+    """A feature's part of the row, what is told of it, and the numbers of the series that count on it."""
 
     slot: Slot
     shard: "_Shard"
+    told: "Told"
     users: set[int] = field(default_factory=set)
 
 
@@ -233,12 +246,13 @@ class _Shard:
 @dataclass(frozen=True, slots=True)
 class Counting:
     """What is counted beside the file's series: each of `added` from its column on, but nothing in the columns `muted`;
-    the row has `width` entries.
+    the row has `width` entries. `told` says `added` in words, by column.
     """
 
     added: Sequence[tuple[Feature | Block, int]]
     muted: Sequence[slice]
     width: int
+    told: Sequence[tuple[int, Told]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +323,7 @@ class OpenRouter:
             column = max(column, other.stop)
         return column
 
-    def open(self, feature: Feature | Block, column: int, user: int) -> slice:
+    def open(self, feature: Feature | Block, column: int, user: int, told: Told = UNTOLD) -> slice:
         """Count the feature for `user` from here on; FailClosed: in the columns from `column` on lie other counts."""
         if not self._takes(feature, column):
             raise FailClosed(
@@ -319,7 +333,7 @@ class OpenRouter:
         if feature in self.layout.features:
             slot = self.layout.features[feature]
             return slice(slot.start, slot.stop)
-        added = self._added.get(feature) or self._add(feature, column)
+        added = self._added.get(feature) or self._add(feature, column, told)
         added.users.add(user)
         self._width = max(self._base.width, *(added.slot.stop for added in self._added.values()))
         self._now = None
@@ -334,9 +348,9 @@ class OpenRouter:
         free = all(slot.stop <= column or behind <= slot.start for slot in slots)
         return free and column >= self._base.width
 
-    def watch(self, block: Block, column: int, user: int) -> None:
+    def watch(self, block: Block, column: int, user: int, told: Told) -> None:
         """Count one more watch of the series `user` from here on, in free columns within its block."""
-        self._add(block, column).users.add(user)
+        self._add(block, column, told).users.add(user)
 
     def unwatch(self, block: Feature | Block) -> None:
         shard = self._added.pop(block).shard
@@ -371,7 +385,7 @@ class OpenRouter:
         routed.dead = dead(batch, refused)
         return routed
 
-    def _add(self, feature: Feature | Block, column: int) -> _Added:
+    def _add(self, feature: Feature | Block, column: int, told: Told = UNTOLD) -> _Added:
         alone = RowLayout.alone(self._spec, feature)
         fields = tuple(decoded_fields(self._spec, (part for part, _ in alone.counted(self._spec))))
         room = (shard for shard in self._shards if len(shard.members) < MOST_IN_A_SHARD)
@@ -379,7 +393,7 @@ class OpenRouter:
         if shard is None:
             shard = _Shard(fields)
             self._shards.append(shard)
-        added = _Added(Slot(column, alone.features[feature].keys), shard)
+        added = _Added(Slot(column, alone.features[feature].keys), shard, told)
         self._added[feature] = shard.members[feature] = added
         shard.router = self._now = None
         return added
@@ -392,7 +406,8 @@ class OpenRouter:
                 every = self._base.beside(shards, self._width)
             added = [(feature, part.slot.start) for feature, part in self._added.items()]
             muted = list(chain.from_iterable(self._muted.values()))
-            self._now = _Counters(Counting(added, muted, self._width), every, shards)
+            told = sorted((part.slot.start, part.told) for part in self._added.values())
+            self._now = _Counters(Counting(added, muted, self._width, told), every, shards)
         return self._now
 
     def _router(self, shard: _Shard) -> Router:

@@ -23,6 +23,7 @@ OTHER_JSON = {
     "engine/messages/addressed.py": "what is asked of a series",
     "engine/messages/issued_tokens.py": "the list of tokens that were made, its own file",
     "operate/run/live_series.py": "what is asked to be priced",
+    "operate/run/rows_check.py": "records of a log of rows, a line each; what they hold is sealed",
     "journal/keys.py": "wrapped data keys, a file of their own form",
     "server/access.py": "names and prices in what is asked, for the log of accesses",
     "journal/answer_body.py": "answers to messages, in their own form",

@@ -7,7 +7,9 @@ engine: to the durable, published commit of the last tick), by the wall clock an
 `--conditions N` adds N counts with a condition of their own, `--batch N` writes N records a record batch.
 `--processes N` compares an engine whose topic is read by N processes with one that reads it alone: what the busiest
 process and all of them take of CPU time, and how much faster they are where each has a core of its own.
-Run: python tests/benchmarks/bench_engine.py [--records N] [--pairs N] [--processes N]
+`--workers N` compares an engine whose topic N workers read with a bare consumer, one process and `--processes`; from
+the first row that comes, when the workers have begun.
+Run: python tests/benchmarks/bench_engine.py [--records N] [--pairs N] [--processes N] [--workers N]
 """
 
 import argparse
@@ -35,7 +37,7 @@ from stream_dp.journal.commit import Commit, Release
 from stream_dp.journal.keys import Sealer
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.run.lane_processes import LaneKeys, LaneProcesses, PipedLane
-from stream_dp.operate.run.wiring import open_ports
+from stream_dp.operate.run.wiring import open_ports, working
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
@@ -57,6 +59,7 @@ class Load(NamedTuple):
     batch: int = 4000
     users: int = 0
     processes: int = 1
+    workers: int = 0
 
 
 class Flight(msgspec.Struct):
@@ -208,6 +211,62 @@ async def engine_in_lanes(
     return max(crew.took.values()), sum(crew.took.values())
 
 
+async def compare_workers(kafka: str, load: Load, stamps: tuple[int, int], folder: Path) -> None:
+    for pair in range(load.pairs):
+        consumer = await bare(kafka, load.records)
+        alone = await engine(kafka, load._replace(workers=0), stamps, f"alone{pair}", folder)
+        several = load._replace(workers=0, processes=max(2, load.processes))
+        lanes = await engine_in_lanes(kafka, several, stamps, f"lanes{pair}", folder)
+        wall, own, each = await engine_of_workers(kafka, load, stamps, f"workers{pair}", folder)
+        every = [
+            1e6 * seconds / load.records for seconds in (*lanes, own, max(each), own + sum(each))
+        ]
+        print(
+            f"CPU s/M: bare {1e6 / consumer.cpu:.2f}  alone {1e6 / alone.cpu:.2f}  {several.processes} processes: "
+            f"busiest {every[0]:.2f} all {every[1]:.2f}  {load.workers} workers: engine {every[2]:.3f} busiest "
+            f"{every[3]:.2f} all {every[4]:.2f}  records/s: bare {consumer.wall:,.0f} alone {alone.wall:,.0f} "
+            f"workers {load.records / wall:,.0f}"
+        )
+
+
+class Heard:
+    """The rows of workers; it notes when the first one comes."""
+
+    def __init__(self, rows: Any) -> None:
+        self._rows, self.began = rows, 0.0
+
+    async def read(self, lanes: Sequence[int]) -> Any:
+        found = await self._rows.read(lanes)
+        self.began = self.began or (time.perf_counter() if found else 0.0)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rows, name)
+
+
+async def engine_of_workers(
+    kafka: str, load: Load, stamps: tuple[int, int], name: str, marks: Path
+) -> tuple[float, float, list[float]]:
+    """The seconds from the first row to the last tick, the CPU seconds of the engine, and those of each worker."""
+    spec = specification(kafka, stamps[0], name, load)
+    sealer = Sealer(os.urandom(32), spec.name)
+    ports, over = open_ports(spec, sealer, marks=marks), list[float]()
+    heard: Any = Heard(ports.rows)
+    async with working(load.workers, spec, sealer.worker_keys()) as pids:
+        await asyncio.sleep(8)  # they import what they need, and wait for the engine
+        began = [cpu_of(pid) for pid in (os.getpid(), *pids)]
+
+        def ended() -> None:
+            if not over:
+                over.append(time.perf_counter())
+                over.extend(cpu_of(pid) for pid in (os.getpid(), *pids))
+
+        await counted(load, replace(ports, rows=heard), spec, stamps, ended)
+    wall, *cpu = over
+    own, *each = (now - at for at, now in zip(began, cpu, strict=True))
+    return wall - heard.began, own, each
+
+
 async def engine(
     bootstrap: str, load: Load, stamps: tuple[int, int], name: str, marks: Path
 ) -> Speed:
@@ -287,10 +346,10 @@ def specification(bootstrap: str, start: int, name: str, load: Load) -> Pipeline
         for at in range(load.conditions)
     ]
     caps: dict[str, Any] = {}
-    keyed: dict[str, Any] = {}
+    keyed: dict[str, Any] = {"workers": {"lanes": PARTITIONS}} if load.workers else {}
     if load.users:
         caps = {"unit": "user", "user": "customer", "max_events": "5", "per": "10s"}
-        keyed = {"keyed_by": "customer"}
+        keyed |= {"keyed_by": "customer"}
     return PipelineSpec.model_validate(
         {
             "version": 1,
@@ -315,6 +374,8 @@ async def compare(load: Load) -> None:
             stamping = {"message.timestamp.type": "LogAppendTime"}
             await create_topic(kafka.bootstrap, TOPIC, PARTITIONS, stamping)
             stamps = await produce(kafka.bootstrap, load)
+            if load.workers:
+                return await compare_workers(kafka.bootstrap, load, stamps, Path(folder))
             if load.processes > 1:
                 return await compare_shared(kafka.bootstrap, load, stamps, Path(folder))
             return await compare_bare(kafka.bootstrap, load, stamps, Path(folder))

@@ -11,7 +11,7 @@ import typer
 import typer.main
 
 from stream_dp.cli.commands.page import page
-from stream_dp.cli.commands.run import run
+from stream_dp.cli.commands.run import run, worker
 from stream_dp.cli.commands.topic import topic
 from stream_dp.operate.run.running import GIVING_BACK_S, STOPPING_S
 
@@ -36,7 +36,12 @@ def worktree(folder: Path) -> str:
 
 ENDS_WITHIN_S = STOPPING_S + GIVING_BACK_S + 5
 """A supervisor waits at least so long before it kills an engine."""
-COMMANDS: dict[str, Callable[..., Any]] = {"run": run, "topic": topic, "page": page}
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "run": run,
+    "worker": worker,
+    "topic": topic,
+    "page": page,
+}
 
 
 def said_by(tool: str, *arguments: str | Path) -> str:

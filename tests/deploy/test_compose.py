@@ -87,7 +87,7 @@ def our_commands(compose: dict[str, Any]) -> Iterator[str]:
         command = service["command"]
         yield from (f"{name}: no {word}" for word in unknown_words(command))
         mounted = {volume.split(":")[1].rpartition("/")[2] for volume in service.get("volumes", [])}
-        if command[0] == "run" and not {command[1]} <= mounted:
+        if command[0] in ("run", "worker") and not {command[1]} <= mounted:
             yield f"{name}: no {command[1]}"
         if command[0] == "run" and "--standby" not in command:
             yield f"{name}: takes over from the other one"
@@ -95,6 +95,15 @@ def our_commands(compose: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: logs for people"
         if command[0] == "run" and "stream-dp.key" not in service["secrets"]:
             yield f"{name}: no key"
+        if command[0] == "worker" and service["secrets"] != ["worker.key"]:
+            yield f"{name}: has other keys than a worker's"
+        if command[0] == "worker" and command[2:] != ["--key-file", "/run/secrets/worker.key"]:
+            yield f"{name}: takes another key"
+        if command[0] == "worker" and (service["networks"], "ports" in service) != (
+            ["brokers"],
+            False,
+        ):
+            yield f"{name}: can be reached, or reaches others than brokers"
 
 
 def figures(compose: dict[str, Any]) -> Iterator[str]:
@@ -152,6 +161,13 @@ def test_it_is_well(check: Callable[[dict[str, Any]], Iterator[str]]) -> None:
         (our_commands, "--allow-host, engine", "--allow-hosts, engine"),
         (our_commands, "--standby, ", ""),
         (our_commands, "--log-format, json", "--log-format, text"),
+        (our_commands, "secrets: [worker.key]", "secrets: [stream-dp.key]"),
+        (our_commands, "--key-file, /run/secrets/worker.key", "--key-file, /run/secrets/other"),
+        (
+            our_commands,
+            "networks: [brokers]\n    secrets: [worker",
+            "networks: [outside]\n    secrets: [worker",
+        ),
     ],
 )
 def test_a_broken_file_is_noticed(

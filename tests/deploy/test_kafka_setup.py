@@ -16,6 +16,7 @@ from stream_dp.kafka.client.clients import KEPT
 from stream_dp.kafka.client.topics import PLAIN, STAMPED, UNCOMPACTED
 from stream_dp.kafka.log import public as kafka_public
 from stream_dp.kafka.log import questions as kafka_questions
+from stream_dp.kafka.log import rows as kafka_rows
 from stream_dp.kafka.log.append_clock import WANTED
 from stream_dp.operate.doctor import NEEDED
 
@@ -123,6 +124,22 @@ def test_topics_are_made_as_the_engine_makes_them(tmp_path: Path) -> None:
         copied = {"min.insync.replicas": in_sync}
         assert made == {name: settings | copied for name, settings in SETTINGS.items()}
     assert planned(SCRIPT, tmp_path, "--no-topics").topics == {}
+
+
+def test_topics_of_workers_are_made_where_there_are_lanes(tmp_path: Path) -> None:
+    kept = {**KEPT, **kafka_rows._HINTS, "min.insync.replicas": "2"}
+    made = planned(SCRIPT, tmp_path, "--lanes 12").topics
+    assert made.keys() - SETTINGS.keys() == {"orders.private.rows", "orders.private.layout"}
+    assert made["orders.private.rows"] == made["orders.private.layout"] == kept
+    said_all = said(SCRIPT, tmp_path, f"{WHERE} --lanes 12 --print").stdout
+    wide = [shlex.split(line) for line in said_all.splitlines() if "private.rows" in line]
+    assert [line[line.index("--partitions") + 1] for line in wide] == ["12"]
+    broken = planned(
+        mutated(SCRIPT, '    kept "$pipeline.private.rows"', '    topic "$pipeline.private.rows"'),
+        tmp_path,
+        "--lanes 12",
+    )
+    assert broken.topics != made
 
 
 @pytest.mark.parametrize(

@@ -234,3 +234,85 @@ def test_a_broken_manifest_is_noticed(
 def test_every_file_is_listed() -> None:
     there = {path.name for path in FOLDER.glob("*.yaml")} - {"kustomization.yaml"}
     assert there == set(LISTED)
+
+
+WORKERS = (FOLDER / "workers" / "workers.yaml").read_text()
+
+
+def workers(text: str = WORKERS) -> Iterator[str]:
+    """What is wrong with the workers, beside the engine's manifests."""
+    manifests, beside = list(yaml.safe_load_all(text)), parsed(FILES)
+    yield from against_schemas(manifests)
+    deployed, policy = manifests
+    as_engine = {**deployed, "kind": "StatefulSet"}
+    yield from confined([as_engine, policy, *of_kind(beside, "Namespace")])
+    template = deployed["spec"]["template"]
+    yield from worker_pod(template["spec"])
+    (container,) = template["spec"]["containers"]
+    yield from (f"no {word}" for word in unknown_words(container["args"]))
+    if container["args"][:2] != ["worker", engine(beside)["args"][1]]:
+        yield "it is no worker of the engine's file"
+    labels = template["metadata"]["labels"]
+    selectors = (deployed["spec"]["selector"], policy["spec"]["podSelector"])
+    yield from (f"selects {one}" for one in selectors if one["matchLabels"] != labels)
+    if labels == the_pod(beside)["metadata"]["labels"]:
+        yield "the service and the policy of the engine take it for one"
+    if policy["spec"].get("ingress") or "Ingress" not in policy["spec"]["policyTypes"]:
+        yield "others come to it"
+    (ours,) = of_kind(beside, "NetworkPolicy")
+    if policy["spec"]["egress"] != ours["spec"]["egress"]:
+        yield "it reaches others than the engine does"
+
+
+def worker_pod(pod: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with what a worker has."""
+    (container,) = pod["containers"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    (configured,) = of_kind(parsed(FILES), "ConfigMap")
+    if volumes["pipeline"]["configMap"]["name"] != configured["metadata"]["name"]:
+        yield "it has another pipeline"
+    if volumes["mounted-key"]["secret"]["secretName"] == "orders-key":
+        yield "it has the operator's key"
+    (first,) = pod["initContainers"]
+    if first["command"][:3] != ["install", "-m", "0600"]:
+        yield "the key keeps the rights of a mounted secret"
+    if volumes["key"].get("emptyDir", {}).get("medium") != "Memory":
+        yield "the key's copy lies on a disk"
+    mounts = {mount["name"] for mount in container["volumeMounts"]}
+    if mounts - volumes.keys() or "mounted-key" in mounts:
+        yield "a volume that is not there, or the mounted secret itself"
+    if pod["terminationGracePeriodSeconds"] < ENDS_WITHIN_S:
+        yield "is killed before it has ended"
+
+
+def test_workers_are_well() -> None:
+    assert list(workers()) == []
+    listed = yaml.safe_load((FOLDER / "workers" / "kustomization.yaml").read_text())
+    assert listed["resources"] == ["workers.yaml"]
+    assert (
+        listed["namespace"]
+        == yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["namespace"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("replicas: 3", "replica: 3"),
+        ("args: [worker, ", "args: [workers, "),
+        ("pipeline.yaml]", "orders.yaml]"),
+        ("runAsNonRoot: true", "runAsNonRoot: false"),
+        ("secretName: orders-worker-key", "secretName: orders-key"),
+        ('"0600"', '"0640"'),
+        ("medium: Memory, ", ""),
+        ("matchLabels: {app.kubernetes.io/name: stream-dp-worker", "matchLabels: {app: worker"),
+        ("policyTypes: [Ingress, Egress]", "policyTypes: [Egress]"),
+        ("port: 9092", "port: 9093"),
+        ("configMap: {name: orders}", "configMap: {name: order}"),
+        ("{name: tmp, mountPath", "{name: temp, mountPath"),
+        ("terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 5"),
+        ("image: stream-dp:0.1.0", "image: stream-dp:latest"),
+    ],
+)
+def test_broken_workers_are_noticed(old: str, new: str) -> None:
+    assert list(workers(mutated(WORKERS, old, new))) != []

@@ -51,6 +51,7 @@ class LivePipeline:
     grid: Grid
     keep: str = ""
     processes: int = 1
+    lanes: int = 0
 
     def written(self) -> "LivePipeline":
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -68,10 +69,14 @@ class LivePipeline:
                 "kind": "kafka",
                 "topic": self.topic,
                 "bootstrap": self.bootstrap,
-                "processes": self.processes,
+                **(
+                    {"workers": {"lanes": self.lanes}}
+                    if self.lanes
+                    else {"processes": self.processes}
+                ),
             },
             "schema": {"kind": {"type": "category", "domain": list(KINDS)}},
-            "privacy": {"epsilon": "2"},
+            "privacy": {"epsilon": "100" if self.lanes else "2"},
             **({"journal": {"kind": "kafka", "keep": self.keep}} if self.keep else {}),
             "clock": {
                 "kind": "wall",

@@ -362,3 +362,40 @@ async def test_the_example_counts_and_reacts(kafka: str, tmp_path: Path) -> None
         worker.terminate()
         await asyncio.to_thread(worker.wait)
     assert worker.returncode == 0, log.read_text()
+
+
+async def test_the_example_with_two_workers_counts_by_lanes(kafka: str, tmp_path: Path) -> None:
+    name, visits, doors = (fresh_topic_name(each) for each in ("visits", "visited", "doors"))
+    text = (EXAMPLE / "lanes.yaml").read_text().replace("name: visits-by-lanes", f"name: {name}")
+    text = text.replace("topic: visits ", f"topic: {visits} ").replace("127.0.0.1:9092", kafka)
+    (tmp_path / "pipeline.yaml").write_text(text)
+    (tmp_path / "key").write_bytes(bytes(32))
+    (tmp_path / "key").chmod(0o600)
+    await create_topic(kafka, visits, 2, STAMPED)
+    await create_topic(kafka, doors, 2)
+    environment = {
+        **os.environ, "STREAM_DP_KEY_FILE": str(tmp_path / "key"), "STREAM_DP_HOME": str(tmp_path / "home"),
+        "STREAM_DP_KAFKA_BOOTSTRAP": kafka, "VISITS_PIPELINE": str(tmp_path / "pipeline.yaml"),
+        "VISITS_APP": name, "VISITS_DATA": str(tmp_path / "data"), "VISITS_TOPIC": doors,
+        "PYTHONPATH": str(EXAMPLE.parents[1]),
+    }  # fmt: skip
+    queries = FaustQueries(KafkaSettings(kafka), name, Sealer(bytes(32), name).query_token())
+    log = tmp_path / "log"
+    with log.open("w") as said:
+        workers = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
+            [sys.executable, str(EXAMPLE / "app.py"), "--workers", "2"],
+            env=environment, stdout=said, stderr=said, cwd=tmp_path,
+        )  # fmt: skip
+    try:
+        shown = await queries.list(seconds=120)
+        assert [each.name for each in shown.content.queries] == ["visits", "busy", "long"]
+        async with producing(kafka) as producer:
+            for number in range(600):
+                door = json.dumps({"shop": "a", "minutes": 12}).encode()
+                await producer.send(doors, door, partition=number % 2)
+        await until(lambda: "north is busy" in log.read_text())
+    finally:
+        await queries.close()
+        workers.terminate()
+        await asyncio.to_thread(workers.wait)
+    assert workers.returncode == 0, log.read_text()

@@ -1,9 +1,9 @@
 """The soak: an engine with a standby over a cluster, everything that can happen to them at random, and a checker.
 
 Rules: it runs for STREAM_DP_SOAK_SECONDS (1,800) on STREAM_DP_SOAK_NODES (3) brokers from STREAM_DP_SOAK_SEED on, with
-STREAM_DP_SOAK_PROCESSES (1) that read the topic, and prints its figures as JSON, also to the file
-STREAM_DP_SOAK_FIGURES if that is named. The test is synchronous, for a broker ends with the thread that started it.
-What is done to brokers is undone before the next thing is done to them.
+STREAM_DP_SOAK_PROCESSES (1) that read the topic, or with STREAM_DP_SOAK_WORKERS (0) that do, while series come and go.
+It prints its figures as JSON, also to the file STREAM_DP_SOAK_FIGURES if that is named. The test is synchronous, for a
+broker ends with the thread that started it. What is done to brokers is undone before the next thing is done to them.
 """
 
 import asyncio
@@ -39,12 +39,14 @@ from kafka.log_worlds import LivePipeline
 from kafka.raw_batches import CODECS, RawBatch, plain
 from kafka.raw_producer import RawTransactions
 from kafka.raw_wire import Refused, Stored, Wire
-from kafka.test_soak_verdict import verdict
+from kafka.test_soak_verdict import LIVE, definition, verdict
 from oracles.kafka_log import Grid
 from unit.server.attackers import DEAF, SLOW, attacking
 
 from stream_dp.broker.topics import create_topic
+from stream_dp.client.api import Client, connect
 from stream_dp.errors import UsageError, WorldError
+from stream_dp.journal.keys import Sealer
 from stream_dp.operate.audit.journal_access import archive_journal
 
 PRODUCERS = 6
@@ -229,6 +231,7 @@ class SoakWriter(threading.Thread):
 
 _COMMAND = (
     "from stream_dp.engine import engine; engine.SNAPSHOT_TICKS = 30\n"  # a checkpoint each, to prune to
+    "from stream_dp.engine.lanes import workers; workers.EVERY = 60\n"
     "from stream_dp.cli.start import start; start()"
 )
 KEEP = "60s"
@@ -256,7 +259,7 @@ class Engines:
     """As many as `number` of one pipeline; those beyond the first stand by."""
 
     def __init__(self, pipeline: LivePipeline, number: int = 2) -> None:
-        self._pipeline = pipeline
+        self.pipeline = pipeline
         self._number = number
         self._running: list[Engine] = []
         self._errors: list[Path] = []
@@ -329,7 +332,7 @@ class Engines:
             self._running.clear()
 
     def _started(self) -> Engine:
-        folder = self._pipeline.folder
+        folder = self.pipeline.folder
         key, port = str(folder / "operator.key"), free_port()
         own = {"STREAM_DP_HOME": str(folder / "state"), "STREAM_DP_KEY_FILE": key}
         options = [
@@ -352,12 +355,79 @@ class Engines:
         return Engine(process, errors)
 
 
+_WORKER = "from stream_dp.cli.start import start; start()"
+
+
+class Workers:
+    """So many workers of a pipeline; which have ended otherwise than by a kill is noted."""
+
+    def __init__(self, pipeline: LivePipeline, number: int) -> None:
+        self._pipeline, self._number = pipeline, number
+        self._running: list[Engine] = []
+        self._started = 0
+        self.kills = 0
+        self.unplanned: list[str] = []
+
+    def keep(self) -> None:
+        for worker in list(self._running):
+            if (code := worker.process.poll()) is not None:
+                self._running.remove(worker)
+                self.unplanned.append(f"a worker, exit {code}: {worker.said()[-2000:]}")
+        while len(self._running) < self._number:
+            folder = self._pipeline.folder
+            key, errors = str(folder / "operator.key"), folder / f"worker-{self._started}.stderr"
+            self._started += 1
+            own = {"STREAM_DP_HOME": str(folder / "state"), "STREAM_DP_KEY_FILE": key}
+            with errors.open("wb") as file:
+                process = subprocess.Popen(
+                    [sys.executable, "-c", _WORKER, "worker", str(folder / "pipeline.yaml")],
+                    env={**os.environ, **own},
+                    stdout=subprocess.DEVNULL,
+                    stderr=file,
+                )
+            self._running.append(Engine(process, errors))
+
+    def kill(self, chance: random.Random) -> None:
+        self.keep()
+        worker = chance.choice(self._running)
+        worker.process.kill()
+        worker.process.wait()
+        self._running.remove(worker)
+        self.kills += 1
+
+    def sleep(self, chance: random.Random) -> None:
+        """Stop one, so that others take its lanes, for as long as they need or not; then it wakes as a zombie."""
+        self.keep()
+        process = chance.choice(self._running).process
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(chance.choice((1, 5, 30)))
+        process.send_signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        for worker in self._running:
+            worker.process.send_signal(signal.SIGTERM)
+        for worker in self._running:
+            with suppress(subprocess.TimeoutExpired):
+                worker.process.wait(_ENDING_S)
+            if worker.process.poll() != 0:
+                said = worker.said()[-2000:]
+                self.unplanned.append(f"a worker at the end, {worker.process.poll()}: {said}")
+        self.close()
+
+    def close(self) -> None:
+        for worker in self._running:
+            worker.process.kill()
+            worker.process.wait()
+        self._running.clear()
+
+
 SECONDS = float(os.environ.get("STREAM_DP_SOAK_SECONDS", "1800"))
 NODES = int(os.environ.get("STREAM_DP_SOAK_NODES", "3"))
 PROCESSES = int(os.environ.get("STREAM_DP_SOAK_PROCESSES", "1"))
+WORKERS = int(os.environ.get("STREAM_DP_SOAK_WORKERS", "0"))
 SEED = int(os.environ.get("STREAM_DP_SOAK_SEED", "1"))
 STEP, DELAY, HORIZON = 1_000, 2_000, 100_000
-CLIENTS, MOST_PARTITIONS = 1_200, 8
+CLIENTS, MOST_PARTITIONS, LANES = 1_200, 8, 2
 NAME, TOPIC = "soak", "soak.events"
 CATCHING_UP_S = 300.0
 SESSION_S = 8.0  # longer than that of a broker: another leads afterwards
@@ -366,10 +436,15 @@ SESSION_S = 8.0  # longer than that of a broker: another leads afterwards
 class Faults:
     """What may happen, each for some seconds; `done` counts."""
 
-    def __init__(self, brokers: Cluster, engines: Engines, chance: random.Random) -> None:
+    def __init__(
+        self, brokers: Cluster, engines: Engines, workers: Workers, chance: random.Random
+    ) -> None:
         self._brokers = brokers
         self._engines = engines
+        self._workers = workers
         self._chance = chance
+        self._live: list[str] = []
+        self._named = 0
         self._partitions = 2
         self.done: Counter[str] = Counter()
         self._all: dict[str, tuple[float, Callable[[], None]]] = {
@@ -378,6 +453,9 @@ class Faults:
             "engine asleep": (2, lambda: engines.sleep(chance.choice((1, 5, 30)))),
             "lane killed": (4 * (PROCESSES > 1), self._lane_killed),
             "lane asleep": (2 * (PROCESSES > 1), self._lane_asleep),
+            "worker killed": (6 * (WORKERS > 0), lambda: workers.kill(chance)),
+            "worker asleep": (4 * (WORKERS > 0), lambda: workers.sleep(chance)),
+            "series": (12 * (WORKERS > 0), self._series),
             "broker killed": (3, self._broker_killed),
             "broker paused": (3, self._broker_paused),
             "broker restarted": (2, self._broker_restarted),
@@ -392,9 +470,37 @@ class Faults:
         (name,) = self._chance.choices(list(self._all), weights)
         self._all[name][1]()
         self.done[name] += 1
-        self._engines.keep()
+        self.keep()
         time.sleep(self._chance.uniform(0.5, 6))
+        self.keep()
+
+    def keep(self) -> None:
         self._engines.keep()
+        self._workers.keep()
+
+    def _series(self) -> None:
+        """Let a few series come or go, one behind the other, at whatever cuts."""
+        token = Sealer(
+            (self._engines.pipeline.folder / "operator.key").read_bytes(), NAME
+        ).query_token()
+        for _ in range(self._chance.randint(1, 4)):
+            for port in self._engines.ports()[:1]:
+                try:
+                    client = connect(f"http://127.0.0.1:{port}", token=token, timeout=10)
+                    self._one_series(client)
+                except (WorldError, UsageError):
+                    self.done["no answer about a series"] += 1
+
+    def _one_series(self, client: Client) -> None:
+        if self._live and self._chance.random() < 0.45:
+            client.halt(self._live.pop(self._chance.randrange(len(self._live))))
+            self.done["series halted"] += 1
+        else:
+            self._named += 1
+            kinds = LIVE[self._chance.choice(list(LIVE))]
+            client.create(definition(name := f"live_{self._named}", kinds))
+            self._live.append(name)
+            self.done["series created"] += 1
 
     def _lane_killed(self) -> None:
         if lane := self._engines.lane(self._chance):
@@ -486,38 +592,48 @@ def test_soak(tmp_path: Path) -> None:
         asyncio.run(create_topic(bootstrap, TOPIC, 2, {"message.timestamp.type": "LogAppendTime"}))
         grid = Grid(int(time.time() * 1000) // STEP * STEP + 5 * STEP, STEP, DELAY, HORIZON)
         pipeline = LivePipeline(
-            NAME, TOPIC, bootstrap, tmp_path / "engine", grid, KEEP, PROCESSES
+            NAME,
+            TOPIC,
+            bootstrap,
+            tmp_path / "engine",
+            grid,
+            KEEP,
+            PROCESSES,
+            LANES if WORKERS else 0,
         ).written()
         archive, archives = tmp_path / "soak.archive", 0
         engines, writer = Engines(pipeline), SoakWriter(bootstrap, TOPIC, SEED)
-        faults = Faults(brokers, engines, chance)
+        workers = Workers(pipeline, WORKERS)
+        faults = Faults(brokers, engines, workers, chance)
         try:
-            engines.keep()
+            faults.keep()
             writer.start()
             end = grid.origin / 1000 + SECONDS
             while time.time() < end:
                 faults.one()
                 archives += archived(pipeline, archive)
             writer.stop()
-            engines.keep()
+            faults.keep()
             caught_up = asyncio.run(published(bootstrap, grid.tick(int(time.time() * 1000)) + 1))
-            engines.keep()
+            faults.keep()
             engines.end()
+            workers.end()
             assert archived(pipeline, archive)
         finally:
             engines.close()
+            workers.close()
         made, wrong = asyncio.run(verdict(pipeline, archive))
     figures = {
-        "seconds": SECONDS, "nodes": NODES, "processes": PROCESSES, "seed": SEED, "caught up": caught_up,
-        "archived": archives,
+        "seconds": SECONDS, "nodes": NODES, "processes": PROCESSES, "workers": WORKERS, "seed": SEED,
+        "caught up": caught_up, "archived": archives,
         "happened": dict(faults.done), "written": dict(writer.deeds), "not written": dict(writer.failures),
         "kills": engines.kills, "shut out and standing by again": engines.shut_out,
-        "unplanned exits": len(engines.unplanned), **made,
+        "workers killed": workers.kills, "unplanned exits": len(engines.unplanned + workers.unplanned), **made,
     }  # fmt: skip
     print(json.dumps(figures))
     if file := os.environ.get("STREAM_DP_SOAK_FIGURES"):
         Path(file).write_text(json.dumps(figures, indent=1))
-    assert engines.unplanned == []
+    assert engines.unplanned == workers.unplanned == []
     assert caught_up
     assert 0 < made["pruned"] < made["commits"]
     assert wrong == []

@@ -40,9 +40,52 @@ async def verdict(pipeline: LivePipeline, archive: Path) -> tuple[dict[str, int]
         "ticks": ticks, "records": sum(row[0] for row in journal.rows.values()),
         "late": journal.late, "later": journal.late - log.late, "dead": journal.dead.total(),
         "aborted public records": sum(not one.committed for one in public),
-        "commits": len(blobs), "pruned": left[0][0],
+        "commits": len(blobs), "pruned": left[0][0], **told_of(commits),
     }  # fmt: skip
     return figures, list(judged(commits, public, log))
+
+
+LIVE = {"one": ("red",), "two": ("green",), "both": ("red", "green"), "all": KINDS}
+"""Series that come and go: what each counts."""
+
+
+def definition(name: str, kinds: Sequence[str]) -> dict[str, Any]:
+    where = [{"field": "kind", "one_of": list(kinds)}]
+    return {"name": name, "statistic": "count", "where": where, "epsilon": "0.01"}
+
+
+def live_ticks(
+    commits: Sequence[dict[str, Any]],
+) -> Iterator[tuple[int, int, Sequence[str], bool]]:
+    """Yield the tick, the column, what is counted there, and whether it is its first tick, of each series that came
+    while the engine ran.
+    """
+    changes = [change for commit in commits for change in commit["changes"]]
+    ends = {change["number"]: change["end"] for change in changes if change["kind"] == "halted"}
+    ticks = sum(len(commit["ticks"]) for commit in commits)
+    for created in (change for change in changes if change["kind"] == "created"):
+        (condition,) = json.loads(created["definition"])["where"]
+        for tick in range(created["start"], min(ticks, ends.get(created["number"], ticks))):
+            yield tick, created["column"], condition["one_of"], tick == created["start"]
+
+
+def told_of(commits: Sequence[dict[str, Any]]) -> dict[str, int]:
+    changes = Counter(change["kind"] for commit in commits for change in commit["changes"])
+    return {
+        "created": changes["created"], "halted": changes["halted"], "live ticks": sum(1 for _ in live_ticks(commits)),
+    }  # fmt: skip
+
+
+def of_two_versions(commits: Sequence[dict[str, Any]], rows: Any) -> Iterator[str]:
+    """Series that came count the records that the file's histogram counts in the same tick, neither more nor fewer; in
+    their first one those alone that were read behind the cut, so that they may be fewer.
+    """
+    for tick, column, kinds, first in live_ticks(commits):
+        row = rows[tick]
+        wanted = sum(row[1 + KINDS.index(kind)] for kind in kinds)
+        found = row[column] if column < len(row) else None
+        if found is None or found > wanted or (found < wanted and not first):
+            yield f"tick {tick}, {kinds}: a series that came counts {found}, the file's {wanted}"
 
 
 def judged(commits: Sequence[dict[str, Any]], public: Sequence[Public], log: Said) -> Iterator[str]:
@@ -54,7 +97,9 @@ def judged(commits: Sequence[dict[str, Any]], public: Sequence[Public], log: Sai
     if [one.body for one in public if one.committed] != [one[3] for one in releases_of(commits)]:
         yield "what is public is not what was journalled, in its order"
     journal, missing = Journalled.of(commits), 0
-    for tick, found in journal.rows.items():
+    yield from of_two_versions(commits, journal.rows)
+    for tick, whole in journal.rows.items():
+        found = whole[: 2 + len(KINDS)]
         counted = log.tick(tick)
         kinds = [counted[kind] for kind in KINDS]
         wanted = (counted.total(), *kinds, counted.total() - sum(kinds))
@@ -91,6 +136,7 @@ def rightly() -> Left:
             "rows": [[2, 2, 0, 0, 0]],
             "late": int(tick == 1),
             "dead_letters": [letter] if tick == 2 else [],
+            "changes": [],
             "releases": [["release", tick, "all", tick, body(tick, tick)]],
         }
         for tick in range(TICKS)
@@ -98,6 +144,31 @@ def rightly() -> Left:
     public = [Public(body(tick, tick), True, b"all", 0) for tick in range(TICKS)]
     ticks = {tick: Counter(red=2) for tick in range(TICKS)}
     return Left(commits, public, Said(ticks, [Range(0, 7, 7)], 1))
+
+
+def with_live(left: Left) -> None:
+    """A series that counts red ones in two ticks."""
+    said = json.dumps(definition("one", ("red",))).encode()
+    for tick, commit in enumerate(left.commits):
+        created = {"kind": "created", "number": 2, "definition": said, "start": 1, "column": 5}
+        halted = {"kind": "halted", "number": 2, "end": 3}
+        commit["changes"] = {0: [created], 2: [halted]}.get(tick, [])
+        if tick:
+            commit["rows"] = [[*commit["rows"][0], 2 if tick < 3 else 0]]
+
+
+def test_a_series_that_came_counts_what_the_file_counts() -> None:
+    left = rightly()
+    with_live(left)
+    assert left.findings() == []
+    assert told_of(left.commits) == {"created": 1, "halted": 1, "live ticks": 2}
+    broken = [(1, [2, 2, 0, 0, 0]), (1, [2, 2, 0, 0, 0, 3])]
+    for tick, row in (*broken, (2, [2, 2, 0, 0, 0, 1]), (2, [2, 2, 0, 0, 0, 4])):
+        left = rightly()
+        with_live(left)
+        left.commits[tick]["rows"] = [row]
+        (found,) = left.findings()
+        assert "a series that came" in found
 
 
 def test_a_record_that_was_shown_late_is_late_and_no_fault() -> None:

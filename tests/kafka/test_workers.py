@@ -5,9 +5,10 @@ import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from faults.cases import Case, make_key
@@ -31,7 +32,10 @@ from kafka.test_lane_processes import committed, fed_up_to
 from oracles.user_caps import judge
 
 from stream_dp.broker.topics import create_topic
+from stream_dp.client.kafka_messages import KafkaMessages
+from stream_dp.client.message_text import fresh_id, good_answer, message_text
 from stream_dp.engine.lanes.rows import Layout, RowSealer
+from stream_dp.errors import Outage
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.topics import administering, existing
@@ -53,8 +57,8 @@ async def slowly(producer, records):
 RowsProducer.written = slowly
 """
 NEWER = (
-    "from stream_dp.engine.lanes import rows, workers\nfrom stream_dp.operate.run import worker\n"
-    "rows.COUNTING = workers.COUNTING = worker.COUNTING = 2\n"
+    "from stream_dp.engine.lanes import rows, workers\nfrom stream_dp.operate.run import hosted\n"
+    "rows.COUNTING = workers.COUNTING = hosted.COUNTING = 3\n"
 )
 
 
@@ -135,6 +139,100 @@ async def test_one_process_several_and_workers_publish_the_same_bytes(
         published.append(await bodies(kafka, case))
     assert len(published[0]) == 100
     assert published[0] == published[1] == published[2]
+
+
+DEFINED: dict[str, dict[str, Any]] = {
+    "hourly": {
+        "statistic": "histogram",
+        "by": "airline",
+        "where": [{"field": "delay", "at_least": 30}],
+    },
+    "overdue": {"statistic": "count", "where": [{"field": "delay", "at_least": 15}]},
+    "minutes": {"statistic": "sum", "of": "delay", "clamp": [-60, 180], "by": "airline"},
+    "mon": {"statistic": "monitor", "touch": 3, "watch": [{"name": "w", "above": 1}]},
+}
+
+
+async def changed(messages: KafkaMessages, *does: str) -> None:
+    """Let series come (+) and go (-), and watches of the monitor `mon` come (w) and go (u)."""
+    for does_it, name in (each.split(" ") for each in does):
+        defined = json.dumps({"name": name, "epsilon": "1", **DEFINED.get(name.rstrip("2"), {})})
+        watch = json.dumps({"name": name, "by": "airline", "above": 2})
+        told: dict[str, tuple[str, dict[str, Any], str]] = {
+            "+": ("create", {"accept_noise": True}, defined),
+            "-": ("halt", {"series": name}, ""),
+            "w": ("watch", {"series": "mon", "accept_noise": True}, watch),
+            "u": ("unwatch", {"series": "mon", "watch": name}, ""),
+        }
+        do, content, definition = told[does_it]
+        said = message_text(do, content, key := fresh_id(), definition=definition)
+        good_answer(await messages.answer(said, key))
+
+
+CHANGES = {
+    4: ("+ hourly", "+ mon"), 7: ("+ overdue", "w all"), 10: ("- hourly", "+ hourly2", "+ minutes"),
+    13: ("u all", "u w", "w again"), 16: ("- overdue", "- minutes"), 19: ("+ overdue2",),
+}  # fmt: skip
+
+
+async def with_changes(
+    kafka: str, case: Case, reader: Callable[[], Any] | None, *, hurt: bool = True
+) -> list[bytes]:
+    """What is public where series come and go, and three readers read, or none; these are killed and paused."""
+    shown = json.loads(case.pipeline.read_text())
+    shown["privacy"]["epsilon"], shown["clock"]["block"] = 100, 1
+    case.pipeline.write_text(json.dumps(shown))
+    await create_topic(kafka, topic_of(case), PARTITIONS)
+    with ExitStack() as stack:
+        run = case.start("--zero-noise", patch=OFTEN)
+        stack.callback(run.communicate)
+        stack.callback(run.kill)
+        lanes = [] if reader is None else [stack.enter_context(reader()) for _ in range(3)]
+        await fed_up_to(kafka, case, 3)
+        await public(kafka, case, 2)
+        token = Sealer(case.key, case.expected.pipeline).query_token()
+        settings = KafkaSettings(kafka)
+        messages = KafkaMessages(settings, case.expected.pipeline, token)
+        await messages.open()
+        for end, does in CHANGES.items():
+            await fed_up_to(kafka, case, end)
+            await public(kafka, case, end - 1)
+            if reader is not None and hurt and end in (7, 16):
+                lanes[0].send_signal(signal.SIGSTOP if end == 7 else signal.SIGCONT)
+            if reader is not None and hurt and end == 10:
+                lanes.pop().kill()
+                lanes.append(stack.enter_context(reader()))
+            await changed(messages, *does)
+        await fed_up_to(kafka, case, 24)
+        await public(kafka, case, 23)
+        await messages.close()
+        assert all(lane.poll() is None for lane in lanes)
+    if reader is not None:
+        said = await layout_of(kafka, case)
+        assert said.epoch == 1 + len(CHANGES) - 2  # what only ends begins no epoch
+        assert sorted(of for _, (_, of, _) in said.added) == ["", "", "", "mon"]
+    return await bodies(kafka, case)
+
+
+async def test_series_and_watches_that_come_and_go_count_as_in_one_process(
+    kafka: str, tmp_path: Path
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "workers").mkdir()
+    one = await with_changes(kafka, over(kafka, tmp_path / "one", 24), None)
+    case = over(kafka, tmp_path / "workers", 24, workers={"lanes": 2})
+    assert await with_changes(kafka, case, lambda: working(case)) == one
+    assert {json.loads(body)["series"] for body in one} >= {*DEFINED, "overdue2", "hourly2"}
+
+
+async def public(kafka: str, case: Case, tick: int) -> None:
+    """Wait until this tick is public."""
+    deadline, seen = time.monotonic() + 60, -1
+    while seen < tick:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.1)
+        with suppress(Outage):  # the topic is made at the first start
+            seen = max([json.loads(body)["tick"] for body in await bodies(kafka, case)], default=-1)
 
 
 async def test_workers_are_killed_and_paused_and_others_take_over(
@@ -224,7 +322,7 @@ async def test_what_is_wrong_with_rows_stops_the_engine_or_the_worker(
     with working(case, NEWER) as newer:
         _, said = await asyncio.to_thread(newer.communicate)
         assert newer.returncode == 4
-        assert "version 1 of counting, this worker as version 2" in said
+        assert "version 2 of counting, this worker as version 3" in said
     text = case.pipeline.read_text()
     case.pipeline.write_text(json.dumps(json.loads(text) | {"confidence": "0.9"}))
     with working(case) as other:

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 import webbrowser
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from typer import Option
 
-from stream_dp.cli.options import Port, Processes
+from stream_dp.cli.options import Port, Processes, with_groups
 from stream_dp.cli.printing import folding_table
 from stream_dp.cli.progress_line import Line, progress
 from stream_dp.cli.until_stopped import ticks_shown
@@ -34,6 +35,17 @@ LIVE_SERIES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Options: who reads the topic."""
+
+    processes: Processes = None
+    workers: Annotated[
+        int, Option("--workers", min=0, help="So many workers read the topic for the engine.")
+    ] = 0
+
+
+@with_groups
 def demo(
     *,
     embedded: Annotated[
@@ -51,10 +63,12 @@ def demo(
         bool, Option("--compare-exact", help="Show exact values beside the private ones.")
     ] = False,
     port: Port = 8765,
-    processes: Processes = None,
+    readers: Readers,
 ) -> None:
     """Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on."""
-    options = DemoOptions(embedded, headless, until_end, fresh, port, processes)
+    options = DemoOptions(
+        embedded, headless, until_end, fresh, port, readers.processes, readers.workers
+    )
     with progress("Looking at what is here") as line:
         done, figures = asyncio.run(_demo(options, line, compare_exact=compare_exact))
     print_results(figures)

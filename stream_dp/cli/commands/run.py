@@ -1,4 +1,4 @@
-"""`stream-dp run`: run a pipeline until stopped; `stream-dp worker`: read lanes for it."""
+"""`stream-dp run`: run a pipeline until stopped; `worker`: read lanes for it; `flink`: let a cluster read them."""
 
 import asyncio
 import os
@@ -34,6 +34,7 @@ from stream_dp.errors import UsageError
 from stream_dp.operate.keys import access_of, export_worker_keys
 from stream_dp.operate.observe.lifecycle_log import TellEvent
 from stream_dp.operate.observe.operator_figures import LATE, LOCAL, FiguresPort, OperatorFigures
+from stream_dp.operate.run.hosted import flink_script
 from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
 from stream_dp.operate.run.running import Run, Unanswered
 from stream_dp.operate.run.wiring import PRODUCT, Setup
@@ -203,6 +204,17 @@ def worker(
         return
     name = asyncio.run(work(pipeline, key_file, say_on_stderr))
     say_on_stderr(f"{name}: this worker has ended")
+
+
+def flink(
+    pipeline: PipelineFile,
+    key_file: Annotated[
+        Path | None,
+        Option("--key-file", help="Where task managers find what `worker --export-key` wrote."),
+    ] = None,
+) -> None:
+    """Print Flink SQL with which a cluster hosts the lanes of PIPELINE.yaml, as workers do."""
+    typer.echo(flink_script(pipeline, key_file), nl=False)
 
 
 async def _or_leave(

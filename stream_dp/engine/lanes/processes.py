@@ -187,9 +187,9 @@ class Lane:
             self._sent += [(each.tick, each.used) for each in closed]
             await self._tell(Came(go.epoch, closed, self._ends()))
 
-        gathering = Gathering(self._source, self._guard, self._router, ticks)
+        gathering = Gathering(self._guard, self._router, ticks)
         try:
-            await gathering.to_the_end(go.cut.next_tick, go.group, put)
+            await gathering.to_the_end(self._source, go.cut.next_tick, go.group, put)
         except Exception as error:  # noqa: BLE001 - the engine decides what it means
             await self._tell(Failed(_sendable(error)))
 

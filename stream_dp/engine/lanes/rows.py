@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -34,16 +34,18 @@ from stream_dp.journal.commit import DeadLetter, Private
 from stream_dp.journal.dead_letters import DeadLetters
 from stream_dp.noise import fresh_seed
 
-COUNTING: Final = 1
+COUNTING: Final = 2
 ROW, LAYOUT = "row", "layout"
 RECENT = 1_000
 """Of so many rows that counted the digests are known: an older row is not told from one that differs."""
+_HEADER, _VERSION = "stream-dp-rows", b"1"
 _FORM = 1
 _NONCE_BYTES = 12
 _LENGTH = 4
 _WIDTHS = (np.dtype("<i1"), np.dtype("<i2"), np.dtype("<i4"), np.dtype("<i8"))
 _PLACE = np.dtype("<u4")
 _T = TypeVar("_T")
+Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
 class Cells(Private, frozen=True, array_like=True, tag="cells"):
@@ -132,7 +134,9 @@ class Layout(Private, frozen=True, tag=LAYOUT):
 
     The rows of the epoch begin with `tick`, behind the cut that `positions`, `marks`, `pending` and `behind` say; or,
     with `rows`, behind the rows of these digests, by lane. `places` says where in the log of each lane to read on.
-    `held` is what users have used of their caps before `tick`, by memory and window.
+    `held` is what users have used of their caps before `tick`, by memory and window. `file` is what the pipeline file
+    says, as journals keep it. Beside its series `added` count, from these columns on, by their first tick, the name of
+    the series that it is a watch of (or ""), and the definition; but nothing from a column of `muted` up to another.
     """
 
     fingerprint: str
@@ -153,6 +157,16 @@ class Layout(Private, frozen=True, tag=LAYOUT):
     pending: dict[int, Cells] = msgspec.field(default_factory=dict)
     known: dict[int, dict[int, bytes]] = msgspec.field(default_factory=dict)
     held: dict[str, dict[int, bytes]] = msgspec.field(default_factory=dict)
+    file: bytes = b""
+    added: tuple[tuple[int, tuple[int, str, bytes]], ...] = ()
+    muted: tuple[tuple[int, int], ...] = ()
+
+    def continues(self, other: "Layout", *more: str) -> bool:
+        """Return whether it is of the same file and topics as another, and also the same in the fields of `more`."""
+        names = (
+            "fingerprint", "counting", "lanes", "origin", "first", "source", "topic", *more,
+        )  # fmt: skip
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def cut(self, lane: int) -> Cut:
         """Return the part of a lane of the cut; what is pending goes on in the first one."""
@@ -235,6 +249,16 @@ class Stamp(msgspec.Struct, frozen=True, array_like=True):
     epoch: int
 
 
+class Sealed(NamedTuple):
+    """A record of the log of rows, or of that of layouts."""
+
+    headers: Headers
+    value: bytes
+
+    def __repr__(self) -> str:
+        return "<Sealed>"
+
+
 class RowSealer:
     """Seals rows and layouts of a pipeline under the key of rows. `pad`: in lengths of powers of 2."""
 
@@ -248,6 +272,41 @@ class RowSealer:
         nonce = fresh_seed()[:_NONCE_BYTES]
         form = bytes([_FORM])
         return form + nonce + self._cipher.encrypt(nonce, padded, form + self._bound(stamp))
+
+    def record(self, stamp: Stamp, plain: bytes) -> Sealed:
+        """Return the record that holds these bytes, sealed."""
+        numbers = {"lane": stamp.lane, "tick": stamp.tick, "epoch": stamp.epoch}
+        named = tuple((name, b"%d" % number) for name, number in numbers.items())
+        headers = ((_HEADER, _VERSION), ("kind", stamp.kind.encode()), *named)
+        return Sealed(headers, self.seal(stamp, plain))
+
+    def row(self, lane: int, record: Sealed) -> tuple[LaneRow, bytes]:
+        """Return the row that a record of a lane's log holds, and its plain bytes. Raises `FailClosed`."""
+        stamp, plain = self.opened(ROW, lane, record)
+        row = row_in(plain)
+        if (row.lane, row.tick, row.epoch) != (lane, stamp.tick, stamp.epoch):
+            raise self.foreign(ROW)
+        return row, plain
+
+    def opened(self, kind: str, lane: int, record: Sealed) -> tuple[Stamp, bytes]:
+        """Return the stamp of a record, and what it holds. Raises `FailClosed`."""
+        headers = dict(record.headers)
+        form = headers.get(_HEADER), headers.get("kind")
+        try:
+            stamp = Stamp(kind, lane, int(headers["tick"]), int(headers["epoch"]))
+        except (KeyError, TypeError, ValueError):
+            raise self.foreign(kind) from None
+        if form != (_VERSION, kind.encode()):
+            raise self.foreign(kind)
+        return stamp, self.open(stamp, record.value)
+
+    def foreign(self, kind: str) -> FailClosed:
+        """Return what a log with a record of another form raises."""
+        topic = f"{self._pipeline}.private.{'layout' if kind == LAYOUT else 'rows'}"
+        return FailClosed(
+            f"topic {topic!r} holds a record that neither an engine nor a worker has written; only they may write "
+            "there (ACL)"
+        )
 
     def open(self, stamp: Stamp, sealed: bytes) -> bytes:
         """Return the plain bytes; raise `FailClosed` for another key, pipeline or place, or for changed bytes."""
@@ -265,6 +324,33 @@ class RowSealer:
     def _bound(self, stamp: Stamp) -> bytes:
         bound = (self._pipeline, stamp.kind, stamp.lane, stamp.tick, stamp.epoch)
         return "/".join(("stream-dp/rows", *map(str, bound))).encode()
+
+
+class LayoutLog:
+    """The layouts of a log, from its records in order; one layout is several records, which lie together."""
+
+    def __init__(self, sealer: RowSealer) -> None:
+        self._sealer = sealer
+        self._parts: list[bytes] = []
+        self.newest: Layout | None = None
+
+    def take(self, record: Sealed) -> int:
+        """Take the next record; return of how many a layout is that ends here, 0 if none does. Raises `FailClosed`."""
+        headers = dict(record.headers)
+        try:
+            part, parts = (int(headers[name]) for name in ("part", "parts"))
+        except (KeyError, TypeError, ValueError):
+            raise self._sealer.foreign(LAYOUT) from None
+        if part == 0:
+            self._parts.clear()
+        self._parts.append(record.value)
+        if part != len(self._parts) - 1:
+            raise self._sealer.foreign(LAYOUT)
+        if part != parts - 1:
+            return 0
+        _, plain = self._sealer.opened(LAYOUT, -1, Sealed(record.headers, b"".join(self._parts)))
+        self.newest = layout_in(plain)
+        return parts
 
 
 class Verdict(Enum):

@@ -1,23 +1,32 @@
 """Lanes whose rows come through a log: the engine's side, which adds them up, and what a worker does with a lane.
 
 Rules: the engine begins where its journal ends. It writes a layout where workers must begin again, after what that
-follows from is durable: at the first start, and where file, version or rows of before do not fit the journal; and every
-`EVERY` ticks, so that nobody reads far back. It never makes a row itself, and what should be in the log and is not
-stops it. A worker writes what it reads; a row of its own that differs from the one that counted sends it back to that.
+follows from is durable: at the first start, where file, version or rows of before do not fit the journal, and once for
+all series and watches that begin at a cut; and every `EVERY` ticks, so that nobody reads far back. It never makes a row
+itself, and what should be in the log and is not stops it. A worker writes what it reads; a row of its own that differs
+from the one that counted sends it back to that.
 """
 
 import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
 from stream_dp.engine.identifiers import Arrivals, ByColumn
-from stream_dp.engine.lanes.processes import QUEUED, LaneReader, held_by, settle, together
+from stream_dp.engine.lanes.processes import (
+    QUEUED,
+    Counting,
+    LaneReader,
+    held_by,
+    restore,
+    settle,
+    together,
+)
 from stream_dp.engine.lanes.rows import (
     COUNTING,
     RECENT,
@@ -34,7 +43,7 @@ from stream_dp.engine.lanes.rows import (
     row_of,
 )
 from stream_dp.engine.ports import Batch, Beginning, Ports, Rows, Source
-from stream_dp.engine.tick_assembler import ClosedTick, Cut
+from stream_dp.engine.tick_assembler import ClosedTick, Cut, Router, TickAssembler
 from stream_dp.engine.tick_reader import Gathering, Reader, RecordGuard
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.journal.commit import Commit
@@ -90,7 +99,7 @@ class RowsReader(Reader):
                 f"source.workers.lanes: {self.lanes} lanes, but topic {self.source.name!r} has fewer partitions, so "
                 "that some lanes would have none: give at most as many"
             )
-        topic = await self.rows.open()
+        topic = await self.rows.open() if self._layout is None else self._layout.topic
         layout: Layout | None = await self.rows.layout()
         if layout is not None and (layout.topic, layout.lanes) != (topic, self.lanes):
             raise another_log(0)
@@ -108,10 +117,12 @@ class RowsReader(Reader):
 
     async def _beginning_at(self, cut: Cut, topic: str, epoch: int) -> Layout:
         parts = parts_of(self.memories.rewind(cut), self.width, marked=not self.source.grows)
+        counting = cast("Counting", self.router).counting()
         return Layout(
             self.rows.fingerprint, COUNTING, self.lanes, epoch, cut.next_tick, self.beginning.origin,
             tuple(self.beginning.partitions), self.source.identity, topic, self.width,
-            dict(await self.rows.ends()), held=held_by(self.guard), **parts,
+            dict(await self.rows.ends()), held=held_by(self.guard), file=self.rows.file,
+            added=tuple(counting.told), muted=tuple(sorted((m.start, m.stop) for m in counting.muted)), **parts,
         )  # fmt: skip
 
     async def _read(self, cut: Cut, group: int) -> None:
@@ -235,10 +246,7 @@ def _goes_on(layout: Layout, wanted: Layout) -> bool:
 
     Where an engine has read by itself since, the source may hold no longer what lies behind those rows.
     """
-    same = all(
-        getattr(layout, name) == getattr(wanted, name)
-        for name in ("fingerprint", "counting", "origin", "first", "source", "width")
-    )
+    same = layout.continues(wanted, "width", "added", "muted")
     return same and wanted.tick - 2 * EVERY <= layout.tick <= wanted.tick
 
 
@@ -247,28 +255,47 @@ class Overtaken(Exception):
 
 
 class LaneWork:
-    """A lane in a worker, behind the rows of `chain` that count; rows that it has not heard of are its own to write."""
+    """A lane in a worker: it hears the rows of its log up to now, begins behind the last one that counts, and makes
+    those that nobody has written yet.
+    """
 
     def __init__(
-        self, layout: Layout, lane: int, chain: LaneChain, gathering: Gathering, *, marked: bool
+        self, layout: Layout, lane: int, guard: RecordGuard, router: Router, *, marked: bool
     ) -> None:
-        self._layout, self._chain, self._lane, self._marked = layout, chain, lane, marked
-        self._gathering = gathering
+        self._layout, self._lane, self._marked = layout, lane, marked
+        self._guard, self._router = guard, router
+        self.chain = LaneChain(layout, lane)
+        self._gathering: Gathering | None = None
+        self._made: dict[int, bytes] = {}
+        guard.begin(layout.first)
+        restore(guard, layout.held, layout.tick)
+
+    def begin(self, partitions: Sequence[int]) -> None:
+        """Begin to read these partitions behind the cut of the chain. Raises `FailClosed` if the log lacks a row."""
+        chain = self.chain
+        chain.require_begun()
         self._behind: tuple[bytes, Mapping[int, int]] = chain.previous, chain.cut.positions
         self._next = chain.next_tick
         self._known = {tick: Arrivals(known) for tick, known in chain.cut.arriving.items()}
-        self._made: dict[int, bytes] = {}
+        ticks = TickAssembler(partitions, self._router.width, chain.cut)
+        self._gathering = Gathering(self._guard, self._router, ticks)
+
+    @property
+    def _reading(self) -> Gathering:
+        if self._gathering is None:
+            raise TypeError("a lane begins before it reads")
+        return self._gathering
 
     def take(self, batch: Batch) -> None:
-        self._gathering.take(batch)
+        self._reading.take(batch)
 
     def rows(self) -> Iterator[tuple[Stamp, bytes]]:
         """Yield the next rows that are not in the log yet. Raises `Overtaken`."""
-        for closed in self._gathering.ticks.closed(RECENT):
+        for closed in self._reading.ticks.closed(RECENT):
             known = self._settled(closed)
             row = row_of(closed, self._layout, self._lane, self._behind, known, marked=self._marked)
             plain = encoded(row)
-            made, counted = digest(plain), self._chain.digest_of(row.tick)
+            made, counted = digest(plain), self.chain.digest_of(row.tick)
             self._behind, self._next = (made, row.positions), row.tick + 1
             if counted is None:
                 self._made[row.tick] = made
@@ -278,7 +305,7 @@ class LaneWork:
 
     def _settled(self, closed: ClosedTick) -> dict[int, ByColumn]:
         """Let the guard stand behind this tick; return the identifiers of ticks that are still open."""
-        settle(self._gathering.guard, closed.used, closed.tick + 1)
+        settle(self._guard, closed.used, closed.tick + 1)
         for tick, columns in closed.arriving.items():
             self._known.setdefault(tick, Arrivals()).add(columns)
         self._known.pop(closed.tick, None)
@@ -286,10 +313,14 @@ class LaneWork:
 
     def heard(self, row: LaneRow, plain: bytes) -> None:
         """Learn of the next row of the log. Raises `Overtaken`, also where others are far ahead."""
-        verdict = self._chain.take(row, plain)
+        verdict = self.chain.take(row, plain)
+        if self._gathering is None:
+            if verdict is Verdict.COUNTS:
+                remember(self._guard, row)
+            return
         if verdict is Verdict.COUNTS:
             made = self._made.pop(row.tick, None)
             if made not in (None, digest(plain)):
                 raise Overtaken
-        if self._chain.next_tick - self._next > RECENT // 2:
+        if self.chain.next_tick - self._next > RECENT // 2:
             raise Overtaken

@@ -30,7 +30,8 @@ from mode import Service
 from stream_dp.engine.ports import Placement, by_content
 from stream_dp.errors import FailClosed, Outage, UnknownFormat, UsageError
 from stream_dp.integrations.faust.asking import FaustQueries
-from stream_dp.integrations.faust.release_stream import ReleaseStream, stop_app
+from stream_dp.integrations.faust.hosted_lanes import HostedLanes, lanes
+from stream_dp.integrations.faust.release_stream import ReleaseStream, require_alone, stop_app
 from stream_dp.kafka.client.clients import (
     KEPT,
     KafkaSettings,
@@ -285,10 +286,7 @@ def refuse_reordered(stream: Stream[Any]) -> None:
     After grouping, or in another topic, repeats have new offsets. The writers of an agent that runs several times
     fence each other.
     """
-    if stream.concurrency_index is not None:
-        raise UsageError(
-            "from_agent: the agent must run once in each worker: take `concurrency` away"
-        )
+    require_alone(stream, "from_agent")
     if stream.get_root_stream() is not stream.get_active_stream():
         raise UsageError(
             "from_agent: the stream was grouped or sent through another topic, which repeats records at new places; "
@@ -389,12 +387,19 @@ class AgentSource:
 class Attached:
     """A pipeline whose engine runs in an app; `queries` sends it messages from any worker."""
 
-    def __init__(self, app: App, spec: PipelineSpec, queries: FaustQueries) -> None:
+    def __init__(
+        self, app: App, path: Path, key_file: Path | None, spec: PipelineSpec, queries: FaustQueries
+    ) -> None:
+        self._path, self._key_file = path, key_file
         self._app, self._spec, self.queries = app, spec, queries
 
     def releases(self, seen: MutableMapping[str, Any] | None = None) -> ReleaseStream:
         """Return the releases for an agent; `seen`: see `ReleaseStream`."""
         return ReleaseStream(self._app, _settings(self._spec), self._spec.name, seen)
+
+    def lanes(self) -> HostedLanes:
+        """Return lanes of the source for an agent to read: see `lanes`."""
+        return lanes(self._app, self._path, key_file=self._key_file)
 
     def from_agent(self, stream: Stream[Any], enrich: Enrich) -> Awaitable[None]:
         """Feed the results of `enrich` for an agent's stream into the pipeline's source, each exactly once.
@@ -436,7 +441,7 @@ def attach(
         "close": staticmethod(queries.close),
     }
     app.service(type("StreamDPEngine", (EngineService,), named))
-    return Attached(app, spec, queries)
+    return Attached(app, path, key, spec, queries)
 
 
 def releases(

@@ -7,7 +7,7 @@ releases ends the app: Faust would restart a failed agent after the faulty relea
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
 from faust import App, Stream, Topic
@@ -15,7 +15,7 @@ from faust.types import TopicT
 from mode import Service
 
 from stream_dp.client.public_release import PublicRelease
-from stream_dp.errors import FailClosed, StreamDPError
+from stream_dp.errors import FailClosed, StreamDPError, UsageError
 from stream_dp.journal.release import named, read
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.public import ensure_public
@@ -51,6 +51,11 @@ async def stop_app(service: Service, error: BaseException) -> None:
     await service.crash(reason)
 
 
+def require_alone(stream: Stream[Any], what: str) -> None:
+    if stream.concurrency_index is not None:
+        raise UsageError(f"{what}: the agent must run once in each worker: take `concurrency` away")
+
+
 REMEMBERED = 10_000  # releases whose digests are kept, to detect another version
 
 
@@ -80,7 +85,8 @@ class ReleaseStream:
     ) -> None:
         self._app, self._name = app, name
         self._seen: MutableMapping[str, Any] = {} if seen is None else seen
-        self.topic: TopicT = _topic(app, settings, f"{name}.releases")
+        topic = f"{name}.releases"
+        self.topic = topic_of_ours(app, topic, 1, lambda: ensure_public(settings, topic))
 
     async def __call__(self, stream: Stream[bytes]) -> AsyncIterator[PublicRelease]:
         """Yield the releases of the agent's stream; a gap, another version or junk ends the app (FailClosed)."""
@@ -96,22 +102,24 @@ class ReleaseStream:
             raise
 
 
-def _topic(app: App, settings: KafkaSettings, name: str) -> TopicT:
-    """Return the topic for Faust; a missing topic is made in the engine's way."""
+def topic_of_ours(
+    app: App, name: str, partitions: int, ensure: Callable[[], Awaitable[object]]
+) -> TopicT:
+    """Return the topic for Faust; a missing topic is made in the engine's way, by `ensure`."""
 
-    class PublicTopicOfOurs(Topic):
-        """Declared by the rules of public topics, not by those of the app."""
+    class TopicOfOurs(Topic):
+        """Declared by our rules, not by those of the app."""
 
         async def maybe_declare(self) -> None:
-            await ensure_public(settings, name)
+            await ensure()
 
-    return PublicTopicOfOurs(
+    return TopicOfOurs(
         app,
         topics=[name],
         value_type=bytes,
         key_serializer="raw",
         value_serializer="raw",
-        partitions=1,
+        partitions=partitions,
         internal=True,  # Faust declares internal topics only
     )
 

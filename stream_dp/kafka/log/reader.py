@@ -1,4 +1,4 @@
-"""A reader of one of the pipeline's own topics, which have one partition.
+"""A reader of one partition of the pipeline's own topics; most have one.
 
 Rules: the reader sees committed records only and waits for open transactions, unless it is opened at the level
 `read_uncommitted`, which shows all written records.
@@ -27,12 +27,12 @@ _WINDOW, _WIDER = 8, 16
 
 
 class PartitionLog:
-    """Committed records of a topic with one partition."""
+    """Committed records of a partition, which `committed` reads."""
 
-    def __init__(self, settings: KafkaSettings, topic: str, committed: Any, raw: Any) -> None:
-        self._settings, self._topic = settings, topic
+    def __init__(self, settings: KafkaSettings, place: Any, committed: Any, raw: Any) -> None:
+        self._settings, self._topic = settings, place.topic
         self._committed, self._raw = committed, raw
-        self._partition = library().TopicPartition(topic, 0)
+        self._partition = place
 
     async def bounds(self) -> tuple[int, int]:
         """Return begin and end of the log; `FailClosed` if a transaction stays open on it."""
@@ -122,9 +122,10 @@ def _backwards(begin: int, end: int) -> Iterator[int]:
 
 @asynccontextmanager
 async def reading(
-    settings: KafkaSettings, topic: str, level: str = "read_committed"
+    settings: KafkaSettings, topic: str, level: str = "read_committed", partition: int = 0
 ) -> AsyncIterator[PartitionLog]:
-    """Open the log of one of the pipeline's own topics; `read_uncommitted` shows all records ever written."""
+    """Open a log of one of the pipeline's own topics; `read_uncommitted` shows all records ever written."""
+    place = library().TopicPartition(topic, partition)
     clients = [
         library().AIOKafkaConsumer(
             isolation_level=level,
@@ -138,6 +139,6 @@ async def reading(
     ]
     with speaking(settings, f"topic {topic!r}"):
         async with connected(settings, *clients):
-            clients[0].assign([library().TopicPartition(topic, 0)])
-            clients[0].seek(library().TopicPartition(topic, 0), 0)
-            yield PartitionLog(settings, topic, *clients)
+            clients[0].assign([place])
+            clients[0].seek(place, 0)
+            yield PartitionLog(settings, place, *clients)

@@ -15,15 +15,14 @@ from typing import Any
 
 from stream_dp.engine.lanes.rows import (
     LAYOUT,
-    ROW,
     LaneRow,
     Layout,
+    LayoutLog,
     RowSealer,
+    Sealed,
     Stamp,
     another_log,
     encoded,
-    layout_in,
-    row_in,
 )
 from stream_dp.engine.ports import Positions
 from stream_dp.errors import FailClosed
@@ -41,7 +40,6 @@ from stream_dp.kafka.client.topics import TopicEyes, TopicLook, administering, e
 from stream_dp.kafka.log.journal import PART_BYTES
 from stream_dp.kafka.log.lease import SESSION_S, KafkaLease, Outgoing
 
-_HEADER, _VERSION = "stream-dp-rows", b"1"
 _HINTS = {"max.message.bytes": str(RECORD_BYTES)}
 _POLL_MS = 200
 _AT_ONCE = 500
@@ -59,16 +57,15 @@ class KafkaRows:
         sealer: RowSealer,
         lanes: int,
         fingerprint: str,
+        file: bytes = b"",
         lease: KafkaLease | None = None,
     ) -> None:
-        self.lanes, self.fingerprint = lanes, fingerprint
+        self.lanes, self.fingerprint, self.file = lanes, fingerprint, file
         self.settings, self._sealer, self._lease = settings, sealer, lease
         self.topic, self._layouts = f"{pipeline}.private.rows", f"{pipeline}.private.layout"
         self._clients: list[Any] = []
-        self._newest: Layout | None = None
+        self._log = LayoutLog(sealer)
         self._laid: deque[int] = deque(maxlen=2)
-        self._parts: list[bytes] = []
-        self._first = 0
 
     async def open(self) -> str:
         settings = self.settings
@@ -79,7 +76,7 @@ class KafkaRows:
             )
         if self._lease is not None:
             await ensure(settings, self._layouts, KEPT, _HINTS)
-            await ensure(settings, self.topic, KEPT, _HINTS, number=self.lanes)
+            await ensure_rows(settings, self.topic, self.lanes)
         if not self._clients:
             self._layout_reader = self._consumer("read_committed")
             self._reader = self._consumer("read_uncommitted")
@@ -121,36 +118,21 @@ class KafkaRows:
                     await reader.seek_to_beginning(place)
                     continue
                 for record in fetched.get(place, ()):
-                    self._laid_before(record)
-        return self._newest
-
-    def _laid_before(self, record: Any) -> None:
-        """Take the next record of the layouts; one layout is several, which lie together, in one transaction."""
-        part, parts = (int(dict(record.headers).get(name, b"-1")) for name in ("part", "parts"))
-        if part == 0:
-            self._parts.clear()
-            self._first = record.offset
-        self._parts.append(record.value)
-        if part != len(self._parts) - 1:
-            raise _foreign(record.topic)
-        if part == parts - 1:
-            _, plain = self._opened(record, LAYOUT, -1, b"".join(self._parts))
-            self._newest = layout_in(plain)
-            self._laid.append(self._first)
+                    if parts := self._log.take(Sealed(record.headers, record.value)):
+                        self._laid.append(record.offset - parts + 1)
+        return self._log.newest
 
     async def lay(self, layout: Layout) -> None:
         if self._lease is None:
             raise TypeError("only the engine writes layouts")
         stamp = Stamp(LAYOUT, -1, layout.tick, layout.epoch)
         await self._lease.start()
-        sealed = self._sealer.seal(stamp, encoded(layout))
+        headers, sealed = self._sealer.record(stamp, encoded(layout))
         parts = [sealed[at : at + PART_BYTES] for at in range(0, len(sealed), PART_BYTES)]
         count = ("parts", b"%d" % len(parts))
         await self._lease.transact(
             [
-                Outgoing(
-                    self._layouts, part, headers=(*_headers(stamp), ("part", b"%d" % at), count)
-                )
+                Outgoing(self._layouts, part, headers=(*headers, ("part", b"%d" % at), count))
                 for at, part in enumerate(parts)
             ]
         )
@@ -181,7 +163,12 @@ class KafkaRows:
         except FailClosed:
             raise another_log(lanes[0]) from None
         return [
-            self._row(place.partition, record) for place, many in fetched.items() for record in many
+            (
+                record.offset,
+                *self._sealer.row(place.partition, Sealed(record.headers, record.value)),
+            )
+            for place, many in fetched.items()
+            for record in many
         ]
 
     async def caught_up(self, ends: Mapping[int, int]) -> bool:
@@ -208,28 +195,8 @@ class KafkaRows:
 
     def outgoing(self, stamp: Stamp, plain: bytes) -> Outgoing:
         """Return the record of a row, sealed."""
-        return Outgoing(self.topic, self._sealer.seal(stamp, plain), headers=_headers(stamp))
-
-    def _row(self, lane: int, record: Any) -> tuple[int, LaneRow, bytes]:
-        stamp, plain = self._opened(record, ROW, lane)
-        row = row_in(plain)
-        if (row.lane, row.tick, row.epoch) != (lane, stamp.tick, stamp.epoch):
-            raise _foreign(self.topic)
-        return record.offset, row, plain
-
-    def _opened(
-        self, record: Any, kind: str, lane: int, sealed: bytes | None = None
-    ) -> tuple[Stamp, bytes]:
-        """Return the stamp of a record, and what it holds; or, where it is the last of several, what they hold."""
-        headers = dict(record.headers)
-        form = headers.get(_HEADER), headers.get("kind")
-        try:
-            stamp = Stamp(kind, lane, int(headers["tick"]), int(headers["epoch"]))
-        except (KeyError, ValueError):
-            raise _foreign(record.topic) from None
-        if form != (_VERSION, kind.encode()):
-            raise _foreign(record.topic)
-        return stamp, self._sealer.open(stamp, record.value if sealed is None else sealed)
+        headers, sealed = self._sealer.record(stamp, plain)
+        return Outgoing(self.topic, sealed, headers=headers)
 
     def _consumer(self, level: str) -> Any:
         return library().AIOKafkaConsumer(
@@ -256,20 +223,9 @@ class KafkaRows:
         )
 
 
-def _headers(stamp: Stamp) -> tuple[tuple[str, bytes], ...]:
-    numbers = {"lane": stamp.lane, "tick": stamp.tick, "epoch": stamp.epoch}
-    return (
-        (_HEADER, _VERSION),
-        ("kind", stamp.kind.encode()),
-        *((name, b"%d" % number) for name, number in numbers.items()),
-    )
-
-
-def _foreign(topic: str) -> FailClosed:
-    return FailClosed(
-        f"topic {topic!r} holds a record that neither an engine nor a worker has written; only they may write there "
-        "(ACL)"
-    )
+async def ensure_rows(settings: KafkaSettings, topic: str, lanes: int) -> None:
+    """Make the topic of rows if it is not there, else check it."""
+    await ensure(settings, topic, KEPT, _HINTS, number=lanes)
 
 
 class RowsProducer:

@@ -28,7 +28,7 @@ from stream_dp.kafka.log.append_clock import clock_topic
 from stream_dp.kafka.log.lease import KafkaLease, Presence
 from stream_dp.kafka.log.rows import KafkaRows
 from stream_dp.kafka.source.source import EVERY, KafkaSource, ReplayTicks, Share, StampTicks
-from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.fingerprints import fingerprint, text_of
 from stream_dp.pipeline.problems import Written, message, suggestion
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
@@ -90,7 +90,10 @@ def rows_of(spec: PipelineSpec, key: bytes, lease: KafkaLease | None = None) -> 
         return None
     sealer = RowSealer(key, spec.name, pad=source.workers.pad)
     settings = settings_for(source)
-    return KafkaRows(settings, spec.name, sealer, source.workers.lanes, fingerprint(spec), lease)
+    file = b"" if lease is None else text_of(spec)
+    return KafkaRows(
+        settings, spec.name, sealer, source.workers.lanes, fingerprint(spec), file, lease
+    )
 
 
 def settings_at(bootstrap: str, pipeline: Path | None) -> KafkaSettings:

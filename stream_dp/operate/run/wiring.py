@@ -1,6 +1,12 @@
 """Adapters for a specification: the one place where ports meet their implementations."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+import os
+import pickle
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,13 +27,14 @@ from stream_dp.files.files import FileSink, FileSource
 from stream_dp.files.highwater import HighWater
 from stream_dp.files.sqlite import SqliteAnswers, SqliteJournal, SqliteQuestions
 from stream_dp.files.system_clock import SystemClock
-from stream_dp.journal.keys import Sealer
+from stream_dp.journal.keys import Sealer, WorkerKeys
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import Holder, KafkaLease, Presence
 from stream_dp.kafka.log.public import KafkaAnswers, KafkaSink
 from stream_dp.kafka.log.questions import KafkaQuestions
 from stream_dp.kafka.source.source import KafkaSource
 from stream_dp.noise import NoiseStream
+from stream_dp.operate.run.deriving import beside
 from stream_dp.operate.run.lane_processes import crew_of
 from stream_dp.operate.run.settings import kafka_source, rows_of, settings_for, settled
 from stream_dp.pipeline.spec import PipelineSpec
@@ -113,6 +120,31 @@ def _durable(
     source = settled(spec.source, KafkaSourceSpec)
     questions = KafkaQuestions(lease.settings, spec.name)
     return KafkaJournal(lease, source.topic), KafkaSink(lease), questions, KafkaAnswers(lease)
+
+
+_WORKER = "from stream_dp.operate.run.worker import serve; serve()"
+
+
+@asynccontextmanager
+async def working(number: int, spec: PipelineSpec, keys: WorkerKeys) -> AsyncIterator[list[int]]:
+    """Let so many processes of this machine work for a pipeline while the context is open; yield their ids."""
+    task, processes = pickle.dumps((spec, keys)), list[Process]()
+    try:
+        for _ in range(number):
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-c", _WORKER,
+                stdin=PIPE, start_new_session=True, env=beside(os.environ),
+            )  # fmt: skip
+            processes.append(process)
+            if process.stdin is not None:
+                process.stdin.write(task)
+                await process.stdin.drain()
+        yield [process.pid for process in processes]
+    finally:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
 
 
 def presence_of(spec: PipelineSpec) -> Presence | None:

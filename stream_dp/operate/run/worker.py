@@ -8,23 +8,25 @@ any change (of lanes, of the layout) and any doubt it begins again behind the la
 import asyncio
 import logging
 import os
+import pickle
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
-from stream_dp.engine.lanes.processes import restore
-from stream_dp.engine.lanes.rows import COUNTING, LaneChain, Layout, Verdict
-from stream_dp.engine.lanes.workers import LaneWork, Overtaken, remember
-from stream_dp.engine.tick_assembler import TickAssembler
-from stream_dp.engine.tick_reader import Gathering, RecordGuard
-from stream_dp.errors import FailClosed, Outage, UsageError
+from stream_dp.engine.lanes.rows import Layout
+from stream_dp.engine.lanes.workers import LaneWork, Overtaken
+from stream_dp.errors import FailClosed, Outage
 from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import WorkerKeys
 from stream_dp.kafka.log.rows import KafkaRows, Membership, RowsProducer
 from stream_dp.kafka.source.source import KafkaSource, Share
 from stream_dp.operate.keys import worker_keys_for
+from stream_dp.operate.run.hosted import LaneHost, workers_of
 from stream_dp.operate.run.running import INTERRUPTED
 from stream_dp.operate.run.settings import (
     Patience,
@@ -32,38 +34,56 @@ from stream_dp.operate.run.settings import (
     patience_of,
     rows_of,
     settings_for,
-    settled,
     source_there,
 )
-from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.pipeline.yaml import load
-from stream_dp.records.endpoints import KafkaSourceSpec, Workers
 
-LOOK_S = 0.5
+LOOK_S = 0.2
 """How often a worker looks for a new layout."""
 _PAUSE_S = 1.0
 _log = logging.getLogger(__name__)
 
 
 class _Changed(Exception):
-    """Other lanes are this worker's, or there is a new layout."""
+    """Other lanes are this worker's, or there is a layout of another file or topic."""
+
+
+class _Laid(Exception):
+    """There is a new layout of the same file and topics."""
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__()
+        self.layout = layout
+
+
+class Members(Protocol):
+    """Which lanes this worker should read, as those that live share them out; `changed` is set where that changes."""
+
+    lanes: frozenset[int]
+    changed: asyncio.Event
+
+    async def join(self) -> None:
+        """Be one of them; a second call does nothing."""
+
+    async def leave(self) -> None: ...
 
 
 class Worker:
     """Reads lanes of a pipeline's topic until it is cancelled; `tell` learns which."""
 
-    def __init__(self, spec: PipelineSpec, keys: WorkerKeys, tell: Callable[[str], None]) -> None:
-        source = settled(spec.source, KafkaSourceSpec)
-        if source.workers is None:
-            raise UsageError(
-                f"{spec.name}: no workers read its source; `source: workers: {{lanes: N}}` says so, for good"
-            )
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        keys: WorkerKeys,
+        tell: Callable[[str], None],
+        members: Members | None = None,
+    ) -> None:
+        """`members` says which lanes (default: the group `NAME.workers`)."""
+        source, self._workers = workers_of(spec)
         self._spec, self._keys, self._tell = spec, keys, tell
-        self._workers: Workers = source.workers
         self._settings = settings_for(source)
-        self._members = Membership(self._settings, spec.name)
+        self._members = members or Membership(self._settings, spec.name)
         self._said = ""
 
     async def run(self) -> None:
@@ -100,9 +120,13 @@ class Worker:
             topic = await rows.open()
             layout = await rows.layout()
             if layout is None:
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(_PAUSE_S)
                 raise _Changed
-            self._require_same(layout, topic, rows)
+            if layout.topic != topic:
+                raise FailClosed(
+                    f"topic {rows.topic!r} was made again; its engine says what to do when it starts"
+                )
+            host = LaneHost(self._spec, self._keys, layout)
             await self._members.join()
             while not (lanes := self._members.lanes):
                 await self._members.changed.wait()
@@ -111,7 +135,7 @@ class Worker:
             patience.runs()
             self._said = ""
             self._tell(f"reads {_numbered(lanes)} of {self._workers.lanes}")
-            await _Session(self._spec, self._keys, rows, layout, lanes).work(self._members)
+            await _Session(host, rows, lanes).work(self._members)
 
     async def _there(self, rows: KafkaRows) -> None:
         told = False
@@ -121,22 +145,7 @@ class Worker:
                     "waits for the first start of its engine; if that runs, grant this user the rights on its topics"
                 )
             told = True
-            await asyncio.sleep(LOOK_S)
-
-    def _require_same(self, layout: Layout, topic: str, rows: KafkaRows) -> None:
-        if layout.topic != topic:
-            raise FailClosed(
-                f"topic {rows.topic!r} was made again; its engine says what to do when it starts"
-            )
-        if layout.counting != COUNTING:
-            raise FailClosed(
-                f"{self._spec.name}: its engine counts as version {layout.counting} of counting, this worker as "
-                f"version {COUNTING}: let both run one version of stream_dp, the engine first"
-            )
-        if (layout.fingerprint, layout.lanes) != (rows.fingerprint, rows.lanes):
-            raise FailClosed(
-                f"{self._spec.name}: its engine runs another pipeline file than this worker; give both the same"
-            )
+            await asyncio.sleep(_PAUSE_S)
 
 
 def _numbered(lanes: frozenset[int]) -> str:
@@ -146,103 +155,81 @@ def _numbered(lanes: frozenset[int]) -> str:
 
 @dataclass(slots=True, repr=False)
 class _Session:
-    """Work on some lanes, under one layout."""
+    """Work on some lanes, with one connection to the source, under one layout after another."""
 
-    spec: PipelineSpec
-    keys: WorkerKeys
+    host: LaneHost
     rows: KafkaRows
-    layout: Layout
     lanes: frozenset[int]
 
-    async def work(self, members: Membership) -> None:
-        """Work until something changes. Raises `_Changed`, `Overtaken`, or what fails.
+    async def work(self, members: Members) -> None:
+        """Work until something else than the layout changes. Raises `_Changed`, `Overtaken`, or what fails.
 
         What fails under a layout that is no longer the newest, as where rows were deleted since, is a change.
         """
-        try:
-            await self._work(members)
-        except FailClosed:
-            if await self.rows.layout() == self.layout:
-                raise
-            raise _Changed from None
-
-    async def _work(self, members: Membership) -> None:
-        guards = {lane: self._guard() for lane in self.lanes}
-        chains = await self._recovered(guards)
         async with self._source() as source, self._producer() as producer:
-            partitions = await source.open(self.layout.origin)
-            if source.identity != self.layout.source:
+            partitions = await source.open(self.host.layout.origin)
+            if source.identity != self.host.layout.source:
                 raise FailClosed(f"topic {source.name!r} is another one than that of the journal")
-            works = self._works(source, chains, guards, partitions)
-            cuts = [chain.cut for chain in chains.values()]
-            await source.seek(
-                {at: place for cut in cuts for at, place in cut.positions.items()},
-                {at: open_there for cut in cuts for at, open_there in cut.behind.items()},
-            )
-            tasks = [
-                asyncio.create_task(task)
-                for task in (
-                    self._read(source, works, producer),
-                    self._listen(works),
-                    self._look(),
-                    _reassigned(members),
-                )
-            ]
-            try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-            for task in done:
-                task.result()
+            while True:
+                try:
+                    await self._work(source, partitions, producer, members)
+                except _Laid as laid:
+                    self.host = LaneHost(self.host.spec, self.host.keys, laid.layout)
+                except FailClosed:
+                    if await self.rows.layout() == self.host.layout:
+                        raise
+                    raise _Changed from None
 
-    def _guard(self) -> RecordGuard:
-        guard = guard_of(self.spec, self.layout.origin, self.keys.users)
-        guard.begin(self.layout.first)
-        restore(guard, self.layout.held, self.layout.tick)
-        return guard
-
-    async def _recovered(self, guards: Mapping[int, RecordGuard]) -> Mapping[int, LaneChain]:
-        """Return the chains of the lanes, and let the guards stand there: behind all that is in the logs now."""
-        chains = {lane: LaneChain(self.layout, lane) for lane in self.lanes}
-        ends = {lane: end for lane, end in (await self.rows.ends()).items() if lane in chains}
-        await self.rows.follow({lane: self.layout.places[lane] for lane in chains})
-        while not await self.rows.caught_up(ends):
-            for _, row, plain in await self.rows.read(sorted(chains)):
-                if chains[row.lane].take(row, plain) is Verdict.COUNTS:
-                    remember(guards[row.lane], row)
-        for chain in chains.values():
-            chain.require_begun()
-        return chains
-
-    def _works(
+    async def _work(
         self,
         source: KafkaSource,
-        chains: Mapping[int, LaneChain],
-        guards: Mapping[int, RecordGuard],
         partitions: tuple[int, ...],
-    ) -> Mapping[int, LaneWork]:
-        origin = self.layout.origin
-        router = OpenRouter(self.spec, origin, None, self.keys.users)
-        if router.width != self.layout.width:
-            raise FailClosed(
-                f"{self.spec.name}: its engine counts other series than this worker's file has"
+        producer: RowsProducer,
+        members: Members,
+    ) -> None:
+        works = await self._recovered()
+        for lane, work in works.items():
+            work.begin([at for at in partitions if at % self.host.layout.lanes == lane])
+        cuts = [work.chain.cut for work in works.values()]
+        await source.seek(
+            {at: place for cut in cuts for at, place in cut.positions.items()},
+            {at: open_there for cut in cuts for at, open_there in cut.behind.items()},
+        )
+        tasks = [
+            asyncio.create_task(task)
+            for task in (
+                self._read(source, works, producer),
+                self._listen(works),
+                self._look(),
+                _reassigned(members),
             )
-        works = dict[int, LaneWork]()
-        for lane, chain in chains.items():
-            mine = [at for at in partitions if at % self.layout.lanes == lane]
-            ticks = TickAssembler(mine, router.width, chain.cut)
-            gathering = Gathering(source, guards[lane], router, ticks)
-            works[lane] = LaneWork(self.layout, lane, chain, gathering, marked=not source.grows)
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
+
+    async def _recovered(self) -> Mapping[int, LaneWork]:
+        """Return the lanes behind all that is in their logs now."""
+        works = {lane: self.host.work(lane) for lane in self.lanes}
+        ends = {lane: end for lane, end in (await self.rows.ends()).items() if lane in works}
+        await self.rows.follow({lane: self.host.layout.places[lane] for lane in works})
+        while not await self.rows.caught_up(ends):
+            for _, row, plain in await self.rows.read(sorted(works)):
+                works[row.lane].heard(row, plain)
         return works
 
     async def _read(
         self, source: KafkaSource, works: Mapping[int, LaneWork], producer: RowsProducer
     ) -> None:
-        while batches := await source.read():
+        batches: Sequence[Any] = ()
+        while True:  # where marks skip ticks, rows may follow at once
             for batch in batches:
-                works[batch.partition % self.layout.lanes].take(batch)
+                works[batch.partition % self.host.layout.lanes].take(batch)
                 await asyncio.sleep(0)
             made = [
                 (lane, self.rows.outgoing(stamp, plain))
@@ -250,6 +237,7 @@ class _Session:
                 for stamp, plain in work.rows()
             ]
             await producer.written(made)
+            batches = await source.read()
 
     async def _listen(self, works: Mapping[int, LaneWork]) -> None:
         while True:
@@ -260,13 +248,13 @@ class _Session:
         while True:
             await asyncio.sleep(LOOK_S)
             newest = await self.rows.layout()
-            if newest is not None and newest.epoch != self.layout.epoch:
-                raise _Changed
+            if newest is not None and newest.epoch != self.host.layout.epoch:
+                raise _Laid(newest) if newest.continues(self.host.layout) else _Changed
 
     @asynccontextmanager
     async def _source(self) -> AsyncIterator[KafkaSource]:
-        share = Share(self.lanes, self.layout.lanes)
-        source = kafka_source(self.spec, SystemClock(), lambda: self.keys.marks, share)
+        share = Share(self.lanes, self.host.layout.lanes)
+        source = kafka_source(self.host.spec, SystemClock(), lambda: self.host.keys.marks, share)
         try:
             yield source
         finally:
@@ -282,9 +270,21 @@ class _Session:
             await producer.close()
 
 
-async def _reassigned(members: Membership) -> None:
+async def _reassigned(members: Members) -> None:
     await members.changed.wait()
     raise _Changed
+
+
+def serve() -> None:
+    """Work until standard input ends: the program of such a process."""
+    spec, keys = pickle.load(sys.stdin.buffer)  # noqa: S301 - of the program that started this one
+
+    def wait() -> None:
+        sys.stdin.buffer.read()
+        os._exit(0)
+
+    threading.Thread(target=wait, daemon=True).start()
+    asyncio.run(Worker(spec, keys, lambda what: None).run())
 
 
 async def work(pipeline: Path, key_file: Path | None, tell: Callable[[str], None]) -> str:

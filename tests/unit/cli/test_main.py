@@ -22,7 +22,8 @@ from stream_dp.operate.schema_text import pipeline_schema
 Say = Callable[..., Any]
 COMMANDS = (
     "demo", "init", "key", "schema", "plan", "check", "audit", "run", "replay", "ledger", "journal", "dead-letters",
-    "worker", "apply", "token", "query", "doctor", "broker", "send", "topic", "export", "page", "simulate",
+    "worker", "rows", "flink", "apply", "token", "query", "doctor", "broker", "send", "topic", "export", "page",
+    "simulate",
 )  # fmt: skip
 
 

@@ -1,26 +1,37 @@
 """Lanes: what several processes read is what one reads, whichever of them die or hang, and whenever."""
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pytest
 from faults import test_distinct_crashes as distinct
 from faults import test_user_caps as caps
-from lane_crews import in_lanes
+from lane_crews import LoopRows, by_workers, in_lanes
 from unit.engine.recovery import test_checkpoints as worlds
-from unit.journal.runtime_worlds import Router, World
+from unit.journal.runtime_worlds import Fuse, Router, World
 from unit.live import test_changed_file as changed
 from unit.live import test_live_series_crashes as live
+from unit.live.live_series_steps import zero
 from unit.live.live_series_worlds import World as LiveWorld
 from unit.pipeline.routing import test_begins_later as later
 from unit.pipeline.routing.user_worlds import KEYED, UserWorld, specification
 
 from stream_dp.engine.lanes import processes as lanes
 from stream_dp.engine.lanes.processes import Came, Lane, LaneReader
+from stream_dp.engine.lanes.rows import (
+    Cells,
+    LaneChain,
+    LaneRow,
+    Layout,
+    Verdict,
+    layout_in,
+)
 from stream_dp.engine.memories import UserMemory
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import Cut, Routed
@@ -86,6 +97,24 @@ async def test_lanes_that_die_anywhere_lose_nothing_and_count_nothing_twice(
     crews = in_lanes(monkeypatch, dies=0.05)
     await scenario()
     assert any(len(crew.channels) > crew.most for crew in crews)
+
+
+@pytest.mark.parametrize("scenario", SEVERAL)
+async def test_workers_read_what_one_process_reads(
+    scenario: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = by_workers(monkeypatch)
+    await scenario()
+    assert max(rows.lanes for rows in every) > 1
+
+
+@pytest.mark.parametrize("scenario", [*SEVERAL, *ONE])
+async def test_workers_that_die_or_lag_lose_nothing_and_count_nothing_in_two_versions(
+    scenario: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = by_workers(monkeypatch, dies=0.05, lags=0.5)
+    await scenario()
+    assert any(rows.died for rows in every)
 
 
 async def test_lanes_that_hang_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,3 +258,109 @@ async def test_broken_lanes_are_caught(
     twin(monkeypatch)
     with pytest.raises((AssertionError, StreamDPError, KeyError, ValueError)):
         await scenario()
+
+
+class OtherLane(LoopRows):
+    """The last lane counts by each layout what the former one said: a change comes a layout late there."""
+
+    def counting(self, layout: Layout, lane: int) -> Any:
+        layouts = [layout_in(each) for each in self.log.layouts]
+        former = next((each for each in reversed(layouts) if each.epoch < layout.epoch), layout)
+        said = former if lane == self.lanes - 1 else layout
+        return super().counting(msgspec.structs.replace(said, width=layout.width), lane)
+
+
+class Unheard(LoopRows):
+    """A worker never hears of what comes or goes; it takes the newest layout for the first."""
+
+    def counting(self, layout: Layout, lane: int) -> Any:
+        nothing = msgspec.structs.replace(layout, added=(), muted=())
+        return super().counting(nothing, lane)
+
+
+def any_layout(patch: pytest.MonkeyPatch) -> None:
+    """Rows of a former layout count under the present one."""
+    judged = LaneChain._judged
+
+    def any_(chain: Any, row: LaneRow, found: bytes) -> Verdict:
+        layout = chain._layout
+        if row.epoch >= layout.epoch:
+            return judged(chain, row, found)
+        cells = Cells.of(row.cells.row(), layout.width)
+        now = msgspec.structs.replace(
+            row, epoch=layout.epoch, previous=chain.previous, begins=dict(chain.cut.positions), cells=cells
+        )  # fmt: skip
+        return judged(chain, now, found)
+
+    patch.setattr(LaneChain, "_judged", any_)
+
+
+def no_layout(patch: pytest.MonkeyPatch) -> None:
+    """The engine writes no layout for what comes or goes."""
+
+    def continues(layout: Layout, other: Layout, *more: str) -> bool:
+        return same(layout, other)
+
+    same = Layout.continues
+    patch.setattr(Layout, "continues", continues)
+
+
+def nothing_held(patch: pytest.MonkeyPatch) -> None:
+    """What begins with the next tick counts in the open one already."""
+    patch.setattr(OpenRouter, "counting", lambda router: router._counted().counting)
+
+
+LAID: list[tuple[Twin | None, type[LoopRows]]] = [
+    (any_layout, LoopRows), (no_layout, LoopRows), (None, OtherLane), (None, Unheard),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("twin", "rows"), LAID)
+@pytest.mark.parametrize("world", [later.changed, later.watched])
+async def test_broken_layouts_are_caught(
+    twin: Twin | None, rows: type[LoopRows], world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = (await world(Fuse())).bodies
+    by_workers(monkeypatch, lags=0.5, rows=rows)
+    if twin is not None:
+        twin(monkeypatch)
+    with pytest.raises((AssertionError, StreamDPError, KeyError, ValueError, TimeoutError)):
+        async with asyncio.timeout(20):
+            assert (await world(Fuse())).bodies == one
+
+
+async def test_what_counts_too_early_in_a_layout_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_workers(monkeypatch)
+    nothing_held(monkeypatch)
+    with pytest.raises((AssertionError, StreamDPError)):
+        await later.check_watches()
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_what_workers_count_is_what_one_process_counts_bit_for_bit(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same changes at the same ticks, without noise, with workers that die and that do not hear of a layout."""
+    one = [(await later.changed(Fuse())).bodies, (await later.watched()).bodies]
+    every = by_workers(monkeypatch, seed, dies=0.1, lags=0.7)
+    assert [(await later.changed(Fuse())).bodies, (await later.watched()).bodies] == one
+    assert all(one)
+    assert any(rows.died for rows in every)
+    assert any(rows.lagged for rows in every)
+    epochs = [[layout_in(each).epoch for each in rows.log.layouts] for rows in every]
+    assert epochs == [list(range(len(each))) for each in epochs]
+    began = {tick for tick, *_ in later.SAID} - {
+        7
+    }  # there one begins and ends at once, and never counts
+    begun = [layout_in(each).tick for each in every[-1].log.layouts]
+    assert begun == [0, *(tick + 2 for tick in sorted(began))]
+
+
+async def test_all_changes_that_wait_at_a_cut_are_one_layout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    every = by_workers(monkeypatch)
+    await later.created(LiveWorld(noise=zero), 3, *later.EIGHT, one_by_one=False)
+    (rows,) = every
+    assert [layout_in(each).tick for each in rows.log.layouts] == [0, 3]
+    assert len(rows.log.layout.added) == 1  # the eight are equal, and share their columns

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from stream_dp.engine.lanes import rows as form
 from stream_dp.engine.lanes import workers
-from stream_dp.engine.lanes.processes import QUEUED, held_by, restore
+from stream_dp.engine.lanes.processes import QUEUED, held_by
 from stream_dp.engine.lanes.rows import (
     COUNTING,
     ROW,
@@ -37,24 +37,29 @@ from stream_dp.engine.lanes.rows import (
 from stream_dp.engine.lanes.workers import LaneWork, Overtaken
 from stream_dp.engine.memories import Memories, UserMemory
 from stream_dp.engine.ports import Batch, Beginning, Behind
+from stream_dp.engine.series import LiveSeries
 from stream_dp.engine.tick_assembler import (
     ClosedTick,
     Cut,
     Routed,
     ThinRow,
-    TickAssembler,
     dense,
     thin,
 )
-from stream_dp.engine.tick_reader import EveryRecord, Gathering
+from stream_dp.engine.tick_reader import EveryRecord
 from stream_dp.engine.user_table import Counted, Used
 from stream_dp.errors import FailClosed, UsageError
+from stream_dp.journal.commit import Created
 from stream_dp.journal.dead_letters import NOT_JSON, DeadLetters, Span
+from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.source.source import Share
-from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.pipeline.fingerprints import fingerprint
-from stream_dp.pipeline.router import OpenRouter
+from stream_dp.live.planner import LiveSeriesPlanner, counted
+from stream_dp.operate.run.hosted import LaneHost
+from stream_dp.pipeline.fingerprints import fingerprint, going_on, text_of
+from stream_dp.pipeline.layout import RowLayout, feature_of
+from stream_dp.pipeline.router import Counting, OpenRouter, Told
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import canonical_series
 
 KEY = bytes(range(32))
 EPOCH, LANE = 3, 1
@@ -352,6 +357,10 @@ class Ticked:
     """A router whose payloads say their tick and entry."""
 
     width = 2
+    told: Sequence[Any] = ()
+
+    def counting(self) -> Counting:
+        return Counting((), (slice(1, 2),), 2, self.told)
 
     def decode(self, batch: Batch) -> Batch:
         return batch
@@ -434,20 +443,14 @@ class Lane1:
         self.layout = layout(positions={1: 0, 3: 0})
         self.log = list[bytes]()
 
-    def chain(self) -> LaneChain:
-        chain, self.guard = LaneChain(self.layout, LANE), self.guards()
-        restore(self.guard, self.layout.held, self.layout.tick)
-        for plain in self.log:
-            if chain.take(row_in(plain), plain) is Verdict.COUNTS:
-                workers.remember(self.guard, row_in(plain))
-        return chain
-
-    def work(self, chain: LaneChain) -> tuple[LaneWork, Iterator[Batch]]:
+    def work(self) -> tuple[LaneWork, Iterator[Batch]]:
         """A worker behind the rows that count, and what the source gives it."""
-        ticks = TickAssembler((1, 3), 2, chain.cut)
-        source: Any = None
-        gathering = Gathering(source, self.guard, self.router, ticks)
-        return LaneWork(self.layout, LANE, chain, gathering, marked=False), self.given(chain.cut)
+        self.guard = self.guards()
+        work = LaneWork(self.layout, LANE, self.guard, self.router, marked=False)
+        for plain in self.log:
+            work.heard(row_in(plain), plain)
+        work.begin((1, 3))
+        return work, self.given(work.chain.cut)
 
     def given(self, cut: Cut) -> Iterator[Batch]:
         left = {
@@ -466,7 +469,7 @@ class Lane1:
     def run(self, dies: float) -> list[bytes]:
         """Work to the end, by workers that die by lot; return the log."""
         while True:
-            work, batches = self.work(self.chain())
+            work, batches = self.work()
             for batch in batches:
                 work.take(batch)
                 self.log += [plain for _, plain in work.rows()]
@@ -505,7 +508,7 @@ def test_a_layout_holds_what_a_worker_remembers() -> None:
     log = whole.run(0)
     for at in range(1, 12):
         whole.log = log[:at]
-        whole.chain()
+        whole.work()
         held = held_by(whole.guard)
         on = msgspec.structs.replace(
             whole.layout, tick=at, positions={}, rows={LANE: digest(log[at - 1])}, held=held
@@ -571,7 +574,7 @@ def rows_behind(work: LaneWork, batches: Iterable[Batch]) -> list[Any]:
 
 def test_a_worker_whose_row_is_not_the_one_that_counts_begins_again() -> None:
     lane = Lane1(Random(1))
-    work, batches = lane.work(lane.chain())
+    work, batches = lane.work()
     mine = list[bytes]()
     for batch in batches:
         work.take(batch)
@@ -582,7 +585,7 @@ def test_a_worker_whose_row_is_not_the_one_that_counts_begins_again() -> None:
     with pytest.raises(Overtaken):
         work.heard(other, encoded(other))
     ahead = Lane1(Random(1))
-    work, batches = ahead.work(ahead.chain())
+    work, batches = ahead.work()
     zeroth = msgspec.structs.replace(first, late=7)
     work.heard(zeroth, encoded(zeroth))  # another worker is faster
     with pytest.raises(Overtaken):
@@ -592,7 +595,7 @@ def test_a_worker_whose_row_is_not_the_one_that_counts_begins_again() -> None:
 def test_a_worker_that_others_left_behind_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Lane1(Random(1)).run(0)
     late = Lane1(Random(1))
-    work, _ = late.work(late.chain())
+    work, _ = late.work()
     monkeypatch.setattr(workers, "RECENT", 4)
     for plain in log[:2]:
         work.heard(row_in(plain), plain)
@@ -625,15 +628,6 @@ def test_workers_change_nothing_that_a_journal_fixes_and_refuse_what_they_cannot
     assert fingerprint(spec) == fingerprint(PipelineSpec.model_validate(said()))
     with pytest.raises(UsageError, match="workers read the source of p"):
         spec.read_by(2)
-    planner = LiveSeriesPlanner(spec, OpenRouter(spec, 0))
-    live: Any = None
-    for asked in (
-        lambda: planner.propose(b"{name: m, statistic: count, epsilon: 1}", 3),
-        lambda: planner.watch(live, b"{}", 3, ""),
-        lambda: planner.unwatch(live, "w", 3),
-    ):
-        with pytest.raises(UsageError, match="workers count what the first pipeline file says"):
-            asked()
     with pytest.raises(ValidationError, match="leave one of the two out"):
         PipelineSpec.model_validate(said(workers={"lanes": 4}, processes=2))
     with pytest.raises(ValidationError, match="need a kafka journal"):
@@ -645,7 +639,7 @@ def test_workers_change_nothing_that_a_journal_fixes_and_refuse_what_they_cannot
 class Topics:
     """A source that others read, in two lanes, and their rows."""
 
-    lanes, grows, fingerprint, identity, name = 2, True, "file", "s", "events"
+    lanes, grows, fingerprint, identity, name, file = 2, True, "file", "s", "events", b"says"
 
     def __init__(self) -> None:
         self.laid, self.dropped, self.followed = list[Layout](), list[Any](), list[Any]()
@@ -753,6 +747,7 @@ async def test_an_engine_lays_where_workers_go_on_and_deletes_only_what_nobody_n
         assert first.known
         assert (first.epoch, first.tick, first.places) == (0, 4, {0: 5, 1: 6})
         assert first.positions == {0: 8, 1: 9}
+        assert (first.file, first.added, first.muted) == (b"says", (), ((1, 2),))
         places = []
         for tick in (4, 5, 6, 7):
             closed: Any = None
@@ -782,10 +777,17 @@ async def test_an_engine_lays_where_workers_go_on_and_deletes_only_what_nobody_n
     assert len(topics.laid) == 4
     await reader.seek(Cut(12, {0: 8, 1: 9}, {0: 11, 1: 11}))  # no worker has read for long
     assert (topics.laid[-1].epoch, topics.laid[-1].tick) == (2, 12)
+    router: Any = reader.router
+    for epoch, start in ((3, 5), (4, 12)):  # the same in the same columns, halted and created again
+        router.told = [(2, Told(start, "", b"{}"))]
+        await reader.seek(Cut(12, {0: 8, 1: 9}, {0: 11, 1: 11}))
+        assert (topics.laid[-1].epoch, topics.laid[-1].tick) == (epoch, 12)
+        assert layout_in(encoded(topics.laid[-1])).added == ((2, (start, "", b"{}")),)
     topics.fingerprint = "other"
     await reader.seek(Cut(12, {0: 8, 1: 9}, {0: 11, 1: 11}))
-    assert topics.laid[-1].epoch == 3
+    assert topics.laid[-1].epoch == 5
     topics.laid.append(msgspec.structs.replace(topics.laid[-1], topic="made again"))
+    reader = engine_of(topics)
     with pytest.raises(FailClosed, match="wiped, cut"):
         await reader.seek(Cut(12, {0: 8, 1: 9}, {0: 11, 1: 11}))
 
@@ -810,3 +812,61 @@ async def test_a_lane_that_is_far_ahead_is_not_read_on() -> None:
     with pytest.raises(EOFError):
         await reader._read(Cut(), 1)
     assert asked == [[1]]
+
+
+def test_a_worker_counts_by_a_layout_what_its_engine_counts() -> None:
+    more = {"series": [{"name": "m", "statistic": "monitor", "epsilon": 1, "touch": 3, "watch": [
+        {"name": "a", "where": [{"field": "key", "equals": "a"}], "above": 3}]}]}  # fmt: skip
+    spec = PipelineSpec.model_validate(said(workers={"lanes": 4}) | more)
+    router = OpenRouter(spec, 0)
+    planner = LiveSeriesPlanner(spec, router)
+    definitions = [
+        b"{name: n, statistic: histogram, by: key, epsilon: 1/10}",
+        b"{name: l, statistic: monitor, epsilon: 1/10, touch: 2, watch: [{name: x, above: 2}]}",
+    ]
+    for number, definition in enumerate(definitions):
+        planned = planner.propose(definition, 3 + number)
+        created = Created(number, definition, 3 + number, planned.place("", ()))
+        series = planned.open(created)
+    live = LiveSeries(1, series, 4, created=True)
+    watch = planner.watch(live, b"{name: y, by: key, above: 2}", 7, "")
+    watch.take()
+    router.mute(slice(0, 1), 0)
+    now = router.counting()
+    assert [told.start for _, told in now.told] == [3, 4, 7]
+    muted = [(m.start, m.stop) for m in now.muted]
+    again = counted(
+        spec, msgspec.msgpack.decode(msgspec.msgpack.encode(now.told)), muted, now.width
+    )
+    assert sorted(again.added, key=lambda each: each[1]) == sorted(
+        now.added, key=lambda each: each[1]
+    )
+    assert (again.muted, again.width) == (now.muted, now.width)
+    for wrong in (Told(3, "", b"{name: n, statistic: newer}"), Told(3, "gone", b"{name: y}")):
+        with pytest.raises(UsageError):
+            counted(spec, [(5, wrong)], (), 9)
+
+
+def test_a_worker_counts_by_the_file_that_its_journal_goes_on_with() -> None:
+    """Whether it was given the first file, or one that was applied since; but no file of another meaning."""
+    first = PipelineSpec.model_validate(said(workers={"lanes": 2}))
+    fields = first.model_dump(mode="json", include={"fields"}, by_alias=True, exclude_none=True)
+    more = {"schema": {**fields["schema"], "size": {"type": "integer"}}, "series": [
+        {"name": "m", "statistic": "count", "epsilon": 1, "where": [{"field": "size", "at_least": 3}]}]}  # fmt: skip
+    now = PipelineSpec.model_validate(said(workers={"lanes": 2}) | more)
+    goes_on = going_on(first, now)
+    added = ((1, (4, "", canonical_series(now.series[0]))),)
+    mine = layout(fingerprint=fingerprint(goes_on), file=text_of(goes_on), added=added)
+    keys = Sealer(KEY, "p").worker_keys()
+    for given in (first, now):
+        spec = LaneHost(given, keys, layout_in(encoded(mine))).spec
+        assert RowLayout.of(spec) == RowLayout.of(first)
+        assert spec.fields.keys() == {"key", "size"}
+        assert counted(spec, added, (), 2).added == [(feature_of(now, now.series[0]), 1)]
+    for other in ({"confidence": "0.9"}, {"clock": {"kind": "wall", "step": "2s"}}):
+        spec = PipelineSpec.model_validate(said(workers={"lanes": 2}) | more | other)
+        with pytest.raises(FailClosed, match="another pipeline file"):
+            LaneHost(spec, keys, mine)
+    newer = ((1, (4, "", b"{name: m, statistic: newer}")),)
+    with pytest.raises(FailClosed, match="that this version does not read"):
+        LaneHost(now, keys, msgspec.structs.replace(mine, added=newer))

@@ -56,6 +56,29 @@ async def test_a_change_lies_at_the_tick_that_it_names(change: Callable[[int], C
     assert await read(change(0), ticks=()) == 3
 
 
+async def test_what_is_read_from_a_change_on_is_judged_from_its_first_tick_on() -> None:
+    """As where commits are added to an archive: nobody knows the tick of the cut at which it begins."""
+    before = [Commit(0, b"", HEADER), Commit(0, b"", ticks=(0, 1, 2))]
+    for wrong in (False, True):
+        later = Created(2, b"{}", 5 if wrong else 4, 1)
+        commits = [
+            *before, Commit(0, b"", changes=(Created(1, b"{}", 3, 0),)), Commit(0, b"", ticks=(3,)),
+            Commit(0, b"", changes=(later, Halted(1, 7 if wrong else 4))),
+        ]  # fmt: skip
+        blobs = [blob async for blob in sealed(commits)][2:]
+
+        async def some(blobs: list[bytes] = blobs) -> AsyncIterator[bytes]:
+            for blob in blobs:
+                yield blob
+
+        reading = unsealed(some(), SEALER, "shop", 2)
+        if not wrong:
+            assert len([link async for _, link in reading]) == 3
+            continue
+        with pytest.raises(FailClosed, match="does not add up at commit 4"):
+            _ = [link async for _, link in reading]
+
+
 @pytest.mark.parametrize("change", CHANGES)
 async def test_what_begins_or_is_a_watch_may_lie_one_tick_later(
     change: Callable[[int], Change],
