@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import count
 from math import exp
 from pathlib import Path
 from typing import Any, get_args
@@ -501,15 +502,7 @@ def test_a_question_from_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 async def asked_by(programs: list[str]) -> None:
     log, live = ReleaseLog(), FakeLiveSeries()
-    for sequence, series in enumerate(("orders", "large_orders")):
-        body = {
-            "v": 1,
-            "sequence": sequence,
-            "series": series,
-            "tick": 3,
-            "end": "2026-01-18T06:00:00Z",
-        }
-        log.append(released(body | {"value": 12, "band": 3, "confidence": 0.95}))
+    log.append(answered("orders", 0))
     entries = [world.series(name) for name in ("orders", "large_orders")]
     view = PublicView(
         lambda: world.pipeline("orders", *entries), world.plan, world.budget, log, live, "token"
@@ -518,10 +511,23 @@ async def asked_by(programs: list[str]) -> None:
         notebook = "\n".join(programs).replace(":8765", f":{port}")
         names: dict[str, Any] = {}
         run: Callable[..., None] = exec
-        await asyncio.to_thread(run, compile(notebook, "notebook.md", "exec"), names)
+        code = compile(notebook, "notebook.md", "exec")
+        running = asyncio.create_task(asyncio.to_thread(run, code, names))
+        for sequence in count(1):  # a stream waits for what becomes public after it began
+            log.append(answered("large_orders", sequence))
+            if (await asyncio.wait({running}, timeout=0.1))[0]:
+                break
+        await running
     assert [what for what, *_ in live.asked] == ["preview", "create", "halt"]
     assert (names["price"].fits, names["ended"].freed) == (True, "0.1")
-    assert (names["first"].value, names["releases"].last) == (12, 1)
+    assert (names["first"].value, names["releases"].last) == (12, names["first"].sequence)
+
+
+def answered(series: str, sequence: int) -> Release:
+    place = {"v": 1, "sequence": sequence, "series": series, "tick": 3 + sequence}
+    return released(
+        place | {"end": "2026-01-18T06:00:00Z", "value": 12, "band": 3, "confidence": 0.95}
+    )
 
 
 def released(body: dict[str, Any]) -> Release:
