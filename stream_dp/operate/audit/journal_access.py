@@ -349,7 +349,7 @@ def _require_same_order(built: Built, header: Header) -> None:
     if written != built.parts["privacy"] and written == under_former_order(built.spec):
         raise FailClosed(
             f"the journal of {built.spec.name} was written under a renyi filter of order {FORMER_ORDER}, the former "
-            f"default, and a ledger never changes its filter: write `order: {FORMER_ORDER}` under `privacy:` to go on"
+            f"default, and a ledger never changes its filter: write `order: {FORMER_ORDER}` under privacy to go on"
         )
 
 

@@ -51,7 +51,7 @@ class RemoteMessages(RemoteEngine):
         spec = None if file is None else load(file)
         if spec is not None and not isinstance(spec.journal, KafkaJournalSpec):
             raise UsageError(
-                f"--via kafka: {spec.name} keeps its journal in a file and has no topics of its own; use --via http"
+                f"--via kafka: {spec.name} has its journal in a file, and no topics of its own; use --via http"
             )
         self._settings = settings_at(bootstrap, file)
         self._token = token_for(spec, key_file, token_file)

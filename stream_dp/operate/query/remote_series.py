@@ -80,7 +80,7 @@ class RemoteSeries(RemoteEngine):
     ) -> None:
         if not pipeline.suffix and not pipeline.exists():
             raise UsageError(
-                f"{pipeline}: there is no such file. Over HTTP this command needs the pipeline file: name it (such as "
+                f"{pipeline}: there is no such file. Over HTTP the pipeline file is needed: name it (such as "
                 f"{pipeline}.yaml, or with its folder). Over Kafka the name of a pipeline is enough: --via kafka, "
                 "with --bootstrap and --token-file"
             )
