@@ -477,7 +477,7 @@ def require_wanted(built: Built, file: str, wanted: Callable[[str], bool]) -> No
     why = f"{warning}. `stream-dp plan {file}` shows each, `stream-dp check {file}` what would be useful"
     if not wanted(why):
         raise UsageError(
-            "not begun: nothing was charged, made or published. --yes begins without being asked"
+            "not started: nothing was charged, made or published. --yes starts without this question"
         )
 
 

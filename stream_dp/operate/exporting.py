@@ -150,7 +150,8 @@ class _Folder(_Blocking):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(
-                f"{self.place}: another export of {self._pipeline} writes there; let it, or choose another folder"
+                f"{self.place}: another export of {self._pipeline} writes there; wait until it ends, or choose another "
+                "folder"
             ) from None
         self._look()
         return self._reached.sequence
@@ -179,8 +180,8 @@ class CsvFolder(_Folder):
         if not self._position.exists():
             if self._csv.exists():
                 raise UsageError(
-                    f"{self._csv} is there without {self._position.name}: it was not written by this command; move "
-                    "it away or choose another folder"
+                    f"{self._csv} exists without {self._position.name}, and was not written by this command; move "
+                    "away or choose another folder"
                 )
             self._set_position(Newest(), 0)
         try:
@@ -191,7 +192,9 @@ class CsvFolder(_Folder):
                 f"{self._position} was not written by this command: move it and {self._csv} away"
             ) from None
         if size > (self._csv.stat().st_size if self._csv.exists() else 0):
-            raise UsageError(f"{self._csv} is shorter than it was: remove {self._position}, too")
+            raise UsageError(
+                f"{self._csv} is shorter than it was: remove {self._position}, too, and export again"
+            )
         with self._csv.open("ab") as file:
             file.truncate(size)
         if not size:

@@ -165,7 +165,9 @@ async def topic_sample(
     The operator's key is read only if the topic may hold tick marks: a mark counts only with that key's signature.
     """
     if not isinstance(spec.source, KafkaSourceSpec):
-        raise UsageError("--topic: this pipeline reads a file, so nothing says where the topic is")
+        raise UsageError(
+            "--topic: this pipeline reads a file, so its file does not say where the topic is"
+        )
     clock = spec.clock
     replayed = isinstance(clock, ReplayClock)
     sample = await sample_topic(

@@ -721,8 +721,8 @@ async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:
     payloads = [value for batch in sample.batches for value in batch.records.values if value]
     if payloads and not any(value[0] for value in payloads):
         raise UsageError(
-            f"topic {topic}: each value begins with a zero and a schema's number (Confluent's wire format): give some "
-            "records as JSON lines (--jsonl), and declare `values:` in `source:` of what is proposed"
+            f"topic {topic}: each value begins with a zero and a schema's number (Confluent's wire format). Give some "
+            "records as JSON lines (--jsonl), and then add `values:` to `source:` in the proposed file"
         )
     async with administering(settings, f"topic {topic}") as admin:
         is_stamped = stamped(await config(admin, topic))

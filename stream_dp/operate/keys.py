@@ -118,7 +118,7 @@ def _operator_of(
     command = command or os.environ.get(COMMAND_VARIABLE, "")
     if key_file is not None or not command:
         raise UsageError(
-            f"the operator's key of {path} is with a program: name it in {COMMAND_VARIABLE}, not a key file"
+            f"a program keeps the operator's key of {path}: name the program in {COMMAND_VARIABLE}, not a key file"
         )
     answer = _asked(command, "unwrap", record.operator_wrapped)
     with suppress(ValueError):
@@ -248,7 +248,9 @@ async def rotate_key(
             plain = base64.b64encode(new).decode()
             program = _asked(new_command, "wrap", plain)
             if plain in program:
-                raise FailClosed(f"{_named(new_command)} wrap: its answer holds the key as it is")
+                raise FailClosed(
+                    f"{_named(new_command)} wrap: its answer contains the key unencrypted"
+                )
         if new in (operator, data):
             which = "the operator's key already" if new == operator else "the data key itself"
             raise UsageError(f"--new-key-file: {new_file} is {which}; make another one")
@@ -281,7 +283,9 @@ def _alone(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(f"{path}: another rotation is under way; look what it did") from None
+            raise UsageError(
+                f"{path}: another rotation is running; wait for its end, and look at its result"
+            ) from None
         yield
     finally:
         os.close(folder)
@@ -325,7 +329,7 @@ def token_for(spec: PipelineSpec | None, key_file: Path | None, token_file: Path
         return sealer_for(spec, key_file).query_token()
     except UsageError as error:
         raise UsageError(
-            f"{error}. An engine that runs takes no key but the one it was started with"
+            f"{error}. A running engine accepts only the key with which it was started"
         ) from None
 
 

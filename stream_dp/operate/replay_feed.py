@@ -210,7 +210,9 @@ def _replayed(spec: PipelineSpec) -> tuple[ReplayClock, KafkaSourceSpec]:
     if not isinstance(spec.clock, ReplayClock):
         raise UsageError("replay needs a pipeline with `clock: {kind: replay, ...}`")
     if not isinstance(spec.source, KafkaSourceSpec):
-        raise UsageError("replay needs a pipeline with `source: {kind: kafka, ...}`: it says where")
+        raise UsageError(
+            "replay needs a pipeline with `source: {kind: kafka, ...}`, which names the topic"
+        )
     return spec.clock, spec.source
 
 

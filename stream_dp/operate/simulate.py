@@ -136,8 +136,8 @@ def simulate(
     rows = rows_of(spec, sample)
     if not len(rows.rows):
         raise UsageError(
-            f"{data}: none of its records lies in a tick of {spec.name}; simulate takes records that say their own "
-            "time, so the file needs a replay clock whose range holds them"
+            f"{data}: none of its records lies in a tick of {spec.name}. simulate needs records that contain their "
+            "time, and a pipeline file with a replay clock whose range covers these times"
         )
     cut_off = _cut_off(built, rows, sample)
     own = spec.privacy.epsilon

@@ -236,7 +236,7 @@ def test_a_checkpoint_vouches_for_what_was_pruned_and_an_archive_shows_it(case: 
     assert (left["ticks"], left["releases"]) == (TICKS, 5 * TICKS)
     counted = asyncio.run(read_dead_letters(case.pipeline, key, print))
     assert counted["records"] == len(case.events)
-    with pytest.raises(UsageError, match="name as FILE an archive that has them"):
+    with pytest.raises(UsageError, match="name as FILE an archive of this journal"):
         asyncio.run(check_trace(None, case.pipeline, key))
 
 

@@ -171,7 +171,7 @@ def test_a_topic_of_another_replay_is_refused(make: Make) -> None:
     world.pipeline.write_text(text)
     world.key.unlink()
     make_key(world.key)
-    refused(file, "holds records, and no tick mark that this operator's key signed")
+    refused(file, "holds records, but no tick mark that this operator's key signed")
 
 
 @pytest.mark.parametrize("hostile", [False, True])
@@ -181,7 +181,7 @@ def test_a_topic_with_records_and_no_marks_is_refused(make: Make, hostile: bool)
     record = accepted(dear=False)[0][1] if hostile else plain([b"{}"]).encoded()
     with Wire(world.kafka) as wire:
         assert wire.produce(world.topic, 1, record).error == 0
-    with pytest.raises(FailClosed, match=r"holds records, and no tick mark .*--create N"):
+    with pytest.raises(FailClosed, match=r"holds records, but no tick mark .*--create N"):
         world.replay(world.file(GOOD))
 
 

@@ -45,8 +45,10 @@ RUNS, TICKS, CONFIDENCE = 3000, 2, 0.99
 class Games:
     """How many games are played, and what is concluded from them."""
 
-    runs: Annotated[int, Option(help="Games per row, half with each stream.")] = RUNS
-    ticks: Annotated[int, Option(help="Ticks per game, the horizon at most.")] = TICKS
+    runs: Annotated[
+        int, Option(help="Number of games for each row of the table; half of them use each stream.")
+    ] = RUNS
+    ticks: Annotated[int, Option(help="Number of ticks of a game, at most the horizon.")] = TICKS
     confidence: Annotated[
         float, Option(help="The confidence with which all bounds hold together.")
     ] = CONFIDENCE

@@ -43,7 +43,11 @@ def check(
     ] = "",
     sample: Annotated[
         int,
-        Option(min=1, max=1_000_000, help="How many records: a file's first, a partition's last."),
+        Option(
+            min=1,
+            max=1_000_000,
+            help="Number of records: the first of a file, or the last of a partition.",
+        ),
     ] = 1000,
     as_json: AsJson = False,
     key_file: KeyFile = None,
@@ -76,12 +80,13 @@ def simulate(
         str,
         Option(
             metavar="E,E",
-            help="Budgets to try; by default half the file's, its own, and twice that.",
+            help="Budgets to try. Default: half the file's budget, the budget itself, and twice the budget.",
         ),
     ] = "",
     runs: Annotated[int, Option(min=1, max=1000, help="Runs for each budget.")] = 10,
     sample: Annotated[
-        int, Option(min=1, max=10_000_000, help="How many records: a file's first.")
+        int,
+        Option(min=1, max=10_000_000, help="Number of records to read from the start of the file."),
     ] = 1_000_000,
     as_json: AsJson = False,
 ) -> None:

@@ -49,11 +49,11 @@ class Readers:
 def demo(
     *,
     embedded: Annotated[
-        bool, Option("--embedded", help="No broker: file source and SQLite journal.")
+        bool, Option("--embedded", help="Use no broker, but a file source and an SQLite journal.")
     ] = False,
     headless: Annotated[bool, Option("--headless", help="No page, not paced.")] = False,
     until_end: Annotated[
-        bool, Option("--until-end", help="Stop at the end of the year with a table.")
+        bool, Option("--until-end", help="Stop at the end of the year and print a table.")
     ] = False,
     fresh: Annotated[bool, Option("--fresh", help="Delete the demo's state first.")] = False,
     as_json: Annotated[

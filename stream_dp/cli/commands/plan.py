@@ -48,7 +48,8 @@ def plan(
     as_json: AsJson = False,
     proof: Proof = False,
     notes: Annotated[
-        bool, Option("--notes", help="Show errors by tick, notes on each series, and all others.")
+        bool,
+        Option("--notes", help="Show errors by tick, notes on each series, and all other details."),
     ] = False,
     key_file: KeyFile = None,
 ) -> None:

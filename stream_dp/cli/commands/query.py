@@ -71,7 +71,10 @@ Id = Annotated[
     ),
 ]
 Yes = Annotated[
-    bool, Option("--yes", help="Run it even if it fires mostly by noise, without being asked.")
+    bool,
+    Option(
+        "--yes", help="Create the series without a question, even if it would fire mostly by noise."
+    ),
 ]
 HERE = "http://127.0.0.1:8765"
 
@@ -225,7 +228,9 @@ class Selection:
     last: Annotated[str, Option("--to", help="The last key of a range.")] = ""
     window: Annotated[str, Option(help="One window of a series with windows.")] = ""
     watch: Annotated[str, Option(help="A watch of a monitor, with --threshold.")] = ""
-    threshold: Annotated[int | None, Option(help="What the watch is compared with.")] = None
+    threshold: Annotated[
+        int | None, Option(help="The threshold that the watch is compared with.")
+    ] = None
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -46,7 +46,7 @@ Standby: TypeAlias = Annotated[
     bool,
     Option(
         "--standby",
-        help="Wait while another engine of the pipeline runs; take over when it is gone.",
+        help="Wait while another engine of this pipeline runs, and take over when that engine ends.",
     ),
 ]
 
@@ -76,14 +76,14 @@ class Flags:
     ] = False
     apply: Annotated[
         bool,
-        Option("--apply", help="Apply PIPELINE.yaml where it was changed since it ran last."),
+        Option("--apply", help="Apply the changes of PIPELINE.yaml since its last run."),
     ] = False
     was: Annotated[
         Path | None,
         Option(
             metavar="OLD.yaml",
             show_default=False,
-            help="With --apply, and a journal that does not keep its file: the one that it ran with.",
+            help="With --apply: the pipeline file of the last run, for a journal that does not contain it.",
         ),
     ] = None
     accept_new_guarantee: Annotated[
@@ -185,7 +185,10 @@ def worker(
     pipeline: PipelineFile,
     key_file: Annotated[
         Path | None,
-        Option("--key-file", help="What --export-key wrote, or the operator's key (mode 0600)."),
+        Option(
+            "--key-file",
+            help="The key file that --export-key wrote, or the operator's key (mode 0600).",
+        ),
     ] = None,
     export_key: Annotated[
         Path | None,
@@ -193,7 +196,7 @@ def worker(
             "--export-key",
             metavar="FILE",
             show_default=False,
-            help="Write a worker's keys, derived from the operator's, into FILE, and end: all that a worker needs.",
+            help="Write the keys that a worker needs into FILE, derived from the operator's key, and end.",
         ),
     ] = None,
 ) -> None:
@@ -238,7 +241,9 @@ def run_on_terminal(
     with logged(pipeline, form) as log, progress(f"Reading {pipeline}", silent=silent) as line:
         tell = line.say
         if telling.verbose and form is LogForm.JSON:
-            raise UsageError("--verbose tells exact counts, which --log-format json never does")
+            raise UsageError(
+                "--verbose prints exact counts, which may not stand in logs of --log-format json"
+            )
 
         def phase(event: str, /, **fields: str | int) -> None:
             log(event, **fields)

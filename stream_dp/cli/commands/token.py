@@ -34,7 +34,8 @@ def token(
     reader: Annotated[
         str,
         Option(
-            metavar="NAME", help="Make a token that reads where reading is closed, and never asks."
+            metavar="NAME",
+            help="Make a token that may read a page closed to the public, but never ask questions.",
         ),
     ] = "",
     days: Annotated[int, Option(help="For how many days it is valid.")] = 30,

@@ -36,7 +36,7 @@ _POLL_MS = 100
 AT_ONCE = 1000  # the largest number of unacknowledged records
 _ANOTHER = "holds the tick marks of another replay (another file, other records left out, or another schema)"
 _UNMARKED = (
-    "holds records, and no tick mark that this operator's key signed for this start and step"
+    "holds records, but no tick mark that this operator's key signed for this start and step"
 )
 
 
@@ -198,9 +198,9 @@ class KafkaFeed:
         unmarked = held.feed is None and held.records
         if unmarked or held.feed not in {None, self._marks.feed}:
             raise FailClosed(
-                f"topic {self._topic} {_UNMARKED if unmarked else _ANOTHER}; nothing was sent, for the records of both "
-                "would count. Feed a new topic (--create N makes it with N partitions) and name it in the pipeline "
-                "file, or delete this one first"
+                f"topic {self._topic} {_UNMARKED if unmarked else _ANOTHER}; nothing was sent, because both "
+                "sets of records would count. Feed a new topic (--create N makes it with N partitions) and name it in "
+                "the pipeline file, or delete this topic first"
             )
         return held.last + 1
 

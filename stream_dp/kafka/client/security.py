@@ -66,8 +66,9 @@ def _show(context: ssl.SSLContext, certificate: Path, security: Security) -> Non
         context.load_cert_chain(certificate, key, password)
     except (ssl.SSLError, OSError, ValueError):
         raise WorldError(
-            f"security.certificate_file {certificate}: no certificate (PEM) whose key is in {key or certificate}, or "
-            f"that key has {'another' if named else 'a'} password (security.key_password_file)"
+            f"security.certificate_file {certificate}: holds no certificate (PEM) that matches the key in "
+            f"{key or certificate}, or the key "
+            f"{'has another password' if named else 'needs a password'} (security.key_password_file)"
         ) from None
 
 

@@ -216,21 +216,22 @@ class KafkaJournal:
         self._expired = bool(self._next) and bool(positions) and not offsets
         if self._expired:
             raise Unconfirmed(
-                f"group {self._group!r} has no offsets any more, as after {EXPIRY} without an engine, and nothing else "
-                f"confirms that journal topic {self._topic!r} is the newest one: that needs what was published and the "
-                "high-water mark in the state folder of the machine that ran it. Run it there, or bring both here"
+                f"group {self._group!r} has no offsets any more, as happens after {EXPIRY} without an engine, and "
+                f"nothing else confirms that journal topic {self._topic!r} is the newest. Two things can confirm it: "
+                "the published releases, and the high-water mark in the state folder of the machine that ran the "
+                "engine. Start the engine on that machine, or bring both here"
             )
         if offsets == {(self._source, partition): at for partition, at in positions.items()}:
             return
         if not self._next:
             raise FailClosed(
-                f"journal topic {self._topic!r} is empty, yet group {self._group!r} has read the source "
-                "for it: the journal was wiped. Bring it back, or run under a new pipeline name"
+                f"journal topic {self._topic!r} is empty, but group {self._group!r} has read the source "
+                "for it: the journal was wiped. Restore the journal, or run under a new pipeline name"
             )
         raise FailClosed(
             f"journal topic {self._topic!r} and the offsets of group {self._group!r} do not belong "
             "together: one of them was rolled back, wiped or moved by hand, or the offsets expired "
-            "while the engine was off (the brokers' offsets.retention.minutes); bring the newest back"
+            "while the engine was off (offsets.retention.minutes); restore the newest journal and offsets"
         )
 
     async def append(self, commit: Commit, sealed: bytes) -> None:

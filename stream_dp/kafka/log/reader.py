@@ -39,9 +39,10 @@ class PartitionLog:
         decided, end = await self.ends()
         if decided < end:
             raise FailClosed(
-                f"topic {self._topic!r}: a transaction is open on it. Where an engine was killed just now, it is "
-                "that one's, and the brokers end it within a minute: try again then. Else it is another program's, "
-                "and only this pipeline may write there: take that right away (ACL), then start again"
+                f"topic {self._topic!r}: a transaction is open on it. If an engine was killed just now, the "
+                "transaction belongs to it, and the brokers end the transaction within a minute: try again then. "
+                "Otherwise another program writes there, which only this pipeline may do: remove that program's right "
+                "to write (ACL), then start again"
             )
         return await self.begin(), decided
 

@@ -106,8 +106,8 @@ class TopicWatch:
         while (now := await self._eyes.look()) is None:
             if time.monotonic() > deadline:
                 raise WorldError(
-                    f"topic {self._topic!r} was deleted at {self._settings.bootstrap} while it was "
-                    "read, or may not be read any more; nothing uncommitted was published"
+                    f"topic {self._topic!r} at {self._settings.bootstrap} was deleted, or this user may "
+                    "not read it any more; nothing uncommitted was published"
                 )
             await asyncio.sleep(_PAUSE_S)
         first = self._first = self._first or now
@@ -115,8 +115,8 @@ class TopicWatch:
             raise deleted(f"topic {self._topic!r}")
         if not self._live and now.partitions != first.partitions:
             raise FailClosed(
-                f"topic {self._topic!r}: partitions were added, and a replay's ticks would never end in them; replay "
-                "into a new topic, with a new pipeline name"
+                f"topic {self._topic!r}: partitions were added. A replay's ticks would never end, because the new "
+                "partitions have no tick marks; replay into a new topic, with a new pipeline name"
             )
         return now
 

@@ -136,7 +136,8 @@ def attack(
     for name, (_, _, factor) in zip(mechanisms, played, strict=True):
         if times not in (None, factor):
             raise UsageError(
-                f"--times: {name} is not pure, and is played as the file says alone: leave --times out"
+                f"--times: {name} is not a pure mechanism, so it can only be played at the file's own epsilon: leave "
+                "--times out"
             )
     begun, games = count(1), runs * (len(chosen) + 1)
 

@@ -121,8 +121,8 @@ async def _beyond(here: Sealed, archive: Path, begin: int, held: bytes) -> Async
         known = b""
     if known:
         raise UsageError(
-            f"{archive}: is no archive of this journal, which does not hold its last commit. Name the archive that is, "
-            "or a new file; and where this journal was set back, never run it"
+            f"{archive}: is no archive of this journal, because the journal lacks the last commit of this file. Name "
+            "the journal's own archive, or a new file. If an older copy of the journal was restored, never run it"
         )
 
 
@@ -338,8 +338,8 @@ def _require_known_filter(spec: PipelineSpec, header: Header) -> None:
     if header.parts.get("privacy") == under_gone_filter(spec):
         raise FailClosed(
             f"the journal of {spec.name} was written under `filter: {GONE_FILTER}`, which this version lacks, and a "
-            "ledger never changes its filter. Go on with the version that wrote it, or give the file a name of its "
-            "own, which opens a second ledger: the two guarantees then add up"
+            "ledger never changes its filter. Go on with the version that wrote it, or give the pipeline a new name. "
+            "A new name begins a second ledger, and the guarantees of the two ledgers then add up"
         )
 
 
@@ -348,8 +348,8 @@ def _require_same_order(built: Built, header: Header) -> None:
     written = header.parts.get("privacy")
     if written != built.parts["privacy"] and written == under_former_order(built.spec):
         raise FailClosed(
-            f"the journal of {built.spec.name} was written under a renyi filter of order {FORMER_ORDER}, the default "
-            f"then, and a ledger never changes its filter: write `order: {FORMER_ORDER}` under privacy to go on with it"
+            f"the journal of {built.spec.name} was written under a renyi filter of order {FORMER_ORDER}, the former "
+            f"default, and a ledger never changes its filter: write `order: {FORMER_ORDER}` under privacy to go on"
         )
 
 
@@ -364,8 +364,8 @@ def _require_same_defaults(built: Built, header: Header) -> None:
         for key, value in series.former_keys.items()
     ]
     raise FailClosed(
-        f"the journal of {spec.name} was written when what the file says, or leaves out, had another "
-        f"meaning, and a series never changes its mechanism: write {', '.join(lines)} to go on with it"
+        f"the journal of {spec.name} was written when some keys of the file, or their defaults, had another "
+        f"meaning, and a series never changes its mechanism: write {', '.join(lines)} to go on with this journal"
     )
 
 

@@ -142,7 +142,7 @@ class JournalTrace:
             if seed[:_ENOUGH] in self._drawn:
                 raise _wrong(
                     commit,
-                    "holds a seed that was drawn from before: the same noise on two inputs protects neither. Stop "
+                    "uses a seed a second time: the same noise on two inputs protects neither input. Stop "
                     "using this journal and report this",
                 )
             self._drawn.add(seed[:_ENOUGH])
@@ -232,9 +232,7 @@ def _wrong(commit: Commit, says: str) -> FailClosed:
 def _released(release: Release | None, name: str, tick: int) -> Release:
     """Return the next release of a commit; raise FailClosed if it is missing or of another series or tick."""
     if release is None or (release.series, release.tick) != (name, tick):
-        raise FailClosed(
-            f"the journal holds no release of series {name} where that of tick {tick} should be"
-        )
+        raise FailClosed(f"the journal lacks the release of series {name} at tick {tick}")
     return release
 
 

@@ -53,8 +53,8 @@ def require_begun(built: Built, summary: JournalSummary) -> Header:
     """Return the journal's header after checking that it fits this pipeline and its first charges."""
     if summary.header is None:
         raise FailClosed(
-            f"the journal of {built.spec.name} is empty: it never ran. If it has releases all the same, the journal "
-            "was lost, and what was spent with it: restore it"
+            f"the journal of {built.spec.name} is empty: this pipeline never ran. If there are releases of it, the "
+            "journal was lost, and with it the record of what was spent: restore the journal"
         )
     if summary.header.fingerprint != built.fingerprint:
         raise _another_file()
@@ -104,8 +104,8 @@ def _total(built: Built, main: Ledger, parts: list[Part]) -> Derivation:
         met = heaviest_load(main.filter, parts)
         if met > main.peak.amount:
             raise FailClosed(
-                f"the journal's ledger says {text(main.peak.amount)} at most, but the mechanisms that one event meets "
-                f"add up to {text(met)}; stop using this journal and report this"
+                f"the journal's ledger says that at most {text(main.peak.amount)} is spent, but the mechanisms that "
+                f"read one event add up to {text(met)}. Stop using this journal and report this"
             )
     return total
 

@@ -47,8 +47,9 @@ def require_certified(table: dict[str, Any]) -> None:
     ]
     if violated:
         raise FailClosed(
-            f"an adversary exceeds what is booked by {', '.join(dict.fromkeys(violated))}: do not rely on guarantees "
-            "derived by this version of the code, and report it"
+            "an adversary exceeds the guarantee that the ledger charges by the rule "
+            f"{', '.join(dict.fromkeys(violated))}: do not rely on guarantees derived by this version of the code, and "
+            "report this"
         )
 
 

@@ -99,7 +99,7 @@ async def check_trace(
     """
     if pipeline is None and _is_sqlite(trace):
         raise UsageError(
-            f"--trace: {trace.name} is a journal; name the pipeline file it belongs to as well: "
+            f"--trace: {trace.name} is a journal, so name its pipeline file too: "
             f"stream-dp audit PIPELINE.yaml --trace {trace.name}"
         )
     spec = load(trace if pipeline is None else pipeline)
@@ -107,8 +107,8 @@ async def check_trace(
         raise UsageError(f"--trace: {trace.name} is not a journal (an SQLite file)")
     if pipeline is not None and copy is not None:
         raise UsageError(
-            f"--copy: copies the journal of a pipeline file, and {trace.name} is itself a journal: "
-            f"--trace {pipeline.name}, and no other file"
+            f"--copy: copies the journal of a pipeline file, but {trace.name} is itself a journal: "
+            f"write --trace {pipeline.name} and name no other file"
         )
     sealer = sealer_for(spec, key_file)
     if copy is not None and await asyncio.to_thread(copy.exists):
@@ -137,7 +137,7 @@ def _require_all(begin: int, name: str) -> None:
     if begin:
         raise UsageError(
             f"--trace: {name} begins with commit {begin}, because earlier commits were pruned, and the check needs "
-            "all of them: name as FILE an archive that has them (made before by `stream-dp journal archive`)"
+            "all commits: name as FILE an archive of this journal (made before by `stream-dp journal archive`)"
         )
 
 
@@ -150,7 +150,7 @@ async def compared(built: Built, sealer: Sealer, blobs: AsyncIterator[bytes]) ->
         if check is not None:
             check.take(commit)
     if check is None:
-        raise FailClosed(f"the journal of {built.spec.name} is empty: it never ran")
+        raise FailClosed(f"the journal of {built.spec.name} is empty: this pipeline never ran")
     return check.report
 
 

@@ -47,11 +47,11 @@ class RemoteMessages(RemoteEngine):
     ) -> None:
         file = pipeline if pipeline.suffix in _FILES or pipeline.exists() else None
         if file is None and _NAME.fullmatch(str(pipeline)) is None:
-            raise UsageError(f"{pipeline}: no pipeline file, and no name of a pipeline")
+            raise UsageError(f"{pipeline}: is neither a pipeline file nor the name of a pipeline")
         spec = None if file is None else load(file)
         if spec is not None and not isinstance(spec.journal, KafkaJournalSpec):
             raise UsageError(
-                f"--via kafka: {spec.name} has its journal in a file, and no topics of its own; ask it over HTTP"
+                f"--via kafka: {spec.name} has its journal in a file, and no topics of its own; use --via http"
             )
         self._settings = settings_at(bootstrap, file)
         self._token = token_for(spec, key_file, token_file)
@@ -70,8 +70,8 @@ class RemoteMessages(RemoteEngine):
 
     def preview_halt(self, name: str) -> dict[str, Any]:
         raise UsageError(
-            "--preview: of a halt is over HTTP alone. By Kafka the answer to the halt says what it gave back, and "
-            "`stream-dp ledger` what a halt of each series would"
+            "--preview: a halt can be previewed only with --via http. With --via kafka, the answer to the halt says "
+            "how much budget it freed. `stream-dp ledger` says how much a halt of each series would free"
         )
 
     def halt(self, name: str) -> dict[str, Any]:

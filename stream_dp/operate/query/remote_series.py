@@ -80,8 +80,8 @@ class RemoteSeries(RemoteEngine):
     ) -> None:
         if not pipeline.suffix and not pipeline.exists():
             raise UsageError(
-                f"{pipeline}: there is no such file. Over HTTP the pipeline file is needed: name it here (such as "
-                f"{pipeline}.yaml, or with its folder). The name of a pipeline alone is enough by Kafka: --via kafka, "
+                f"{pipeline}: there is no such file. Over HTTP the pipeline file is needed: name it (such as "
+                f"{pipeline}.yaml, or with its folder). Over Kafka the name of a pipeline is enough: --via kafka, "
                 "with --bootstrap and --token-file"
             )
         self._spec, self._url, self._tell = load(pipeline), url.rstrip("/"), tell
@@ -92,8 +92,8 @@ class RemoteSeries(RemoteEngine):
         if nobody_listens(self._url):
             raise WorldError(
                 f"no engine answers at {self._url}; nothing was applied. If the engine of {self._spec.name} runs "
-                "elsewhere, give the address that it printed (--url), or ask it by its brokers (--via kafka). If none "
-                f"runs, `stream-dp run {pipeline} --apply` applies the change when it starts"
+                "elsewhere, name its address with --url, or ask it over Kafka (--via kafka). If no engine runs, "
+                f"`stream-dp run {pipeline} --apply` applies the change when it starts"
             )
         return super().apply(pipeline, name)
 

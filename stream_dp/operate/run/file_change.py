@@ -101,7 +101,7 @@ def against_summary(
     """Return what a pipeline file changes of a journal, as read; raise `UsageError` if it does not say its file."""
     header, applied = summary.header, summary.applied
     if header is None:
-        raise UsageError(f"{spec.name} has not begun: its first start takes this file as it is")
+        raise UsageError(f"{spec.name} has never run, so its first start uses this file as it is")
     now = header.file if applied is None else applied.file
     if was is not None:
         before = Said.of(was)
@@ -109,11 +109,11 @@ def against_summary(
         before = earlier(now, spec)
     else:
         raise UsageError(
-            f"the journal of {spec.name} was begun by a version that did not keep its file: name the file that it runs "
-            "with, too: `plan FILE --against OLD.yaml`, `run FILE --apply --was OLD.yaml`"
+            f"the journal of {spec.name} was begun by a version that did not store the pipeline file in it. Name the "
+            "file of the last run, too: `plan FILE --against OLD.yaml`, `run FILE --apply --was OLD.yaml`"
         )
     if applied is not None and fingerprint(before.spec) != applied.fingerprint:
-        raise UsageError(f"this is not the file with which the journal of {spec.name} goes on")
+        raise UsageError(f"this is not the pipeline file of the last run of {spec.name}")
     first = before if applied is None else earlier(applied.first, spec)
     known = _Known(before, first, applied, summary.totals.ticks)
     return _tried(spec, known, summary, RUNNING)

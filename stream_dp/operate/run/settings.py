@@ -54,8 +54,8 @@ def written_to(spec: PipelineSpec) -> KafkaSourceSpec:
     source = settled(spec.source, KafkaSourceSpec)
     if source.values is not None:
         raise UsageError(
-            f"{spec.name} reads other values than plain JSON (source.values), so every record that were written here "
-            "would be a dead letter; let a producer with the serializer of these schemas write the topic"
+            f"{spec.name} reads other values than plain JSON (source.values), so every record that this command writes "
+            "would be a dead letter; write the topic with a producer that has the serializer of these schemas"
         )
     return source
 

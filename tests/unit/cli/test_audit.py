@@ -327,7 +327,7 @@ def test_a_copy_is_made_and_checked(ran: Any, monkeypatch: pytest.MonkeyPatch) -
     both = ran.command("audit", "--trace", str(copy), "--copy", str(ran.folder / "other"))
     assert both.code == 2
     assert (
-        "--copy: copies the journal of a pipeline file, and copy.journal is itself a journal"
+        "--copy: copies the journal of a pipeline file, but copy.journal is itself a journal"
         in both.err
     )
 
@@ -382,7 +382,7 @@ def test_bad_input_is_named(ran: Any) -> None:
     folder = ran.folder
     (folder / "plain.txt").write_text("no journal")
     for code, arguments, message in (
-        (2, ("--trace", str(ran.journal)), "name the pipeline file it belongs to"),
+        (2, ("--trace", str(ran.journal)), "so name its pipeline file too"),
         (2, ("--trace", str(folder / "none.yaml")), "there is no such file"),
         (2, (str(ran.pipeline), "--trace", str(folder / "none.journal")), "no journal here"),
         (

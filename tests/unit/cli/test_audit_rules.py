@@ -140,7 +140,10 @@ def test_a_broken_rule_is_exit_four(
     said = say("audit", "--rules")
     assert said.code == 4
     assert "VIOLATED" in said.out
-    assert f"exceeds what is booked by {rule.name} ({rule.source})" in said.err
+    assert (
+        f"exceeds the guarantee that the ledger charges by the rule {rule.name} ({rule.source})"
+        in said.err
+    )
 
 
 @pytest.mark.parametrize("kind", [PureFilter, RenyiFilter, ZCDPFilter])
@@ -164,7 +167,7 @@ def test_too_weak_a_filter_is_exit_four(
     monkeypatch.setattr(table, "INSTANCES", {filtered.name: lambda: tuple(mine)})
     said = say("audit", "--rules")
     assert said.code == 4
-    assert f"exceeds what is booked by {filtered.name}" in said.err
+    assert f"exceeds the guarantee that the ledger charges by the rule {filtered.name}" in said.err
 
 
 def test_a_ledger_that_frees_too_much_is_exit_four(
@@ -178,7 +181,7 @@ def test_a_ledger_that_frees_too_much_is_exit_four(
     said = say("audit", "--rules")
     assert said.code == 4
     assert said.out.count("VIOLATED") == 3  # two instances and the legend
-    assert f"exceeds what is booked by {filtered.name}" in said.err
+    assert f"exceeds the guarantee that the ledger charges by the rule {filtered.name}" in said.err
 
 
 @pytest.mark.parametrize("arguments", [(), ("--json",), ("pipeline.yaml", "--rules")])

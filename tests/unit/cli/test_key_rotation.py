@@ -409,7 +409,7 @@ def test_only_one_rotation_at_a_time(site: Site, new: Path) -> None:
     finally:
         os.close(folder)
     assert (said.code, wrapped(site).exists()) == (2, False)
-    assert "another rotation is under way" in said.err
+    assert "another rotation is running" in said.err
 
 
 def test_a_rotation_looks_again_once_it_is_alone(
@@ -639,7 +639,7 @@ def test_what_names_another_holder_of_the_key_is_told(
 ) -> None:
     assert to_kms(site).code == 0
     said = site.command("ledger", "--key-file", str(former))
-    assert (said.code, "is with a program" in said.err) == (2, True)
+    assert (said.code, "a program keeps the operator's key" in said.err) == (2, True)
     monkeypatch.setenv("STREAM_DP_KEY_COMMAND", str(site.folder / "nosuch"))
     with pytest.raises(WorldError, match="nosuch unwrap: cannot be started"):
         sealer_for(load(site.pipeline), None)

@@ -150,7 +150,7 @@ def test_the_environment_names_the_token_and_the_brokers(
 
 BAD_CALLS = {
     "no token": ("halt clicks busy", "--token-file or STREAM_DP_TOKEN_FILE"),
-    "no name": ("halt a/b busy", "no pipeline file, and no name"),
+    "no name": ("halt a/b busy", "neither a pipeline file nor the name"),
     "no file": ("halt none.yaml busy", "none.yaml"),
     "yaml without the file": (
         "create clicks --series name:busy --token-file T",

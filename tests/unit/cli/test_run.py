@@ -320,7 +320,7 @@ def test_a_first_start_asks_once_where_most_numbers_would_be_noise(
         again = site.command("run", "--until-end")
         assert (again.code, "Warning" in again.err, len(asked)) == (0, False, answer is not None)
     else:
-        assert "not begun: nothing was charged, made or published" in said.err
+        assert "not started: nothing was charged, made or published" in said.err
 
 
 def test_plan_has_a_verdict_for_each_number_and_a_line(site: Site) -> None:

@@ -428,7 +428,7 @@ def test_the_page_on_budgets_has_the_bands_of_plan(tmp_path: Path) -> None:
     ]
     sliding, ever, ended = told
     page = (DOCS / "how_to" / "divide_a_budget.md").read_text()
-    assert re.findall(r"(\d+) in place of (\d+) \|", page) == [
+    assert re.findall(r"(\d+) instead of (\d+) \|", page) == [
         (str(ended), str(sliding)), (str(ended), str(ever)),
     ]  # fmt: skip
 

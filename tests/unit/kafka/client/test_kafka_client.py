@@ -84,9 +84,9 @@ def test_a_certificate_comes_with_its_key_and_the_keys_password(tmp_path: Path) 
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
     secret(tmp_path, "wrong")
-    with pytest.raises(WorldError, match=r"engine\.key, or that key has another password"):
+    with pytest.raises(WorldError, match=r"engine\.key, or the key has another password"):
         arguments(security)
-    with pytest.raises(WorldError, match=r"key has a password \(security\.key_password_file\)"):
+    with pytest.raises(WorldError, match=r"key needs a password \(security\.key_password_file\)"):
         arguments(Security(protocol="SSL", **tls))  # and nobody is asked for it
 
 
@@ -117,7 +117,7 @@ def test_files_that_cannot_be_used_name_their_key(tmp_path: Path) -> None:
         ({"certificate_file": gone}, r"security\.certificate_file .*cannot be"),
         (
             {"certificate_file": own.certificate, "key_file": second.key},
-            r"no certificate \(PEM\) whose key is in .*second.key",
+            r"no certificate \(PEM\) that matches the key in .*second.key",
         ),
     ]
     unusable = [(Security(protocol="SSL", **keys), says) for keys, says in tls]

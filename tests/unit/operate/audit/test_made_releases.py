@@ -123,7 +123,7 @@ def no_share(commits: list[Commit]) -> None:
     ("change", "why"),
     [
         (another_share, "series share, tick 11: the releases of late and orders give other bytes"),
-        (no_share, "no release of series share where that of tick 11"),
+        (no_share, "lacks the release of series share at tick 11"),
     ],
 )
 async def test_an_altered_ratio_is_caught(
