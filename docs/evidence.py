@@ -224,9 +224,9 @@ often such a test may be wrong by chance, which broken twins must be caught, and
   file of pytest; `make test` and `make test-all` write `.venv/results.xml`, and `.ci/run` tells at its end how many of
   these tests passed in its own run. *not recorded*: nobody has recorded a run of it.
 
-A test shows that a fault of the kind its twins have would be seen. It proves no more than that. The guarantee follows
-from the derivation that `stream-dp plan --proof` prints, under [what it rests on](security.md#what-it-rests-on). No
-test can hold what is said of trust in the operator and the machine
+A passed test, together with its twins, shows this much: a fault like those of its twins would make the test fail. It
+proves no more than that. The guarantee follows from the derivation that `stream-dp plan --proof` prints, under
+[what it rests on](security.md#what-it-rests-on). No test can hold what is said of trust in the operator and the machine
 ([what keeps the claims](security.md#what-keeps-the-claims-of-this-page)).
 """
 

@@ -264,7 +264,7 @@ class Ledger:
         if self._last is not None and self._last.admitted_by != self.filter:
             raise BudgetRefused(
                 f"this ledger was created with the {self._last.admitted_by.name} filter; a change to "
-                f"{self.filter.name} is refused: the better of two filters is not a filter"
+                f"{self.filter.name} is refused, because the better of two filters is not a valid filter"
             )
 
     @classmethod

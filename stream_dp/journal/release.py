@@ -196,7 +196,7 @@ def _require_one_width(part: "WindowPart | Released") -> None:
     there = [pair for pair in ends if pair[:2] != (UNSET, UNSET)]
     beside = isinstance(part, Released) and part.ends is not UNSET
     if len(there) != (part.band is UNSET) + beside or any(UNSET in pair for pair in there):
-        raise ValueError("a value has a band, or a low and a high end")
+        raise ValueError("a value must have either a band, or a low and a high end")
     if isinstance(part.values, msgspec.Raw):
         return
     if part.lows and not len(part.lows) == len(part.highs or ()) == len(part.values or ()):

@@ -147,8 +147,8 @@ class IssuedTokens:
             return None
         if stat.S_IMODE(status.st_mode) & 0o022:
             raise FailClosed(
-                f"the list of tokens {self.path} can be written by others, who could take back what was revoked: run "
-                f"`chmod 600 {self.path}`"
+                f"the list of tokens {self.path} can be changed by other users of this machine, who could "
+                f"undo a revocation: run `chmod 600 {self.path}`"
             )
         return status.st_mtime_ns, status.st_size, status.st_ino
 

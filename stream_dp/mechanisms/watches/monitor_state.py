@@ -51,7 +51,8 @@ class WatchTerms:
             raise UsageError("a watch over a window takes at least one row, and not single ticks")
         if self.below and not (self.tick or self.window):
             raise UsageError(
-                "a count since the last crossing begins below every threshold: watch single ticks or a window"
+                "a watch with `below` needs single ticks or a window: a count since the last crossing begins below "
+                "every threshold"
             )
 
 

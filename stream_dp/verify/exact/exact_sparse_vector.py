@@ -122,7 +122,9 @@ class BelowThreshold:
                 margin = sum(row[c] for c in columns) - threshold + 1
                 margins, stays = _fails(failed, margin, self.tau, self.nu)
                 return {(0, (row, margins)): stays, (1, None): 1 - stays}
-        raise ValueError("a data set first, then subsets with a threshold")
+        raise ValueError(
+            "the first message must be a data set, and each later message a subset with a threshold"
+        )
 
 
 QUIET = "quiet"

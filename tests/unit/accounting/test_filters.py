@@ -303,6 +303,6 @@ def test_ours_has_one_filter_and_keeps_it() -> None:
     with pytest.raises(NotDerivable, match="one filter"):
         Ledger.under(A, B)
     ledger = Ledger.under(B).charge(Entry("m", 10**11, 0, "r"))
-    with pytest.raises(BudgetRefused, match="the better of two filters is not a filter"):
+    with pytest.raises(BudgetRefused, match="the better of two filters is not a valid filter"):
         dataclasses.replace(ledger, loads=dataclasses.replace(ledger.loads, filter=A))
     assert (ledger.filter, ledger.count) == (B, 1)
