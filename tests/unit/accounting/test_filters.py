@@ -179,7 +179,7 @@ def test_there_is_no_switch_and_no_best_of_several(filter_: Filter) -> None:
     ledger = Ledger.under(filter_, concurrent=False).charge(tenth(filter_))
     for other in FILTERS.values():
         if other != filter_:
-            with pytest.raises(BudgetRefused, match="not a filter"):
+            with pytest.raises(BudgetRefused, match="not a valid filter"):
                 dataclasses.replace(ledger, loads=dataclasses.replace(ledger.loads, filter=other))
         with pytest.raises(NotDerivable, match="one filter"):
             Ledger.under(filter_, other)
