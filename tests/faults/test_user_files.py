@@ -91,5 +91,5 @@ def test_the_plan_says_what_is_remembered(
         (PIPELINE.replace("max_events: 2, per: 5h", "overall: 2, share: 1/4"), "1/4 of all users"),
     ):
         file.write_text(text)
-        assert code_of(["plan", str(file)]) == 0
+        assert code_of(["plan", str(file), "--notes"]) == 0
         assert words in " ".join(capsys.readouterr().out.split())

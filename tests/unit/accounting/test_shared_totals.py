@@ -301,7 +301,7 @@ def test_a_ledger_without_shared_totals_takes_none() -> None:
 
 def test_a_filter_that_frees_nothing_charges_a_mean_as_a_whole() -> None:
     mean, filter_ = derived("mean", 1), ZCDPFilter.of(Fraction(9))
-    with pytest.raises(BudgetRefused, match="this ledger knows none"):
+    with pytest.raises(BudgetRefused, match="this ledger was made without one"):
         Ledger.under(filter_, protected=Protected(ADD, USERS)).price(mean)
     ledger = Ledger.under(filter_, protected=Protected(ADD, USERS), shares=True)
     entry = ledger.price(mean)

@@ -13,13 +13,13 @@ from pydantic import TypeAdapter
 from scipy.stats import binom
 from unit.statistics.statistic_cases import GRID, WITHIN, bodies, built_of, series_of
 
-from stream_dp.client.public_release import Counts, PublicRelease
+from stream_dp.client.public_release import Counts, PublicRelease, Rank
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.cut_changes import selected
 from stream_dp.engine.series import MadeSeries, Series, SeriesView
 from stream_dp.errors import FailClosed, UsageError
-from stream_dp.journal.release import Rank, Shape, read
+from stream_dp.journal.release import Shape, read
 from stream_dp.mechanisms.hss.quantities import Largest
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
