@@ -101,7 +101,7 @@ async def test_the_ledger_adds_up_what_is_alive_at_one_tick() -> None:
     ("budget", "why"),
     [
         ("2", r"does not add up: .* exceed the filter's capacity"),
-        ("5", r"says 2 at most, but .* add up to 3"),
+        ("5", r"says that at most 2 is spent, but .* add up to 3"),
     ],
 )
 async def test_a_total_that_differs_is_said(
