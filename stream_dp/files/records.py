@@ -210,14 +210,17 @@ class TickedRecords(Sequence[Sequence[Record]]):
     def __getitem__(self, place: slice) -> list[Sequence[Record]]: ...
     def __getitem__(self, place: int | slice) -> Sequence[Record] | list[Sequence[Record]]:
         if isinstance(place, slice):
-            return [self._records.get(tick, ()) for tick in self._ticks[place]]
-        return self._records.get(self._ticks[place], ())
+            return [self._at(tick) for tick in self._ticks[place]]
+        return self._at(self._ticks[place])
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
-        return (self._records.get(tick, ()) for tick in self._ticks)
+        return map(self._at, self._ticks)
 
     def before(self, tick: int) -> int:
         return self._sums[bisect_left(self._taken, tick)]
+
+    def _at(self, tick: int) -> Sequence[Record]:
+        return self._records.get(tick, ())
 
 
 class RepeatedTicks(TickedRecords):
@@ -229,18 +232,6 @@ class RepeatedTicks(TickedRecords):
     def __init__(self, once: TickedRecords, every: int, step_ms: int) -> None:
         self._once, self._every, self._step_ms = once, every, step_ms
         self._ticks = range(len(once))
-
-    @overload
-    def __getitem__(self, place: int) -> Sequence[Record]: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Sequence[Record]]: ...
-    def __getitem__(self, place: int | slice) -> Sequence[Record] | list[Sequence[Record]]:
-        if isinstance(place, slice):
-            return [self._at(tick) for tick in self._ticks[place]]
-        return self._at(self._ticks[place])
-
-    def __iter__(self) -> Iterator[Sequence[Record]]:
-        return map(self._at, self._ticks)
 
     def before(self, tick: int) -> int:
         times, within = divmod(tick, self._every)

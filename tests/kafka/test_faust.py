@@ -323,22 +323,28 @@ async def test_a_writer_that_does_not_look_loses_what_is_new(
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "03_faust"
 
 
-async def test_the_example_counts_and_reacts(kafka: str, tmp_path: Path) -> None:
+async def example(
+    kafka: str, tmp_path: Path, file: str, named: str, partitions: int
+) -> tuple[str, str, dict[str, str]]:
+    """Make the example's topics and its file under fresh names; return pipeline, topic of doors and environment."""
     name, visits, doors = (fresh_topic_name(each) for each in ("visits", "visited", "doors"))
-    text = (EXAMPLE / "pipeline.yaml").read_text()
-    text = text.replace("name: visits\nsource", f"name: {name}\nsource")
+    text = (EXAMPLE / file).read_text().replace(f"name: {named}\nsource", f"name: {name}\nsource")
     text = text.replace("topic: visits ", f"topic: {visits} ").replace("127.0.0.1:9092", kafka)
     (tmp_path / "pipeline.yaml").write_text(text)
     (tmp_path / "key").write_bytes(bytes(32))
     (tmp_path / "key").chmod(0o600)
-    await create_topic(kafka, visits, 1, STAMPED)
+    await create_topic(kafka, visits, partitions, STAMPED)
     await create_topic(kafka, doors, 2)
-    environment = {
+    return name, doors, {
         **os.environ, "STREAM_DP_KEY_FILE": str(tmp_path / "key"), "STREAM_DP_HOME": str(tmp_path / "home"),
         "STREAM_DP_KAFKA_BOOTSTRAP": kafka, "VISITS_PIPELINE": str(tmp_path / "pipeline.yaml"),
         "VISITS_APP": name, "VISITS_DATA": str(tmp_path / "data"), "VISITS_TOPIC": doors,
         "PYTHONPATH": str(EXAMPLE.parents[1]),
     }  # fmt: skip
+
+
+async def test_the_example_counts_and_reacts(kafka: str, tmp_path: Path) -> None:
+    name, doors, environment = await example(kafka, tmp_path, "pipeline.yaml", "visits", 1)
     command = [sys.executable, str(EXAMPLE / "app.py"), "worker", "-l", "warn", "--without-web"]
     queries = FaustQueries(KafkaSettings(kafka), name, Sealer(bytes(32), name).query_token())
     log = tmp_path / "log"
@@ -365,20 +371,7 @@ async def test_the_example_counts_and_reacts(kafka: str, tmp_path: Path) -> None
 
 
 async def test_the_example_with_two_workers_counts_by_lanes(kafka: str, tmp_path: Path) -> None:
-    name, visits, doors = (fresh_topic_name(each) for each in ("visits", "visited", "doors"))
-    text = (EXAMPLE / "lanes.yaml").read_text().replace("name: visits-by-lanes", f"name: {name}")
-    text = text.replace("topic: visits ", f"topic: {visits} ").replace("127.0.0.1:9092", kafka)
-    (tmp_path / "pipeline.yaml").write_text(text)
-    (tmp_path / "key").write_bytes(bytes(32))
-    (tmp_path / "key").chmod(0o600)
-    await create_topic(kafka, visits, 2, STAMPED)
-    await create_topic(kafka, doors, 2)
-    environment = {
-        **os.environ, "STREAM_DP_KEY_FILE": str(tmp_path / "key"), "STREAM_DP_HOME": str(tmp_path / "home"),
-        "STREAM_DP_KAFKA_BOOTSTRAP": kafka, "VISITS_PIPELINE": str(tmp_path / "pipeline.yaml"),
-        "VISITS_APP": name, "VISITS_DATA": str(tmp_path / "data"), "VISITS_TOPIC": doors,
-        "PYTHONPATH": str(EXAMPLE.parents[1]),
-    }  # fmt: skip
+    name, doors, environment = await example(kafka, tmp_path, "lanes.yaml", "visits-by-lanes", 2)
     queries = FaustQueries(KafkaSettings(kafka), name, Sealer(bytes(32), name).query_token())
     log = tmp_path / "log"
     with log.open("w") as said:

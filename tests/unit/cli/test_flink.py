@@ -5,18 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.integrations.test_flink_parts import FILE as PIPELINE
 
 Say = Callable[..., Any]
-PIPELINE = """
-version: 1
-name: orders
-source: {kind: kafka, topic: orders, bootstrap: "localhost:9092", workers: {lanes: 3}}
-schema: {key: {type: category, domain: [a, b]}}
-privacy: {unit: event, epsilon: 1}
-clock: {kind: wall, step: 1s, delay: 2s}
-series:
-  - {name: total, statistic: count, epsilon: 1}
-"""
 
 
 def test_sql_hosts_each_lane_and_counts_nothing(say: Say, tmp_path: Path) -> None:
