@@ -94,20 +94,21 @@ bench-peers: $(PEERS)/.installed  ## Bands and counters beside dpcrpy, jax-priva
 	PYTHONPATH=tests $(PEERS)/bin/python tests/benchmarks/bench_bands.py
 	PYTHONPATH=tests $(PEERS)/bin/python tests/benchmarks/bench_peers.py $(ARGS)
 
-$(PEERS)/.installed: requirements-peers.lock $(DEV_STAMP)
-	@$(BIN)/python -m venv $(PEERS)
-	@echo "Installing the libraries to compare with, from requirements-peers.lock (about 1 GB, once)"
-	@$(call dotted,$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-peers.lock)
-	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $@
+# $(call separate,ENVIRONMENT,what is installed,its lock file,its size): in two steps, for the package itself is built here.
+define separate
+	@$(BIN)/python -m venv $(1)
+	@echo "Installing $(2), from $(3) (about $(4), once)"
+	@$(call dotted,$(1)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $(3))
+	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(1)/.installed
+endef
 
-# Of an older numpy and protobuf than the product's own environment. Two steps, for some of it is built here.
+$(PEERS)/.installed: requirements-peers.lock $(DEV_STAMP)
+	$(call separate,$(PEERS),the libraries to compare with,requirements-peers.lock,1 GB)
+
+# Of an older numpy and protobuf than the product's own environment.
 $(FLINK)/.installed: requirements-flink.lock $(DEV_STAMP)
-	@$(BIN)/python -m venv $(FLINK)
-	@echo "Installing PyFlink, from requirements-flink.lock (about 1.2 GB, once)"
-	@$(call dotted,$(FLINK)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-flink.lock)
-	@$(FLINK)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $@
+	$(call separate,$(FLINK),PyFlink,requirements-flink.lock,1.2 GB)
 
 journals: $(DEV_STAMP)  ## Write the journals of this version that later ones must read (at a release)
 	@PYTHONPATH=tests $(BIN)/python -m fixtures.make_journals
