@@ -1,6 +1,6 @@
 """Lanes hosted by a PyFlink job on a cluster of its own, which is killed: all counts once, and publishes equal bytes.
 
-`make test-flink` makes the environment; where that is missing the tests say so and are not passed.
+`make flink` makes the environment; where that is missing the tests say so and are not passed.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ CONFIG = {
 @pytest.fixture(scope="session", autouse=True)
 def environment() -> None:
     if not Path(PYTHON).exists():
-        missing("flink", "no .venv-flink with PyFlink; `make test-flink` makes it")
+        missing("flink", "no .venv-flink with PyFlink; `make flink` makes it")
     if shutil.which("java") is None:
         missing("flink", "no java on the path; PyFlink needs Java 17 or 11")
 

@@ -6,17 +6,20 @@ import signal
 import time
 from pathlib import Path
 
+import httpx
 from faults.cases import Case
 from faults.checker import unfounded
 from faults.forked import Run
 from faults.kafka_evidence import over_kafka
 from faults.killing import lanes_of
+from free_ports import free_port
 from kafka.flight_topics import PARTITIONS, judged, over, ticks_of, topic_of
 from kafka.kafka_worlds import marks_of
 from kafka.test_user_topics import CAP, WINDOW, case_of, home, logs_of, produced, rows_of
 from oracles.user_caps import judge
 
 from stream_dp.broker.topics import create_topic
+from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.operate.replay_feed import feed
 
@@ -62,10 +65,20 @@ async def committed(run: Run, commits: int) -> None:
         await asyncio.to_thread(seen)
 
 
+async def told(port: int, token: str, words: str) -> None:
+    """Wait until the operator's port says so of the lanes."""
+    async with httpx.AsyncClient(headers={"authorization": f"Bearer {token}"}) as client:
+        async with asyncio.timeout(30):
+            while words not in (await client.get(f"http://127.0.0.1:{port}/lanes")).text:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+
 async def test_lanes_that_are_killed_or_hang_begin_again(kafka: str, tmp_path: Path) -> None:
     case = over(kafka, tmp_path, TICKS)
     await create_topic(kafka, topic_of(case), PARTITIONS)
-    run = case.start(*OPTIONS, "2", "--dawdle", "0", patch=IMPATIENT)
+    port = free_port()
+    asked = ("--operator-port", str(port))
+    run = case.start(*OPTIONS, "2", "--dawdle", "0", *asked, patch=IMPATIENT)
     try:
         first = await reading(run, 2)
         await fed_up_to(kafka, case, 15)
@@ -76,6 +89,9 @@ async def test_lanes_that_are_killed_or_hang_begin_again(kafka: str, tmp_path: P
         await committed(run, 10)
         os.kill(after[1], signal.SIGSTOP)
         await fed_up_to(kafka, case, TICKS)
+        await told(
+            port, Sealer(case.key, case.expected.pipeline).query_token(), "others wait for lane "
+        )
         await reading(run, 2, but=after[1])
         _, errors = await asyncio.to_thread(run.communicate)
     finally:
