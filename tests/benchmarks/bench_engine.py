@@ -9,9 +9,11 @@ engine: to the durable, published commit of the last tick), by the wall clock an
 many workers (from the first row that comes), beside what only reads and decodes, and beside Flink SQL that counts the
 same three series (start-up and the cost of an empty topic taken off). confluent-kafka is taken from `.venv-peers`
 (`make bench-peers`), Flink from `.venv-flink` (`make flink`); the table says what is missing.
+`--numbers 1` adds a sum by airline and quantiles, `--distinct 1` the number of customers. `--shapes 1` prints a table
+of one process by what it counts, over records with a customer.
 `--seconds N` measures instead how soon `run --processes 2 --serve` answers its page and closes ticks, for N seconds
 each: while both lanes are busy with what was in the topic already, and idle. A tick is closed once the last lane has
-told the engine, and then public.
+told the engine, and then public; it settles 250 ms behind its end. With `--workers 2` it is workers who read.
 Run: PYTHONPATH=tests python tests/benchmarks/bench_engine.py [--records N] [--pairs N] [--processes N] [--workers N]
 """
 
@@ -26,7 +28,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -38,6 +40,7 @@ from faults.cases import Case, make_key
 from faults.checker import Expected
 from faults.killing import lanes_of
 from free_ports import free_port
+from kafka import test_workers
 
 from stream_dp.broker import LocalKafka, create_topic
 from stream_dp.broker.jars import cache_dir, parse_jars, resolve_jars
@@ -74,6 +77,9 @@ class Load(NamedTuple):
     processes: int = 1
     workers: int = 0
     seconds: int = 0
+    shapes: int = 0
+    numbers: int = 0
+    distinct: int = 0
 
 
 class Flight(msgspec.Struct):
@@ -204,10 +210,10 @@ for key, value in {
     "table.exec.mini-batch.size": "20000",
 }.items():
     table.get_config().set(key, value)
-columns = "airline STRING, destination STRING, delay INT, at TIMESTAMP_LTZ(3) METADATA FROM 'timestamp' VIRTUAL"
+columns = "airline STRING, destination STRING, delay INT, stamp TIMESTAMP_LTZ(3) METADATA FROM 'timestamp' VIRTUAL"
 for name, begin in (("nothing", "latest-offset"), ("flights", "earliest-offset")):
     table.execute_sql(
-        f"CREATE TABLE {name} ({columns}, WATERMARK FOR at AS at - INTERVAL '0.25' SECOND) WITH ("
+        f"CREATE TABLE {name} ({columns}, WATERMARK FOR stamp AS stamp - INTERVAL '0.25' SECOND) WITH ("
         f"'connector' = 'kafka', 'topic' = '{topic}', 'properties.bootstrap.servers' = '{bootstrap}', "
         f"'properties.group.id' = 'bench', 'scan.startup.mode' = '{begin}', "
         "'scan.bounded.mode' = 'latest-offset', 'format' = 'json', 'json.ignore-parse-errors' = 'true')"
@@ -221,7 +227,7 @@ def count(events):
     table.execute_sql(
         f"CREATE TABLE by_{events} (begins TIMESTAMP(3), k STRING, n BIGINT) WITH ('connector' = 'blackhole')"
     )
-    ticks = f"TABLE(TUMBLE(TABLE {events}, DESCRIPTOR(at), INTERVAL '1' SECOND))"
+    ticks = f"TABLE(TUMBLE(TABLE {events}, DESCRIPTOR(stamp), INTERVAL '1' SECOND))"
     by = "GROUP BY window_start, window_end"
     job = table.create_statement_set()
     job.add_insert_sql(
@@ -529,6 +535,15 @@ def described(bootstrap: str, start: int, name: str, load: Load) -> dict[str, An
         }
         for at in range(load.conditions)
     ]
+    if load.numbers:
+        paid = {"of": "delay", "clamp": ["-60", "180"], "epsilon": "0.3"}
+        series += [
+            {"name": "minutes", "statistic": "sum", "by": "airline", **paid},
+            {"name": "spread", "statistic": "quantiles", "at": ["0.5", "0.9"], "every": "10s", **paid},
+        ]  # fmt: skip
+    if load.distinct:
+        told = {"name": "people", "statistic": "distinct", "of": "customer"}
+        series.append({**told, "every": "10s", "epsilon": "0.2"})
     caps: dict[str, Any] = {}
     keyed: dict[str, Any] = {"workers": {"lanes": PARTITIONS}} if load.workers else {}
     if load.users:
@@ -542,7 +557,7 @@ def described(bootstrap: str, start: int, name: str, load: Load) -> dict[str, An
             "airline": {"type": "category", "domain": AIRLINES},
             "destination": {"type": "category", "domain": DESTINATIONS},
             "delay": {"type": "integer", "nullable": True},
-            **({"customer": {"type": "text"}} if load.users else {}),
+            **({"customer": {"type": "text"}} if load.users or load.distinct else {}),
         },
         "privacy": {"epsilon": "4", **caps},
         "clock": {"kind": "wall", "step": "1s", "delay": "500ms", "start": moment},
@@ -555,7 +570,11 @@ async def compare(load: Load) -> None:
         async with LocalKafka(Path(folder)) as kafka:
             stamping = {"message.timestamp.type": "LogAppendTime"}
             await create_topic(kafka.bootstrap, TOPIC, PARTITIONS, stamping)
-            stamps = await produce(kafka.bootstrap, load)
+            stamps = await produce(
+                kafka.bootstrap, load._replace(users=load.users or 200_000 * min(1, load.shapes))
+            )
+            if load.shapes:
+                return await by_shape(kafka.bootstrap, load, stamps, Path(folder))
             if load.seconds:
                 return await responsive(kafka.bootstrap, load, stamps, Path(folder))
             if load.workers or load.processes > 1:
@@ -567,17 +586,57 @@ CLOSING = """
 import time
 from stream_dp.engine.engine import Engine
 from stream_dp.engine.lanes.processes import LaneReader
-told, closed, show = {}, LaneReader._closed, Engine._show
-def noted(reader, limit):
-    ticks = closed(reader, limit)
-    told.update(dict.fromkeys([each.tick for each in ticks], time.perf_counter()))
-    return ticks
+from stream_dp.engine.lanes.workers import RowsReader
+told, show = {}, Engine._show
+def noting(closed):
+    def noted(reader, limit):
+        ticks = closed(reader, limit)
+        told.update(dict.fromkeys([each.tick for each in ticks], (time.perf_counter(), time.time())))
+        return ticks
+    return noted
 def shown(engine, release):
     show(engine, release)
     if release.tick in told and release.series == "total":
-        print("public", release.tick, time.perf_counter() - told.pop(release.tick), flush=True)
-LaneReader._closed, Engine._show = noted, shown
+        at, stamp = told.pop(release.tick)
+        print("public", release.tick, time.perf_counter() - at, stamp, flush=True)
+for reader in (LaneReader, RowsReader):
+    reader._closed = noting(reader._closed)
+Engine._show = shown
 """
+
+
+SHAPES: dict[str, dict[str, int]] = {
+    "a count, a histogram of 100, alerts of 16": {},
+    "and 10 counts with a condition each": {"conditions": 10},
+    "and 100 of them": {"conditions": 100},
+    "and a sum by 16 keys and quantiles": {"numbers": 1},
+    "and distinct customers of 10 s": {"distinct": 1},
+    "people: 5 events in 10 s each": {"users": 200_000},
+    "people, and distinct customers": {"users": 200_000, "distinct": 1},
+}
+
+
+async def by_shape(kafka: str, load: Load, stamps: tuple[int, int], folder: Path) -> None:
+    took: dict[str, list[float]] = {shape: [] for shape in SHAPES}
+    for at in range(load.pairs):
+        for number, (shape, more) in enumerate(SHAPES.items()):
+            own = Load(records=load.records, shapes=1, **more)
+            cost = await engine(kafka, own, stamps, f"shape{number}of{at}", folder)
+            took[shape].append(cost.every)
+    print("| one process counts | CPU s/M | records/s a processor |")
+    print("|---|---|---|")
+    for shape, seconds in took.items():
+        middle = statistics.median(seconds)
+        print(f"| {shape} | {1e6 * middle / load.records:.2f} | {load.records / middle:,.0f} |")
+
+
+class Shown(NamedTuple):
+    """A public tick: the seconds since the last lane had told it, when (Unix time) that was, and what the time is."""
+
+    tick: int
+    took: float
+    told: float
+    now: float
 
 
 async def responsive(kafka: str, load: Load, stamps: tuple[int, int], folder: Path) -> None:
@@ -586,29 +645,34 @@ async def responsive(kafka: str, load: Load, stamps: tuple[int, int], folder: Pa
     (folder / "pipeline.yaml").write_text(json.dumps(spec))
     make_key(folder)
     case = Case(folder, Expected("responsive", 0, 1000, 1, {}, (), ()), ())
-    asked = ("--processes", "2", "--serve", "--port", str(port), "--yes")
-    run = case.start(*asked, patch=CLOSING)
-    last, closings = (stamps[1] - stamps[0]) // 1000, list[tuple[int, float, float]]()
+    asked = ("--serve", "--port", str(port), "--yes")
+    last, public = (stamps[1] - stamps[0]) // 1000, list[Shown]()
 
     def heard() -> None:
         assert run.stdout is not None
         for line in run.stdout:
             if line.startswith("public "):
-                _, tick, took = line.split()
-                closings.append((int(tick), float(took), time.perf_counter()))
+                tick, took, told = line.split()[1:]
+                public.append(Shown(int(tick), float(took), float(told), time.perf_counter()))
 
-    hearing = asyncio.create_task(asyncio.to_thread(heard))
-    try:
+    with ExitStack() as stack:
+        workers = [stack.enter_context(test_workers.working(case)).pid for _ in range(load.workers)]
+        run = case.start(*asked, *(() if workers else ("--processes", "2")), patch=CLOSING)
+        stack.callback(run.communicate)
+        stack.callback(run.kill)
+        hearing = asyncio.create_task(asyncio.to_thread(heard))
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-            print("| | processors of the lanes | GET, ms | tick closed to public, ms | ticks |")
-            print("|---|---|---|---|---|")
-            while not closings:  # noqa: ASYNC110
+            print(
+                "| | processors of the lanes | GET, ms | closed to public, ms | settled to closed, ms | ticks |"
+            )
+            print("|---|---|---|---|---|---|")
+            while not public:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             for name in ("busy", "idle"):
-                while name == "idle" and closings[-1][0] <= last + 1:  # noqa: ASYNC110
+                while name == "idle" and public[-1].tick <= last + 1:  # noqa: ASYNC110
                     await asyncio.sleep(0.2)
-                lanes = lanes_of(run.pid)
-                began, cpu = moment()[0], sum(map(cpu_of, lanes))
+                lanes = workers or lanes_of(run.pid)
+                began, cpu = time.perf_counter(), sum(map(cpu_of, lanes))
                 gets = list[float]()
                 while (now := time.perf_counter()) < began + load.seconds:
                     answer = await client.get("/api/series/total")
@@ -616,14 +680,15 @@ async def responsive(kafka: str, load: Load, stamps: tuple[int, int], folder: Pa
                     answer.raise_for_status()
                     await asyncio.sleep(0.02)
                 used = (sum(map(cpu_of, lanes)) - cpu) / (now - began)
-                there = [took for _, took, when in closings if began < when < now]
-                if name == "busy" and closings[-1][0] > last:
+                there = [each for each in public if began < each.now < now]
+                hops = [each.told - stamps[0] / 1000 - each.tick - 1.25 for each in there]
+                if name == "busy" and public[-1].tick > last:
                     print("all was read before the time was over: give more --records")
-                print(f"| {name} | {used:.2f} | {spread(gets)} | {spread(there)} | {len(there)} |")
-    finally:
-        run.kill()
-        run.communicate()
-        hearing.cancel()
+                print(
+                    f"| {name} | {used:.2f} | {spread(gets)} | {spread([each.took for each in there])} | "
+                    f"{spread(hops) if name == 'idle' else '-'} | {len(there)} |"
+                )
+    hearing.cancel()
 
 
 def spread(seconds: Sequence[float]) -> str:

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import re
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -65,20 +67,10 @@ async def committed(run: Run, commits: int) -> None:
         await asyncio.to_thread(seen)
 
 
-async def told(port: int, token: str, words: str) -> None:
-    """Wait until the operator's port says so of the lanes."""
-    async with httpx.AsyncClient(headers={"authorization": f"Bearer {token}"}) as client:
-        async with asyncio.timeout(30):
-            while words not in (await client.get(f"http://127.0.0.1:{port}/lanes")).text:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-
-
 async def test_lanes_that_are_killed_or_hang_begin_again(kafka: str, tmp_path: Path) -> None:
     case = over(kafka, tmp_path, TICKS)
     await create_topic(kafka, topic_of(case), PARTITIONS)
-    port = free_port()
-    asked = ("--operator-port", str(port))
-    run = case.start(*OPTIONS, "2", "--dawdle", "0", *asked, patch=IMPATIENT)
+    run = case.start(*OPTIONS, "2", "--dawdle", "0", patch=IMPATIENT)
     try:
         first = await reading(run, 2)
         await fed_up_to(kafka, case, 15)
@@ -89,9 +81,6 @@ async def test_lanes_that_are_killed_or_hang_begin_again(kafka: str, tmp_path: P
         await committed(run, 10)
         os.kill(after[1], signal.SIGSTOP)
         await fed_up_to(kafka, case, TICKS)
-        await told(
-            port, Sealer(case.key, case.expected.pipeline).query_token(), "others wait for lane "
-        )
         await reading(run, 2, but=after[1])
         _, errors = await asyncio.to_thread(run.communicate)
     finally:
@@ -100,6 +89,37 @@ async def test_lanes_that_are_killed_or_hang_begin_again(kafka: str, tmp_path: P
     assert errors.count("its lane begins again") == 2
     assert "Traceback" not in errors
     assert await judged(kafka, case) == []
+
+
+async def test_the_operators_port_says_which_lane_lags(kafka: str, tmp_path: Path) -> None:
+    case = over(kafka, tmp_path, TICKS)
+    await create_topic(kafka, topic_of(case), PARTITIONS)
+    await fed_up_to(kafka, case, 15)
+    port, token = free_port(), Sealer(case.key, case.expected.pipeline).query_token()
+    asked = ("--processes", "2", "--operator-port", str(port))
+    run = case.start(*asked, "--yes", kit=False, patch=IMPATIENT)
+
+    async def told(path: str, words: str) -> None:
+        said = ""
+        async with httpx.AsyncClient(headers={"authorization": f"Bearer {token}"}) as client:
+            async with asyncio.timeout(60):
+                while not re.search(words, said):
+                    assert run.poll() is None, run.communicate()
+                    await asyncio.sleep(0.02)
+                    with suppress(httpx.TransportError):
+                        said = (await client.get(f"http://127.0.0.1:{port}/{path}")).text
+
+    try:
+        lanes = await reading(run, 2)
+        await told("metrics", r"commits_total\S* [1-9]")
+        await told("lanes", "NOT PRIVATE: no lane lags\nlane 0: 0 closed ticks")
+        os.kill(lanes[0], signal.SIGSTOP)
+        await fed_up_to(kafka, case, 30)
+        await told("lanes", "the ticks of all others wait for lane [01]\n")
+        await told("lanes", "no lane lags")  # it was ended, and began again
+    finally:
+        run.kill()
+        run.communicate()
 
 
 async def test_lanes_end_with_their_engine_and_another_engine_goes_on(
