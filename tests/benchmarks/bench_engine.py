@@ -31,6 +31,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -645,6 +646,20 @@ class Shown(NamedTuple):
     now: float
 
 
+async def answers(
+    client: httpx.AsyncClient, on: Callable[[], bool], *, once: bool = False
+) -> list[float]:
+    """How long the page's API took each time, as long as `on` says so; or `once` it answers."""
+    took = list[float]()
+    while on() and not (once and took):
+        began = time.perf_counter()
+        with suppress(httpx.TransportError):
+            (await client.get("/api/series/total")).raise_for_status()
+            took.append(time.perf_counter() - began)
+        await asyncio.sleep(0.02)
+    return took
+
+
 async def responsive(kafka: str, load: Load, stamps: tuple[int, int], folder: Path) -> None:
     """Reads what is there, both lanes busy; then the same engine with nothing to do. Of times: median, 99 %, worst."""
     spec, port = described(kafka, stamps[0], "responsive", load), free_port()
@@ -661,6 +676,12 @@ async def responsive(kafka: str, load: Load, stamps: tuple[int, int], folder: Pa
                 tick, took, told = line.split()[1:]
                 public.append(Shown(int(tick), float(took), float(told), time.perf_counter()))
 
+    def newest() -> int:
+        return public[-1].tick if public else -1
+
+    def on(name: str, end: float) -> bool:
+        return time.perf_counter() < end and (name == "idle" or newest() < last)
+
     with ExitStack() as stack:
         workers = [stack.enter_context(test_workers.working(case)).pid for _ in range(load.workers)]
         run = case.start(
@@ -674,21 +695,18 @@ async def responsive(kafka: str, load: Load, stamps: tuple[int, int], folder: Pa
                 "| | processors of the lanes | GET, ms | closed to public, ms | settled to closed, ms | ticks |"
             )
             print("|---|---|---|---|---|---|")
-            while not public:
+            while not workers and len(lanes_of(run.pid)) < 2:
                 if run.poll() is not None:
                     raise SystemExit(run.communicate()[1])
                 await asyncio.sleep(0.05)
+            await answers(client, lambda: run.poll() is None, once=True)
             for name in ("busy", "idle"):
-                while name == "idle" and public[-1].tick <= last + 1:  # noqa: ASYNC110
+                while name == "idle" and newest() <= last + 1:  # noqa: ASYNC110
                     await asyncio.sleep(0.2)
                 lanes = workers or lanes_of(run.pid)
                 began, cpu = time.perf_counter(), sum(map(cpu_of, lanes))
-                gets = list[float]()
-                while (now := time.perf_counter()) < began + load.seconds:
-                    answer = await client.get("/api/series/total")
-                    gets.append(time.perf_counter() - now)
-                    answer.raise_for_status()
-                    await asyncio.sleep(0.02)
+                gets = await answers(client, partial(on, name, began + load.seconds))
+                now = time.perf_counter()
                 used = (sum(map(cpu_of, lanes)) - cpu) / (now - began)
                 there = [each for each in public if began < each.now < now]
                 ends = [stamps[0] / 1000 + each.tick + 1 for each in there]
@@ -697,8 +715,6 @@ async def responsive(kafka: str, load: Load, stamps: tuple[int, int], folder: Pa
                     each.told + each.took - max(each.told, end + 0.5)
                     for each, end in zip(there, ends, strict=True)
                 ]
-                if name == "busy" and public[-1].tick > last:
-                    print("all was read before the time was over: give more --records")
                 print(
                     f"| {name} | {used:.2f} | {spread(gets)} | {spread(late)} | "
                     f"{spread(hops) if name == 'idle' else '-'} | {len(there)} |"
