@@ -159,7 +159,7 @@ def request_key(
     ] = "",
 ) -> str:
     if idempotency_key and _KEY.fullmatch(idempotency_key) is None:
-        raise Refused(422, "Idempotency-Key: must be 1 to 64 of the characters A-Z a-z 0-9 _ . -")
+        raise Refused(422, "Idempotency-Key: must be 1 to 64 characters of A-Z a-z 0-9 _ . -")
     return idempotency_key
 
 
