@@ -482,7 +482,9 @@ class Ledger:
         theirs = derivation.guarantee.protected
         if theirs != self.protected:
             mine = (
-                "nobody (name the neighbours when it is created)" if self.protected is None else self.protected
+                "nobody (name the neighbours when it is created)"
+                if self.protected is None
+                else self.protected
             )
             raise BudgetRefused(
                 f"{derivation.subject} protects {theirs}, but this ledger protects {mine}. No rule "

@@ -13,7 +13,7 @@ from faults.killing import moved
 
 TICKS = 60
 CRASH = ("--until-end", "--dawdle", "1", "--crash", "after-publish:5")
-NOT_NEWEST = "is older than, or differs from"
+NOT_NEWEST = "is older than the releases already published"
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_a_second_engine_on_the_same_journal(tmp_path: Path) -> None:
     assert first.stdout is not None
     assert first.stdout.readline() == "before-commit\n"
     try:
-        assert "another engine is running on it" in refused(case)
+        assert "another engine uses this journal" in refused(case)
     finally:
         first.kill()
         first.communicate()

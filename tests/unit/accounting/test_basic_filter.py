@@ -56,7 +56,7 @@ def test_a_halt_frees_every_epsilon_and_no_delta() -> None:
     assert ledger.left == UNITS
     ledger = ledger.charge(rough, 3).halt(rough, 5)
     assert ledger.used == Spend(0, UNITS // 1000)
-    with pytest.raises(BudgetRefused, match="a halt frees no past tick"):
+    with pytest.raises(BudgetRefused, match="freed the privacy loss only from tick"):
         ledger.charge(asked(ledger, TENTH), 2)
     shown = bound_at(ledger.filter, ledger.peak, ONE / 2)
     assert shown == ApproxDP(Fraction(9, 10), SLACK)  # of two ticks: the largest of each

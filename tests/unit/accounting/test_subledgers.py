@@ -74,9 +74,9 @@ def backfilling(ledger: Ledger, first: Entry, second: Entry) -> Ledger:
 
 def test_a_halt_frees_no_past_tick() -> None:
     whole = entry("whole", UNITS)
-    with pytest.raises(BudgetRefused, match="a halt frees no past tick"):
+    with pytest.raises(BudgetRefused, match="freed the privacy loss only from tick"):
         backfilling(Ledger.under(ONE), whole, entry("again", UNITS))
-    with pytest.raises(BudgetRefused, match="a halt frees no past tick"):
+    with pytest.raises(BudgetRefused, match="freed the privacy loss only from tick"):
         Ledger.under(ONE).charge(whole).halt(whole, 10).charge(entry("again", UNITS), start=9)
     after = Ledger.under(ONE).charge(whole).halt(whole, 10).charge(entry("again", UNITS), start=10)
     assert after.spent == UNITS

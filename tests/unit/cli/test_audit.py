@@ -275,7 +275,7 @@ def test_a_broken_sampler_is_exit_4(site: Any, monkeypatch: pytest.MonkeyPatch) 
     ("bad", "said_what"),
     [
         (("--runs", "99"), "an audit needs 100 runs or more"),
-        (("--ticks", "0"), "a tick or more"),
+        (("--ticks", "0"), "at least one tick"),
         (("--confidence", "1.5"), "between 0 and 1, got 1.5"),
     ],
 )
@@ -405,4 +405,4 @@ def test_bad_input_is_named(ran: Any) -> None:
     assert "written for something else" in said.err
     ran.journal.unlink()
     said = ran.say("audit", "--trace", str(ran.pipeline))
-    assert (said.code, "no journal here; it begins with the first run" in said.err) == (2, True)
+    assert (said.code, "there is no journal here; the first run" in said.err) == (2, True)

@@ -132,7 +132,7 @@ def test_a_pipeline_that_begins_has_a_data_key_of_its_own(
     lost = wrapped(site).rename(site.folder / "lost")
     for command in (("run", "--until-end"), ("ledger",)):
         said = site.command(*command)
-        assert (said.code, "bring its wrapped key back" in said.err) == (4, True)
+        assert (said.code, "bring back the journal's wrapped key" in said.err) == (4, True)
     refused = site.say("key", "rotate", str(site.pipeline), "--new-key-file", str(former))
     assert (refused.code, wrapped(site).exists()) == (4, False)
     lost.rename(wrapped(site))

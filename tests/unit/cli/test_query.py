@@ -247,7 +247,7 @@ def test_the_operator_asks_where_reading_is_closed(site: Any, engine: FakeLiveSe
             assert (said.code, said.err) == (0, "")
     with served(view_of(engine, key=bytes(32)), Access(reads="known")) as url:
         said = site.say("query", "halt", str(site.pipeline), "total", "--url", url)
-        assert (said.code, "refused this key's token" in said.err) == (2, True)
+        assert (said.code, "refused the token of this key" in said.err) == (2, True)
 
 
 def test_without_an_engine_it_is_5(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,7 +186,7 @@ async def test_what_a_token_may_not_is_said_in_the_servers_words(tmp_path: Path)
         ("http://127.0.0.1:9", None, "no engine answers at http://127.0.0.1:9: start one with"),
         ("127.0.0.1:8765", None, "url: must be like http://127.0.0.1:8765"),
         ("http://stats.example", "a.b", "url: http reaches this machine only"),
-        ("http://127.0.0.1:9", "a\nb", "token: is not a token of one line"),
+        ("http://127.0.0.1:9", "a\nb", "token: is not one line of text"),
     ],
 )
 def test_an_address_or_a_token_that_cannot_be(url: str, token: str | None, words: str) -> None:

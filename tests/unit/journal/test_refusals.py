@@ -52,7 +52,9 @@ async def test_other_bytes_from_other_code(world: World) -> None:
 async def test_another_pipeline(world: World, field: str, value: object, named: str) -> None:
     changed = {field: value}
     world.plan = replace(world.plan, **changed)  # type: ignore[arg-type]
-    text = await refused(world, f"written for something else .*{named}.*Use the pipeline file")
+    text = await refused(
+        world, f"written for another pipeline file .*{named}.*Use the file that wrote it"
+    )
     assert text.count(": then ") <= 1
 
 
@@ -77,7 +79,7 @@ async def test_a_wrong_key(world: World) -> None:
 
 async def test_a_journal_older_than_what_is_public(world: World) -> None:
     del world.store.commits[-3:]
-    await refused(world, "is older than, or differs from.*Restore the newest journal")
+    await refused(world, "is older than the releases already published.*Restore the newest journal")
 
 
 @pytest.mark.parametrize("head", [b"hello", b"\xff", b"{}", b'{"sequence":1.5}'])

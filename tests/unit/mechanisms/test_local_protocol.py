@@ -268,7 +268,7 @@ def test_a_server_that_sends_data_is_none() -> None:
         def questions(self, state: Any) -> tuple[Ask, ...]:
             return (Ask(0, row(0, 0)),)
 
-    with pytest.raises(TypeError, match="asks queries"):
+    with pytest.raises(TypeError, match="sends only queries"):
         play(replace(triangle(), server=Sends(3, ())), ZeroNoise(), Query())
 
 

@@ -260,7 +260,7 @@ def test_windows_and_so_far_are_for_the_same_users() -> None:
     assert claim == both.guarantee
     assert (claim.measure, claim.users) == (ZCDP(Fraction(1, 4)), Users(4))
     for other in (None, UserShape(Users(4), 2, 4)):
-        with pytest.raises(NotDerivable, match="equally many events"):
+        with pytest.raises(NotDerivable, match="the same number of events"):
             GaussianAndEver(forest, replace(ever, shape=other))
 
 

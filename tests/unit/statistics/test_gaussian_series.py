@@ -105,7 +105,7 @@ def test_the_papers_own_has_thirds_of_rho(data: Data) -> None:
     third = float(mechanism.epsilon / 3)
     assert third * math.tanh(third / 2) == pytest.approx(float(RHO / 3), rel=0.01)
     assert mechanism.rho == pytest.approx(RHO / 3, rel=0.02)
-    with pytest.raises(UsageError, match="made for ~_H"):
+    with pytest.raises(UsageError, match="made for the relation ~_H"):
         made(data, ZCDP_FILTER, paper)
 
 
