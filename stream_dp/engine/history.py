@@ -213,7 +213,7 @@ async def unsealed(
                 _lies(change, next_tick, coming) for change in commit.changes
             ):
                 raise FailClosed(
-                    f"the ledger in the journal of {pipeline} is wrong at commit {sequence}: a charge or "
+                    f"the ledger in the journal of {pipeline} does not add up at commit {sequence}: a charge or "
                     "a halt names another tick than the tick of its commit. Restore the journal, or run "
                     "the version of the code that wrote it"
                 )
@@ -275,9 +275,8 @@ async def read_history(
     for head in (heads.releases, heads.answers):
         if not head.met:
             raise FailClosed(
-                f"the journal of {pipeline} is older than the releases already published at "
-                f"{head.place}, or differs from them. To go on would publish second versions. "
-                "Restore the newest journal"
+                f"the journal of {pipeline} is older than, or differs from, what its {head.place} already "
+                "shows. To go on would publish second versions. Restore the newest journal"
             )
     return history
 

@@ -79,9 +79,9 @@ def test_the_refusal_says_whom_each_protects() -> None:
     with pytest.raises(BudgetRefused) as caught:
         ledger.price(part(Neighbors.REPLACE))
     assert str(caught.value).startswith(
-        "live protects replace, and this ledger promises to replace_any_tick"
+        "live protects replace, but this ledger protects replace_any_tick"
     )
-    with pytest.raises(BudgetRefused, match="promises to nobody"):
+    with pytest.raises(BudgetRefused, match="protects nobody"):
         Ledger.of(ONE).price(ADDED)
 
 

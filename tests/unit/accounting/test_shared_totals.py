@@ -340,7 +340,7 @@ def test_under_an_optimal_main_ledger_an_analyst_has_no_shared_totals() -> None:
     books = Subledgers.open(
         optimal, {"a": LARGE.of(Fraction(4))}, Protected(ADD, USERS), shares=True
     )
-    with pytest.raises(BudgetRefused, match="counts what analyst a pays by events"):
+    with pytest.raises(BudgetRefused, match="charges each event of analyst a only a part"):
         books.price(derived("shared", 4), "a")
     assert books.price(derived("count", 4), "a").currency == ""
 

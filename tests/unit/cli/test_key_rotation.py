@@ -468,7 +468,10 @@ def test_the_wrapped_key_may_lie_elsewhere(
         site.pipeline.read_text().replace("name: clicks\nsource", "name: views\nsource")
     )
     said = site.say("run", str(site.folder / "views.yaml"), "--key-file", str(new))
-    assert (said.code, "the wrapped key of views is that of clicks" in said.err) == (4, True)
+    assert (said.code, "the wrapped key of views belongs to the pipeline clicks" in said.err) == (
+        4,
+        True,
+    )
 
 
 def test_a_topics_journal_has_it_in_the_state_folder_and_lanes_get_neither_key(

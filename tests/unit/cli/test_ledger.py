@@ -170,7 +170,7 @@ async def test_every_filter_states_its_budget_and_what_is_left(name: str) -> Non
         with pytest.raises(BudgetRefused, match=r"analyst ann: b asks .* halt what is not needed"):
             await live_series.create(definition("b", "0.03"), "ann")
         with pytest.raises(
-            UsageError, match=r"analyst: there is no such analyst. .* names ann, and without"
+            UsageError, match=r"analyst: there is no such analyst. .* names ann; a request without"
         ):
             await live_series.create(definition("b", "0.01"), "bob")
         await live_series.create(definition("c", largest))

@@ -160,9 +160,9 @@ WRONG: dict[str, tuple[Callable[[Site], None], str]] = {
     "a flipped byte": (flip_a_byte, "clicks"),
     "cut short": (
         lambda it: alter(it, "DELETE FROM commits WHERE sequence > 0"),
-        "older than the releases already published",
+        "older than, or differs from",
     ),
-    "lost": (lambda it: it.journal.unlink(), "older than the releases already published"),
+    "lost": (lambda it: it.journal.unlink(), "older than, or differs from"),
     "a wrong key": (lambda it: it.write(key=bytes(32)), "was written with key"),
     "a changed schema": (
         lambda it: it.write("[home, help]", "[home, faq]"),

@@ -79,7 +79,7 @@ async def test_a_wrong_key(world: World) -> None:
 
 async def test_a_journal_older_than_what_is_public(world: World) -> None:
     del world.store.commits[-3:]
-    await refused(world, "is older than the releases already published.*Restore the newest journal")
+    await refused(world, "is older than, or differs from.*Restore the newest journal")
 
 
 @pytest.mark.parametrize("head", [b"hello", b"\xff", b"{}", b'{"sequence":1.5}'])

@@ -473,7 +473,7 @@ async def test_a_journal_that_keeps_no_file_takes_the_one_it_ran_with() -> None:
         (lambda c: {"changes": (c.changes[0], changed(c.changes[1], at=4))}, "does not add up"),
         (
             lambda c: {"changes": (c.changes[0], changed(c.changes[1], first=b"{}"))},
-            "does not read",
+            "cannot read",
         ),
     ],
 )

@@ -240,7 +240,7 @@ def test_the_most_users_of_one_event_are_counted() -> None:
     ],
 )  # fmt: skip
 def test_parts_that_fit_no_users_are_refused(users: Any, views: Any) -> None:
-    with pytest.raises(UsageError, match=r"part|neighbours"):
+    with pytest.raises(UsageError, match=r"part|neighbour"):
         LocalProtocol(users, views, Rounds(1, ()))
 
 

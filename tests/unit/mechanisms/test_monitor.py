@@ -95,7 +95,10 @@ def test_watches_come_and_go() -> None:
     ]  # fmt: skip
 
 
-PLACES, INTEGER = "places of this monitor are 0 to 6", "a threshold must be an integer"
+PLACES, INTEGER = (
+    "places of this monitor are numbered from 0 to 6",
+    "a threshold must be an integer",
+)
 REFUSED: list[tuple[Message, str]] = [
     (ThresholdQuery(place=0), INTEGER), (ThresholdQuery(0, place=0), INTEGER),
     (ThresholdQuery(10**15 + 1, place=0), INTEGER), (ThresholdQuery(True, place=0), INTEGER),
@@ -141,7 +144,7 @@ def test_a_watch_has_an_integer_to_reach(threshold: Any) -> None:
 
 
 def test_watches_that_watch_nothing_are_refused() -> None:
-    with pytest.raises(UsageError, match="begins below"):
+    with pytest.raises(UsageError, match="starts below"):
         WatchTerms(3, below=True)
     for tick, window in ((True, 2), (False, -1)):
         with pytest.raises(
@@ -150,7 +153,7 @@ def test_watches_that_watch_nothing_are_refused() -> None:
             WatchTerms(3, tick=tick, window=window)
     with pytest.raises(UsageError, match="at least one place"):
         WatchTerms(3, 0)
-    with pytest.raises(UsageError, match="need 5 places, and there are 4"):
+    with pytest.raises(UsageError, match="need 5 places, but the monitor has 4"):
         Monitor(4, FIFTH, ADD, PLAIN.watches)
 
 
@@ -398,7 +401,7 @@ def test_alerts_and_count_watchers_draw_as_a_monitor_does(relation: Neighbors, o
 def test_count_watchers_need_a_level_for_each_column() -> None:
     watchers = CountWatchers(3, FIFTH, ADD)
     for query in (Query(), LevelsQuery(levels=np.zeros(2, dtype=np.int64))):
-        with pytest.raises(RejectedMessage, match="needs 3 public levels, one per column"):
+        with pytest.raises(RejectedMessage, match="needs 3 public levels, one for each column"):
             watchers.step(watchers.init(ZeroNoise()), query, ZeroNoise())
 
 

@@ -364,7 +364,7 @@ def test_it_is_refused_where_64_bits_or_a_state_have_no_room() -> None:
         made(4, 2, rho=Fraction(0))
     with pytest.raises(NotDerivable, match="at least one bucket"):
         RankLevels(0, 0)
-    with pytest.raises(NotDerivable, match="weights of 3 buckets for 4"):
+    with pytest.raises(NotDerivable, match="weights are for 3 buckets, but there are 4"):
         RankWindow(4, RHO, ADD, 2, RankLevels(3, 0))
     counts = made(2, 1)
     with pytest.raises(FailClosed, match="noise source is broken"):

@@ -370,7 +370,7 @@ def test_hops_are_counted_exactly_up_to_the_largest_number_and_forgotten() -> No
 
 
 def test_a_hop_of_no_update_is_refused() -> None:
-    with pytest.raises(NotDerivable, match="a hop has one update or more, not 0"):
+    with pytest.raises(NotDerivable, match="a hop must be at least one update long, not 0"):
         ValueTree(LEVELS, forest((2,)), 1, 0)
 
 

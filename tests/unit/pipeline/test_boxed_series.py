@@ -164,7 +164,9 @@ def test_fifty_tenants_of_a_half_cost_a_half_and_see_their_records_only() -> Non
     admission = admission_of(built)
     for country in COUNTRIES[:3]:
         created(admission, country, country)
-    with pytest.raises(UsageError, match=r"analyst c3 see only records with country = c3, .*= c4"):
+    with pytest.raises(
+        UsageError, match=r"analyst c3 must read only records with country = c3, .*= c4"
+    ):
         created(admission, "c4", "c3")
     with pytest.raises(BudgetRefused, match=r"analyst c0: again .*country = c0"):
         created(admission, "c0", "c0", name="again")

@@ -208,7 +208,7 @@ async def test_a_watch_lies_in_the_room_of_its_monitor() -> None:
     said = {each["id"]: each.get("refused", {}) for each in world.said()}
     kinds = {name: refused["kind"] for name, refused in said.items() if refused}
     assert kinds == {"bobs": "forbidden", "france": "usage", "c": "room"}
-    assert "this monitor has room for 3 in all" in said["france"]["detail"]
+    assert "this monitor has 3 in all" in said["france"]["detail"]
     assert "analyst ann has 3 of 4 at once (queries.entries), so 1 fit" in said["c"]["detail"]
 
 
