@@ -22,7 +22,7 @@ OWN_IMPORTS = 20
 # name of the figure: (today, goal)
 RATCHETS = {
     "folders of more than 20 entries": (0, 0),
-    "entries of the largest folder": (19, 20),
+    "entries of the largest folder": (20, 20),
     "modules with one importer, in per cent": (15, 10),
     "functions of more than 8 parameters": (0, 0),
     "modules with more than 20 own imports": (2, 0),

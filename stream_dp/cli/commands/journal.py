@@ -1,4 +1,4 @@
-"""`stream-dp journal` and `dead-letters`: a journal's oldest commits, and records that could not be used (NOT PRIVATE)."""
+"""`stream-dp journal` and `dead-letters`: a journal's oldest commits, and the records that could not be used."""
 
 import asyncio
 import json
