@@ -723,6 +723,8 @@ async def responsive(kafka: str, load: Load, stamps: tuple[int, int], folder: Pa
 
 
 def spread(seconds: Sequence[float]) -> str:
+    if not seconds:
+        return "-"
     ordered = sorted(seconds)
     found = (ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)], ordered[-1])
     return ", ".join(f"{1000 * each:.1f}" for each in found)
