@@ -151,8 +151,8 @@ def _time_column(spec: PipelineSpec, path: Path, columns: Sequence[str]) -> str:
         return spec.clock.field
     if not columns:
         return next(iter(spec.fields))
-    for name in spec.fields:
-        if name in columns:
+    for name, field in spec.fields.items():
+        if (field.path or name) in columns:
             return name
     raise UsageError(f"{path}: none of its columns is a field of the schema")
 
