@@ -265,7 +265,7 @@ export class Chart {
       },
       axes: [
         { ...axis, space: 64, size: 30, values: (_plot, splits, _axis, _space, increment) => axisTimes(splits, increment) },
-        { ...axis, size: 62, space: 16, ...steps, values: (_plot, splits) => splits.map((split) => (split === null ? "" : labels(split))) },
+        { ...axis, size: 62, space: (_plot, _axis, _low, _high, high) => Math.min(30, Math.max(16, high / 4)), ...steps, values: (_plot, splits) => splits.map((split) => (split === null ? "" : labels(split))) },
       ],
       hooks: { setCursor: [(plot) => this.#read(plot)], setSelect: [(plot) => this.#zoom(plot)], ...hooks },
       series,
