@@ -6,6 +6,7 @@ For the operator's own terminal: NOT PRIVATE.
 import asyncio
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from typer import Option
 
-from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
+from stream_dp.cli.options import AsJson, KeyFile, PipelineFile, with_groups
 from stream_dp.cli.printing import folding_table, verdict_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
@@ -71,23 +72,31 @@ def check(
         raise typer.Exit(UNFIT)
 
 
-def simulate(
-    pipeline: PipelineFile,
-    *,
-    data: Annotated[
-        Path, Option(help="Data that you may look at: CSV, JSON lines or Parquet, .gz or not.")
-    ],
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """Options: what a simulation tries, all with all."""
+
     epsilon: Annotated[
         str,
         Option(
             metavar="E,E",
             help="Budgets to try. Default: half the file's budget, the budget itself, and twice the budget.",
         ),
-    ] = "",
+    ] = ""
     cap: Annotated[
         str, Option(metavar="N,N", help="Caps of users to try (max_events, or overall).")
-    ] = "",
-    step: Annotated[str, Option(metavar="D,D", help="Values of clock.step to try.")] = "",
+    ] = ""
+    step: Annotated[str, Option(metavar="D,D", help="Values of clock.step to try.")] = ""
+
+
+@with_groups
+def simulate(
+    pipeline: PipelineFile,
+    *,
+    data: Annotated[
+        Path, Option(help="Data that you may look at: CSV, JSON lines or Parquet, .gz or not.")
+    ],
+    tried: Tried,
     plot: Annotated[
         Path | None, Option(help="Draw the errors into this file: .svg, .png or .pdf.")
     ] = None,
@@ -106,14 +115,14 @@ def simulate(
     protects reveals something about them.
     """
     with progress("Simulating") as line:
-        points = simulated(pipeline, data, epsilon, runs, sample, line, cap, step)
+        points = simulated(pipeline, data, tried.epsilon, runs, sample, line, tried.cap, tried.step)
     if plot is not None:
         plotted(points, plot)
     if as_json:
         shown = {"private": False, "runs": runs, "points": [point.json() for point in points]}
         typer.echo(json.dumps(shown))
         return
-    _print_points(points, [what for what, values in (("cap", cap), ("step", step)) if values])
+    _print_points(points, [what for what in ("cap", "step") if getattr(tried, what)])
 
 
 def _print_points(points: Sequence[Point], tried: Collection[str]) -> None:
