@@ -178,7 +178,10 @@ def opened_data(path: Path) -> Iterator[tuple[_Bytes, str]]:
     compressed = path.suffix == ".gz"
     ending = (path.with_suffix("") if compressed else path).suffix.lower()
     if ending not in _READERS:
-        raise UsageError(f"{path}: the name must end in {', '.join(_READERS)}, or one and .gz")
+        raise UsageError(
+            f"{path}: the name must end in {', '.join(_READERS)}, or in one of these followed by "
+            ".gz"
+        )
     try:
         with path.open("rb") as raw, gzip.open(raw) if compressed else raw as file:
             yield file, ending
@@ -289,7 +292,9 @@ def _columns(header: Sequence[str], fields: Fields, time_field: str) -> None:
     time = _column(time_field, fields)
     if time not in header:
         near = meant(time, header)
-        raise _BadFileError(f"the first line names no column {time!r}, which holds the time{near}")
+        raise _BadFileError(
+            f"the first line has no column {time!r}, which the file names as the time{near}"
+        )
     for name in {time, *(_column(name, fields) for name in fields)}:
         if header.count(name) > 1:
             raise _BadFileError(f"the first line names the column {name!r} more than once")
@@ -367,7 +372,7 @@ def _csv(
         absent = {time, *by_column}.difference(header)
         if _ESCAPED.search("".join(header)) and not "".join(absent).isascii():
             why = "declare the file's `encoding`, such as latin-1 or cp1252"
-            raise _BadFileError(f"line 1: the columns' names are not {encoding}: {why}")
+            raise _BadFileError(f"line 1: the names of the columns are not {encoding}: {why}")
         _columns(header, fields, time_field)
         columns = [
             (header.index(n), _cells(n, kind)) for n, kind in by_column.items() if n in header

@@ -1,28 +1,141 @@
-"""Series whose events are counts, keys and amounts: what `counter`, `histogram`, `sum` and the like of a budget make.
+"""Series whose events are counts, keys and amounts, and their releases: `counter`, `histogram`, `sum` and the like.
 
 Rules: events go into the open row as they are, past the decoder, since their keys are declared and their amounts are
-numbers; what is no key is refused, without repeating it. Releases are read from the bytes of the series, exactly.
+numbers; what is no key is refused, without repeating it. Releases are public values with their error bands, read
+exactly from the bytes of the series; they cannot be changed and can be pickled.
 """
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
 from operator import index
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from stream_dp.client.public_release import Counts
+from stream_dp.client.public_release import Counts, Frozen
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.row_relations import AMOUNTS, MOST_EVENTS
 from stream_dp.engine.series import Guard
 from stream_dp.errors import RejectedMessage, UsageError
+from stream_dp.journal.release import read_exactly
 from stream_dp.python.series import Continual, Prepared
-from stream_dp.python.tick_release import Ranked, SumRelease, Sums, TickRelease, Window
 from stream_dp.records.amount_units import Amount
 from stream_dp.records.record_columns import Numbers
+
+V_co = TypeVar("V_co", covariant=True)
+N_co = TypeVar("N_co", covariant=True)
+
+Window: TypeAlias = int | Literal["ever"]
+"""So many ticks, the last of which is the one that is released; or `ever`, all ticks so far."""
+
+
+class Sums(Frozen[str, Decimal]):
+    """A sum for each key, in the order of the declared keys."""
+
+    __slots__ = ()
+
+
+class ByWindow(Frozen[Window, V_co]):
+    """What is released of each window, the single tick (1) first."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A place in a top list: the key that has it by the noisy counts, and its noisy count.
+
+    `tied` are the keys that are not told apart from it, the greatest first; `more` others are not listed.
+    """
+
+    name: str
+    value: int
+    tied: tuple[str, ...] = ()
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TickWindow(Generic[V_co, N_co]):
+    """What a release says of one window: the noisy answer over it; before so many ticks were closed, over all of them.
+
+    `band` is the half-width that holds with the release's confidence for one value; of a top list for all at once.
+    """
+
+    value: V_co
+    band: N_co
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Released(Generic[V_co, N_co]):
+    _by_key: ClassVar[type[Any]] = Counts
+    _exact: ClassVar[type[Any]] = int
+
+    tick: int
+    value: V_co
+    band: N_co
+    confidence: float
+    windows: Mapping[Window, TickWindow[V_co, N_co]] = field(
+        default_factory=lambda: ByWindow((), ()), hash=False
+    )
+    name: str | None = None
+
+    @classmethod
+    def of(cls, body: bytes, windows: tuple[Window, ...] = ()) -> Self:
+        """Return what the bytes of a release say; `windows` names those of its windows that are shown, in order."""
+        release = read_exactly(body)
+        parts = release["windows"].values() if "windows" in release else [release]
+        answers: list[Any] = [TickWindow(cls._value(p), cls._exact(p["band"])) for p in parts]
+        shown = ByWindow(windows, tuple(answers[: len(windows)]))
+        first, confidence = answers[0], float(release["confidence"])
+        name = release.get("name")
+        return cls(release["tick"], first.value, first.band, confidence, shown, name)
+
+    @classmethod
+    def _value(cls, part: Mapping[str, Any]) -> Any:
+        if "ranks" in part:
+            return tuple(Ranked(**{**rank, "tied": tuple(rank["tied"])}) for rank in part["ranks"])
+        if "fired" in part:
+            return tuple(part["fired"])
+        if "values" in part:
+            values = map(cls._exact, part["values"].values())
+            return cls._by_key(tuple(part["values"]), tuple(values))
+        return cls._exact(part["value"])
+
+    def __repr__(self) -> str:
+        names = [*("tick", "value", "band", "confidence"), *(["windows"] if self.windows else [])]
+        names += [] if self.name is None else ["name"]
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{type(self).__name__}({shown})"
+
+
+class TickRelease(_Released[V_co, int], Generic[V_co]):
+    """The release that closes `tick`, the first of which is 0.
+
+    `value` is the noisy answer over all ticks up to this one: a count (never below 0), one for each key, the keys that
+    fired, or a top list. Where windows were asked it is the answer for this tick alone, and `windows` has that of each,
+    by its number of ticks or "ever", the single tick (1) first. `band` is the half-width that holds with probability
+    `confidence`, over the mechanism's noise, for one value; of a top list for all at once. `name` is, of a maximum, the
+    key that has most; None while the value is 0, and elsewhere.
+    """
+
+    __slots__ = ()
+
+
+class SumRelease(_Released[V_co, Decimal], Generic[V_co]):
+    """The release of one tick of a sum, as a `TickRelease` is, in exact decimals on the declared grid.
+
+    `value` is a `Decimal` or `Sums`, below 0 only where the clamp is.
+    """
+
+    __slots__ = ()
+
+    _by_key = Sums
+    _exact = Decimal
+
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -94,23 +207,29 @@ class Shorthand(Continual[R, T], Generic[R, T]):
         place = self._places.get(key) if isinstance(key, str) else None
         if place is None:
             raise RejectedMessage(
-                "a key that was not declared; declare one for all others, such as 'other'. Nothing was added"
+                "this key was not declared; declare a key such as 'other' for all other keys. "
+                "Nothing was added"
             )
         return place
 
     def _listed(self, keys: Iterable[str]) -> list[int]:
         if isinstance(keys, str):
-            raise RejectedMessage("the keys of one event are a list of texts; nothing was added")
+            raise RejectedMessage(
+                "the keys of one event must be a list of texts; nothing was added"
+            )
         places = list(dict.fromkeys(map(self._place, keys)))
         if len(places) > self.most:
             raise RejectedMessage(
-                f"one event counts at {self.most} of the keys at most; nothing was added. Declare a larger `most`"
+                f"one event may count at no more than {self.most} of the keys; nothing was added. "
+                "Declare a larger `most`"
             )
         return places
 
     def _by_key(self, events: Mapping[str, A]) -> Iterable[tuple[int, A]]:
         if not isinstance(events, Mapping):
-            raise RejectedMessage("the events of a tick are a mapping from keys to what they add")
+            raise RejectedMessage(
+                "the events of a tick must be a mapping from each key to its number of events"
+            )
         return [(self._place(key), added) for key, added in events.items()]
 
 
@@ -191,7 +310,9 @@ class Summing(Shorthand[SumRelease[V], T], Generic[V, T]):
 
     def _units(self, amounts: Iterable[Number]) -> int:
         if isinstance(amounts, str | bytes | Mapping) or not isinstance(amounts, Iterable):
-            raise RejectedMessage("the amounts of a tick are a list of numbers; nothing was added")
+            raise RejectedMessage(
+                "the amounts of a tick must be a list of numbers; nothing was added"
+            )
         amount: Amount = self.prepared.chosen.spec.amount  # type: ignore[assignment]  # of a sum
         doubles = np.array([_double(number) for number in amounts], dtype=np.float64)
         return int(amount.of(Numbers(doubles, None)).sum())
@@ -240,10 +361,10 @@ class ContinualSums(Summing[Sums, Mapping[str, Iterable[Number]]]):
 def declared(keys: Iterable[str]) -> tuple[str, ...]:
     """Return the keys in their order; raise UsageError for no key, too many, one twice, or one that is no text."""
     if isinstance(keys, str):
-        raise UsageError('keys: a list of texts is needed, such as ["DE", "FR", "other"]')
+        raise UsageError('keys: must be a list of texts, such as ["DE", "FR", "other"]')
     names = tuple(keys)
     if not 1 <= len(names) <= MOST_KEYS:
-        raise UsageError(f"keys: 1 to {MOST_KEYS} are needed, got {len(names)}")
+        raise UsageError(f"keys: must be 1 to {MOST_KEYS} keys, got {len(names)}")
     if not all(isinstance(name, str) for name in names):
         raise UsageError("keys: every key must be a text")
     if len(set(names)) < len(names):
@@ -288,8 +409,8 @@ def _window(value: Any, horizon: int | None) -> Window:
         raise UsageError(_WINDOWS)
     if horizon is not None and ticks > horizon:
         raise UsageError(
-            f"windows: {ticks:,} ticks are more than the horizon of {horizon:,}: ask a shorter window, or "
-            '"ever" for all ticks so far'
+            f"windows: {ticks:,} ticks are more than the horizon of {horizon:,}. Use a shorter "
+            'window, or "ever" for all ticks so far'
         )
     return ticks
 
@@ -298,7 +419,7 @@ def _events(value: Any) -> int:
     count = _whole(value)
     if count is None or not 0 <= count <= MOST_EVENTS:
         raise RejectedMessage(
-            "a number of events is a whole number from 0 to 2^40; nothing was added"
+            "a number of events must be a whole number from 0 to 2^40; nothing was added"
         )
     return count
 
@@ -319,6 +440,7 @@ def _double(amount: Any) -> float:
         double = math.nan
     if not math.isfinite(double):
         raise RejectedMessage(
-            "an amount is a finite number, such as 12.5; nothing was added. Leave out events without one"
+            "an amount must be a finite number, such as 12.5; nothing was added. Leave out "
+            "events that have no amount"
         )
     return double
