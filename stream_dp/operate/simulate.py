@@ -84,9 +84,11 @@ class Point:
 
     @property
     def share(self) -> float | None:
-        """The 95 % error as a part of the typical number, where both are known."""
-        judged, seen = self.row.judged, self.observed
-        return seen.error / judged.typical if seen and judged and judged.typical else None
+        """The 95 % error and what caps cut off, as a part of the typical number without caps, where it is known."""
+        judged, seen, cut = self.row.judged, self.observed, self.cut_off or 0
+        if not (seen and judged and judged.typical):
+            return None
+        return cut + (1 - cut) * seen.error / judged.typical
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -254,7 +256,7 @@ def plot(points: Sequence[Point], path: Path) -> None:
         for label, line in lines.items():
             axes.plot(*zip(*sorted(line), strict=True), marker="o", label=label)
         axes.axhline(100 * float(USEFUL_SHARE), color="gray", linestyle=":", label="useful below")
-        axes.set(title=name, xlabel=across, ylabel="95 % error, % of typical", yscale="log")
+        axes.set(title=name, xlabel=across, ylabel="95 % error and cut off, %", yscale="log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}")
         axes.legend(fontsize="small")

@@ -494,7 +494,10 @@ def test_caps_and_steps_are_tried_together(tmp_path: Path, monkeypatch: pytest.M
         file.write_text(json.dumps(whole | {"clock": whole["clock"] | clock}))
         (own,) = [p for p in simulate(file, data, "20", 1, 10**6) if p.row.series == name]
         assert (point.words, point.json()) == (own.words, own.json())
-    assert found["it", 3, "1h"].cut_off == pytest.approx(1 - 7 * 3 / A_DAY)
+    few = found["it", 3, "1h"]
+    assert few.cut_off == pytest.approx(1 - 7 * 3 / A_DAY)
+    assert few.observed is not None
+    assert few.share == pytest.approx(few.cut_off + few.observed.error / A_DAY)
 
 
 @pytest.mark.parametrize(
