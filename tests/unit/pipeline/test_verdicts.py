@@ -497,6 +497,7 @@ def test_caps_and_steps_are_tried_together(tmp_path: Path, monkeypatch: pytest.M
     few = found["it", 3, "1h"]
     assert few.cut_off == pytest.approx(1 - 7 * 3 / A_DAY)
     assert few.observed is not None
+    assert few.cut_off is not None
     assert few.share == pytest.approx(few.cut_off + few.observed.error / A_DAY)
 
 
