@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install dist test test-all test-fast test-slow test-flink bench bench-peers journals docs lint format lock clean python
+.PHONY: help demo install dist test test-all test-fast test-slow flink test-flink bench bench-peers journals docs lint format lock clean python
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -80,7 +80,9 @@ test-fast: $(DEV_STAMP) $(PURCHASES)/.installed  ## The unit tests alone: no Kaf
 test-slow: $(DEV_STAMP)  ## The tests that take minutes
 	$(call check,$(PYTEST) -m slow $(ARGS))
 
-test-flink: $(DEV_STAMP) $(FLINK)/.installed  ## The tests with PyFlink (.venv-flink: 1.2 GB, once; needs Java 17)
+flink: $(FLINK)/.installed  ## Only the environment of the tests with PyFlink (.venv-flink: 1.2 GB, once)
+
+test-flink: $(FLINK)/.installed  ## The tests with PyFlink alone, which `make test-all` runs too where it is there; need Java 17
 	STREAM_DP_REQUIRE=flink $(BIN)/$(PYTEST) tests/kafka/test_flink.py $(ARGS)
 
 bench: $(DEV_STAMP) $(PEERS)/.installed  ## The benchmarks, HSS beside other forms, counters beside peers (.venv-peers: a gigabyte)
@@ -90,7 +92,7 @@ bench: $(DEV_STAMP) $(PEERS)/.installed  ## The benchmarks, HSS beside other for
 	done
 	@$(MAKE) --no-print-directory bench-peers ARGS=
 
-bench-peers: $(PEERS)/.installed  ## Bands and counters beside dpcrpy, jax-privacy and OpenDP alone
+bench-peers: $(PEERS)/.installed  ## Bands and counters beside dpcrpy, jax-privacy and OpenDP alone; bench_engine.py uses its confluent-kafka
 	PYTHONPATH=tests $(PEERS)/bin/python tests/benchmarks/bench_bands.py
 	PYTHONPATH=tests $(PEERS)/bin/python tests/benchmarks/bench_peers.py $(ARGS)
 

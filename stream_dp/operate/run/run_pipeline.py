@@ -299,6 +299,7 @@ async def run_pipeline(
         ):
             if not to_run:
                 return
+            callbacks.figures.waiting = lambda: this.engine.waiting
             async with beside(this), _announced(this, callbacks), ticks_told(this, callbacks.tell):
                 await this.until_end()
             if not options.until_end and not this.stopped.is_set():
