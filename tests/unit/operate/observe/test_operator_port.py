@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from fractions import Fraction
+from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,7 @@ async def test_the_operator_is_told_which_lane_lags() -> None:
         ({0: 0, 1: 0}, "no lane lags"), ({0: 2, 1: 1}, "no lane lags"), ({}, "one process reads the source"),
         ({0: 0, 1: 0, 2: 1}, "the ticks of all others wait for lanes 0, 1"),
     ):  # fmt: skip
-        figures.waiting = lambda now=waiting: now
+        figures.waiting = partial(dict, waiting)
         answer = await said(app, path="/lanes", headers=RIGHT)
         assert answer.text.splitlines()[0] == f"clicks, NOT PRIVATE: {words}"
 
