@@ -65,6 +65,7 @@ from stream_dp.records.endpoints import (
     SqliteJournalSpec,
     WallClock,
 )
+from stream_dp.records.native import used
 
 
 class Level(StrEnum):
@@ -285,7 +286,7 @@ async def diagnose_pipeline(
     going_on = (
         await built_of(spec, sealer, sure=True) if sealer else GoingOn(build(spec), same=True)
     )
-    findings = [key, *check_folders(spec)]
+    findings = [key, *check_folders(spec), fine("decoding", f"is done {used().says}")]
     begun = isinstance(spec.journal, SqliteJournalSpec) and spec.journal.path.exists()
     if begun:
         findings.append(check_journal(spec))
