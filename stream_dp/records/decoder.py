@@ -24,7 +24,7 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import EPOCH_FLOAT, EPOCH_UNITS, TickGrid, TimeForm, float_moments
 from stream_dp.journal.dead_letters import MISSING_FIELD, NOT_JSON, TOO_MANY_ENTRIES, WRONG_TYPE
 from stream_dp.records.list_columns import Entries, ListReader
-from stream_dp.records.native import FEWEST, Column, Made, Plan, Values, plan_of
+from stream_dp.records.native import FEWEST, Column, Made, Plan, Values, plan_of, used
 from stream_dp.records.schema import (
     ENTRIES,
     MOST_OF_PATH,
@@ -438,7 +438,14 @@ class ListDecoder(RecordDecoder):
     def _step(self) -> Plan | None:
         fields = self._fields.items()
         leaves = [(self._paths[name], self._attributes[name], field) for name, field in fields]
-        return None if self._made else plan_of(leaves)
+        return None if self._made or self._lists else plan_of(leaves)
+
+    @property
+    def says(self) -> str:
+        """In words, what decodes."""
+        if self._step is None and used().step is not None:
+            return "by Python alone: lists, and numbers made by a formula, are for it"
+        return used().says
 
     def _in_columns(self, payloads: Sequence[bytes]) -> Decoded | None:
         """Read plain records by the compiled step, and others as without it; None where it is of no use."""

@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_dp import __version__
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import EPOCH_FLOAT, EPOCH_UNITS
 from stream_dp.records.schema import BooleanField, CategoryField, TimeField
@@ -64,16 +63,16 @@ def used() -> Use:
     if os.environ.get(VARIABLE) == "0":
         return Use(None, f"by Python alone: {VARIABLE} is 0")
     try:
-        there, spec = version(_DISTRIBUTION), find_spec(_MODULE)
+        own, there, spec = version("stream_dp"), version(_DISTRIBUTION), find_spec(_MODULE)
     except PackageNotFoundError:
         return Use(None, "by Python alone: stream_dp[native] is not installed")
-    if there != __version__:
-        return Use(None, f"by Python alone: {_DISTRIBUTION} {there} is not of {__version__}")
+    if there != own:
+        return Use(None, f"by Python alone: {_DISTRIBUTION} {there} is not of {own}")
     try:
         step = Step(str(None if spec is None else spec.origin))
     except (OSError, AttributeError):
         return Use(None, f"by Python alone: {_DISTRIBUTION} {there} cannot be loaded here")
-    if step.version != __version__:
+    if step.version != own:
         return Use(None, f"by Python alone: the library of {_DISTRIBUTION} is of {step.version}")
     return Use(step, f"by {_DISTRIBUTION} {there}, and by Python what is not plain")
 

@@ -267,7 +267,9 @@ def test_the_step_must_be_there_of_this_version_and_wanted(
     place = SimpleNamespace(origin=str(next(tmp_path.iterdir())))
 
     def use(version: str | None, origin: Any = place) -> native.Use:
-        def asked(_: str) -> str:
+        def asked(name: str) -> str:
+            if name == "stream_dp":
+                return __version__
             if version is None:
                 raise PackageNotFoundError
             return version
