@@ -242,8 +242,12 @@ class GoingOn(NamedTuple):
 
 
 async def built_of(
-    spec: PipelineSpec, sealer: Sealer | None, opened: Callable[[], Awaitable[Sealed]] | None = None, *, sure: bool = False
-) -> GoingOn:  # fmt: skip
+    spec: PipelineSpec,
+    sealer: Sealer | None,
+    opened: Callable[[], Awaitable[Sealed]] | None = None,
+    *,
+    sure: bool = False,
+) -> GoingOn:
     """Build the pipeline of a file as its journal goes on, which may have begun with an earlier file. `opened` opens
     the journal, if it is elsewhere. What cannot be read is left to who reads it next. `sure`: look also whether the
     first file was changed since, which the engine does at its start. Without a `sealer` no journal is looked at.

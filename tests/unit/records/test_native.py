@@ -95,6 +95,7 @@ def test_what_the_step_cannot_read_it_does_not_begin(step: Step) -> None:
         for names, reads in ((NAMES, True), ([*NAMES, "tags"], False), ([*NAMES, "made"], False)):
             decoder = ListDecoder({name: odd[name] for name in names}, odd)
             assert bool(decoder.decode(good).columns) is reads
+            assert decoder.says.startswith("as the test says" if reads else "by Python alone")
         leaf = SCHEMA["size"]
         assert plan_of([((str(at),), f"f{at}", leaf) for at in range(64)]) is not None
         assert plan_of([((str(at),), f"f{at}", leaf) for at in range(65)]) is None
