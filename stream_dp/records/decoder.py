@@ -24,7 +24,7 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import EPOCH_FLOAT, EPOCH_UNITS, TickGrid, TimeForm, float_moments
 from stream_dp.journal.dead_letters import MISSING_FIELD, NOT_JSON, TOO_MANY_ENTRIES, WRONG_TYPE
 from stream_dp.records.list_columns import Entries, ListReader
-from stream_dp.records.native import FEWEST, Column, Made, Plan, Values, plan_of, used
+from stream_dp.records.native import FEWEST, Column, Made, Plan, Values, plan_of, told
 from stream_dp.records.schema import (
     ENTRIES,
     MOST_OF_PATH,
@@ -443,9 +443,7 @@ class ListDecoder(RecordDecoder):
     @property
     def says(self) -> str:
         """In words, what decodes."""
-        if self._step is None and used().step is not None:
-            return "by Python alone: lists, and numbers made by a formula, are for it"
-        return used().says
+        return told(self._step)
 
     def _in_columns(self, payloads: Sequence[bytes]) -> Decoded | None:
         """Read plain records by the compiled step, and others as without it; None where it is of no use."""

@@ -303,6 +303,13 @@ def plan_of(leaves: Sequence[Leaf]) -> Plan | None:
     return Plan(step, leaves)
 
 
+def told(plan: Plan | None) -> str:
+    """Say in words what decodes the records of such a plan."""
+    if plan is None and used().step is not None:
+        return "by Python alone: the file reads lists or formulas, or very many fields"
+    return used().says
+
+
 def _kind(field: Any) -> int:
     if isinstance(field, TimeField):
         if field.format == EPOCH_FLOAT:
