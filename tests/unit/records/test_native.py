@@ -4,6 +4,9 @@ The oracle is the decoder without the step. Built here from its source, the step
 that the comparison must find. `-m full` compares a million records; STREAM_DP_NATIVE_FLAGS are the compiler's.
 """
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -296,3 +299,79 @@ def test_the_step_must_be_there_of_this_version_and_wanted(
         assert use(version, origin).says.startswith("by Python alone")
     monkeypatch.setenv(native.VARIABLE, "0")
     assert use(__version__).step is None
+
+
+# --- a whole run ----------------------------------------------------------------------------------
+
+RUN = """
+version: 1
+name: sizes
+public_data: true
+source: {kind: file, path: sizes.jsonl}
+schema:
+  at: {type: time}
+  kind: {type: category, domain: [a, b, c], nullable: true}
+  size: {type: integer}
+privacy: {epsilon: 4}
+clock: {kind: replay, field: at, start: "2013-01-01T00:00:00Z", step: 1h, horizon: 24}
+journal: {kind: sqlite, path: sizes.journal}
+releases: {path: releases.jsonl}
+series:
+  - {name: all, statistic: count, epsilon: 1}
+  - {name: kinds, statistic: histogram, by: kind, epsilon: 1}
+  - {name: sizes, statistic: sum, of: size, clamp: [0, 100], epsilon: 1}
+"""
+
+
+def releases_of_a_run(folder: Path, library: Path | None) -> bytes:
+    """Run the pipeline without noise in a process that finds this library installed, or none."""
+    folder.mkdir()
+    chance, home, site = Random(9), folder / "home", folder / "site"
+    lines = []
+    for at in range(4000):
+        kind = chance.choice(('"a"', '"b"', '"?"', "null", '"\\u0063"', "7"))
+        time, size = f"2013-01-01T{at // 200:02d}:00:00Z", chance.randrange(-9, 200)
+        lines.append(f'{{"at":"{time}","kind":{kind},"size":{size}}}')
+    (folder / "sizes.jsonl").write_text("\n".join(lines))
+    (folder / "pipeline.yaml").write_text(RUN)
+    told = site / f"stream_dp_native-{__version__}.dist-info"
+    told.mkdir(parents=True)
+    told.joinpath("METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: stream-dp-native\nVersion: {__version__}\n"
+    )
+    if library is not None:
+        (site / "stream_dp_native.abi3.so").write_bytes(library.read_bytes())
+    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    own = {
+        "PYTHONPATH": path,
+        "STREAM_DP_HOME": str(home),
+        "STREAM_DP_NATIVE": "0" if library is None else "",
+    }
+    run = [
+        sys.executable,
+        "-m",
+        "stream_dp.testing",
+        "run",
+        "--zero-noise",
+        "--until-end",
+        "pipeline.yaml",
+    ]
+    ended = subprocess.run(
+        run, cwd=folder, env=os.environ | own, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    return (folder / "releases.jsonl").read_bytes()
+
+
+@pytest.mark.long
+def test_a_run_releases_the_same_bytes_with_the_step_and_without(tmp_path: Path) -> None:
+    """A step that counts null as the first kind shows that it is the one that is used."""
+    sound, broken = tmp_path / "sound", tmp_path / "broken"
+    for place, changes in ((sound, ()), (broken, (("? member->other : 0;", "? 0 : 0;"),))):
+        place.mkdir()
+        built(place, *changes)
+    (library,), (wrong,) = sound.iterdir(), broken.iterdir()
+    alone = releases_of_a_run(tmp_path / "alone", None)
+    assert len(alone.splitlines()) == 3 * 24
+    assert releases_of_a_run(tmp_path / "step", library) == alone
+    assert releases_of_a_run(tmp_path / "wrong", wrong) != alone
