@@ -21,7 +21,7 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import EPOCH_FLOAT, EPOCH_UNITS
 from stream_dp.records.schema import BooleanField, CategoryField, TimeField
 
-FEWEST = 64  # payloads; for fewer the call takes as long as it saves
+FEWEST = 64  # records; for fewer the call takes as long as it saves
 VARIABLE: Final = "STREAM_DP_NATIVE"
 _MODULE, _DISTRIBUTION = "stream_dp_native", "stream-dp-native"
 _MOST_MEMBERS, _MOST_NODES = 64, 16
@@ -127,9 +127,11 @@ def together(first: Sequence[bytes], second: Sequence[bytes]) -> Sequence[bytes]
 
 
 def values_in(data: memoryview, records: int) -> Values | None:
-    """Return the values of the records of an uncompressed batch, without its header; None where one is not plain."""
+    """Return the values of the records of an uncompressed batch, without its header; None where one is not plain,
+    or where they are few.
+    """
     step = used().step
-    if step is None or not 0 < records <= len(data):
+    if step is None or not FEWEST <= records <= len(data):
         return None
     bounds = np.empty((records, 2), np.int64)
     address = np.frombuffer(data, np.uint8).ctypes.data

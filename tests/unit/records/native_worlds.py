@@ -62,7 +62,8 @@ def using(step: native.Step | None, fewest: int = 1, odd: float = 1) -> Iterator
     """Let new decoders use this step, or none."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "used", lambda: native.Use(step, "as the test says"))
-        patch.setattr(decoding, "FEWEST", fewest)
+        for module in (native, decoding):
+            patch.setattr(module, "FEWEST", fewest)
         patch.setattr(decoding, "MOST_ODD", odd)
         yield
 

@@ -112,6 +112,7 @@ def test_few_records_and_mostly_odd_ones_are_read_by_python(step: Step) -> None:
         assert decoder.decode(good).columns
         assert not decoder.decode(good[:63]).columns
         assert not decoder.decode([b"{}"] * 33 + good[:31]).columns
+        assert len(decoder.decode([b""] * 99).refused) == 99
         tombstones: Any = [*good, None, b""]
         assert [dead.position for dead in decoder.decode(tombstones).refused] == [64, 65]
 
@@ -250,6 +251,9 @@ def test_values_of_batches_are_those_of_the_client_library(step: Step) -> None:
     wrong, own = unequal_batches(step, 4000)
     assert not wrong
     assert 1000 < own < 3900
+    chance = Random(6)
+    with using(step, 64):
+        assert isinstance(Unpacker(marks=False).unpack(batch_of(chance)).values, list)
 
 
 @pytest.mark.parametrize(
