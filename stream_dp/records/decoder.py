@@ -136,7 +136,7 @@ _ENTRY = re.compile(r"\[\d+\](?=[.`])")  # how a list's entry is called, behind 
 _TOO_LONG = "Expected `array` of length <= "
 _REST = 15
 _OFTEN = 128  # one record in so many may be refused at first: it takes five times as long
-MOST_ODD = 0.5  # of the records in columns; with more, columns take longer than they save
+MOST_ODD = 0.1  # of the records in columns; with more, columns take longer than they save
 _MOST_KNOWN = 1024  # a larger domain takes longer to look through than its texts to make
 # TypeError: a payload that is None (a Kafka tombstone); RecursionError: nested without end.
 _REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
@@ -403,7 +403,7 @@ class ListDecoder(RecordDecoder):
         self._of_objects = {leaf for _, leaf, _ in self._parts}
         self._plain = self._lists.keys() > self._of_objects
         self._decode_raw = self._decoder_of(_raw_kind) if self._plain else self._decode
-        self._rest = 0  # batches that are decoded strictly before plain lists are sought again
+        self._rest = 0  # batches that are decoded strictly before plain lists, or plain records, are sought again
 
     def decode(self, payloads: Sequence[bytes]) -> Decoded:
         """Decode each payload on its own; lists that are plain are read together."""
@@ -447,12 +447,14 @@ class ListDecoder(RecordDecoder):
 
     def _in_columns(self, payloads: Sequence[bytes]) -> Decoded | None:
         """Read plain records by the compiled step, and others as without it; None where it is of no use."""
-        if len(payloads) < FEWEST or self._step is None:
+        if self._rest or len(payloads) < FEWEST or self._step is None:
+            self._rest = max(0, self._rest - 1)
             return None
         values = Values.of(payloads)
         columns, plain = self._step.read(values)
         odd = np.flatnonzero(~plain)
         if len(odd) > MOST_ODD * len(payloads):
+            self._rest = _REST
             return None
         positions: Sequence[int] = range(len(payloads))
         refused, decode = list[Refusal](), super().decode
