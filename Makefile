@@ -41,7 +41,7 @@ demo: $(RUN_STAMP)  ## Real flights through a local Kafka to a private live page
 
 install: $(RUN_STAMP)  ## Only the environment of the demo, with .venv/bin/stream-dp
 
-dist: $(DEV_STAMP)  ## Wheel, sdist and SBOM of the last commit in dist/, the same bytes from every build
+dist: $(DEV_STAMP)  ## Wheels, sdist and SBOM of the last commit in dist/, the same bytes from every build
 	@$(BIN)/python deploy/dist.py
 
 # --- checks -----------------------------------------------------------------------------------
@@ -169,9 +169,11 @@ $(RUN_STAMP): requirements.lock pyproject.toml
 	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(DEV_STAMP): requirements-dev.lock $(RUN_STAMP)
+$(DEV_STAMP): requirements-dev.lock deploy/native/stream_dp_native.c deploy/native/setup.py $(RUN_STAMP)
 	@echo "Installing what developing needs, from requirements-dev.lock (about 150 MB more, once)"
 	@$(call dotted,$(PIP_INSTALL) --require-hashes --no-deps -r requirements-dev.lock)
+	@if command -v $(CC) >/dev/null; then CC=$(CC) $(PIP_INSTALL) --no-deps --no-build-isolation ./deploy/native; \
+	else echo "There is no C compiler ($(CC)): records are decoded in Python alone"; fi
 	@touch $@
 
 # Apart from the others, for no test and no user needs it.
@@ -195,5 +197,5 @@ lock: $(DEV_STAMP)  ## Solve the lock files anew
 	@$(COMPILE) --upgrade --group docs --constraint requirements-dev.lock --output-file requirements-docs.lock
 
 clean:  ## Remove the environment and all that was built
-	rm -rf $(VENV) $(PEERS) $(FLINK) $(DOCS) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) $(FLINK) $(DOCS) build dist *.egg-info deploy/native/build deploy/native/*.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

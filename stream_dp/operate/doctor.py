@@ -55,7 +55,7 @@ from stream_dp.operate.keys import KEY_VARIABLE, sealer_for, wrapped_key
 from stream_dp.operate.observe.operator_figures import FEWEST
 from stream_dp.operate.run.settings import settings_for, source_there
 from stream_dp.operate.run.wiring import open_ports
-from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import grown
 from stream_dp.pipeline.yaml import load
@@ -282,10 +282,12 @@ async def diagnose_pipeline(
     """
     spec = load(pipeline)
     sealer, key = check_key(spec, key_file)
-    going_on = (
-        await built_of(spec, sealer, sure=True) if sealer else GoingOn(build(spec), same=True)
-    )
-    findings = [key, *check_folders(spec)]
+    going_on = await built_of(spec, sealer, sure=True)
+    findings = [
+        key,
+        *check_folders(spec),
+        fine("decoding", f"is done {Router(spec, 0).decoder.says}"),
+    ]
     begun = isinstance(spec.journal, SqliteJournalSpec) and spec.journal.path.exists()
     if begun:
         findings.append(check_journal(spec))

@@ -248,14 +248,20 @@ class GoingOn(NamedTuple):
 
 
 async def built_of(
-    spec: PipelineSpec, sealer: Sealer, opened: Callable[[], Awaitable[Sealed]] | None = None, *, sure: bool = False
-) -> GoingOn:  # fmt: skip
+    spec: PipelineSpec,
+    sealer: Sealer | None,
+    opened: Callable[[], Awaitable[Sealed]] | None = None,
+    *,
+    sure: bool = False,
+) -> GoingOn:
     """Build the pipeline of a file as its journal goes on, which may have begun with an earlier file. `opened` opens
     the journal, if it is elsewhere. What cannot be read is left to who reads it next. `sure`: look also whether the
-    first file was changed since, which the engine does at its start.
+    first file was changed since, which the engine does at its start. Without a `sealer` no journal is looked at.
 
     Raises what `build` raises, and `FailClosed` where the earlier file cannot be read.
     """
+    if sealer is None:
+        return GoingOn(build(spec), same=True)
     header, applied = None, None
     journal = partial(sealed_commits, spec) if opened is None else opened
     prints = fingerprints(spec)
