@@ -7,6 +7,7 @@ holds an offset, a lag or a count of records.
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Any
 
 from stream_dp.broker.jars import state_dir
 from stream_dp.engine.history import read_summary
-from stream_dp.errors import FailClosed, StreamDPError, UsageError, WorldError
+from stream_dp.errors import FailClosed, Outage, StreamDPError, UsageError, WorldError
 from stream_dp.files.highwater import HighWater
 from stream_dp.journal.keys import KEY_BYTES, Sealer
 from stream_dp.kafka.client.clients import KEPT, KafkaSettings, library
@@ -132,6 +133,8 @@ async def check_owner(going_on: GoingOn, sealer: Sealer) -> Observation:
         lost = none and _has_run(built.spec, sealer)
     except FailClosed as error:
         return closed("journal", "does not belong to this file and key", str(error))
+    except Outage as error:
+        return denied("journal", "cannot be read now", str(error))
     if not none:
         return fine("journal", "belongs to this file and key")
     if lost:
@@ -282,9 +285,10 @@ async def diagnose_pipeline(
     """
     spec = load(pipeline)
     sealer, key = check_key(spec, key_file)
-    going_on = (
-        await built_of(spec, sealer, sure=True) if sealer else GoingOn(build(spec), same=True)
-    )
+    going_on = None
+    with suppress(Outage):  # what does not answer is found below
+        going_on = await built_of(spec, sealer, sure=True) if sealer else None
+    going_on = going_on or GoingOn(build(spec), same=True)
     findings = [key, *check_folders(spec)]
     begun = isinstance(spec.journal, SqliteJournalSpec) and spec.journal.path.exists()
     if begun:
