@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from kafka.certificates import Authority
 
+from stream_dp.engine.lanes.rows import RowSealer
 from stream_dp.errors import FailClosed, Outage, UsageError, WorldError
 from stream_dp.kafka.client import clients as kafka_client
 from stream_dp.kafka.client import topics as kafka_topics
@@ -27,8 +28,16 @@ from stream_dp.kafka.client.clients import (
     speaking,
 )
 from stream_dp.kafka.client.security import BearerTokens, arguments
-from stream_dp.kafka.client.topics import UNCOMPACTED, administering, ensure, warnings
+from stream_dp.kafka.client.topics import (
+    UNCOMPACTED,
+    TopicLook,
+    administering,
+    ensure,
+    warnings,
+)
+from stream_dp.kafka.log import rows as kafka_rows
 from stream_dp.kafka.log.lease import KafkaLease
+from stream_dp.kafka.log.rows import KafkaRows
 from stream_dp.records.endpoints import Security
 
 NOWHERE = KafkaSettings("127.0.0.1:1", patience_s=3)
@@ -426,3 +435,28 @@ async def test_a_broker_that_is_away_is_not_asked(monkeypatch: pytest.MonkeyPatc
     async with administering(KafkaSettings("kafka:9092"), "a test") as admin:
         assert await admin._send_request("any") == ("any", 3)
         assert await admin._send_request("the second", 2) == ("the second", 2)
+
+
+async def test_rows_that_cannot_be_opened_leave_no_client_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, made = KafkaRows(NOWHERE, "shop", RowSealer(bytes(32), "shop"), 2, ""), list[Any]()
+    consumer = rows._consumer
+
+    async def look(_: KafkaRows) -> TopicLook:
+        return TopicLook("id", (0, 1))
+
+    async def away(*_: object) -> None:
+        raise Outage("no broker answers")
+
+    def noted(level: str) -> Any:
+        made.append(consumer(level))
+        return made[-1]
+
+    monkeypatch.setattr(KafkaRows, "_look", look)
+    monkeypatch.setattr(rows, "_consumer", noted)
+    monkeypatch.setattr(kafka_rows, "connect", away)
+    with pytest.raises(Outage):
+        await rows.open()
+    await rows.close()
+    assert [client._closed for client in made] == [True] * 3
