@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiokafka.admin import RecordsToDelete
 from aiokafka.structs import TopicPartition
 from faults.cases import Case
@@ -306,6 +307,7 @@ async def applied(kafka: str, case: Case, *, workers: bool) -> list[bytes]:
     return await bodies(kafka, case)
 
 
+@pytest.mark.full
 async def test_a_changed_file_is_applied_with_workers_as_in_one_process(
     kafka: str, tmp_path: Path
 ) -> None:
