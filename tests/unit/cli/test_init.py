@@ -177,7 +177,7 @@ def test_a_file_that_is_there_stays(say: Say) -> None:
     _, text = made(say, "orders")
     said = say("init", "--csv", "orders.csv")
     assert said.code == 2
-    assert "is there already and stays" in said.err
+    assert "exists and is kept" in said.err
     assert say("init", "--csv", "orders.csv", "--out", "more.yaml", "--name", "more").code == 0
     assert Path("more.yaml").read_text() == text.replace("name: orders", "name: more")
 
@@ -318,6 +318,8 @@ def test_bad_samples_are_refused(say: Say, arguments: tuple[str, ...], wrong: st
         ("email", ["x"] * 9, True, "text"),
         ("price", [1714521600] * 3, False, "integer"),
         ("ts", [1714521600] * 3, False, "time"),
+        ("timestamp", ["881250949", "891717742"], True, "time"),
+        ("timestamp", ["88125094", "1"], True, "integer"),
         ("a", [["x"], []], False, "list"),
         ("a", [["x"], [1]], False, ""),
         ("a", [1, "x"], False, ""),
