@@ -26,6 +26,7 @@ from kafka.test_workers import (
     DEFINED,
     OFTEN,
     OPTIONS,
+    READS,
     TICKS,
     bodies,
     layout_of,
@@ -41,12 +42,6 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.topics import administering
 
-READS = """
-from stream_dp.kafka.log.rows import Membership
-async def join(member):
-    member.lanes = frozenset({lanes})
-Membership.join = join
-"""
 BOTH, FIRST = READS.format(lanes=(0, 1)), READS.format(lanes=(0,))
 SOON = "from stream_dp.engine.lanes import workers\nworkers.LAGS_S = 1\n"
 DIES = """
