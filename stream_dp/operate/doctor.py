@@ -15,7 +15,7 @@ from typing import Any
 
 from stream_dp.broker.jars import state_dir
 from stream_dp.engine.history import read_summary
-from stream_dp.errors import FailClosed, StreamDPError, UsageError, WorldError
+from stream_dp.errors import FailClosed, Outage, StreamDPError, UsageError, WorldError
 from stream_dp.files.highwater import HighWater
 from stream_dp.journal.keys import KEY_BYTES, Sealer
 from stream_dp.kafka.client.clients import KEPT, KafkaSettings, library
@@ -132,6 +132,8 @@ async def check_owner(going_on: GoingOn, sealer: Sealer) -> Observation:
         lost = none and _has_run(built.spec, sealer)
     except FailClosed as error:
         return closed("journal", "does not belong to this file and key", str(error))
+    except Outage as error:
+        return denied("journal", "cannot be read now", str(error))
     if not none:
         return fine("journal", "belongs to this file and key")
     if lost:
@@ -282,7 +284,10 @@ async def diagnose_pipeline(
     """
     spec = load(pipeline)
     sealer, key = check_key(spec, key_file)
-    going_on = await built_of(spec, sealer, sure=True)
+    try:
+        going_on = await built_of(spec, sealer, sure=True)
+    except Outage:  # what does not answer is found below
+        going_on = await built_of(spec, None)
     findings = [
         key,
         *check_folders(spec),
