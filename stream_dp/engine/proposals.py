@@ -8,6 +8,7 @@ definition depends only on it, its first tick and the pipeline file, so that a j
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Protocol
 
 from stream_dp.core.box import Box
@@ -19,8 +20,18 @@ from stream_dp.errors import UsageError
 from stream_dp.journal.checkpoint import Watching
 from stream_dp.journal.commit import Created
 
-FORMER_MEANINGS = 2
-"""Of a definition: another prediction of what its mechanism is chosen by, and with it keys of another meaning."""
+
+class Meaning(IntEnum):
+    """By which rules a definition gets its mechanism: those of now, and older and older ones, as journals have them.
+
+    `SUM_OF_ERRORS`: a nested tree without aims has the least sum of errors. `BY_GROWTH`: besides, closed intervals are
+    predicted by growth alone. `FORMER_KEYS`: besides, a live series has its `former_keys`.
+    """
+
+    NOW = 0
+    SUM_OF_ERRORS = 1
+    BY_GROWTH = 2
+    FORMER_KEYS = 3
 
 
 class Proposal(Protocol):
@@ -107,11 +118,8 @@ class WatchProposal(Protocol):
 class SeriesPlanner(Protocol):
     """Turns definitions of live series into proposals; implemented by the pipeline."""
 
-    def propose(self, definition: bytes, start: int, former: int = 0) -> Proposal:
-        """Derive the series of a definition, for ticks from `start` on; raises `UsageError` or `NotDerivable`.
-
-        `former`: as journals of before meant it, so many of `FORMER_MEANINGS` back.
-        """
+    def propose(self, definition: bytes, start: int, meaning: Meaning = Meaning.NOW) -> Proposal:
+        """Derive the series of a definition, for ticks from `start` on; raises `UsageError` or `NotDerivable`."""
 
     def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> WatchProposal:
         """Derive a watch of a running series, which this analyst adds from tick `start` on; raises `UsageError`."""
@@ -152,8 +160,8 @@ def recorded(planner: SeriesPlanner, created: Created) -> Proposal:
     """Derive a series of a journal again, by the newest meaning of its definition that has the recorded mechanism; by
     the oldest where none has it.
     """
-    for former in range(FORMER_MEANINGS + 1):
-        proposal = planner.propose(created.definition, created.start, former)
+    for meaning in Meaning:
+        proposal = planner.propose(created.definition, created.start, meaning)
         if proposal.mechanism == created.mechanism:
             break
     return proposal

@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from stream_dp.core.box import Box
 from stream_dp.core.derivation import Derivation
+from stream_dp.engine.proposals import Meaning
 from stream_dp.engine.series import LiveSeries, Series
 from stream_dp.errors import UsageError
 from stream_dp.journal.checkpoint import Watch, Watching
@@ -94,11 +95,13 @@ class LiveSeriesPlanner:
     entries: dict[int, int] = field(default_factory=dict)
     file: Mapping[str, SeriesSpec] = field(default_factory=dict)
 
-    def propose(self, definition: bytes, start: int, former: int = 0) -> "PlannedSeries":
+    def propose(
+        self, definition: bytes, start: int, meaning: Meaning = Meaning.NOW
+    ) -> "PlannedSeries":
         """Derive the series of a definition: an entry of `series:`, in YAML or JSON."""
         spec = _later(self.spec, start)
         series = load_series(definition, spec)
-        if former > 1:
+        if meaning is Meaning.FORMER_KEYS:
             series = series.model_copy(update=dict(series.former_keys))
         if (now := self.file.get(series.name)) is not None:
             words = {key: getattr(now, key) for key in series.words if hasattr(now, key)}
@@ -115,7 +118,7 @@ class LiveSeriesPlanner:
                 "user_total: what each user has added is remembered from the first tick on; put the series into the "
                 "first pipeline file, or leave user_total out; shared_total is of what privacy.total remembers anyway"
             )
-        chosen = chosen_for(spec, series, slice(0, alone.width), former=former > 0)
+        chosen = chosen_for(spec, series, slice(0, alone.width), meaning=meaning)
         return PlannedSeries(self, spec, start, feature, chosen)
 
     def received(self, packed: bytes, start: int) -> "PlannedSeries":
