@@ -8,30 +8,16 @@ definition depends only on it, its first tick and the pipeline file, so that a j
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Protocol
 
 from stream_dp.core.box import Box
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import Query
 from stream_dp.engine.messages.addressed import MESSAGE_STEPS, limited
-from stream_dp.engine.series import LiveSeries, Series
+from stream_dp.engine.series import LiveSeries, Meaning, Series
 from stream_dp.errors import UsageError
 from stream_dp.journal.checkpoint import Watching
 from stream_dp.journal.commit import Created
-
-
-class Meaning(IntEnum):
-    """By which rules a definition gets its mechanism: those of now, and older and older ones, as journals have them.
-
-    `SUM_OF_ERRORS`: a nested tree without aims has the least sum of errors. `BY_GROWTH`: besides, closed intervals are
-    predicted by growth alone. `FORMER_KEYS`: besides, a live series has its `former_keys`.
-    """
-
-    NOW = 0
-    SUM_OF_ERRORS = 1
-    BY_GROWTH = 2
-    FORMER_KEYS = 3
 
 
 class Proposal(Protocol):

@@ -16,8 +16,7 @@ from pydantic_core import ErrorDetails
 
 from stream_dp.core.box import Box
 from stream_dp.core.derivation import Derivation
-from stream_dp.engine.proposals import Meaning
-from stream_dp.engine.series import LiveSeries, Series
+from stream_dp.engine.series import LiveSeries, Meaning, Series
 from stream_dp.errors import UsageError
 from stream_dp.journal.checkpoint import Watch, Watching
 from stream_dp.journal.commit import Created

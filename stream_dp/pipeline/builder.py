@@ -16,9 +16,8 @@ from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation
 from stream_dp.engine.admission import charge_of
-from stream_dp.engine.proposals import Meaning
 from stream_dp.engine.run_config import RunConfig
-from stream_dp.engine.series import Lag, Series, SeriesView, Tell
+from stream_dp.engine.series import Lag, Meaning, Series, SeriesView, Tell
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.serving import Answer, Bands, ServingMechanism, derived
 from stream_dp.mechanisms.states import mechanism_fingerprint

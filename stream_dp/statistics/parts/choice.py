@@ -19,7 +19,7 @@ from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.neighbors import Neighbors, Users, UserShape
 from stream_dp.core.wording import how_many
-from stream_dp.engine.proposals import Meaning
+from stream_dp.engine.series import Meaning
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter

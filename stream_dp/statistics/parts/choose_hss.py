@@ -26,7 +26,7 @@ from stream_dp.accounting.conversions import pure_to_zcdp
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wording import how_many
-from stream_dp.engine.proposals import Meaning
+from stream_dp.engine.series import Meaning
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.hss.hss import FAILURE, HSS, GaussianHSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS

@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.wording import how_many
-from stream_dp.engine.proposals import Meaning
+from stream_dp.engine.series import Meaning
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays

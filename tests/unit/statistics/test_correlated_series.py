@@ -13,7 +13,7 @@ from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.engine.proposals import Meaning
+from stream_dp.engine.series import Meaning
 from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter

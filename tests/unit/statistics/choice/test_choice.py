@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.engine.proposals import Meaning
+from stream_dp.engine.series import Meaning
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
