@@ -54,7 +54,7 @@ class Interval:
         """Return the quotient (ZeroDivisionError: the divisor's interval contains 0)."""
         o = _interval(other)
         if o.low <= 0 <= o.high:
-            raise ZeroDivisionError("the divisor may be 0")
+            raise ZeroDivisionError("this divides by a number that may be 0")
         pairs = self._ends(o)
         return Interval(min(starmap(_DOWN.divide, pairs)), max(starmap(_UP.divide, pairs)))
 
@@ -93,7 +93,7 @@ def _interval(number: Interval | Number) -> Interval:
 def ln_inverse(probability: Fraction) -> Interval:
     """Return an interval around ln(1 / probability) (ValueError: it is not strictly between 0 and 1)."""
     if not 0 < probability < 1:
-        raise ValueError(f"a probability strictly between 0 and 1 is needed, got {probability}")
+        raise ValueError(f"a probability must lie strictly between 0 and 1, got {probability}")
     return Interval.of(1 / probability).ln()
 
 

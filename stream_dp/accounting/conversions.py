@@ -148,7 +148,7 @@ def standard_budget(target: ApproxDP) -> Fraction:
 def bits_float(delta: Fraction) -> float:
     """Return ln(1/delta) as a float, for choices only, for delta below every float too (ValueError: not in (0, 1))."""
     if not 0 < delta < 1:
-        raise ValueError(f"a probability strictly between 0 and 1 is needed, got {delta}")
+        raise ValueError(f"a probability must lie strictly between 0 and 1, got {delta}")
     return math.log(delta.denominator) - math.log(delta.numerator)
 
 

@@ -82,7 +82,7 @@ def derive(premises: Premises, situation: Situation) -> Derivation:
         require_exactly(premise, Derivation, "a premise")
     rules = RULES.get(type(situation))
     if rules is None:
-        raise NotDerivable(f"no rule speaks of a {type(situation).__name__}")
+        raise NotDerivable(f"no rule derives a guarantee for a {type(situation).__name__}")
     delta: Fraction = getattr(situation, "delta", Fraction(0))
     stated: Fraction = getattr(situation, "stated", Fraction(0))
     derived: list[Derivation] = []

@@ -46,8 +46,9 @@ def discrete_gaussian(variance: Fraction, squares: Fraction = Fraction(1)) -> Ga
     kept = Interval.of(-1 / (2 * variance)).exp() * 2 - 1 if variance > 0 else Interval.of(0)
     if kept.low <= 0:
         raise NotDerivable(
-            f"discrete Gaussian noise of variance {float(variance):g} is not known to be GDP: that takes more than "
-            "0.7214 where one event shifts by 1; use zCDP"
+            "no GDP guarantee is proven for discrete Gaussian noise of variance "
+            f"{float(variance):g}: where one event shifts the value by 1, the variance must be "
+            "above 0.7214. Use zCDP"
         )
     return GaussianDP(((Interval.of(0) - kept.ln()) * squares).sqrt().upper)
 

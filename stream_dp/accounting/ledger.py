@@ -121,13 +121,14 @@ def proven(filter_: Filter) -> Standing:
     if standing is None or not standing.proven:
         reason = "it is not in the table CONCURRENT" if standing is None else standing.source
         raise NotDerivable(
-            f"the {filter_.name} filter is not proven for concurrent continual mechanisms: {reason}. "
-            f"Proven are: {', '.join(name for name, s in CONCURRENT.items() if s.proven)}"
+            f"the {filter_.name} filter is not proven for concurrent continual mechanisms: "
+            f"{reason}. These filters are proven: "
+            f"{', '.join((name for name, s in CONCURRENT.items() if s.proven))}"
         )
     if type(filter_) is not CLASSES.get(filter_.name):
         raise NotDerivable(
-            f"the {filter_.name} filter is proven as it stands in this package; a {type(filter_).__name__} is another "
-            "one, whatever it is called"
+            f"only this package's own {filter_.name} filter is proven, not a "
+            f"{type(filter_).__name__} of the same name"
         )
     return standing
 
@@ -194,7 +195,7 @@ def truncated_odometer_at(filter_: Filter, used: Spend, delta: Fraction) -> Appr
         case ApproxDP() as measure:
             return measure
         case measure:
-            raise NotDerivable(f"no truncated view of a {type(measure).__name__} is known")
+            raise NotDerivable(f"no truncated view is known for a {type(measure).__name__}")
 
 
 ROUNDING = 1000  # units: the largest excess that rounding alone may cause
@@ -263,8 +264,8 @@ class Ledger:
     def __post_init__(self) -> None:
         if self._last is not None and self._last.admitted_by != self.filter:
             raise BudgetRefused(
-                f"this ledger was created with the {self._last.admitted_by.name} filter; a change to "
-                f"{self.filter.name} is refused, because the better of two filters is not a valid filter"
+                f"this ledger was created with the {self._last.admitted_by.name} filter and cannot "
+                f"change to {self.filter.name}: the better of two filters is not a valid filter"
             )
 
     @classmethod
@@ -289,8 +290,9 @@ class Ledger:
         """
         if len(filters) != 1:
             raise NotDerivable(
-                f"a ledger has one filter, named at its creation, and not {len(filters)}: admitting what any of them "
-                "admits is not proven ([WRRW] fixes the stopping rule before)"
+                f"a ledger has one filter, chosen when it is created, and was given {len(filters)}. "
+                "To admit what any of several filters admits is not proven ([WRRW] fixes the "
+                "stopping rule in advance)"
             )
         if concurrent:
             proven(filters[0])
@@ -352,19 +354,22 @@ class Ledger:
         group = derivation.guarantee.group
         if group > 1 and by_ticks(self.filter):
             raise BudgetRefused(
-                f"{derivation.subject} protects groups of {group} events, which lie at many ticks; this ledger counts "
-                "one event at one tick, for a halt frees ticks ([HSV] Cor 5.5). Use another filter, which frees none"
+                f"{derivation.subject} protects groups of {group} events, which may lie at several "
+                "ticks. This ledger counts the loss of one event at one tick, because a halt frees "
+                "ticks ([HSV] Cor 5.5). Use another filter: it frees no ticks"
             )
         self._require_protected(derivation)
         if self.filter.name == OPTIMAL and (whole := whole_at_one_event(derivation)):
             raise BudgetRefused(
-                f"{derivation.subject} may cost its full price {whole}; the optimal filter counts each event at its "
-                "part of the price only. Name another filter (basic, zcdp), or use another statistic"
+                f"one event may cost {derivation.subject} the full price {whole}, but the optimal "
+                "filter charges each event only a part of the price. Use another filter (basic, "
+                "zcdp) or another statistic"
             )
         currency, parts = currency_of(derivation), in_currencies(derivation)
         if (currency or parts) and not self.loads.shares:
             raise BudgetRefused(
-                f"{derivation.subject} is priced by units of a shared total, and this ledger was made without one"
+                f"{derivation.subject} is priced by units of a shared total, but this ledger was "
+                "created without a shared total"
             )
         rule, like = f"{derivation.rule} ({derivation.source})", derivation.guarantee
         if like.users is not None:
@@ -427,8 +432,8 @@ class Ledger:
             loads, used = loads.plus(part), join(used, around + cost)
         if start < self.freed:
             raise BudgetRefused(
-                f"{entry.name} would start at tick {start}, but what was freed is free from tick {self.freed} on: a "
-                "halt frees no past tick; start later"
+                f"{entry.name} would start at tick {start}, but a halt freed the privacy loss only "
+                f"from tick {self.freed} on. Start at that tick or later"
             )
         link = _Link(entry, self.filter, self._last)
         heavier = max(self.peak, used, key=lambda load: self.filter.reached(load).amount)
@@ -477,11 +482,13 @@ class Ledger:
         theirs = derivation.guarantee.protected
         if theirs != self.protected:
             mine = (
-                "nobody: name them when it is created" if self.protected is None else self.protected
+                "nobody (name the neighbours when it is created)"
+                if self.protected is None
+                else self.protected
             )
             raise BudgetRefused(
-                f"{derivation.subject} protects {theirs}, and this ledger promises to {mine}. What it costs them is "
-                "not derived, so nothing is charged"
+                f"{derivation.subject} protects {theirs}, but this ledger protects {mine}. No rule "
+                "derives the loss of the second from the first, so nothing was charged"
             )
 
     def _refusal(self, entry: Entry, found: Preview) -> str:

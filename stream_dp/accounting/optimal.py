@@ -182,8 +182,9 @@ def _composed(parts: Counter[Fraction], delta: Fraction) -> tuple[Any, Fraction]
     slack = _slack(indices)
     if slack * SHARE > 2 * delta:
         raise NotDerivable(
-            f"{len(parts)} different epsilons at a delta of {float(delta):.1e} are beyond what floats resolve "
-            f"(slack {float(slack):.1e}); use fewer different epsilons or a larger delta"
+            f"{len(parts)} different epsilons at a delta of {float(delta):.1e} cannot be "
+            f"computed exactly enough (slack {float(slack):.1e}). Use fewer different epsilons "
+            "or a larger delta"
         )
     width = math.nextafter(float(step), math.inf)
     composed = None

@@ -87,28 +87,31 @@ class Subledgers:
         ledger, partition = self._of(analyst), self.partitions.get(analyst, EVERYTHING)
         if box.cut(partition) != box:
             raise UsageError(
-                f"where: the series of analyst {analyst} see only records with {partition}, and this one would see "
-                f"{box}: add the conditions of privacy.analysts to its where"
+                f"where: the series of analyst {analyst} must read only records with {partition}, "
+                f"but this series would read {box}. Add the conditions of privacy.analysts to its "
+                "where"
             )
         entry = ledger.price(derivation, box)
         shared = any(each.currency for each in entry.each)
         if shared and analyst and self.main.filter.name == OPTIMAL:
             raise BudgetRefused(
-                f"{derivation.subject} may cost its full price for one event of a user, and the main ledger counts "
-                f"what analyst {analyst} pays by events, each of which costs its part: name another filter (basic, "
-                "zcdp), or leave shared_total out"
+                f"one event of a user may cost {derivation.subject} its full price, but the main "
+                f"ledger charges each event of analyst {analyst} only a part. Use another filter "
+                "(basic, zcdp), or leave shared_total out"
             )
         if shared and partition.sides:
             raise UsageError(
-                f"shared_total: the main ledger counts what analyst {analyst} pays by events with {partition}, and one "
-                "of them may use all of a total: leave it out, or give analysts no where"
+                f"shared_total: one event with {partition} may use the whole total, but the main "
+                f"ledger charges each event of analyst {analyst} only a part. Leave shared_total "
+                "out, or give the analysts no where"
             )
         by_parts = shared or not by_ticks(ledger.filter)
         whole = "" if by_parts else whole_at_one_event(derivation)
         if whole:
             raise BudgetRefused(
-                f"{derivation.subject} may cost its full price {whole}: name another filter, which frees none, or "
-                "put it into the pipeline file, whose series are never halted"
+                f"one event may cost {derivation.subject} its full price {whole}. Use another filter "
+                "(it frees nothing at a halt), or put the series into the pipeline file, where a "
+                "series is never halted"
             )
         return entry
 
@@ -123,7 +126,7 @@ class Subledgers:
             UsageError: no such analyst, or a mechanism of this name runs.
         """
         if entry.name in self.running:
-            raise UsageError(f"{entry.name} runs already; choose another name")
+            raise UsageError(f"a mechanism named {entry.name} runs already; choose another name")
         try:
             self.ledgers[analyst] = self._of(analyst).charge(entry, start).summed()
         except BudgetRefused as refusal:
@@ -134,7 +137,9 @@ class Subledgers:
     def halt(self, name: str, end: int) -> tuple[str, Entry]:
         """Record that a mechanism sees no tick from `end` on; return its analyst and entry (UnknownMechanism: none)."""
         if name not in self.running:
-            raise UnknownMechanism(f"no mechanism {name!r} runs: it was never created or has ended")
+            raise UnknownMechanism(
+                f"no mechanism named {name!r} runs: it was never created, or it has ended"
+            )
         analyst, entry = self.running.pop(name)
         self.ledgers[analyst] = self.ledgers[analyst].halt(entry, end)
         return analyst, entry
@@ -157,8 +162,9 @@ class Subledgers:
         if analyst not in self.ledgers:
             names = sorted(self.ledgers.keys() - {MAIN})
             raise UsageError(
-                "analyst: no such analyst; privacy.analysts of the pipeline file names "
-                f"{', '.join(names) or 'none'}, and without one the main budget pays{meant(analyst, names)}"
+                "analyst: there is no such analyst. privacy.analysts of the pipeline file names "
+                f"{', '.join(names) or 'none'}; a request without an analyst is paid from the main "
+                f"budget{meant(analyst, names)}"
             )
         return self.ledgers[analyst]
 

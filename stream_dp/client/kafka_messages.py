@@ -125,8 +125,9 @@ class KafkaMessages:
                     if read_answer(body := bytes(record.value)).names(place):
                         return body
         raise WorldError(
-            f"no engine of {self._pipeline} answered within {seconds:g} s; the message may still be executed: its "
-            f"answer will be in {self._answers} under the id {name}, and the same, asked again with it, gets that one"
+            f"no engine of {self._pipeline} answered within {seconds:g} s. It may still execute "
+            f"the message: the answer will be in {self._answers} under the id {name}. The same "
+            "message sent again with this id gets the same answer"
         )
 
     async def _there(self, topic: str) -> None:
@@ -134,6 +135,7 @@ class KafkaMessages:
             metadata = await self._producer.client.fetch_all_metadata()
         if not metadata.partitions_for_topic(topic):
             raise WorldError(
-                f"topic {topic!r} does not exist at {self._settings.bootstrap}, or may not be used: the engine of "
-                f"{self._pipeline} makes it when it starts; check the name and this user's rights (ACL)"
+                f"topic {topic!r} does not exist at {self._settings.bootstrap}, or this user may not "
+                f"use it. The engine of {self._pipeline} creates the topic when it starts; check the "
+                "name and this user's rights (ACL)"
             )

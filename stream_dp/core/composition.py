@@ -107,7 +107,7 @@ class ConcurrentComposition:
                 return CompositionState(state.created, live), None
             case _:
                 raise RejectedMessage(
-                    "a composition takes creations, halts and messages to one of its own"
+                    "a composition accepts only creations, halts, and messages to its own mechanisms"
                 )
 
     @staticmethod

@@ -80,7 +80,9 @@ class Derivation:
 def require_exactly(part: object, kind: type, subject: str) -> None:
     """Refuse an object that is not exactly of the class `kind` (NotDerivable, which names the object's class)."""
     if type(part) is not kind:
-        raise NotDerivable(f"{subject}: a {type(part).__name__} is not exactly a {kind.__name__}")
+        raise NotDerivable(
+            f"{subject}: a {type(part).__name__} must be exactly a {kind.__name__}, not a subclass"
+        )
 
 
 def require(subject: str, rule: str, source: str, conditions: tuple[Condition, ...]) -> None:

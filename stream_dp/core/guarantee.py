@@ -29,8 +29,8 @@ def _check(field: str, value: Any) -> None:
     name = "the order alpha" if field == "alpha" else field
     if type(value) is not Fraction:
         raise InvalidCost(
-            f"{name} must be an exact number, a Fraction, got the {type(value).__name__} {value!r}; "
-            "write it as a decimal or a fraction"
+            f"{name} must be an exact number (a Fraction), but is the {type(value).__name__} "
+            f"{value!r}; write it as a decimal or a fraction"
         )
     match field:
         case "alpha" | "omega":
@@ -115,9 +115,7 @@ class RenyiCurve:
     def __post_init__(self) -> None:
         orders = [point.alpha for point in self.points]
         if not orders or sorted(set(orders)) != orders:
-            raise InvalidCost(
-                f"the orders of a curve must ascend and be at least one, got {orders}"
-            )
+            raise InvalidCost(f"the orders of a curve must ascend and be at least 1, got {orders}")
 
     def at(self, alpha: Fraction) -> RenyiDP | None:
         """Return the point at this order; None where the curve has none."""
@@ -156,8 +154,8 @@ def differential_privacy(measure: Measure) -> ApproxDP:
     if isinstance(measure, PureDP | ApproxDP | ProbabilisticDP):
         return ApproxDP(measure.epsilon, measure.delta)
     raise NotDerivable(
-        f"{NAMES[type(measure)]} is no (epsilon, delta) before a delta is chosen; convert it first "
-        "(grant a delta to `derive`, or use accounting.conversions)"
+        f"{NAMES[type(measure)]} has no (epsilon, delta) form until a delta is chosen. "
+        "Convert it first (grant a delta to `derive`, or use accounting.conversions)"
     )
 
 
@@ -223,13 +221,15 @@ class Guarantee:
         """Check for a known measure and relation (NotDerivable), and a group of at least 1 (InvalidCost)."""
         if type(self.measure) not in NAMES or type(self.neighbors) is not Neighbors:
             raise NotDerivable(
-                f"a guarantee is a measure and a relation of this package, not a {type(self.measure).__name__} and a "
-                f"{type(self.neighbors).__name__}"
+                "a guarantee needs a measure and a neighbour relation of this package, not a "
+                f"{type(self.measure).__name__} and a {type(self.neighbors).__name__}"
             )
         if self.group < 1:
             raise InvalidCost(f"a group must have at least one member, got {self.group}")
         if self.users is not None and type(self.users) is not Users:
-            raise NotDerivable(f"users are `Users`, not a {type(self.users).__name__}")
+            raise NotDerivable(
+                f"users must be given as `Users`, not as a {type(self.users).__name__}"
+            )
         object.__setattr__(self, "fresh", self.fresh or is_pure(self.measure))
 
     @property

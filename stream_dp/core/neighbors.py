@@ -66,7 +66,7 @@ class UserShape:
         for name, number in (("tick", self.per_tick), ("entry", self.per_entry)):
             if type(number) is not int or not 1 <= number <= self.users.cap:
                 why = f"a whole number from 1 to the {self.users.cap} events that count"
-                raise InvalidCost(f"what counts of a user in one {name} must be {why}")
+                raise InvalidCost(f"the events of a user that count in one {name} must be {why}")
 
     def __str__(self) -> str:
         """Return the shape in words: `users of at most 20 events for ever, 1 in a tick and 20 in an entry`."""
@@ -116,10 +116,13 @@ class Neighbors(StrEnum):
         event may lie in two rows.
         """
         if ones < 1:
-            raise NotDerivable(f"an event sets at least one entry of its row, got ones = {ones}")
+            raise NotDerivable(
+                f"an event must set at least one entry of its row, got ones = {ones}"
+            )
         if self is Neighbors.REPLACE_ANY_TICK:
             raise NotDerivable(
-                "a replacement that may move to another tick lies in two rows: make the mechanism for add_remove at "
-                "half the epsilon, and derive the rest (accounting.rules.groups)"
+                "a replacement that may move to another tick changes two rows. Create the mechanism "
+                "for add_remove at half the epsilon, and derive the guarantee with "
+                "accounting.rules.groups"
             )
         return min(width, ones if self is Neighbors.ADD_REMOVE else 2 * ones)

@@ -105,7 +105,8 @@ class AmountLaw(_Own):
     def __post_init__(self) -> None:
         if not self.lowest <= self.highest or not 1 <= self.weight <= MOST_UNITS:
             raise NotDerivable(
-                f"a sum needs amounts from a lowest to a highest one, of at most {MOST_UNITS:,} units, not all 0"
+                f"a sum needs a lowest and a highest amount, of at most {MOST_UNITS:,} units, that "
+                "are not both 0"
             )
 
     def relation(self, neighbors: Neighbors, events: int = 1) -> AmountRows:

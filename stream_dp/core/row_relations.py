@@ -62,15 +62,18 @@ class Arrivals:
         if self.window is not None and (type(self.window) is not int or self.window < 1):
             raise InvalidCost("a window must be a whole number of at least 1")
         if self.ended and self.window is None:
-            raise InvalidCost("a window that never ends has no number at its end")
+            raise InvalidCost("a window that never ends releases no value at its end")
         if self.values is not None and (
             self.users is None or type(self.values) is not int or self.values < 1
         ):
             raise InvalidCost(
-                "the values of a user's events are a whole number of at least 1, of protected users"
+                "the number of values of a user's events must be a whole number of at least 1, and "
+                "users must be protected"
             )
         if type(self.entries) is not int or self.entries < 1:
-            raise InvalidCost("what differs lies in a whole number of entries of at least 1")
+            raise InvalidCost(
+                "the number of entries that differ must be a whole number of at least 1"
+            )
 
     @property
     def changes(self) -> int:
@@ -85,8 +88,9 @@ class Arrivals:
         """Raise NotDerivable where one step of `neighbors` may change several entries of rows of shape (width,)."""
         if width > 1 and neighbors is not Neighbors.ADD_REMOVE:
             raise NotDerivable(
-                "first ticks in several entries are counted in steps of one event that comes or goes, and an event in "
-                "place of another changes two of them: say neighbors: add_remove"
+                "neighbours with replacement change two first ticks at once, but first ticks in "
+                "several entries are derived for one event that comes or goes: declare neighbors: "
+                "add_remove"
             )
 
     @property
@@ -375,7 +379,8 @@ def user(
     if neighbors is Neighbors.REPLACE_ANY_TICK:
         if window is not None or k < 1:
             raise UsageError(
-                "a replacement that may move to any tick may leave its window: give a cap of at least 1 and no window"
+                "a replacement that may move to any tick may leave its window: give a cap of at "
+                "least 1 and no window"
             )
         return MovedRows(k, RowSpace(width), ones)
     if k < 1 or (window is not None and window < 1) or (windows is not None and windows < 1):

@@ -28,7 +28,8 @@ class SealedState:
 
     def _refused(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         raise TaintError(
-            "the state of a sub-mechanism is sealed: ask the sub-mechanism, through its composition"
+            "the state of a sub-mechanism is sealed: read it only through the composition that "
+            "owns the sub-mechanism"
         )
 
     def __getattribute__(self, name: str) -> Any:

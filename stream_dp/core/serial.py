@@ -37,7 +37,9 @@ class Codec:
         for cls in types:
             kind = wire_of(cls).kind
             if self._types.setdefault(kind, cls) is not cls:
-                raise ValueError(f"two types are written as {kind!r}; a kind is one type")
+                raise ValueError(
+                    f"two types are registered for the kind {kind!r}; a kind must name one type"
+                )
 
     @property
     def types(self) -> tuple[type, ...]:
@@ -58,7 +60,7 @@ class Codec:
     def _label(self, cls: type) -> dict[str, object]:
         label = wire_of(cls)
         if self._types.get(label.kind) is not cls:
-            raise TypeError(f"{cls.__name__} is not one of the types this codec may write")
+            raise TypeError(f"this codec may not write the type {cls.__name__}")
         return {"$": label.kind, "version": label.version}
 
     def _value(self, plain: Any) -> Any:

@@ -115,7 +115,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
     def expression(letter: str) -> str:
         if letter not in _PARTS:
             known = " ".join(f"%{part}" for part in _PARTS)
-            raise ValueError(f"has %{letter}, which is none of {known}")
+            raise ValueError(f"has %{letter}, but only {known} are known")
         if letter in parts:
             raise ValueError(f"has %{letter} twice")
         parts.append(letter)

@@ -29,8 +29,8 @@ def takes_no_subclass(cls: type[T]) -> type[T]:
 
     def refuse(subclass: type, /, **_options: Any) -> None:
         raise NotDerivable(
-            f"{cls.__name__} takes no subclass, and {subclass.__name__} would be one: what is proven of a class is "
-            "proven of it alone; write a class of its own, with rules of its own"
+            f"{cls.__name__} may have no subclass, but {subclass.__name__} is one: a proof holds "
+            "only for its exact class. Write a class of its own with its own rules"
         )
 
     setattr(cls, "__init_subclass__", classmethod(refuse))  # noqa: B010  mypy lets nobody assign it

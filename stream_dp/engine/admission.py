@@ -130,12 +130,12 @@ class Admission:
     @property
     def _plans(self) -> SeriesPlanner:
         if self.planner is None:
-            raise UsageError("this engine takes no live series")
+            raise UsageError("this engine does not accept live series")
         return self.planner
 
     def _require_new(self, proposal: Proposal) -> None:
         if proposal.name in self.names:
-            raise UsageError("name: a series of this name is or was there; choose another name")
+            raise UsageError("name: a series has or had this name; choose another name")
 
     async def foresee(self, proposal: Proposal | UsageError, analyst: str) -> None:
         """Let a thread compute what the series costs beside what runs now; a cut need not search, if nothing changes
@@ -183,8 +183,8 @@ class Admission:
             return Halting(name, live.number, max(end, live.start), analyst, entry, ledger)
         if any(series.name == name for series in self.registry.releasing):
             raise UnknownMechanism(
-                "this series belongs to the pipeline file and runs as long as it; only what was created later can be "
-                "halted"
+                "this series comes from the pipeline file and cannot be halted. Only a series that "
+                "was created later can be halted"
             )
         near = meant(name, [live.series.name for live in self.registry.live if live.created])
         raise UnknownMechanism(
@@ -200,7 +200,7 @@ class Admission:
         """
         before = () if self.applied is None else self.applied.ended
         if not set(before) <= set(applied.ended):
-            raise UsageError("a series of the first file that has ended does not come back")
+            raise UsageError("a series of the first pipeline file has ended and cannot start again")
         self.applied = applied
         self.first_ended = dict.fromkeys(applied.ended, applied.at) | self.first_ended
         return self.registry.end(applied.ended)
@@ -220,7 +220,7 @@ class Admission:
         analyst's definition (bytes), or the name of a watch that is to end (str).
         """
         if self.planner is None:
-            raise UsageError("this engine takes no watches")
+            raise UsageError("this engine does not accept watches")
         if isinstance(watch, str):
             return self.planner.unwatch(live, watch, at)
         return self.planner.watch(live, watch, at, analyst)
@@ -233,12 +233,12 @@ class Admission:
         """Derive a watch again from a journal's change; `UsageError` if it is refused or has another place."""
         live = self.registry.numbered(change.number)
         if live is None:
-            raise UsageError(f"series number {change.number} has a watch, and does not run")
+            raise UsageError(f"series number {change.number} has a watch, but does not run")
         if isinstance(change, Unwatched):
             return self.watched(live, change.name, change.at)
         proposal = self.watched(live, change.definition, change.at, change.analyst)
         if proposal.place != change.place:
-            raise UsageError("a watch would have another place than the journal says")
+            raise UsageError("the watch would get another place than the journal records")
         return proposal
 
     def answered(self, commit: Commit) -> None:
@@ -251,7 +251,9 @@ class Admission:
             if live is None or live.series.asking is None:
                 continue
             if change.answer not in bodies:
-                raise _broken(f"at commit {commit.sequence}", "it asks without an answer")
+                raise _broken(
+                    f"at commit {commit.sequence}", "the commit records a query without its answer"
+                )
             content = read_answer(bodies[change.answer]).answer or {}
             asking = live.series.asking.answered(content, change.at)
             self.registry.change(live.number, replace(live.series, asking=asking))
@@ -290,7 +292,10 @@ class Admission:
         except (UsageError, BudgetRefused) as error:
             raise _broken(f"at commit {commit.sequence}", str(error)) from None
         if charges:
-            raise _broken(f"at commit {commit.sequence}", "it charges for what it does not create")
+            raise _broken(
+                f"at commit {commit.sequence}",
+                "the commit charges for a series that it does not create",
+            )
         self.answered(commit)
         return created
 
@@ -390,12 +395,12 @@ class Admission:
         self._admit(proposal, one.created, one.charge, entry)
         self.subledgers.running[entry.name] = (analyst, entry)
         if self._running[number].derived != one.derived:
-            raise UsageError(f"{proposal.name} is not derived as when it was recorded")
+            raise UsageError(f"the derivation of {proposal.name} differs from the recorded one")
 
     def _watch_again(self, kept: Watching) -> None:
         live = self.registry.numbered(kept.number)
         if live is None or self.planner is None:
-            raise UsageError(f"series number {kept.number} has watches, and does not run")
+            raise UsageError(f"series number {kept.number} has watches, but does not run")
         self.registry.change(kept.number, self.planner.watch_again(live, kept))
 
     def _remember(self, ended: Ended) -> None:

@@ -110,7 +110,9 @@ def _windows(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
     if not names:
         raise UsageError("window: this series has no windows")
     if parameters["window"] not in names:
-        raise UsageError(f"window: is none of this series; it has {', '.join(names)}")
+        raise UsageError(
+            f"window: this series has no such window; its windows are {', '.join(names)}"
+        )
     return [parameters["window"]]
 
 
@@ -118,8 +120,8 @@ def _chosen(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
     others = sorted(parameters.keys() - set(_RANGE))
     if others:
         raise UsageError(
-            f"{', '.join(others)}: not taken by a series that is answered from its releases; it takes keys, or from "
-            "and to"
+            f"{', '.join(others)}: unknown parameter. This series is answered from its releases "
+            "and takes keys, or from and to"
         )
     if not parameters:
         return series.keys
@@ -129,7 +131,7 @@ def _chosen(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
     places = {key: place for place, key in enumerate(series.keys)}
     if "keys" in parameters:
         if len(parameters) > 1:
-            raise UsageError("keys: cannot stand beside from and to")
+            raise UsageError("keys: cannot be combined with from and to")
         return _listed(places, parameters["keys"])
     ends = {"from": 0, "to": len(series.keys) - 1}
     for name in [end for end in ends if end in parameters]:
@@ -138,17 +140,19 @@ def _chosen(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
             raise UsageError(f"{name}: is not a key of this series{meant(key, places)}")
         ends[name] = places[key]
     if ends["from"] > ends["to"]:
-        raise UsageError("from: lies behind to, in the order of the series' keys")
+        raise UsageError("from: comes after to in the order of the series' keys")
     return series.keys[ends["from"] : ends["to"] + 1]
 
 
 def _listed(places: Mapping[str, int], keys: Any) -> Sequence[str]:
     texts = isinstance(keys, list | tuple) and all(isinstance(key, str) for key in keys)
     if not (texts and keys):
-        raise UsageError("keys: must be a list of one or more texts")
+        raise UsageError("keys: must be a list of at least one text")
     unknown = [key for key in keys if key not in places]
     if unknown:
-        raise UsageError(f"keys: names an unknown key of this series{meant(unknown[0], places)}")
+        raise UsageError(
+            f"keys: names a key that this series does not have{meant(unknown[0], places)}"
+        )
     return sorted(set(keys), key=places.__getitem__)
 
 
@@ -301,10 +305,10 @@ class CutChanges:
         read = read_parameters(form)
         query = asking.query(read)
         if live.start > at:
-            raise UsageError(f"series: begins with tick {live.start}; ask it from then on")
+            raise UsageError(f"series: begins with tick {live.start}; ask from that tick on")
         begins = asking.begins(read)
         if begins is not None and begins > at:
-            raise UsageError(f"watch: begins with tick {begins}; ask it from then on")
+            raise UsageError(f"watch: begins with tick {begins}; ask from that tick on")
         reply = await self._asked(live, query)
         self._pending.changes.append(Asked(live.number, form, at, answer))
         return series.reply(read, reply.answer, reply.band)
@@ -312,9 +316,7 @@ class CutChanges:
     def last_of(self, series: Shown, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what the last public release of a series says about the asked parameters, or raise `UsageError`."""
         if series.name not in self.chain.now.latest:
-            raise UsageError(
-                "series: has not released anything yet; ask again after its first tick"
-            )
+            raise UsageError("series: has released nothing yet; ask again after its first tick")
         return selected(series, self.chain.now.latest[series.name], parameters)
 
     @property

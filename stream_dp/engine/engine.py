@@ -257,8 +257,9 @@ class Engine:
         recovered.require_same(header, grows=ports.source.grows)
         if recovered.past.first.charges != config.charges:
             raise FailClosed(
-                f"the ledger in the journal of {config.pipeline} is not what its pipeline file derives; "
-                "run the version of the code and of the file that wrote it"
+                f"the ledger in the journal of {config.pipeline} differs from the ledger that its "
+                "pipeline file derives. Run the version of stream_dp, and the pipeline file, that "
+                "wrote the journal"
             )
         config.pending(admission.applied)
         self._latest = recovered.latest

@@ -213,8 +213,8 @@ async def unsealed(
                 _lies(change, next_tick, coming) for change in commit.changes
             ):
                 raise FailClosed(
-                    f"the ledger in the journal of {pipeline} does not add up at commit {sequence}: what it "
-                    "creates or halts names another tick than the one at which it lies. Restore the journal, or run "
+                    f"the ledger in the journal of {pipeline} does not add up at commit {sequence}: a charge or "
+                    "a halt names another tick than the tick of its commit. Restore the journal, or run "
                     "the version of the code that wrote it"
                 )
             if commit.ticks:
@@ -276,7 +276,7 @@ async def read_history(
         if not head.met:
             raise FailClosed(
                 f"the journal of {pipeline} is older than, or differs from, what its {head.place} already "
-                "shows; going on would publish second versions. Restore the newest journal"
+                "shows. To go on would publish second versions. Restore the newest journal"
             )
     return history
 
@@ -315,9 +315,10 @@ async def _restored(
             return begin, history
     if journal.begin:
         raise FailClosed(
-            f"the journal of {pipeline} begins with commit {journal.begin}, and no checkpoint restores what was before "
-            "it, or what is public ends before it: commits are missing, or what is public was set back. Restore the "
-            "newest journal and what it published"
+            f"the journal of {pipeline} begins with commit {journal.begin}, but no checkpoint "
+            "restores the state before that commit, or the published releases end before it. So "
+            "commits are missing, or published releases were removed. Restore the newest "
+            "journal and its published releases"
         )
     return 0, None
 
@@ -341,8 +342,9 @@ def require_begin(begin: int, past: Past | None, pipeline: str) -> None:
     """Raise `FailClosed` unless a journal may begin with commit `begin`, as its own commits say."""
     if past is not None and not past.places.allow(begin):
         raise FailClosed(
-            f"the journal of {pipeline} begins with commit {begin}, where its commits do not say that those before "
-            "were pruned: they were deleted by something else. Restore the journal"
+            f"the journal of {pipeline} begins with commit {begin}, but does not record that "
+            "stream_dp pruned the earlier commits: something else deleted them. Restore the "
+            "journal"
         )
 
 
@@ -422,9 +424,10 @@ def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
         )
     if journal.identity and now.identity and journal.identity != now.identity:
         raise FailClosed(
-            f"the source {now.source!r} was changed, or deleted and made anew, since the first start: the records "
-            "already counted are known by their places, and other records lie there now. Bring the old one back, or "
-            "give the pipeline another name, which opens a second ledger: the two guarantees then add up"
+            f"the source {now.source!r} was changed, or deleted and created again, since the "
+            "first start. The journal knows the counted records by their offsets, and other "
+            "records have those offsets now. Bring the old source back, or give the pipeline "
+            "another name. A new name opens a second ledger, and the two guarantees add up"
         )
     if journal.fingerprint != now.fingerprint:
         names = sorted(journal.parts.keys() | now.parts.keys())
@@ -436,10 +439,11 @@ def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
         )
     if differing:
         raise FailClosed(
-            f"the journal was written for something else (changed: {'; '.join(differing)}). Use the pipeline file "
-            "it belongs to. `stream-dp plan FILE --against running` says what a changed one would do, `run FILE "
-            "--apply` does it; any other change needs a name of its own, which opens a second ledger: the two "
-            "guarantees then add up"
+            "the journal was written for another pipeline file (changed: "
+            f"{'; '.join(differing)}). Use the file that wrote it. `stream-dp plan FILE "
+            "--against running` says what a changed file would do, and `run FILE --apply` "
+            "applies it. Any other change needs a new pipeline name, which opens a second "
+            "ledger, and the two guarantees add up"
         )
 
 
@@ -510,8 +514,8 @@ async def read_summary(
             first, checkpoint = await read_checkpoint(commits)
             if checkpoint is None:
                 raise FailClosed(
-                    f"the journal of {pipeline} begins with commit {begin}, and holds no checkpoint there that this "
-                    "version reads: commits are missing. Restore the journal"
+                    f"the journal of {pipeline} begins with commit {begin}, but holds no checkpoint for "
+                    "that commit that this version can read: commits are missing. Restore the journal"
                 )
             summary.past, summary.series = Past.of(checkpoint), checkpoint.series
             for commit in first:

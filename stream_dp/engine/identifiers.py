@@ -124,8 +124,8 @@ def read_identifiers(arriving: Mapping[int, Mapping[int, bytes]]) -> dict[int, B
     every = [item for columns in arriving.values() for item in columns.items()]
     if any(len(entries) % (8 * _words(column)) for column, entries in every):
         raise FailClosed(
-            "the journal holds identifiers that this engine has not written: restore it, or run the version of the "
-            "code that wrote it"
+            "the journal holds identifiers that this engine did not write. Restore the journal, "
+            "or run the version of the code that wrote it"
         )
     return {
         tick: {

@@ -100,8 +100,9 @@ class Memories:
         unknown = sorted(commit.parts.keys() - known)
         if unknown:
             raise FailClosed(
-                f"commit {commit.sequence} of the journal holds a part of the kind {unknown[0]!r}, which this engine "
-                "does not read: run the version of the code, and the pipeline file, that wrote it"
+                f"commit {commit.sequence} of the journal holds a part of the kind {unknown[0]!r}, "
+                "which this engine cannot read. Run the version of the code, and the pipeline file, "
+                "that wrote it"
             )
 
     def record(self, ticks: Sequence[ClosedTick]) -> tuple[Sequence[ClosedTick], dict[str, bytes]]:
@@ -518,7 +519,7 @@ class NetMemory:
     def __init__(self, totals: Mapping[tuple[int, int], int], window: int | None) -> None:
         """`totals` as for `TotalMemory` (ValueError: it has some, and windows never end)."""
         if totals and window is None:
-            raise ValueError("amounts of both signs need windows that end: give every")
+            raise ValueError("amounts of both signs need windows that end: declare every")
         self._most, self._window = totals, window or 1
         self._open = 0
         self._sums = Arrivals()
@@ -602,8 +603,8 @@ class OpenIdentifiers:
         if any(tick < self._next_tick for tick in arriving):
             raise _foreign(
                 commit,
-                "identifiers of a tick that was over: restore the journal, or run the version of the code that wrote "
-                "it",
+                "the journal holds identifiers of a tick that had already closed. Restore the "
+                "journal, or run the version of the code that wrote it",
             )
         self._add(arriving)
 

@@ -154,8 +154,9 @@ class _Replay:
         states = start.snapshot.states
         if states.keys() != {live.number for live in self._registry.live}:
             raise FailClosed(
-                f"the snapshot in commit {start.sequence} of the journal is not one of the series that lived then; "
-                "restore the journal, or run the version of the code that wrote it"
+                f"the snapshot in commit {start.sequence} of the journal does not match the series "
+                "that ran at that commit. Restore the journal, or run the version of the code that "
+                "wrote it"
             )
         self.states = {number: STATES.decode(state) for number, state in states.items()}
 
@@ -173,7 +174,8 @@ class _Replay:
         drawn = [change for change in commit.changes if not isinstance(change, Halted | Applied)]
         if len(drawn) != len(commit.seeds):
             raise _other_version(
-                f"commit {commit.sequence} of the journal does not hold one seed for each of its changes that draws"
+                f"commit {commit.sequence} of the journal must hold one seed for each of its changes "
+                "that draw noise, and does not"
             )
         first = dict[int, bytes]()
         if held and any(tick_of(change) > self.next_tick for change in drawn):
@@ -199,8 +201,8 @@ class _Replay:
         answer = next((entry for entry in commit.answers if entry.number == asked.answer), None)
         if live is None or live.series.asking is None or answer is None or answer.id is None:
             raise _other_version(
-                f"commit {commit.sequence} of the journal asks a series that takes no queries, or holds no answer to "
-                "one"
+                f"commit {commit.sequence} of the journal queries a series that takes no queries, or "
+                "holds no answer to a query"
             )
         try:
             parameters = read_parameters(asked.parameters)
@@ -214,8 +216,8 @@ class _Replay:
             body = b""
         if body != answer.body:
             raise _other_version(
-                f"asking series {live.series.name} again as in commit {commit.sequence} does not give the recorded "
-                "bytes"
+                f"a replay of the query to series {live.series.name} in commit {commit.sequence} "
+                "gives other bytes than the recorded answer"
             )
 
     def _watch(self, change: Watched | Unwatched, commit: Commit, seed: bytes) -> None:
@@ -340,9 +342,9 @@ async def require_same_start(
     same = same_states(states, commit.snapshot.states) and plain[0] == plain[1]
     if not (same and await asyncio.to_thread(same_memories, saved, stands.memories)):
         raise FailClosed(
-            f"the journal of {config.pipeline}: the checkpoint after commit {newer} does not hold what a start from "
-            f"the one after commit {older} restores, so nothing was deleted. Do not start this journal again before "
-            "you have reported this"
+            f"the journal of {config.pipeline}: the checkpoint after commit {newer} differs from "
+            f"the state that a start from the checkpoint after commit {older} restores, so "
+            "nothing was deleted. Report this before you start this journal again"
         )
 
 

@@ -93,7 +93,8 @@ class Guard:
                 counts[columns] = 0
         if event(Neighbors.REPLACE, self.width).accept(counts, counts) is None:
             raise FailClosed(
-                "a row that no stream of events can produce reached the guard; stop and report this"
+                "a row reached the guard that no stream of events can produce. Stop the engine and "
+                "report this"
             )
         return row
 

@@ -144,7 +144,7 @@ class OpenRow:
 
     def _put(self, row: Row) -> None:
         if self._dense is None:
-            raise TypeError("a row is opened first")
+            raise TypeError("open a row first")
         if isinstance(row, ThinRow):
             self._dense[row.columns] += row.counts
         else:

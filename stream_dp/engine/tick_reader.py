@@ -79,7 +79,7 @@ class Reader(ABC):
     def begin(self, cut: Cut) -> None:
         """Start reading behind this cut, where the source stands."""
         if self.tasks is None:
-            raise TypeError("a reader begins under the tasks that fail with it")
+            raise TypeError("the reader must begin inside the task group that ends when it fails")
         self._task = self.tasks.create_task(self._read(self.memories.rewind(cut), self.group()))
 
     def settled(self, next_tick: int) -> None:  # noqa: B027 - a reader need not do anything

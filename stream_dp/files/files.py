@@ -56,7 +56,9 @@ class FileSource:
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         position = positions.get(0, 0)
         if not 0 <= position <= self._end(len(self._ticks) - 1):
-            raise FailClosed(f"{self._path}: the file is not the one read before; bring it back")
+            raise FailClosed(
+                f"{self._path}: this is not the file that was read before; bring that file back"
+            )
         self._position = position
 
     async def read(self) -> Sequence[Batch]:
@@ -176,7 +178,7 @@ class FileSink:
             # readlines ends with the first line that passes its hint
             lines = file.readlines(min(_CHUNK_BYTES, stop - position - 1))
         if not lines or not lines[-1].endswith(b"\n"):
-            raise FailClosed(f"{self._path}: the file was cut while it was in use; bring it back")
+            raise FailClosed(f"{self._path}: the file was cut while it was read; bring it back")
         return [line[:-1] for line in lines]
 
     def _close(self) -> None:

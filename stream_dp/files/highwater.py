@@ -122,9 +122,10 @@ class HighWater:
             self._require(seen)
         if mark is not None and mark.digest and self._met not in ("", mark.digest):
             raise FailClosed(
-                f"the journal of {self._pipeline} holds another commit {mark.commits - 1} than this machine has seen: "
-                "it was set back and went on elsewhere, so two versions of facts may be public. Restore the journal "
-                f"that belongs to what was published; delete {self._path} only if this one does"
+                f"the journal of {self._pipeline} holds another commit {mark.commits - 1} than this "
+                "machine has seen. The journal was set back and went on elsewhere, so two versions "
+                "of a release may be public. Restore the journal that belongs to the published "
+                f"releases; delete {self._path} only if this journal is the right one"
             )
         if unconfirmed is not None:
             if mark is None or self._commits - mark.commits not in _AGREES:
@@ -135,9 +136,10 @@ class HighWater:
         here = self._cluster()
         if mark.cluster and here and mark.cluster != here:
             raise FailClosed(
-                f"the pipeline {self._pipeline} has run on {self._source} of another Kafka cluster, and its journal is "
-                "there: to go on here would forget the spent budget. Correct the address of the brokers; or, for an "
-                "empty journal, start a new guarantee that adds to the old one with --accept-new-guarantee NAME"
+                f"the pipeline {self._pipeline} has already run on {self._source} of another Kafka "
+                "cluster, and its journal is there. To go on here would forget the spent budget. "
+                "Correct the address of the brokers. If the journal is meant to be empty, start a "
+                "new guarantee that adds to the old one with --accept-new-guarantee NAME"
             )
         if self._commits >= mark.commits:
             return
@@ -195,11 +197,11 @@ class HighWater:
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             raise FailClosed(
-                f"{path} should say how far the journal of {self._pipeline} has been, but cannot be read; "
-                "delete it only if the journal is known to be the newest"
+                f"{path} should state how far the journal of {self._pipeline} has come, but cannot "
+                "be read. Delete it only if you know that the journal is the newest"
             ) from None
         what = f"{path}, which says how far the journal of {self._pipeline} has been,"
-        raise UnknownFormat(what, f"version {version}", f"version {VERSION} and older ones")
+        raise UnknownFormat(what, f"version {version}", f"version {VERSION} and older versions")
 
     def _write(self, *, synced: bool = False) -> None:
         mark = _Mark(

@@ -140,7 +140,7 @@ class MemoryJournal:
 
     def _check_lease(self) -> None:
         if self._epoch != self._store.epoch:
-            raise FailClosed("memory journal: another engine is running on it, or it is not open")
+            raise FailClosed("memory journal: another engine uses it, or it is not open")
 
 
 class _MemorySequence(Generic[P]):

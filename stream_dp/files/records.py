@@ -178,7 +178,10 @@ def opened_data(path: Path) -> Iterator[tuple[_Bytes, str]]:
     compressed = path.suffix == ".gz"
     ending = (path.with_suffix("") if compressed else path).suffix.lower()
     if ending not in _READERS:
-        raise UsageError(f"{path}: the name must end in {', '.join(_READERS)}, or one and .gz")
+        raise UsageError(
+            f"{path}: the name must end in {', '.join(_READERS)}, or in one of these followed by "
+            ".gz"
+        )
     try:
         with path.open("rb") as raw, gzip.open(raw) if compressed else raw as file:
             yield file, ending
@@ -283,7 +286,7 @@ def _columns(header: Sequence[str], fields: Fields, time_field: str) -> None:
     if time_field not in header:
         near = meant(time_field, header)
         raise _BadFileError(
-            f"the first line names no column {time_field!r}, which holds the time{near}"
+            f"the first line has no column {time_field!r}, which the file names as the time{near}"
         )
     for name in {time_field, *fields}:
         if header.count(name) > 1:
@@ -360,7 +363,7 @@ def _csv(
         absent = {time_field, *fields}.difference(header)
         if _ESCAPED.search("".join(header)) and not "".join(absent).isascii():
             why = "declare the file's `encoding`, such as latin-1 or cp1252"
-            raise _BadFileError(f"line 1: the columns' names are not {encoding}: {why}")
+            raise _BadFileError(f"line 1: the names of the columns are not {encoding}: {why}")
         _columns(header, fields, time_field)
         columns = [(header.index(n), _cells(n, kind)) for n, kind in fields.items() if n in header]
         width, at = len(header), header.index(time_field)

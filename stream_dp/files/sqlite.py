@@ -63,7 +63,7 @@ class _Form:
         if (application, version, tables) == (0, 0, 0):
             return False
         if application != self.application:
-            raise FailClosed(f"{path}: an SQLite file of another program; {self.remedy}")
+            raise FailClosed(f"{path}: this SQLite file belongs to another program; {self.remedy}")
         if version != self.version:
             what = f"the {self.name} {path}"
             raise UnknownFormat(what, f"tables of version {version}", str(self.version))
@@ -212,7 +212,9 @@ class SqliteJournal:
         with _transaction(database):
             (last,) = database.execute("SELECT max(sequence) FROM commits").fetchone()
             if commit.sequence != (0 if last is None else last + 1):
-                raise FailClosed(f"{path}: not the next commit; another engine wrote to it")
+                raise FailClosed(
+                    f"{path}: this is not the next commit; another engine wrote to the journal"
+                )
             database.execute("INSERT INTO commits VALUES (?, ?)", (commit.sequence, sealed))
             known = known_after(commit, self._checkpoints)
             if known != self._checkpoints:
@@ -293,7 +295,7 @@ def _read_only(path: Path) -> Iterator[sqlite3.Connection]:
     with _JOURNAL.failures(path):
         if not path.is_file():
             raise UsageError(
-                f"{path}: no journal here; it begins with the first run of its pipeline"
+                f"{path}: there is no journal here; the first run of its pipeline creates it"
             )
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as database:
@@ -308,7 +310,9 @@ def _locked(path: Path) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
-        raise FailClosed(f"{path}: another engine is running on it; stop that first") from None
+        raise FailClosed(
+            f"{path}: another engine uses this journal; stop that engine first"
+        ) from None
     return lock
 
 

@@ -124,7 +124,7 @@ class Answered(AnswerHead, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.answer is UNSET) == (self.refused is UNSET):
-            raise ValueError("an answer has one of answer and refused")
+            raise ValueError("an answer must have either answer or refused")
 
     @property
     def records(self) -> int:

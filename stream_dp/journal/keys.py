@@ -57,8 +57,8 @@ class WrappedKey(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         """Return the data key. Raises `FailClosed`: this is not the operator's key, or a byte was changed."""
         if id_of_key(operator) != self.operator_id:
             raise FailClosed(
-                f"the data key of {self.pipeline} is wrapped under operator key {self.operator_id}, the key given is "
-                f"{id_of_key(operator)}; name the right one"
+                f"the data key of {self.pipeline} is wrapped under operator key {self.operator_id}, "
+                f"but the key given is {id_of_key(operator)}; name the right key"
             )
         try:
             cipher = _wrapping(operator, self.pipeline)
@@ -94,7 +94,8 @@ def read_wrapped(content: bytes, pipeline: str) -> WrappedKey:
         raise UnknownFormat(what, f"version {record.v}", f"version {VERSION}")
     if record.pipeline != pipeline:
         raise FailClosed(
-            f"the wrapped key of {pipeline} is that of {record.pipeline}; bring its own back"
+            f"the wrapped key of {pipeline} belongs to the pipeline {record.pipeline}; bring the "
+            "right one back"
         )
     return record
 
@@ -116,8 +117,8 @@ def read_key(path: Path) -> bytes:
     """Return the key in this file; `UsageError` for a missing file, another length, or one that others may read."""
     if not path.is_file():
         raise UsageError(
-            f"no operator key at {path}; make one with `stream-dp key {path}`, keep a copy of it, and name it in "
-            "STREAM_DP_KEY_FILE"
+            f"there is no operator key at {path}. Create one with `stream-dp key {path}`, keep a copy of it, and name "
+            "its path in STREAM_DP_KEY_FILE"
         )
     key = _private(path, "operator key")
     if len(key) != KEY_BYTES:
@@ -129,7 +130,8 @@ def read_token(path: Path) -> str:
     """Return the token in this file: one line, as made by `Sealer`; errors as of `read_key`."""
     if not path.is_file():
         raise UsageError(
-            f"no token at {path}; the operator makes one with `stream-dp token PIPELINE.yaml --analyst NAME`"
+            f"there is no token at {path}; the operator creates one with `stream-dp token "
+            "PIPELINE.yaml --analyst NAME`"
         )
     token = _private(path, "token").strip()
     if _TOKEN.fullmatch(token) is None:
@@ -167,7 +169,7 @@ def write_private(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise WorldError(f"{path}: no key could be made there: {error.strerror}") from None
+        raise WorldError(f"{path}: cannot create a key there: {error.strerror}") from None
 
 
 class WorkerKeys(NamedTuple):
@@ -267,8 +269,9 @@ class Sealer:
             raise FailClosed(self._damaged(sequence)) from None
         if record.key_id != self.key_id:
             raise FailClosed(
-                f"the journal of {self._pipeline} was written with key {record.key_id}, the key given is "
-                f"{self.key_id}; name the right file in STREAM_DP_KEY_FILE, or bring its wrapped key back"
+                f"the journal of {self._pipeline} was written with key {record.key_id}, but the key "
+                f"given is {self.key_id}. Name the right file in STREAM_DP_KEY_FILE, or bring back "
+                "the journal's wrapped key"
             )
         if record.sequence != sequence:
             raise FailClosed(self._damaged(sequence))

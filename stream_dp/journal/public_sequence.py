@@ -40,11 +40,11 @@ class PublicSequence(Generic[P]):
         for entry in durable:
             if self.number(entry) == visible and not fresh and entry.body != last:
                 raise FailClosed(
-                    f"{place}: what it shows last was published before with other content, by another journal: "
-                    "bring back the newest journal, or use another sink"
+                    f"{place}: its last release was published before with other content, by another "
+                    "journal. Bring back the newest journal, or use another sink"
                 )
             if fresh and self.number(entry) <= self.number(fresh[-1]):
-                raise FailClosed(f"{place}: out of order; nothing was published")
+                raise FailClosed(f"{place}: the releases are out of order; nothing was published")
             if self.number(entry) > visible:
                 fresh.append(entry)
         return fresh

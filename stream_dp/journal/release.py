@@ -80,7 +80,7 @@ class Quantile(Concealed, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if (self.low, self.high, self.bucket).count(UNSET) != (2 if self.bucket else 1):
-            raise ValueError("a quantile has a low and a high end, or the ends of its bucket")
+            raise ValueError("a quantile needs a low and a high end, or the ends of its bucket")
 
 
 class Rank(Concealed, frozen=True, kw_only=True, omit_defaults=True):
@@ -118,7 +118,7 @@ class WindowPart(Concealed, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if [self.value, self.values, self.quantiles, self.ranks].count(UNSET) != 3:
-            raise ValueError("a window has exactly one of value, values, quantiles and ranks")
+            raise ValueError("a window must have exactly one of value, values, quantiles and ranks")
         _require_one_width(self)
 
 
@@ -157,19 +157,21 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if [self.value, self.values, self.fired, self.ranks, self.windows].count(UNSET) != 4:
-            raise ValueError("a release has exactly one of value, values, fired, ranks and windows")
+            raise ValueError(
+                "a release must have exactly one of value, values, fired, ranks and windows"
+            )
         if not self.windows:
             _require_one_width(self)
         elif [self.band, self.low, self.high, self.lows, self.highs].count(UNSET) != 5:
-            raise ValueError("windows have a band each, and there is no other")
+            raise ValueError("each window has its own band, so the release may have no other band")
         if self.name is not UNSET and self.value is UNSET:
-            raise ValueError("a release has a name beside a value only")
+            raise ValueError("a release may have a name only together with a value")
         counts = {} if self.counts is UNSET else self.counts
         if UNSET in (self.counts, self.counts_band):
             if self.counts is not self.counts_band:
-                raise ValueError("a release has counts and their band, or neither")
+                raise ValueError("a release needs both counts and their band, or neither")
         elif self.fired is UNSET or tuple(counts) != self.fired:
-            raise ValueError("counts are those of the keys that fired, in their order")
+            raise ValueError("the counts must be those of the keys that fired, in their order")
         if self.keys is not UNSET and not self.in_order:
             raise ValueError("keys name the entries of values in an array")
 
@@ -196,11 +198,11 @@ def _require_one_width(part: "WindowPart | Released") -> None:
     there = [pair for pair in ends if pair[:2] != (UNSET, UNSET)]
     beside = isinstance(part, Released) and part.ends is not UNSET
     if len(there) != (part.band is UNSET) + beside or any(UNSET in pair for pair in there):
-        raise ValueError("a value must have either a band, or a low and a high end")
+        raise ValueError("a value needs either a band, or a low and a high end")
     if isinstance(part.values, msgspec.Raw):
         return
     if part.lows and not len(part.lows) == len(part.highs or ()) == len(part.values or ()):
-        raise ValueError("each value has a low and a high end")
+        raise ValueError("each value needs a low and a high end")
 
 
 _P = TypeVar("_P", WindowPart, Released)
@@ -216,10 +218,10 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
     """
     counted = shape is Shape.FLAGS and len(answer) == 2 * len(keys) > 0
     if len(answer) != len(keys) and not counted:
-        raise ValueError("an answer has one entry for each key")
+        raise ValueError("an answer needs one entry for each key")
     match shape:
         case Shape.WINDOWS | Shape.RANKS:
-            raise ValueError("windows and ranks are told by their series")
+            raise ValueError("windows and ranks are read with the keys of their series")
         case Shape.SCALAR:
             (value,) = answer.tolist()
             return {"value": value}
@@ -263,7 +265,7 @@ class Numbers:
 
     def text(self, answer: IntArray) -> msgspec.Raw:
         if len(answer) != len(self._keys):
-            raise ValueError("an answer has one entry for each key")
+            raise ValueError("an answer needs one entry for each key")
         sizes = np.abs(answer).view(np.uint64)
         factor, most = self.unit.numerator, int(sizes.max(initial=0))
         if len(answer) < _FEW or self.unit.denominator > 1 or factor * most >= 1 << 63:
@@ -340,7 +342,7 @@ def told_number(units: int, unit: Fraction) -> int | Decimal:
     for places in range(1, 7):
         if (fine := unit * 10**places).denominator == 1:
             return Decimal(units * fine.numerator).scaleb(-places, _WIDE)
-    raise ValueError("a unit is a decimal of at most 6 places")
+    raise ValueError("a unit must be a decimal of at most 6 places")
 
 
 def in_units(fields: dict[str, Any], unit: Fraction) -> dict[str, Any]:

@@ -251,7 +251,8 @@ def read_ask(series: str, parameters: bytes) -> AskMessage:
         (every,) = known_keys(AskMessage, ("",))
         known = ", ".join(key for key in every if key not in _ENVELOPED)
         raise UsageError(
-            f"{', '.join(others)}: not known here, where parameters are asked alone; known are {known}"
+            f"{', '.join(others)}: unknown here, where only parameters are asked for; the known "
+            f"parameters are {known}"
         )
     values = {key: _value(raw) for key, raw in parts.items()}
     return _validated(

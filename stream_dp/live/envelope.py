@@ -90,4 +90,4 @@ def read_envelope(value: bytes) -> Envelope:
         raise BadEnvelope(
             'must be JSON like {"v": 1, "message": "the text of a message", "signature": "hex"}'
         ) from None
-    raise BadEnvelope(f"v: this engine reads envelopes of version {VERSION} only")
+    raise BadEnvelope(f"v: this engine reads only envelopes of version {VERSION}")

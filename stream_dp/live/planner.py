@@ -107,15 +107,16 @@ class LiveSeriesPlanner:
             series = series.model_copy(update=words)
         if series.identifier is not None:
             raise UsageError(
-                f"statistic: '{series.statistic}' remembers who was there from the first tick on; put it into the "
-                "first pipeline file"
+                f"statistic: '{series.statistic}' must know the users from the first tick on; put "
+                "the series into the first pipeline file"
             )
         feature = feature_of(self.spec, series)
         alone = RowLayout.alone(self.spec, feature)
         if alone.totals(signed=False) or alone.totals(signed=True):
             raise UsageError(
-                "user_total: what each user has added is remembered from the first tick on; put the series into the "
-                "first pipeline file, or leave user_total out; shared_total is of what privacy.total remembers anyway"
+                "user_total: the engine must record each user's total from the first tick on. Put "
+                "the series into the first pipeline file, or leave user_total out. shared_total "
+                "works here: the engine records privacy.total in any case"
             )
         chosen = chosen_for(spec, series, slice(0, alone.width), meaning=meaning)
         return PlannedSeries(self, spec, start, feature, chosen)
@@ -336,7 +337,7 @@ class Foretold:
 
     def __call__(self, tick: int) -> float:
         if tick != self.last:
-            raise ValueError("the error of a live series is known at its last tick only")
+            raise ValueError("the error of this live series is known only for its last tick")
         return self.error
 
 
@@ -358,7 +359,7 @@ def counted(
             watch = _watch(spec, entries[of], definition, _NOBODY)
             added.append((_block(spec, entries[of], watch), column))
         else:
-            raise UsageError(f"watch: series '{of}' is not there")
+            raise UsageError(f"watch: there is no series '{of}'")
     return Counting(added, [slice(*columns) for columns in muted], width)
 
 
@@ -383,7 +384,7 @@ def _block(spec: PipelineSpec, entry: SeriesSpec, watch: Any) -> Block:
 
 def _roster(live: LiveSeries) -> WatchRoster:
     if not isinstance(live.series.asking, WatchRoster):
-        raise UsageError("series: takes no watches; a monitor does")
+        raise UsageError("series: only a monitor has watches")
     return live.series.asking
 
 
@@ -416,6 +417,6 @@ def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
         return spec
     if start >= horizon:
         what = "the pipeline is at its horizon"
-        raise UsageError(f"{what}: no tick is left that a live series could see")
+        raise UsageError(f"{what}: the pipeline has no tick left for a live series")
     clock = spec.clock.model_copy(update={"horizon": horizon - start})
     return spec.model_copy(update={"clock": clock})

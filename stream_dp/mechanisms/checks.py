@@ -53,7 +53,8 @@ def require_left(updates: int, most: int) -> None:
     """Refuse (RejectedMessage) one more update of a counter for at most `most` updates, after `updates` updates."""
     if updates >= most:
         raise RejectedMessage(
-            f"this counter was made for {how_many(most, 'update')} and has had them all; declare a longer horizon"
+            f"this counter was declared for {how_many(most, 'update')} and has had them all; "
+            "declare a longer horizon"
         )
 
 
@@ -106,6 +107,6 @@ def _require_known(cls: type, name: str, value: Any) -> None:
         known = [base for base in kind.__mro__ if is_labelled(base)] == [kind]
     if not known:
         raise NotDerivable(
-            f"{cls.__name__}, {name}: what is derived is not derived for a {kind.__name__}, another class than "
-            "what is proven"
+            f"{cls.__name__}, {name}: the derivation is proven for another class, not for a "
+            f"{kind.__name__}"
         )

@@ -86,7 +86,7 @@ def _lagging_cells(noise_sum: "_Sum", step: int, asked: _Lagging) -> int:
     failing[behind:] += asked.late * too_low[: len(failing) - behind]
     enough = failing <= asked.failure
     if not enough.any():
-        raise ArithmeticError("the ring is too short for this confidence")
+        raise ArithmeticError("the ring of samples is too short for this confidence")
     return int(np.argmax(enough))
 
 

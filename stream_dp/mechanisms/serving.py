@@ -190,7 +190,7 @@ class Answer:
         law: NoiseLaw | None = self.mechanism.noise(public, self.place)
         if law is None:
             kind = type(self.mechanism).__name__
-            raise NotDerivable(f"the noise of {kind} depends on what it has decided")
+            raise NotDerivable(f"the noise of {kind} depends on the mechanism's own decisions")
         return law
 
 

@@ -98,7 +98,7 @@ def columns_of(states: Sequence[Any]) -> Any:
         names = [field.name for field in fields(first)]
         return kind(*(columns_of([getattr(state, name) for state in states]) for name in names))
     if any(state != first for state in states):
-        raise ValueError("states differ, and cannot be stepped as one")
+        raise ValueError("these states differ and cannot be advanced as one")
     return first
 
 

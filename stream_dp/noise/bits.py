@@ -53,11 +53,11 @@ class BitStream:
 
     def __init__(self, seed: bytes, stream: int, lane: int = 0) -> None:
         if len(seed) != SEED_BYTES:
-            raise ValueError(f"a seed has {SEED_BYTES} bytes, this one has {len(seed)}")
+            raise ValueError(f"a seed must have {SEED_BYTES} bytes, this one has {len(seed)}")
         if not 0 <= stream < 1 << 64:
-            raise ValueError("a stream number is in [0, 2^64)")
+            raise ValueError("a stream number must lie in [0, 2^64)")
         if not 0 <= lane < 1 << 32:
-            raise ValueError("a lane number is in [0, 2^32)")
+            raise ValueError("a lane number must lie in [0, 2^32)")
         self._seed = seed
         self._nonce = struct.pack("<IIQ", 0, lane, stream)
         self._context: CipherContext | None = None
@@ -98,7 +98,7 @@ class BitStream:
 
     def _key_stream(self, words: int) -> bytes:
         if self._drawn + words > MAX_WORDS:
-            raise FailClosed("a noise stream has given all its words: use another stream number")
+            raise FailClosed("this noise stream is used up; use another stream number")
         self._drawn += words
         if self._context is None:
             cipher = Cipher(algorithms.ChaCha20(self._seed, self._nonce), mode=None)

@@ -118,7 +118,7 @@ class Table:
         width = WORD_BITS + _TABLE_GUARD
         enclosed = cuts(width)
         if not 0 < len(enclosed) < 1 << 15:
-            raise ValueError(f"a table has 1 to {(1 << 15) - 1} cuts, not {len(enclosed)}")
+            raise ValueError(f"a table needs 1 to {(1 << 15) - 1} cuts, not {len(enclosed)}")
         self._cuts = cuts
         self._floors = array("Q")
         for index, interval in enumerate(enclosed):

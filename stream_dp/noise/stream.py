@@ -102,10 +102,10 @@ class NoiseStream:
     def _require(self, size: int) -> None:
         if os.getpid() != self._process:
             raise FailClosed(
-                "a noise stream was inherited by a forked process: open a new one there"
+                "a noise stream cannot be used in a forked process; open a new one there"
             )
         if size < 0:
-            raise ValueError(f"the number of samples is 0 or more, not {size}")
+            raise ValueError(f"the number of samples must be 0 or more, not {size}")
 
     @staticmethod
     def laplace_of_each(streams: "Sequence[NoiseStream]", scale: Fraction, size: int) -> IntArray:
@@ -122,14 +122,16 @@ class NoiseStream:
         return f"<NoiseStream {self._stream}>"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise FailClosed("a noise stream is not copied or pickled: its samples would be used twice")
+        raise FailClosed(
+            "a noise stream cannot be copied or pickled: its samples would be used twice"
+        )
 
 
 def _checked(value: Fraction, name: str, largest: int) -> tuple[int, int]:
     if not isinstance(value, (Fraction, int)):
-        raise TypeError(f"a noise {name} is an exact Fraction, not {type(value).__name__}")
+        raise TypeError(f"a noise {name} must be an exact Fraction, not {type(value).__name__}")
     numerator, denominator = value.numerator, value.denominator
     if not 0 < numerator <= largest * denominator:
         bits = largest.bit_length() - 1
-        raise ValueError(f"a noise {name} is positive and at most 2^{bits}, not {value}")
+        raise ValueError(f"a noise {name} must be positive and at most 2^{bits}, not {value}")
     return numerator, denominator

@@ -380,11 +380,12 @@ def _require_covered(
     rows, kind = mechanism.rows, type(mechanism).__name__
     if rows.ones < ones:
         raise NotDerivable(
-            f"{series.name}: one event may set {ones} entries of its rows, for "
-            f"'{grouping_text(series.grouped_by)}' is a list; {kind} is made for {rows.ones}. Use another statistic or "
-            "method, or declare a smaller `most:`"
+            f"{series.name}: one event may set {ones} entries of its rows, because "
+            f"'{grouping_text(series.grouped_by)}' is a list, but {kind} is made for "
+            f"{rows.ones}. Use another statistic or method, or declare a smaller `most:`"
         )
     if rows.weight < weight:
         raise NotDerivable(
-            f"{series.name}: one event may add {weight} units to an entry, and {kind} is made for {rows.weight}"
+            f"{series.name}: one event may add {weight} units to an entry, but {kind} is made "
+            f"for {rows.weight}"
         )

@@ -233,8 +233,8 @@ def heard(text: bytes, spec: PipelineSpec) -> Said:
         return Said(PipelineSpec.model_validate(parts), others)
     except (UsageError, ValidationError, KeyError, TypeError, ValueError):
         raise FailClosed(
-            f"the journal of {spec.name} holds a pipeline file that this version does not read; use the version that "
-            "wrote it"
+            f"the journal of {spec.name} holds a pipeline file that this version cannot read; "
+            "use the version that wrote it"
         ) from None
 
 

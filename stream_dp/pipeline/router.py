@@ -327,8 +327,8 @@ class OpenRouter:
         """Count the feature for `user` from here on; FailClosed: in the columns from `column` on lie other counts."""
         if not self._takes(feature, column):
             raise FailClosed(
-                "the journal keeps the counts of a live series in other columns than this version would; run the "
-                "version that wrote it"
+                "the journal keeps the counts of a live series in other columns than this version "
+                "does; run the version that wrote it"
             )
         if feature in self.layout.features:
             slot = self.layout.features[feature]

@@ -142,12 +142,13 @@ class PipelineSpec(Frozen):
             if processes == 1:
                 return self
             raise UsageError(
-                f"--processes: the source of {self.name} is a {self.source.kind}, which one process reads; a topic of "
-                "several partitions may be read by several"
+                f"--processes: the source of {self.name} is a {self.source.kind}, which only one "
+                "process can read. Several processes can read a topic with several partitions"
             )
         if self.source.workers is not None:
             raise UsageError(
-                f"--processes: workers read the source of {self.name} (source.workers)"
+                f"--processes: the source of {self.name} is read by workers (source.workers), not by "
+                "processes of the engine"
             )
         source = self.source.model_copy(update={"processes": processes or "cores"})
         return self.model_copy(update={"source": source})

@@ -320,7 +320,7 @@ class UserGuard:
         """Raise TypeError if the pipeline protects single events."""
         privacy, clock = spec.privacy, spec.clock
         if privacy.user is None:
-            raise TypeError("a guard for users needs the field that names them")
+            raise TypeError("to protect users, the guard needs the field that names the user")
         self._spec = spec
         self.memory = UserMemory(privacy.cap, privacy.window_ticks(clock))
         self._by_tick = None if privacy.per_tick is None else TickCapMemory(privacy.per_tick, 1)
@@ -368,7 +368,7 @@ class UserGuard:
         warning if the partition was added after the first start.
         """
         if self._homes is None:
-            raise TypeError("a guard begins before it admits records")
+            raise TypeError("begin the guard before it admits records")
         if batch.partition not in self._first and batch.partition >= self._now:
             self._now = batch.partition + 1  # numbered from 0 on
             _log.warning("%s", grown(len(self._first), self._now))

@@ -193,9 +193,10 @@ def homes_of(spec: PipelineSpec, partitions: Sequence[int]) -> Homes:
     keyed = isinstance(source, KafkaSourceSpec) and source.keyed_by is not None
     if len(partitions) > 1 and not keyed:
         raise UsageError(
-            f"privacy.user: the source has {len(partitions)} partitions, and all records of a user must come from one "
-            f"of them. If producers give each record the text of {field!r} as its key, say so: source.keyed_by: "
-            f"{field}; else use a topic of one partition"
+            f"privacy.user: the source has {len(partitions)} partitions, but all records of a "
+            f"user must be in one partition. If producers use the text of {field!r} as the key "
+            f"of each record, declare source.keyed_by: {field}. Otherwise use a topic with one "
+            "partition"
         )
     return Homes(partitions, source.partitioner if isinstance(source, KafkaSourceSpec) else None)
 

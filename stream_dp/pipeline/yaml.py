@@ -207,7 +207,7 @@ def load_live(
     try:
         text = definition.decode()
     except UnicodeDecodeError:
-        raise UsageError(f"{name}: not a text in UTF-8") from None
+        raise UsageError(f"{name}: is not UTF-8 text") from None
     return _checked(_unbroken(text), name, check, aliases=False)
 
 
@@ -262,9 +262,9 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise UsageError(f"{path}: there is no such file") from None
+        raise UsageError(f"{path}: this file does not exist") from None
     except UnicodeDecodeError:
-        raise UsageError(f"{path}: not a text file in UTF-8") from None
+        raise UsageError(f"{path}: is not a text file in UTF-8") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
 

@@ -149,7 +149,7 @@ def _by_name(method: Callable[P, R]) -> Callable[P, R]:
             shown = [*unnamed[1:], *(f"{name}={_EXAMPLES[name]}" for name in needed or ["epsilon"])]
             word = method.__name__
             raise UsageError(
-                f"{word}: arguments are given by name, as in {word}({', '.join(shown)})"
+                f"{word}: give each argument by its name, as in {word}({', '.join(shown)})"
                 + (f"; missing: {', '.join(missing)}" if missing else "")
             )
         return method(*given, **named)
@@ -239,9 +239,10 @@ class Budget(Single):
         self._privacy, self._clock, self._protection = spec.privacy, spec.clock, spec.protection
         if self._privacy.filter == "optimal":
             raise UsageError(
-                "filter: optimal needs one clock for all series, as a pipeline has, because it composes what one event "
-                "meets at one tick; here an event may be added to a series that was created after it. Name another "
-                "filter: basic, tight_approximate, zcdp"
+                "filter: optimal needs one clock for all series, as a pipeline has, because it adds "
+                "up what one event costs at one tick. In this budget, an event may be added to a "
+                "series that was created after the event. Use another filter: basic, "
+                "tight_approximate, zcdp"
             )
         protected = self._protection.protected
         self._ledger = Ledger.under(
@@ -436,7 +437,9 @@ class Budget(Single):
     ) -> tuple[Prepared, tuple[str, ...], tuple[Window, ...]]:
         """Charge for a statistic whose rows the program fills, one entry for each key."""
         if self._privacy.unit == "user":
-            raise UsageError("a count or a sum does not say whose events they are: use `series`")
+            raise UsageError(
+                "these events have no users, so a count or a sum cannot protect users: use `series`"
+            )
         running: Any = {k: value for k, value in given.items() if k in Running.__annotations__}
         entries = None if keys is None else declared(keys)
         shown = windows_from(given.get("windows", ()), running.get("horizon"))
@@ -476,8 +479,8 @@ class Budget(Single):
         with self._lock:
             if self._busy:
                 raise FailClosed(
-                    "a series was asked for in the midst of another request, by a signal handler or a finalizer: ask "
-                    "outside of these"
+                    "a signal handler or a finalizer asked for a series during another request; ask "
+                    "outside of handlers and finalizers"
                 )
             self._busy = True
             try:
@@ -490,8 +493,9 @@ class Budget(Single):
         # each series counts its own ticks: a window of the one may lie across two of the other, at twice the price
         if self._privacy.per is not None and self._derivations:
             raise UsageError(
-                "per: a budget with windows pays for one series, because windows of a second one could begin at other "
-                "times: use overall in place of max_events and per, or a pipeline, whose series share their ticks"
+                "per: a budget with windows can hold only one series, because the windows of a "
+                "second series could begin at other times. Use overall instead of max_events and "
+                "per, or use a pipeline, where all series have the same ticks"
             )
         name, derivation = prepared.runs.name, prepared.chosen.derivation
         self._ledger = self._after(derivation)
@@ -505,8 +509,9 @@ class Budget(Single):
         if not self._ledger.preview(entry).fits:
             more = "series" if entry.measure == DP else "pure series"
             raise BudgetRefused(
-                f"{derivation.subject} does not fit: {self._state()}; epsilon {text(self.largest_epsilon)} is the "
-                f"most that one more {more} may have. Nothing was created or charged: lower its epsilon"
+                f"{derivation.subject} does not fit: {self._state()}. One more {more} may have at "
+                f"most epsilon {text(self.largest_epsilon)}. Nothing was created or charged; lower "
+                "the epsilon"
             )
         return self._ledger.charge(entry)
 

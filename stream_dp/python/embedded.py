@@ -178,7 +178,7 @@ class Pipeline:
         the run raises.
         """
         if self._busy:
-            raise UsageError(f"{self.name} runs already; stop it first")
+            raise UsageError(f"{self.name} already runs; stop it first")
         self._busy = True
         try:
             waiting: asyncio.Queue[PublicRelease | None] = asyncio.Queue()

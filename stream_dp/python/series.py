@@ -54,13 +54,15 @@ class Single:
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
             raise FailClosed(
-                f"a {type(self).__name__} was inherited by a forked process: it stays with the process that made it; "
-                "send counts there, or make a budget of its own here, whose guarantee adds up with the other"
+                f"a {type(self).__name__} cannot be used in a forked process: it stays with the "
+                "process that created it. Send the events to that process, or create a budget in "
+                "this one; the two guarantees then add up"
             )
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise FailClosed(
-            f"a {type(self).__name__} is neither copied nor pickled: budget and noise would be used twice"
+            f"a {type(self).__name__} cannot be copied or pickled: its budget and its noise "
+            "would be used twice"
         )
 
 
@@ -232,13 +234,13 @@ class Continual(Single, ABC, Generic[R, T]):
     def _require_open(self) -> None:
         if self._ended:
             raise FailClosed(
-                f"{self.name}: the release of tick {self._tick} failed, and a tick is released once; create another "
-                "series"
+                f"{self.name}: the release of tick {self._tick} failed, and each tick is released "
+                "only once; create another series"
             )
         if self.horizon is not None and self._tick >= self.horizon:
             raise RejectedMessage(
-                f"{self.name} was made for {how_many(self.horizon, 'tick')} and has released all; create another "
-                "one with a longer horizon, or without one"
+                f"{self.name} was created for {how_many(self.horizon, 'tick')} and has released them "
+                "all; create another series with a longer horizon, or without a horizon"
             )
 
     @abstractmethod
@@ -334,7 +336,9 @@ class _Lane:
     def read(self, events: Any) -> _Records:
         """Return events as records that fit the schema (RejectedMessage)."""
         if isinstance(events, str | bytes | Mapping) or not isinstance(events, Iterable):
-            raise RejectedMessage("the events of a tick are a list of mappings; nothing was added")
+            raise RejectedMessage(
+                "the events of a tick must be a list of mappings; nothing was added"
+            )
         payloads = [_payload(event) for event in events]
         decoded = self._router.decoder.decode(payloads)
         if decoded.refused:
@@ -392,14 +396,18 @@ class MadeContinual(ContinualSeries):
     @property
     def derivation(self) -> Derivation:
         """Nothing (NotDerivable): what its inputs guarantee covers whatever is made of them ([HSV] 2.14)."""
-        raise NotDerivable(f"{self.name} is made of releases: see the derivations of {self._names}")
+        raise NotDerivable(
+            f"{self.name} is computed from releases: see the derivations of {self._names}"
+        )
 
     @property
     def _names(self) -> str:
         return " and ".join(source.name for source in self._inputs)
 
     def _changes(self, events: Iterable[Event]) -> _Records:
-        raise RejectedMessage(f"{self.name} is made of releases: add events to {self._names}")
+        raise RejectedMessage(
+            f"{self.name} is computed from releases: add the events to {self._names}"
+        )
 
     def _close(self) -> PublicRelease:
         releases = [source.last for source in self._inputs]
@@ -407,7 +415,8 @@ class MadeContinual(ContinualSeries):
         tick = max(ticks)
         if len(ticks) > 1 or tick < self._tick:
             raise RejectedMessage(
-                f"{self.name} is made of releases of the same tick: release {self._names}, then this"
+                f"{self.name} is computed from releases of the same tick: release {self._names} "
+                "first"
             )
         bodies = {release.series: release.body for release in releases if release is not None}
         self._last = PublicRelease.of(self._made.body(self._grid, tick + 1, tick, bodies))
@@ -419,7 +428,7 @@ def _plain(value: Any) -> int | float:
     """Turn a number of another library into one that JSON has."""
     if isinstance(value, numbers.Real):
         return int(value) if isinstance(value, numbers.Integral) else float(value)
-    raise TypeError("no value of a record")
+    raise TypeError("is not a value that a record can have")
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_plain, decimal_format="number")
@@ -427,10 +436,10 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_plain, decimal_format="number")
 
 def _payload(event: Any) -> bytes:
     if not isinstance(event, Mapping):
-        raise RejectedMessage("an event is a mapping from fields to values; nothing was added")
+        raise RejectedMessage("an event must be a mapping from fields to values; nothing was added")
     try:
         return _ENCODER.encode(dict(event))
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         raise RejectedMessage(
-            "an event holds a value that no record has; nothing was added"
+            "an event has a value that no record can have; nothing was added"
         ) from None

@@ -94,23 +94,29 @@ class Shorthand(Continual[R, T], Generic[R, T]):
         place = self._places.get(key) if isinstance(key, str) else None
         if place is None:
             raise RejectedMessage(
-                "a key that was not declared; declare one for all others, such as 'other'. Nothing was added"
+                "this key was not declared; declare a key such as 'other' for all other keys. "
+                "Nothing was added"
             )
         return place
 
     def _listed(self, keys: Iterable[str]) -> list[int]:
         if isinstance(keys, str):
-            raise RejectedMessage("the keys of one event are a list of texts; nothing was added")
+            raise RejectedMessage(
+                "the keys of one event must be a list of texts; nothing was added"
+            )
         places = list(dict.fromkeys(map(self._place, keys)))
         if len(places) > self.most:
             raise RejectedMessage(
-                f"one event counts at {self.most} of the keys at most; nothing was added. Declare a larger `most`"
+                f"one event may count at no more than {self.most} of the keys; nothing was added. "
+                "Declare a larger `most`"
             )
         return places
 
     def _by_key(self, events: Mapping[str, A]) -> Iterable[tuple[int, A]]:
         if not isinstance(events, Mapping):
-            raise RejectedMessage("the events of a tick are a mapping from keys to what they add")
+            raise RejectedMessage(
+                "the events of a tick must be a mapping from each key to its number of events"
+            )
         return [(self._place(key), added) for key, added in events.items()]
 
 
@@ -191,7 +197,9 @@ class Summing(Shorthand[SumRelease[V], T], Generic[V, T]):
 
     def _units(self, amounts: Iterable[Number]) -> int:
         if isinstance(amounts, str | bytes | Mapping) or not isinstance(amounts, Iterable):
-            raise RejectedMessage("the amounts of a tick are a list of numbers; nothing was added")
+            raise RejectedMessage(
+                "the amounts of a tick must be a list of numbers; nothing was added"
+            )
         amount: Amount = self.prepared.chosen.spec.amount  # type: ignore[assignment]  # of a sum
         doubles = np.array([_double(number) for number in amounts], dtype=np.float64)
         return int(amount.of(Numbers(doubles, None)).sum())
@@ -240,10 +248,10 @@ class ContinualSums(Summing[Sums, Mapping[str, Iterable[Number]]]):
 def declared(keys: Iterable[str]) -> tuple[str, ...]:
     """Return the keys in their order; raise UsageError for no key, too many, one twice, or one that is no text."""
     if isinstance(keys, str):
-        raise UsageError('keys: a list of texts is needed, such as ["DE", "FR", "other"]')
+        raise UsageError('keys: must be a list of texts, such as ["DE", "FR", "other"]')
     names = tuple(keys)
     if not 1 <= len(names) <= MOST_KEYS:
-        raise UsageError(f"keys: 1 to {MOST_KEYS} are needed, got {len(names)}")
+        raise UsageError(f"keys: must be 1 to {MOST_KEYS} keys, got {len(names)}")
     if not all(isinstance(name, str) for name in names):
         raise UsageError("keys: every key must be a text")
     if len(set(names)) < len(names):
@@ -288,8 +296,8 @@ def _window(value: Any, horizon: int | None) -> Window:
         raise UsageError(_WINDOWS)
     if horizon is not None and ticks > horizon:
         raise UsageError(
-            f"windows: {ticks:,} ticks are more than the horizon of {horizon:,}: ask a shorter window, or "
-            '"ever" for all ticks so far'
+            f"windows: {ticks:,} ticks are more than the horizon of {horizon:,}. Use a shorter "
+            'window, or "ever" for all ticks so far'
         )
     return ticks
 
@@ -298,7 +306,7 @@ def _events(value: Any) -> int:
     count = _whole(value)
     if count is None or not 0 <= count <= MOST_EVENTS:
         raise RejectedMessage(
-            "a number of events is a whole number from 0 to 2^40; nothing was added"
+            "a number of events must be a whole number from 0 to 2^40; nothing was added"
         )
     return count
 
@@ -319,6 +327,7 @@ def _double(amount: Any) -> float:
         double = math.nan
     if not math.isfinite(double):
         raise RejectedMessage(
-            "an amount is a finite number, such as 12.5; nothing was added. Leave out events without one"
+            "an amount must be a finite number, such as 12.5; nothing was added. Leave out "
+            "events that have no amount"
         )
     return double

@@ -123,7 +123,10 @@ class Request:
         fields, inherited = dict(self.parts["schema"]), [i.parts["schema"] for i in self.inputs]
         for name, field in (pair for schema in inherited for pair in schema.items()):
             if fields.setdefault(name, field) != field:
-                raise UsageError(f"schema.{name}: is another field in a series that it is made of")
+                raise UsageError(
+                    f"schema.{name}: this field is declared otherwise in a series from which this one is "
+                    "computed"
+                )
         return fields
 
 

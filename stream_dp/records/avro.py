@@ -149,12 +149,14 @@ class _Compiled:
             self._root = json.loads(text)
             self._known(self._root, "")
             if not isinstance(self._root, dict) or self._root.get("type") != "record":
-                raise _no_schema("that of a record is needed")
+                raise _no_schema("the schema of a record is needed")
             self.reader({})
         except (json.JSONDecodeError, UnicodeDecodeError):
             raise _no_schema("it is not JSON") from None
         except (TypeError, AttributeError, RecursionError):
-            raise _no_schema("its parts are not of the form that the specification gives") from None
+            raise _no_schema(
+                "its parts do not have the form that the specification gives"
+            ) from None
 
     def reader(self, want: Wanted) -> _Reader:
         return self._reader(self._root, "", want)

@@ -117,7 +117,7 @@ def addresses(value: str) -> str:
     for address in value.split(","):
         match = _ADDRESS.fullmatch(address.strip())
         if match is None or not 0 < int(match[2]) < 65536:
-            raise ValueError("must be host:port, or several with commas between")
+            raise ValueError("must be host:port, or several of them separated by commas")
     return value
 
 
@@ -274,9 +274,7 @@ _COUNTING = {"open_transactions", "largest_batch", "keyed_by", "partitioner"}
 
 def _ticks(value: object) -> object:
     if isinstance(value, str) and value[:1].isdigit() and value[-1:].isalpha():
-        raise ValueError(
-            "must be a whole number of ticks, and no duration: 1440 ticks of 1m are 1d"
-        )
+        raise ValueError("must be a whole number of ticks, not a duration: 1440 ticks of 1m are 1d")
     return value
 
 
@@ -384,7 +382,10 @@ def encoding_name(name: str) -> str:
     except (LookupError, ValueError):
         known = ""
     if _ENCODINGS.fullmatch(known) is None:
-        raise ValueError("must be utf-8 or one byte a character, such as latin-1 or cp1252")
+        raise ValueError(
+            "must be utf-8 or an encoding with one byte for each character, such as latin-1 or "
+            "cp1252"
+        )
     return known
 
 

@@ -82,7 +82,9 @@ def _members(value: object) -> Any:
         return _member(value)
     members = _MEMBERS.validate_python(value)
     if len(members) < 2:
-        raise ValueError("a list needs two members or more; of one, leave the brackets out")
+        raise ValueError(
+            "a list needs at least two members; for a single member, leave the brackets out"
+        )
     again = [at for at, member in enumerate(members) if member in members[:at]]
     refuse([problem((at,), "is listed twice") for at in again])
     return members

@@ -71,8 +71,9 @@ def _written(value: object) -> object:
 def _filter(value: object) -> object:
     if value == GONE_FILTER:
         raise ValueError(
-            "approximate is gone: use tight_approximate, which admits all that it admitted, and more, under the same "
-            "promise. A pipeline that has run with it keeps its journal only with the version that wrote it"
+            "approximate was removed: use tight_approximate, which admits all that approximate "
+            "admitted, and more, under the same guarantee. To keep the journal of a pipeline "
+            "that ran with approximate, use the version that wrote the journal"
         )
     return value
 

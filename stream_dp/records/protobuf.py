@@ -67,7 +67,9 @@ def _message(content: bytes, name: str) -> tuple[Any, type[Exception]]:
             wrappers_pb2,
         )
     except ImportError:
-        raise ValueError("reading it needs protobuf: pip install 'stream_dp[protobuf]'") from None
+        raise ValueError(
+            "Protobuf values need the package protobuf: pip install 'stream_dp[protobuf]'"
+        ) from None
     pool = descriptor_pool.DescriptorPool()
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(_packed(content)).file
@@ -79,8 +81,8 @@ def _message(content: bytes, name: str) -> tuple[Any, type[Exception]]:
             pool.Add(each)
     except (message.DecodeError, TypeError, ValueError):
         raise ValueError(
-            "is no whole descriptor set: make one with protoc --include_imports --descriptor_set_out, or use the "
-            "registry's file of a schema without imports"
+            "is not a complete descriptor set. Make one with protoc --include_imports "
+            "--descriptor_set_out, or use the registry's file of a schema without imports"
         ) from None
     try:
         return message_factory.GetMessageClass(

@@ -90,7 +90,7 @@ def exact(value: object) -> Fraction:
 def _noiseless(value: object) -> object:
     """Refuse what a float's arithmetic has left of a short decimal: the guarantee would have a price nobody named."""
     if isinstance(value, str) and (plain := without_noise(value)) is not None:
-        raise ValueError(f"holds a float's rounding error, as 0.1 + 0.2 does: write {plain}")
+        raise ValueError(f"contains a float's rounding error, as 0.1 + 0.2 does: write {plain}")
     return value
 
 

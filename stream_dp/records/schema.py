@@ -34,7 +34,9 @@ def _known(name: str) -> str:
     if name in names:
         return name
     if not names:
-        raise ValueError("needs a time zone database, and there is none: pip install tzdata")
+        raise ValueError(
+            "needs a time zone database, but this machine has none: pip install tzdata"
+        )
     near = meant(name, sorted(names)) or ", such as Europe/Paris or UTC"
     raise ValueError(f"must be the IANA name of a time zone{near}")
 
@@ -102,7 +104,7 @@ def _of_times(form: str) -> str:
 
 def _of_keys(path: str) -> str:
     if not all(path.split(".")):
-        raise ValueError("must be keys with one point between them, such as payment.amount")
+        raise ValueError("must be keys separated by single points, such as payment.amount")
     return path
 
 

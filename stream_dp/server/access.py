@@ -51,14 +51,15 @@ def _network(text: object) -> _Network:
             "must be an address or a network, such as 10.1.2.3 or 10.1.0.0/16"
         ) from None
     if found.prefixlen == 0:
-        raise ValueError("would believe everyone; name the proxy's own addresses")
+        raise ValueError("would trust every client; name the proxy's own addresses")
     return found
 
 
 def _header(name: str) -> str:
     if name.lower() in {"authorization", "cookie", "host", "origin"}:
         raise ValueError(
-            "is a header of the browser's own; take the proxy's, such as X-Forwarded-Email"
+            "is a header that browsers set themselves; name the header that the proxy sets, "
+            "such as X-Forwarded-Email"
         )
     return name.lower()
 

@@ -258,7 +258,8 @@ def create_home(pages: Mapping[str, FastAPI], allowed_hosts: frozenset[str]) -> 
                 admitted.append(name)
         if pages and not admitted:
             raise Refused(
-                401, "no pipeline is open to everyone here: log in on its own page, /NAME/"
+                401,
+                "no pipeline here is open to everyone; log in on the pipeline's own page, /NAME/",
             )
         return {"pipelines": admitted}
 
@@ -595,7 +596,7 @@ def add_releases(app: FastAPI, view: PublicView, broadcast: Broadcast) -> None:
         ] = None,
     ) -> Response:
         if name not in view.log.names() and name not in known():
-            raise Refused(404, "no such series; /api/series lists them")
+            raise Refused(404, "no series has this name; /api/series lists the series")
         places = view.log.places_between(name, first, _LARGEST if last is None else last)
         releases = in_one_part(view.log, name, places)
         if releases is None:

@@ -57,7 +57,7 @@ _MEANING: Mapping[int, tuple[str, str, int]] = {
           "needs `Authorization: Bearer TOKEN`; ...", 2),
     403: ("Sent by a web page of another origin; a user's name that no proxy sent; or not the sender's to do.",
           "pages of another origin may not write here", 2),
-    404: ("Nothing of this name is known or runs.", "no such series; /api/series lists them", 2),
+    404: ("Nothing of this name is known or runs.", "no series has this name; /api/series lists the series", 2),
     409: ("The budget, or the room for live series, does not cover it; or its id or key was used for something else.",
           "large: asked epsilon 0.7, spent 0.5, left 0.5; the largest that fits is 0.5", 3),
     413: ("The body is too large.", "the body must not be larger than 65536 bytes", 2),
@@ -159,7 +159,7 @@ def request_key(
     ] = "",
 ) -> str:
     if idempotency_key and _KEY.fullmatch(idempotency_key) is None:
-        raise Refused(422, "Idempotency-Key: must be 1 to 64 of the characters A-Z a-z 0-9 _ . -")
+        raise Refused(422, "Idempotency-Key: must be 1 to 64 characters of A-Z a-z 0-9 _ . -")
     return idempotency_key
 
 

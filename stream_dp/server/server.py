@@ -78,7 +78,7 @@ class PageServer(Listening):
     async def start(self, host: str = "127.0.0.1", port: int = 8765) -> None:
         """Listen on `port` or the next free one (0: any), and answer from now on."""
         if self._serving is not None:
-            raise UsageError("the page server was started before")
+            raise UsageError("this page server was already started")
         from stream_dp.server.api import Traced, create_app, create_home
 
         listener = await _listen(host, port)
@@ -195,7 +195,7 @@ async def _listen(host: str, port: int) -> socket.socket:
         addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
         raise WorldError(
-            f"the page cannot be served: no address for host {host!r}; try 127.0.0.1"
+            f"the page cannot be served: host {host!r} has no address; try 127.0.0.1"
         ) from None
     family, _, _, _, address = addresses[0]
     last = port if port == 0 else min(port + _PORTS_TO_TRY - 1, 65535)
@@ -208,7 +208,8 @@ async def _listen(host: str, port: int) -> socket.socket:
                     f"the page cannot be served on {host}:{candidate}: {error.strerror}"
                 ) from None
     raise WorldError(
-        f"the page cannot be served: ports {port} to {last} of {host} are taken; choose another"
+        f"the page cannot be served: ports {port} to {last} of {host} are in use; choose "
+        "another port"
     )
 
 

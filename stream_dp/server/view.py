@@ -115,7 +115,7 @@ class ReleaseLog:
             kept = self._series[release.series] = _Kept()
         releases, size = kept.releases, _bytes_of(release)
         if releases and release.tick < releases[-1].tick:
-            raise FailClosed(f"series {release.series!r} went back in time: tick {release.tick}")
+            raise FailClosed(f"series {release.series!r} went back in time to tick {release.tick}")
         releases.append(release)
         kept.bytes += size
         self._bytes += size
@@ -230,9 +230,9 @@ class ReleaseLog:
                 return
         if release.sequence > self._forgotten:
             raise FailClosed(
-                f"release {release.sequence} of series {release.series!r} came out of order or a"
-                " second time with other bytes: published releases are immutable; check who"
-                " writes to this sink"
+                f"release {release.sequence} of series {release.series!r} came out of order, or came "
+                "a second time with other bytes. Published releases never change; check who writes "
+                "to this sink"
             )
 
 

@@ -144,7 +144,7 @@ class CutOffSeries(SeriesSpec):
     def choose(self, setting: Setting) -> Choice:
         users = setting.users
         if users is None:
-            raise TypeError("users are cut off where they are protected")
+            raise TypeError("users are cut off only where users are protected")
         mechanism = CutOffCounter(self.epsilon, setting.neighbors, setting.horizon, users)
         when = "ever" if self.window is None else f"in each {self.window}"
         why = (

@@ -49,8 +49,9 @@ def _renamed(value: object) -> None:
     names = [name for name in listed if isinstance(name, str) and length_of(name)] or ["24h"]
     written = f"[{', '.join(names)}]" if isinstance(value, list | tuple) else names[0]
     raise ValueError(
-        f"distinct has no sliding windows: write every: {written} for the number of the last window that ended; add "
-        "running: true for the number since the window began, with more noise, as this key meant before"
+        f"distinct has no sliding windows: write every: {written} for the number in the last "
+        "window that ended. Add running: true for the number since the window began. It has "
+        "more noise, and is what this key meant before"
     )
 
 

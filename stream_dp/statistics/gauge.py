@@ -27,7 +27,7 @@ def _nothing(value: object) -> object:
     if value in (0, "0"):
         return 0
     raise ValueError(
-        "must be 0: a value below 0 is then released as 0, and there is no other floor"
+        "must be 0: a value below 0 is then released as 0, and no other floor is supported"
     )
 
 

@@ -79,7 +79,7 @@ BUCKETS, MOST_BUCKETS = 200, 999
 def _clamp(value: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
     if value[0] >= value[1]:
         raise ValueError(
-            f"is empty: {decimal_text(value[0])} is not below {decimal_text(value[1])}"
+            f"is an empty range: {decimal_text(value[0])} is not below {decimal_text(value[1])}"
         )
     return value
 
@@ -293,7 +293,8 @@ def correlated_choice(
     """Choose Gaussian noise for the ranks of one window, correlated over values and ticks, or hops."""
     if setting.gdp:
         raise NotDerivable(
-            f"method {CORRELATED} of quantiles is zCDP, which filter gdp does not add up: name filter zcdp"
+            f"method {CORRELATED} of quantiles has a zCDP guarantee, which filter gdp cannot add "
+            "up: use filter zcdp"
         )
     rho = largest_rho(setting, epsilon, f"method {CORRELATED}")
     levels = best_rank_levels(setting.width - UNRANKED, at)

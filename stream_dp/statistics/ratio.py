@@ -37,14 +37,16 @@ _SHARE = (Fraction(0), Fraction(1))
 
 def _nothing(value: object) -> object:
     if value != 0:
-        raise ValueError("a ratio is computed from releases and costs nothing: leave it out")
+        raise ValueError(
+            "must be left out: a ratio is computed from releases and has no privacy loss of its own"
+        )
     return value
 
 
 def _none(value: object) -> object:
     if value != ():
         raise ValueError(
-            "a ratio has no conditions of its own, only those of its two series: leave it out"
+            "must be left out: a ratio has the conditions of its two series and none of its own"
         )
     return value
 
@@ -142,7 +144,7 @@ class RatioSeries(SeriesSpec):
         return None
 
     def choose(self, setting: Setting) -> Choice:
-        raise NotDerivable(f"{self.name}: a ratio is made of releases and has no mechanism")
+        raise NotDerivable(f"{self.name}: a ratio is computed from releases and has no mechanism")
 
     def made(
         self, inputs: Sequence[Input], fields: Mapping[str, Any], horizon: int | None

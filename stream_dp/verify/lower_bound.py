@@ -405,8 +405,9 @@ def audit_together(
     """
     if runs < FEWEST_RUNS or ticks < 1 or not 0 < failure < 1:
         raise UsageError(
-            f"an audit needs {FEWEST_RUNS} runs or more, a tick or more and a failure probability inside (0, 1); "
-            f"got {how_many(runs, 'run')}, {how_many(ticks, 'tick')}, failure probability {failure:g}"
+            f"an audit needs at least {FEWEST_RUNS} runs, at least one tick and a failure "
+            f"probability strictly between 0 and 1; got {how_many(runs, 'run')}, "
+            f"{how_many(ticks, 'tick')}, failure probability {failure:g}"
         )
     if isinstance(claim, DELTALESS):
         measure = ApproxDP(price(claim, STATED_AT) or Fraction(0), STATED_AT)
@@ -448,8 +449,8 @@ def _played(
     samples = [answers(game.play(adversary, b, noise(), adversary.rounds)) for _ in range(plays)]
     if any(len(sample) < number * ticks for sample in samples):
         raise FailClosed(
-            "the game was halted: the audit's streams are no neighbours, a mechanism refused a row of counts, or the "
-            "filter refused a mechanism; report this"
+            "the game stopped: the audit's two streams are not neighbours, a mechanism refused "
+            "a row of counts, or the filter refused a mechanism. Report this"
         )
     return [
         statistics(

@@ -194,8 +194,8 @@ class Odometer:
             return self._tightly(measure)
         if not isinstance(measure, PureDP | ProbabilisticDP):
             raise NotDerivable(
-                f"an odometer takes pDP mechanisms, not {measure}: (epsilon, delta)-DP bounds no privacy loss "
-                "([WRRW] App. F). Convert it first with approx_to_probabilistic"
+                f"an odometer takes only pDP mechanisms, not {measure}: (epsilon, delta)-DP bounds "
+                "no privacy loss ([WRRW] App. F). Convert it first with approx_to_probabilistic"
             )
         renormalised = measure.delta / (1 - measure.delta)
         square = (measure.epsilon + renormalised) ** 2
@@ -209,7 +209,9 @@ class Odometer:
     def _tightly(self, measure: Measure) -> "Odometer":
         known = pure_to_zcdp(measure) if isinstance(measure, PureDP) else measure
         if not isinstance(known, ZCDP):
-            raise NotDerivable(f"a tight odometer takes pure and zCDP mechanisms, not {measure}")
+            raise NotDerivable(
+                f"a tight odometer takes only pure and zCDP mechanisms, not {measure}"
+            )
         rho = ceil_units(known.rho, SQUARED)
         return replace(self, variance=self.variance + 2 * rho, drift=self.drift + rho)
 

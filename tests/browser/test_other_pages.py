@@ -49,7 +49,7 @@ async def test_the_docs_can_be_read_and_nothing_leaves_the_host(
         await has(page, 17)
         await unfolded(page, READ)
         assert '"sequence": 1236' in await text(page, f"{READ} .highlight-code")
-        assert "no such series; /api/series lists them" in await text(page, READ)
+        assert "no series has this name; /api/series lists the series" in await text(page, READ)
         await unfolded(page, CREATE)
         dark = await page.evaluate("document.documentElement.classList.contains('dark-mode')")
         assert dark == (scheme == "dark")

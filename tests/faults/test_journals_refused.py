@@ -147,7 +147,7 @@ def test_a_second_engine_on_the_same_journal(tmp_path: Path) -> None:
     assert first.stdout is not None
     assert first.stdout.readline() == "before-commit\n"
     try:
-        assert "another engine is running on it" in refused(case)
+        assert "another engine uses this journal" in refused(case)
     finally:
         first.kill()
         first.communicate()

@@ -146,9 +146,9 @@ REFUSED: dict[str, tuple[Callable[[Case], object], str]] = {
     "an older copy with its releases": (_older_with_its_releases, "is older than it was"),
     "begun one later": (
         _sql("DELETE FROM commits WHERE sequence = (SELECT min(sequence) FROM commits)"),
-        "were deleted by something else",
+        "something else deleted them",
     ),
-    "begun at a later checkpoint": (_next_place, "were deleted by something else"),
+    "begun at a later checkpoint": (_next_place, "something else deleted them"),
     "emptied": (_sql("DELETE FROM commits"), "is older than"),
     "made anew": (lambda case: case.journal.unlink(), "is older than"),
 }
@@ -253,7 +253,7 @@ def test_what_is_no_archive_of_a_journal_gets_nothing(case: Case) -> None:
 
 def test_the_ledger_is_not_read_from_where_nobody_pruned(case: Case) -> None:
     _next_place(case)
-    with pytest.raises(FailClosed, match="were deleted by something else"):
+    with pytest.raises(FailClosed, match="something else deleted them"):
         asyncio.run(read_ledger(case.pipeline, case.folder / "operator.key", print))
 
 
@@ -266,7 +266,7 @@ def test_an_archive_that_begins_where_the_journal_once_began_is_read(case: Case)
             shown = asyncio.run(read_ledger(case.pipeline, key, print, archive=archive))
             assert (shown["verified_from_commit"], shown["ticks"]) == (begin, TICKS)
             continue
-        with pytest.raises(FailClosed, match=r"were deleted by something else|holds no checkpoint"):
+        with pytest.raises(FailClosed, match=r"something else deleted them|holds no checkpoint"):
             asyncio.run(read_ledger(case.pipeline, key, print, archive=archive))
 
 

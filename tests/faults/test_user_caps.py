@@ -176,7 +176,7 @@ async def test_what_is_read_again_for_a_live_series_uses_no_cap_twice() -> None:
 
 async def test_a_source_of_several_partitions_is_refused_before_anything_is_charged() -> None:
     world = UserWorld(two_logs(1))
-    with pytest.raises(UsageError, match="all records of a user must come from one"):
+    with pytest.raises(UsageError, match="all records of a user must be in one"):
         await world.engine(Random(1)).run()
     assert world.store.commits == []
 

@@ -299,7 +299,9 @@ async def test_an_origin_that_was_made_anew_is_refused_and_nothing_is_fed(parts:
     assert await fed.feed(*old, Made(2, b"old 2")) == [b"old 0", b"old 1", b"old 2"]
     await fed.made_anew()
     new = Made(0, b"new 0")
-    with pytest.raises(FailClosed, match=rf"{fed.origin}.*made anew.*Name the new topic otherwise"):
+    with pytest.raises(
+        FailClosed, match=rf"{fed.origin}.*created again.*Give the new topic another name"
+    ):
         await fed.feed(new)
     found = await visible(parts.kafka, fed.target.topic)
     assert [one.value for one in found] == [b"old 0", b"old 1", b"old 2"]

@@ -326,7 +326,7 @@ def test_the_derivation_is_that_of_the_papers_section_7() -> None:
 
 @pytest.mark.parametrize("quantity", [Sum(), ColumnsAbove(4)])
 def test_what_is_not_1_sensitive_under_whole_rows_is_refused(quantity: Quantity) -> None:
-    with pytest.raises(UsageError, match="not 1-sensitive where a whole row of 3"):
+    with pytest.raises(UsageError, match="not 1-sensitive if a replacement may change all 3"):
         PaperHSS(3, quantity, EPSILON, 10)
     if isinstance(quantity, Sum):
         PaperHSS(1, quantity, EPSILON, 10)  # one column: the sum is the maximum

@@ -80,8 +80,9 @@ def budget(
     if not exact_number(amount) or amount <= 0 or (below is not None and amount >= below):
         limit = "" if below is None else f" and below {below}"
         raise InvalidCost(
-            f"{owner} cannot have {what} {amount!r}: it takes an exact number greater than 0{limit} (a decimal or a "
-            f"fraction, no float). No {owner.split()[-1]} was made"
+            f"{owner} cannot have {what} {amount!r}: it must be an exact number greater than "
+            f"0{limit} (a decimal or a fraction, not a float). No {owner.split()[-1]} was "
+            "created"
         )
     return amount
 
@@ -104,8 +105,8 @@ def whole_units(what: str, units: int) -> int:
     """Return `units`, a whole number of at least 1 (else InvalidCost): a smaller capacity would admit nothing."""
     if type(units) is not int or units <= 0:
         raise InvalidCost(
-            f"a filter cannot have {what} of {units!r} units: it would admit nothing. No filter was made; "
-            "name at least 10^-12"
+            f"a filter cannot have {what} of {units!r} units: it would admit nothing. No filter "
+            "was created; give at least 10^-12"
         )
     return units
 
@@ -272,8 +273,9 @@ def _no_cost(name: str, asked: str) -> InvalidCost:
 def without_delta(filter_: Filter, entry: Entry) -> None:
     if entry.delta:
         raise BudgetRefused(
-            f"{entry.name} has a delta, and none is granted: a {filter_.name} ledger takes charges with delta = 0. "
-            "Name a filter that has a delta for its parts (basic, tight_approximate), or ask for a pure mechanism"
+            f"{entry.name} has a delta, but a {filter_.name} ledger takes only charges with "
+            "delta = 0. Choose a filter that grants a delta to its parts (basic, "
+            "tight_approximate), or a pure mechanism"
         )
 
 

@@ -224,8 +224,8 @@ class GaussianFilter(Additive):
         """Return the entry's mu squared; for pure DP, mu is rounded up to a unit (`pure_to_gaussian`)."""
         if entry.measure == GAUSSIAN:
             raise BudgetRefused(
-                f"{entry.name}: the GDP filter needs finite communication ([HSV] Def 14.4): clamp the answers to a "
-                "finite set and declare a horizon, or use a zCDP ledger"
+                f"{entry.name}: the GDP filter needs finite communication ([HSV] Def 14.4). Clamp "
+                "the answers to a finite set and declare a horizon, or use a zCDP ledger"
             )
         without_delta(self, checked_entry(self, entry, GAUSSIAN_FINITE, DP))
         if entry.measure == DP:

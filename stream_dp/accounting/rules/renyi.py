@@ -71,7 +71,7 @@ def at(measure: Measure, alpha: Fraction) -> Fraction:
         case _:
             rho = concentrated(measure)
             if rho is None:
-                raise ValueError(f"{measure} is not known at order {alpha}")
+                raise ValueError(f"no Renyi bound of {measure} is known at order {alpha}")
             return zcdp_to_renyi(rho, alpha).epsilon
 
 

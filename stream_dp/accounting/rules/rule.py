@@ -84,7 +84,9 @@ class Rule(Generic[S]):
         """
         subject = situation.subject
         if not premises:
-            raise NotDerivable(f"{subject}: nothing to compose; declare at least one series")
+            raise NotDerivable(
+                f"{subject}: there is nothing to compose; declare at least one series"
+            )
         conditions = self.conditions(premises, situation)
         require(subject, self.name, self.source, conditions)
         like = premises[0].guarantee
@@ -162,7 +164,7 @@ def delta_of(measure: Measure) -> Fraction:
 def dp(epsilon: Fraction, delta: Fraction) -> Measure:
     """Return (epsilon, delta)-DP, as pure DP where delta is 0 (NotDerivable: delta reaches 1)."""
     if delta >= 1:
-        raise NotDerivable("delta reaches 1: nothing would be promised")
+        raise NotDerivable("delta reaches 1, which guarantees nothing")
     return ApproxDP(epsilon, delta) if delta else PureDP(epsilon)
 
 

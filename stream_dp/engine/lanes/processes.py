@@ -299,8 +299,9 @@ def _counted(used: Used, guard: RecordGuard) -> Used:
     counted = memory.count(used.counted)
     if counted is None:
         raise FailClosed(
-            "more events of a user count than the cap allows, in two lanes: a user's records must lie in one "
-            "partition. Nothing of this tick was committed or published; please report it"
+            "two lanes together count more events of a user than the cap allows. All records of "
+            "a user must be in one partition. Nothing of this tick was committed or published; "
+            "please report it"
         )
     return counted
 

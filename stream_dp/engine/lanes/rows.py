@@ -316,8 +316,9 @@ class RowSealer:
         except (InvalidTag, ValueError):
             where = "the layout" if stamp.kind == LAYOUT else f"a row of lane {stamp.lane}"
             raise FailClosed(
-                f"{where} of {self._pipeline} does not open: it was written with another key, lies in another place, "
-                "or was changed. Only workers with this pipeline's key may write there (ACL)"
+                f"{where} of {self._pipeline} cannot be decrypted: it was written with another key "
+                "or at another place, or it was changed. Only workers that hold this pipeline's key "
+                "may write to that topic (ACL)"
             ) from None
         return padded[_LENGTH : _LENGTH + int.from_bytes(padded[:_LENGTH])]
 

@@ -96,8 +96,8 @@ class RowsReader(Reader):
             await asyncio.wait({self._laying})
         if self.lanes > len(self.partitions):
             raise UsageError(
-                f"source.workers.lanes: {self.lanes} lanes, but topic {self.source.name!r} has fewer partitions, so "
-                "that some lanes would have none: give at most as many"
+                f"source.workers.lanes: {self.lanes} lanes need at least {self.lanes} partitions, "
+                f"but topic {self.source.name!r} has fewer. Give at most as many lanes as partitions"
             )
         topic = await self.rows.open() if self._layout is None else self._layout.topic
         layout: Layout | None = await self.rows.layout()
@@ -283,7 +283,7 @@ class LaneWork:
     @property
     def _reading(self) -> Gathering:
         if self._gathering is None:
-            raise TypeError("a lane begins before it reads")
+            raise TypeError("begin the lane before it reads")
         return self._gathering
 
     def take(self, batch: Batch) -> None:

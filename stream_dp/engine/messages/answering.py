@@ -277,8 +277,8 @@ class Answering:
                 await changes.apply(change)
             except (UsageError, BudgetRefused) as refusal:
                 raise FailClosed(
-                    f"a changed file was tried, and refused when it was applied ({refusal}). Nothing of it is durable; "
-                    "start again, and report this"
+                    "the changed pipeline file passed its trial, but was refused when it was applied "
+                    f"({refusal}). Nothing of it is durable. Start the engine again, and report this"
                 ) from None
         return content
 
@@ -287,7 +287,8 @@ class Answering:
         owner = self._owner(wanted.series)
         if not message.operator and owner != message.analyst:
             raise NotYours(
-                f"series: another ledger paid for it; you may {verb} only what your own paid for"
+                f"series: was paid from another ledger; you may {verb} only a series that your own "
+                "ledger paid for"
             )
         return owner
 
@@ -298,8 +299,9 @@ class Answering:
         mine = message.operator or self._owner(live.series.name) == message.analyst
         if live.series.asking is not None and not (mine or _granted(live, message)):
             raise NotYours(
-                "series: you may not ask this monitor, for what is asked may fire, and so begin again or end, its "
-                "watches; its key `ask` names who may, beside its owner"
+                "series: you may not query this monitor, because a query can fire its watches and "
+                "so restart or end them. The monitor's key `ask` names who may query it besides its "
+                "owner"
             )
 
     def _owner(self, name: str) -> str:
@@ -313,13 +315,14 @@ class Answering:
         if live is None:
             if admission.registry.made_named(name) is not None:
                 raise UnknownMechanism(
-                    "series: is made of what others release, and runs as long as they do; it keeps no watches"
+                    "series: is computed from the releases of other series and runs as long as they "
+                    "run; it has no watches"
                 )
             if name in admission.names:
-                raise UnknownMechanism("series: was halted; it answers no more")
+                raise UnknownMechanism("series: was halted and answers no more queries")
             near = meant(name, [series.name for series in admission.registry.releasing])
             raise UnknownMechanism(
-                f"series: none of this name runs; `list` names those that do{near}"
+                f"series: no series of this name runs; `list` shows the running series{near}"
             )
         mine = message.operator or self._owner(name) in (MAIN, message.analyst)
         if not (mine or _granted(live, message)):

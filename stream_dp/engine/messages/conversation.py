@@ -217,8 +217,9 @@ class Conversation:
         """Count a message of the analyst that begins or ends a watch; raise `UsageError` if they are too many."""
         if self._watches[analyst] >= WATCHES:
             raise UsageError(
-                f"watch: an analyst may begin or end {WATCHES} watches between two ticks, for the records of the open "
-                "tick are read again for them; go on after the next tick"
+                f"watch: between two ticks, an analyst may add or end at most {WATCHES} watches, "
+                "because each change reads the records of the open tick again. Go on after the next "
+                "tick"
             )
         self._watches[analyst] += 1
 

@@ -70,7 +70,8 @@ class IssuedTokens:
         if analyst not in self.analysts:
             known = ", ".join(self.analysts) or "none"
             raise UsageError(
-                f"--analyst: there is no analyst of this name; `privacy.analysts` of the pipeline file names {known}"
+                "--analyst: no analyst has this name; `privacy.analysts` of the pipeline file names "
+                f"{known}"
             )
         made = IssuedToken(VERSION, _fresh_id(), analyst, moment_text(now), _end(days, now))
         text = self._text(made)
@@ -81,7 +82,8 @@ class IssuedTokens:
         """Return a new token that only reads, as `make`; `reader` is any name."""
         if _READER.fullmatch(reader) is None:
             raise UsageError(
-                "--reader: must be a lower-case letter or a digit, then at most 62 of those or of _ . -"
+                "--reader: must begin with a lower-case letter or a digit, followed by at most 62 "
+                "lower-case letters, digits or characters of _ . -"
             )
         id_ = _fresh_id()
         text = f"{id_}.{fresh_seed()[:KEY_BYTES].hex()}"
@@ -95,9 +97,11 @@ class IssuedTokens:
         """Revoke a token for ever; durable on return. Raises `UsageError` if that cannot be."""
         token = self.all().get(id_)
         if token is None:
-            raise UsageError(f"--revoke: {self.path} names no token of this id; --list shows them")
+            raise UsageError(
+                f"--revoke: {self.path} has no token with this id; --list shows the tokens"
+            )
         if token.revoked:
-            raise UsageError(f"--revoke: this token was revoked before, {token.revoked}")
+            raise UsageError(f"--revoke: this token was already revoked on {token.revoked}")
         self._add(IssuedToken(VERSION, id_, revoked=moment_text(now)))
         return replace(token, revoked=moment_text(now))
 
@@ -136,7 +140,7 @@ class IssuedTokens:
 
     def _text(self, token: IssuedToken) -> str:
         if self.sealer is None:
-            raise UsageError("an analyst's token needs the operator's key")
+            raise UsageError("to issue an analyst's token, the operator's key is needed")
         return self.sealer.issued_token(token.id, token.analyst, token.expires)
 
     def _mark(self) -> object:
@@ -147,8 +151,8 @@ class IssuedTokens:
             return None
         if stat.S_IMODE(status.st_mode) & 0o022:
             raise FailClosed(
-                f"the list of tokens {self.path} can be changed by other users of this machine, who could "
-                f"undo a revocation: run `chmod 600 {self.path}`"
+                f"other users of this machine can change the list of tokens {self.path}, and so undo a "
+                f"revocation: run `chmod 600 {self.path}`"
             )
         return status.st_mtime_ns, status.st_size, status.st_ino
 

@@ -139,7 +139,7 @@ class FaustQueries:
             raise
         read = read_answer(body)
         if read.answer is UNSET or read.id is None:
-            raise FailClosed("an answer is empty; bring the topic of answers back as it was")
+            raise FailClosed("an answer in the topic of answers is empty; restore the topic")
         return Reply(read.number, read.id, read.tick, read.end, form(read.answer), body)
 
     async def _opened(self, deadline: float) -> KafkaMessages:

@@ -223,7 +223,7 @@ class OriginWriter:
         async with reading(self._target.settings, self._target.heads) as log:
             decided, end = await log.ends()
             if decided < end:
-                raise Outage(f"{what}: a transaction of another writer is open still")
+                raise Outage(f"{what}: another writer has a transaction that is still open")
             async with aclosing(log.records(0, end)) as groups:
                 async for group in groups:
                     for record in group:
@@ -231,8 +231,8 @@ class OriginWriter:
                             head = decoded_head(record.value, what)
         if identity and head.origin and head.origin != identity:
             raise FailClosed(
-                f"topic {self._origin!r} was deleted and made anew: its records would be taken for those that were fed "
-                "before. Name the new topic otherwise"
+                f"topic {self._origin!r} was deleted and created again: the engine would take its "
+                "new records for records that were already fed. Give the new topic another name"
             )
         return head
 
@@ -289,8 +289,9 @@ def refuse_reordered(stream: Stream[Any]) -> None:
     require_alone(stream, "from_agent")
     if stream.get_root_stream() is not stream.get_active_stream():
         raise UsageError(
-            "from_agent: the stream was grouped or sent through another topic, which repeats records at new places; "
-            "feed it from the agent that reads the topic itself"
+            "from_agent: the stream was grouped or sent through another topic, so its records "
+            "come again at other offsets. Feed the engine from the agent that reads the topic "
+            "itself"
         )
 
 
@@ -471,8 +472,8 @@ def _on_kafka(path: Path) -> PipelineSpec:
     spec = load(path)
     if not isinstance(spec.journal, KafkaJournalSpec):
         raise UsageError(
-            f"{spec.name}: in a Faust app the journal must lie in Kafka (journal: {{kind: kafka}}), so that any worker "
-            "can take the engine over"
+            f"{spec.name}: in a Faust app the journal must be in Kafka (journal: {{kind: "
+            "kafka}}), so that any worker can take over the engine"
         )
     return spec
 

@@ -53,7 +53,9 @@ async def stop_app(service: Service, error: BaseException) -> None:
 
 def require_alone(stream: Stream[Any], what: str) -> None:
     if stream.concurrency_index is not None:
-        raise UsageError(f"{what}: the agent must run once in each worker: take `concurrency` away")
+        raise UsageError(
+            f"{what}: the agent must run only once in each worker: remove `concurrency`"
+        )
 
 
 REMEMBERED = 10_000  # releases whose digests are kept, to detect another version
@@ -150,10 +152,10 @@ class ReleaseCheck:
             self._remember(last, digest)
             if number <= last:
                 if self._digests.get(number, digest_now) != digest_now:
-                    raise FailClosed(self._wrong("one was published in two versions"))
+                    raise FailClosed(self._wrong("one release was published in two versions"))
                 return None
             if number != last + 1:
-                raise FailClosed(self._wrong("one or more are missing before the one that came"))
+                raise FailClosed(self._wrong("at least one release is missing before this one"))
         return release
 
     def done(self, release: PublicRelease) -> None:

@@ -106,7 +106,7 @@ class HostedWorker:
                 await asyncio.wait({running})
                 return
         running.result()
-        raise EngineEnded(f"{spec.name}: a worker ended by itself")
+        raise EngineEnded(f"{spec.name}: a worker ended unexpectedly")
 
 
 def host_lanes(

@@ -193,7 +193,7 @@ class SparseVector(CountRows):
     ) -> Step[SparseVectorState]:
         """Add a row, or answer whether q is above the query's threshold."""
         if state.halted:
-            raise RejectedMessage("this sparse vector instance has halted; create a new one")
+            raise RejectedMessage("this sparse vector has halted; create a new one")
         if not isinstance(message, Query):
             return replace(state, count=state.count + checked(message.row, self.width)), None
         if message.threshold is None:

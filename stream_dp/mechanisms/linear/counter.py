@@ -475,7 +475,7 @@ class SeparateCounters(HandsOver):
             total = state.total + checked(message.row, self.width)
             return SeparateState(total, state.updates, state.base, state.trees), None
         if not isinstance(message, CloseQuery):
-            raise RejectedMessage("this query needs the columns whose updates close now")
+            raise RejectedMessage("this query must name the columns whose updates end now")
         columns, ages = message.columns, state.updates[message.columns]
         answer = np.zeros(len(columns), dtype=np.int64)
         for age in sorted(set(ages.tolist())):

@@ -83,7 +83,7 @@ class EndedWindows(PureShares, Additive):
 
     def _require_drawable(self) -> None:
         if self.scale > WIDEST:
-            raise NotDerivable("noise for these windows is too wide to be drawn: give more epsilon")
+            raise NotDerivable("noise for these windows is too wide to be drawn; give more epsilon")
 
     def _lengths(self) -> Derivation:
         self._require_drawable()
@@ -188,9 +188,9 @@ class RunningWindows(Additive):
 
     def __post_init__(self) -> None:
         if len({counter.rows for counter in self.counters}) != 1:
-            raise NotDerivable("the counters of windows are made for different rows")
+            raise NotDerivable("the counters of these windows must all have the same rows")
         if None in self.windows:
-            raise NotDerivable("the counter of a window ends with it")
+            raise NotDerivable("the counter of a window must end when the window ends")
 
     @property
     def windows(self) -> tuple[int | None, ...]:
@@ -292,7 +292,7 @@ class EndedArrivals(EndedWindows):
     def __post_init__(self) -> None:
         self.arrivals.require_steps(self.width, self.neighbors)
         if not self.arrivals.ended:
-            raise NotDerivable("arrivals counted at the end of a window need whole windows")
+            raise NotDerivable("a count of arrivals at the end of a window needs whole windows")
 
     @property
     def windows(self) -> tuple[int, ...]:  # type: ignore[override]

@@ -364,7 +364,8 @@ class LatticeNoise:
         variance = math.ceil(covered(decays, bits, steps) / unit)
         if variance > 2 * LARGEST:
             raise NotDerivable(
-                "a Gaussian counter with so little privacy loss needs more noise than 64 bits hold: give it more"
+                "a Gaussian counter with so small a rho needs more noise than 64 bits hold; give it "
+                "a larger rho"
             )
         return cls(decays, bits, Fraction(variance), width)
 
@@ -465,7 +466,9 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
 
     def __post_init__(self) -> None:
         if self.shape is not None and (self.gdp or self.neighbors is not Neighbors.ADD_REMOVE):
-            raise NotDerivable("a Gaussian counter for users claims zCDP under add_remove")
+            raise NotDerivable(
+                "for users, a Gaussian counter has a zCDP guarantee under add_remove"
+            )
 
     @property
     def guarantee(self) -> Guarantee:

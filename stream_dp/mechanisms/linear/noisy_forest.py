@@ -53,9 +53,12 @@ class ForestShape:
 
     def __post_init__(self) -> None:
         if len(self.shares) != len(self.arities) + 1 or min((2, *self.arities)) < 2:
-            raise NotDerivable("a forest has one share for each level, and nodes of 2 or more")
+            raise NotDerivable(
+                "a forest needs one share of the budget for each level, and nodes with at least 2 "
+                "children"
+            )
         if min(self.shares) <= 0:
-            raise NotDerivable("each level of a forest has a share of the budget")
+            raise NotDerivable("each level of a forest needs a share of the budget")
 
     @property
     def height(self) -> int:
@@ -379,8 +382,8 @@ def require_held(windows: Sequence[int], width: int, beside: int = 0) -> None:
     longest = max(windows)
     if (held := (longest + beside) * width) > MOST_HELD:
         raise NotDerivable(
-            f"a window of {longest:,} ticks of {width:,} counts would hold {held:,} numbers, more "
-            f"than {MOST_HELD:,}: ask a shorter window, fewer keys, or a longer step of the clock"
+            f"a window of {longest:,} ticks of {width:,} counts would hold {held:,} numbers, "
+            f"more than {MOST_HELD:,}. Use a shorter window, fewer keys, or a longer clock step"
         )
 
 
@@ -431,7 +434,7 @@ class NoisyForest(Additive):
         require_held(self.windows, self.width)
         longest = max(self.windows)
         if longest < self.shape.spans[-1]:
-            raise NotDerivable("the nodes of a forest are no longer than its longest window")
+            raise NotDerivable("no node of a forest may be longer than the forest's longest window")
         widest = sum(
             self._reach(level, longest // span + 1) for level, span in enumerate(self.shape.spans)
         )

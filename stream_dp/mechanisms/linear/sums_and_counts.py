@@ -104,11 +104,11 @@ class SumsAndCounts:
     def __post_init__(self) -> None:
         for name in ("width", "neighbors", "ones"):
             if getattr(self.sums.rows, name) != getattr(self.counts.rows, name):
-                raise NotDerivable(f"sums and counts differ in {name}")
+                raise NotDerivable(f"sums and counts must have the same {name}")
         if _windows(self.sums) != _windows(self.counts):
-            raise NotDerivable("sums and counts differ in windows")
+            raise NotDerivable("sums and counts must have the same windows")
         if _horizon(self.sums) != _horizon(self.counts):
-            raise NotDerivable("sums and counts differ in horizon")
+            raise NotDerivable("sums and counts must have the same horizon")
 
     @property
     def _both(self) -> tuple[Any, Any]:

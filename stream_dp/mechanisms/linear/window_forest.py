@@ -193,7 +193,7 @@ class GaussianForest(CountRows, NoisyForest):
         if not 0 < self.rho <= MOST_RHO:
             raise NotDerivable("a Gaussian forest needs a rho in (0, 1000]")
         if self.of_users is not None and self.neighbors is not Neighbors.ADD_REMOVE:
-            raise NotDerivable("a Gaussian forest for users is private under add_remove")
+            raise NotDerivable("for users, a Gaussian forest has a guarantee under add_remove")
         self._require_room()
 
     @property

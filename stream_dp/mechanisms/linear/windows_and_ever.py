@@ -140,7 +140,7 @@ class WithEver(Additive):
     def _require_same(self, what: str, *names: str) -> None:
         for name in names:
             if getattr(self.forest, name) != getattr(self.ever, name):
-                raise NotDerivable(f"windows and the {what} so far differ in {name}")
+                raise NotDerivable(f"the windows and the {what} so far must have the same {name}")
 
     def init(self, noise: Noise) -> WindowsAndEverState:
         return WindowsAndEverState(self.forest.init(noise), self.ever.init(noise))
@@ -187,10 +187,13 @@ class GaussianAndEver(WithEver):
     def __post_init__(self) -> None:
         self._require_same("count", "width", "neighbors", "ones")
         if self.ever.gdp:
-            raise NotDerivable("windows are zCDP, and the count so far claims Gaussian DP")
+            raise NotDerivable(
+                "the windows have a zCDP guarantee, but the count so far claims Gaussian DP"
+            )
         if self.forest.of_users != self.ever.shape:
             raise NotDerivable(
-                "windows and the count so far must allow a user equally many events: in all, in a tick, in an entry"
+                "the windows and the count so far must allow a user the same number of events: in "
+                "all, in a tick, and in an entry"
             )
 
     @property
@@ -246,11 +249,14 @@ class TotalSums(Additive):
         law, inner = self.inner.rows, self.inner
         units = -1 <= law.lowest <= 0 and (law.highest, law.ones) == (1, 1)
         if self.total < 1 or not units:
-            raise NotDerivable("a user's total is made of units, each of them an event that adds 1")
+            raise NotDerivable(
+                "a user's total must consist of units, and each unit must be an event that adds 1"
+            )
         ends = isinstance(inner, EndedSums) and inner.windows == (self.users.window,)
         if law.lowest < 0 and not ends:
             raise NotDerivable(
-                "units of both signs have a total in a whole window of the users' cap, once it has ended"
+                "units of both signs can be totalled only over a whole window of the users' cap, "
+                "after the window has ended"
             )
 
     @property

@@ -74,16 +74,17 @@ class LocalProtocol:
     def __post_init__(self) -> None:
         if not self.users or len(self.users) != len(self.views):
             raise UsageError(
-                f"each user holds one part: got {len(self.users)} user(s) and {len(self.views)} part(s)"
+                f"each user must hold one part of the data: got {len(self.users)} user(s) and "
+                f"{len(self.views)} part(s)"
             )
         for number, (user, view) in enumerate(zip(self.users, self.views, strict=True)):
             if len(set(view)) < len(view) or min(view, default=0) < 0 or user.width != len(view):
                 raise UsageError(
-                    f"user {number} takes rows of {user.width} column(s); its part must name "
-                    f"as many distinct columns, got {len(view)}"
+                    f"user {number} needs rows of {user.width} column(s), so its part must name as many "
+                    f"distinct columns; got {len(view)}"
                 )
         if len({user.guarantee.neighbors for user in self.users}) > 1:
-            raise UsageError("all users must be private under the same neighbours")
+            raise UsageError("all users must have the same neighbour relation")
 
     @cached_property
     def width(self) -> int:
@@ -107,8 +108,8 @@ class LocalProtocol:
         pure = [measure.epsilon for measure in measures if isinstance(measure, PureDP)]
         if len(pure) < len(measures):
             raise NotDerivable(
-                "users with delta > 0 whose data grows compose to no guarantee ([HSV] Thm 5.2); "
-                "take pure users, or [HSV] Cor 8.8 where all data comes first"
+                "no guarantee is known for users with delta > 0 whose data grows ([HSV] Thm 5.2). "
+                "Use users with delta = 0, or [HSV] Cor 8.8, where all data comes first"
             )
         return Guarantee(PureDP(self.sparsity * max(pure)), self.users[0].guarantee.neighbors)
 
@@ -137,7 +138,7 @@ class LocalProtocol:
         for question in self.server.questions(state.server):
             parts, answer = self.composition.step(parts, question, noise)
             if answer is None:
-                raise TypeError("a server asks queries; data comes from outside")
+                raise TypeError("a server sends only queries; the data comes from the users")
             answers.append(answer)
         if not answers:
             return state, np.zeros(0, dtype=np.int64)

@@ -63,10 +63,10 @@ class MultiSparseVector(CountRows):
         for view in self.views:
             if len(set(view)) < len(view) or not set(view) <= set(range(self.width)):
                 raise UsageError(
-                    f"a coordinate looks at distinct columns from 0 to {self.width - 1}; got {view}"
+                    f"a coordinate must name distinct columns from 0 to {self.width - 1}; got {view}"
                 )
         if not self.views:
-            raise UsageError("a sparse vector needs at least one coordinate to watch")
+            raise UsageError("a multi-sparse-vector needs at least one coordinate")
 
     @property
     def guarantee(self) -> Guarantee:
@@ -125,7 +125,7 @@ class MultiSparseVector(CountRows):
         if columns is None:
             return self._incidence @ count
         if not set(columns) <= set(range(self.width)):
-            raise RejectedMessage(f"a query's columns lie from 0 to {self.width - 1}")
+            raise RejectedMessage(f"the columns of a query must lie from 0 to {self.width - 1}")
         chosen = np.zeros(self.width, dtype=np.int64)
         chosen[list(columns)] = 1
         return self._incidence @ (count * chosen)

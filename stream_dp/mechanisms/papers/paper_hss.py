@@ -176,8 +176,8 @@ class PaperHSS(Lagging):
         sensitive = self.quantity.sensitivity(RELATION, self.width, self.width)
         if sensitive != 1 or self.quantity.error(self.width) is None:
             raise UsageError(
-                f"paper_hss: {self.quantity.words} is not 1-sensitive where a whole row of {self.width} entries may be "
-                "replaced ([HSV] Def 7.3); use method hss"
+                f"paper_hss: {self.quantity.words} is not 1-sensitive if a replacement may change "
+                f"all {self.width} entries of a row ([HSV] Def 7.3). Use method hss"
             )
 
     @property

@@ -75,7 +75,7 @@ class RankLevels:
 
     def __post_init__(self) -> None:
         if self.leaves < 1 or self.total < 0:
-            raise NotDerivable("ranks have one bucket or more")
+            raise NotDerivable("ranks need at least one bucket")
 
     height: ClassVar[int] = 1
 
@@ -232,13 +232,16 @@ class RankWindow(CountRows, Additive):
 
     def __post_init__(self) -> None:
         if self.levels.leaves != self.width:
-            raise NotDerivable(f"weights of {self.levels.leaves} buckets for {self.width}")
+            raise NotDerivable(
+                f"the weights are for {self.levels.leaves} buckets, but there are {self.width}"
+            )
         if not 0 < self.rho <= MOST_RHO:
             raise NotDerivable("noisy ranks need a rho in (0, 1000]")
         require_held((BANDS * self.window,), self.width + 1, self.window)
         if self.variance > LARGEST_VARIANCE:
             raise NotDerivable(
-                "ranks with so little privacy loss need more noise than 64 bits hold: give them more"
+                "ranks with so small a rho need more noise than 64 bits hold; give them a larger "
+                "rho"
             )
 
     @property

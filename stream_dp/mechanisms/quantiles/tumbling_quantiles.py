@@ -146,8 +146,9 @@ class TumblingQuantiles(CountRows, Deciding):
     def derivation(self) -> Derivation:
         if max(self.scale(*choice) for choice in self.choices) > WIDEST:
             raise NotDerivable(
-                "noise for these quantiles is too wide to be drawn: write them with fewer decimals, "
-                f"or give more epsilon{', or choose each by itself (method: apart)' if self.together else ''}"
+                "noise for these quantiles is too wide to be drawn. Write them with fewer decimals, "
+                "or give more "
+                f"epsilon{(', or choose each by itself (method: apart)' if self.together else '')}"
             )
         window = derive(
             tuple(map(self._choice, self.choices)), Fixed("the quantiles of one window")

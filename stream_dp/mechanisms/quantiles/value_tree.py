@@ -75,7 +75,9 @@ class ValueLevels:
 
     def __post_init__(self) -> None:
         if self.leaves < 1 or self.arity < 2:
-            raise NotDerivable("a tree has one bucket or more, and nodes of 2 or more")
+            raise NotDerivable(
+                "a tree needs at least one bucket, and nodes with at least 2 children"
+            )
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -232,11 +234,11 @@ class ValueTree(Additive):
 
     def __post_init__(self) -> None:
         if self.hop < 1:
-            raise NotDerivable(f"a hop has one update or more, not {self.hop}")
+            raise NotDerivable(f"a hop must be at least one update long, not {self.hop}")
         if self.counts.width != self.levels.nodes or self.counts.ones < self.levels.height:
             raise NotDerivable(
-                f"an event is counted in {self.levels.height} of {self.levels.nodes} nodes: their counts are made for "
-                f"{self.counts.ones} of {self.counts.width}"
+                f"an event is counted in {self.levels.height} of {self.levels.nodes} nodes, but the "
+                f"counter is made for {self.counts.ones} of {self.counts.width}"
             )
 
     @property
@@ -394,7 +396,9 @@ class SlidingQuantiles(Deciding):
 
     def __post_init__(self) -> None:
         if not self.at or not 0 < self.confidence < 1:
-            raise NotDerivable("quantiles need one share or more, and a confidence between 0 and 1")
+            raise NotDerivable(
+                "quantiles need at least one share, and a confidence strictly between 0 and 1"
+            )
 
     @property
     def width(self) -> int:

@@ -149,7 +149,9 @@ class WatchBlock(WatchLaw):
         """Raise UsageError where the watches do not fit into the places or a state, or noise cannot be drawn."""
         wanted = sum(watch.places for watch in self.watches)
         if wanted > self.width:
-            raise UsageError(f"these watches need {wanted} places, and there are {self.width}")
+            raise UsageError(
+                f"these watches need {wanted} places, but the monitor has {self.width}"
+            )
         values = (self.value_scale,) if self.value_epsilon else ()
         require_drawable(self.scale, self.window_scale, *values)
         try:
@@ -202,20 +204,23 @@ class WatchBlock(WatchLaw):
         at, threshold = self._place(query.place, 1), query.threshold
         mode = int(state.mode[at])
         if threshold is None or not is_threshold(threshold, negative=self.signed):
-            raise RejectedMessage(f"a threshold is an integer {thresholds(negative=self.signed)}")
+            raise RejectedMessage(
+                f"a threshold must be an integer {thresholds(negative=self.signed)}"
+            )
         if not mode:
             raise RejectedMessage("this watch has ended; create a new one")
         fired = np.zeros(self.width, dtype=np.int64)
         if mode & TICK:
             if not mode & HEARD:
                 raise RejectedMessage(
-                    "this watch looks at single ticks and has seen none yet; ask after the next one"
+                    "this watch looks at single ticks and has seen none yet; ask after the next tick"
                 )
             fired[at] = _judged(state.heard[at : at + 1], threshold, state.mode[at : at + 1])[0]
         else:
             if mode & BELOW and not state.whole_windows[at]:
                 raise RejectedMessage(
-                    "this watch looks at whole windows and has seen none since it began or last fired; ask later"
+                    "this watch looks at whole windows, and no window has ended since it began or last "
+                    "fired; ask later"
                 )
             scale = self.window_scale if mode & WINDOW else self.scale
             fired[at] = _crosses(state, np.array([at]), threshold, scale, noise)[0]
@@ -233,7 +238,9 @@ class WatchBlock(WatchLaw):
 
     def _place(self, first: int, places: int) -> int:
         if not 0 <= first <= first + places - 1 < self.width:
-            raise RejectedMessage(f"the places of this monitor are 0 to {self.width - 1}")
+            raise RejectedMessage(
+                f"the places of this monitor are numbered from 0 to {self.width - 1}"
+            )
         return first
 
 
@@ -422,7 +429,9 @@ class CountWatchers(SinceBlock):
 
     def levels(self, query: Query) -> IntArray:
         if not isinstance(query, LevelsQuery) or query.levels.shape != (self.width,):
-            raise RejectedMessage(f"this query needs {self.width} public levels, one per column")
+            raise RejectedMessage(
+                f"this query needs {self.width} public levels, one for each column"
+            )
         return query.levels
 
 
@@ -548,7 +557,8 @@ class WindowAlerts(WatchBlock):
     def __post_init__(self) -> None:
         if not self._one_side:
             raise UsageError(
-                "these watches are over windows, all above or all below: use a Monitor"
+                "all watches of this block look at windows and in the same direction (all above or "
+                "all below): use a Monitor"
             )
         self.require_room()
 
@@ -592,7 +602,7 @@ class WindowAlerts(WatchBlock):
     def step(self, state: MonitorState, message: Message, noise: Noise) -> Step[MonitorState]:
         """Add a row, compare every watch, or compare one; arming and disarming is refused (RejectedMessage)."""
         if isinstance(message, ArmQuery | DisarmQuery):
-            raise RejectedMessage("the watches of this block are those that it was made with")
+            raise RejectedMessage("the watches of this block were fixed when the block was created")
         return super().step(state, message, noise)
 
 

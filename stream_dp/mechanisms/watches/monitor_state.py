@@ -42,17 +42,20 @@ class WatchTerms:
 
     def __post_init__(self) -> None:
         if self.places < 1:
-            raise UsageError(f"a watch takes at least one place, got {self.places}")
+            raise UsageError(f"a watch needs at least one place, got {self.places}")
         if not is_threshold(self.threshold, negative=self.below):
             raise UsageError(
-                f"the threshold of a watch is an integer {thresholds(negative=self.below)}"
+                f"the threshold of a watch must be an integer {thresholds(negative=self.below)}"
             )
         if self.window < 0 or (self.window and self.tick):
-            raise UsageError("a watch over a window takes at least one row, and not single ticks")
+            raise UsageError(
+                "a watch over a window needs at least one row, and cannot look at single ticks as "
+                "well"
+            )
         if self.below and not (self.tick or self.window):
             raise UsageError(
-                "a watch with `below` needs single ticks or a window: a count since the last crossing begins below "
-                "every threshold"
+                "a watch with `below` needs single ticks or a window: a count since the last "
+                "crossing starts below every threshold"
             )
 
 
@@ -223,7 +226,7 @@ class MonitorState:
         """Return the state with a watch that begins at count 0, without noise on its threshold."""
         places = slice(first, first + watch.places)
         if self.mode[places].any():
-            raise RejectedMessage("a watch runs in this place; disarm it first")
+            raise RejectedMessage("a watch already runs in this place; disarm it first")
         state = self.disarmed(first, watch.places)  # an ended watch leaves its window
         threshold = self.threshold.copy()
         threshold[places], state.mode[places] = watch.threshold, _mode(watch)
@@ -276,7 +279,7 @@ def _held(windows: Sequence[WatchWindow]) -> Windows:
     """Return the windows, or raise RejectedMessage where a state cannot hold all their rows."""
     if (held := sum(window.window * len(window.age) for window in windows)) > MOST_HELD:
         raise RejectedMessage(
-            f"the windows of these watches would hold {held:,} numbers, more than {MOST_HELD:,}: give them shorter "
-            "windows or fewer keys, or the clock a longer step"
+            f"the windows of these watches would hold {held:,} numbers, more than {MOST_HELD:,}. "
+            "Use shorter windows, fewer keys, or a longer clock step"
         )
     return tuple(windows)

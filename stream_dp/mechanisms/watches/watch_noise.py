@@ -54,8 +54,8 @@ def crossing_chance(margin: int, scale: Fraction, comparisons: int) -> float:
 def require_drawable(*scales: Fraction) -> None:
     if (widest := max(scales)) > WIDEST:
         raise UsageError(
-            f"noise of scale {float(widest):.3g} is too wide for 64 bits: give more epsilon, or let one event count in "
-            "fewer entries at once"
+            f"noise of scale {float(widest):.3g} is too wide for 64 bits. Give more epsilon, or "
+            "let one event count in fewer entries"
         )
 
 

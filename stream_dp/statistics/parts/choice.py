@@ -374,7 +374,7 @@ def largest_rho(setting: Setting, epsilon: Fraction, what: str) -> Fraction:
 
 def _alone(setting: Setting, epsilon: Fraction, what: str) -> ApproxDP:
     if not setting.delta:
-        raise NotDerivable(f"{what} needs a delta, and this pipeline's filter grants none")
+        raise NotDerivable(f"{what} needs a delta, but this pipeline's filter grants none")
     return ApproxDP(epsilon * setting.steps, setting.delta)
 
 

@@ -427,8 +427,9 @@ def paper_hss_choice(demand: Demand) -> Choice:
         raise UsageError("method paper_hss: [HSV] Alg. 4 releases one quantity, not a histogram")
     if setting.neighbors is not Neighbors.REPLACE:
         raise UsageError(
-            "method paper_hss: [HSV] Alg. 4 is made for ~_H, where a row is replaced, and here mechanisms are made for "
-            f"{setting.neighbors}; declare `neighbors: replace` with `moves: within_tick`, or use method hss"
+            "method paper_hss: [HSV] Alg. 4 is made for the relation ~_H, in which a row is "
+            f"replaced, but this pipeline has {setting.neighbors}. Declare `neighbors: replace` "
+            "with `moves: within_tick`, or use method hss"
         )
     mechanism = _paper_hss(demand, demand.quantity)
     predicted, last = _paper_error(mechanism, setting, demand.events), setting.last

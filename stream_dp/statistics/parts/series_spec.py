@@ -71,8 +71,8 @@ class Input(NamedTuple):
         if self.mechanism.noise(answer.public(1), answer.place) is None:
             raise UsageError(
                 f"series {maker}: the band of {self.name} depends on what its mechanism "
-                f"({type(self.mechanism).__name__}) has decided so far, and not on the tick alone: give {self.name} "
-                "another method, such as tree, or windows"
+                f"({type(self.mechanism).__name__}) has decided so far, and not on the tick alone. "
+                f"Give {self.name} another method, such as tree, or windows"
             )
 
     def answer(self, window: str) -> Answer:
@@ -160,7 +160,7 @@ class Asked:
         Raises UsageError where a series of this statistic takes none, and ValidationError with every problem of the
         definition, and of it beside the others.
         """
-        raise UsageError("series: takes no watches; a monitor does")
+        raise UsageError("series: only a monitor has watches")
 
     def alarm(self, part: Any, mechanism: Any, looking: Looking) -> FalseAlarm | None:
         """Return how likely one of its parts fires by noise of the series' mechanism on a day; None: it never does."""
@@ -183,7 +183,9 @@ class Derived:
         self, inputs: Sequence[Input], fields: Mapping[str, Any], horizon: int | None
     ) -> MadeOf:
         """Return what its releases are made by, of the `inputs`; raise UsageError where nothing can be."""
-        raise UsageError("a series with a mechanism of its own is made of no other")
+        raise UsageError(
+            "a series with its own mechanism cannot also be computed from other series"
+        )
 
     def input_problems(self, others: Mapping[str, "SeriesSpec"]) -> list[InitErrorDetails]:
         """Return its conflicts with the `others` of the file, by name, at places within it."""

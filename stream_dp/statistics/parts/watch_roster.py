@@ -177,7 +177,7 @@ class WatchRoster:
         if units.denominator != 1:
             raise UsageError(f"threshold: must be a multiple of the step {decimal_text(self.unit)}")
         if not is_threshold(int(units), negative=self.signed):
-            raise UsageError("threshold: is more than 10^15 steps")
+            raise UsageError("threshold: must be at most 10^15 steps")
         return int(units)
 
     def content(self, parameters: Mapping[str, Any], answer: IntArray) -> Mapping[str, Any]:
@@ -221,8 +221,9 @@ class WatchRoster:
             if free == places:
                 return at - places + 1
         raise UsageError(
-            f"watch: needs {places} free place(s) side by side, and this monitor has room for {len(self.names)} in all "
-            "(most); end one that was added, or create another monitor"
+            f"watch: needs {places} adjacent free place(s), but this monitor has "
+            f"{len(self.names)} in all (most). End a watch that was added, or create another "
+            "monitor"
         )
 
     def require_short(self) -> None:
@@ -239,9 +240,10 @@ class WatchRoster:
         left = BYTES * (len(self.names) - fixed) - entry_bytes(added, counted=counted)
         if left < 0:
             raise NoRoom(
-                f"watch: what was added to this monitor would have names too long, by {-left:,} bytes, for the places "
-                f"that they may take ({BYTES} bytes each, about, in a release). Take shorter names or keys, end one "
-                "that was added, or create another monitor"
+                "watch: with this watch, the names of the watches that were added to this monitor "
+                f"would be {-left:,} bytes too long (a release holds about {BYTES} bytes for each "
+                "place). Use shorter names or keys, end a watch that was added, or create another "
+                "monitor"
             )
 
     def with_watch(

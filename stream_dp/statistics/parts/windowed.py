@@ -186,8 +186,8 @@ _ONE_NOISE = {CORRELATED: correlated_windows, NESTED: nested_windows}
 def gaussian_windows(setting: Setting, epsilon: Fraction, declared: Sequence[str]) -> Choice:
     if setting.gdp:
         raise NotDerivable(
-            "method gaussian over windows is zCDP, which filter gdp does not add up: name filter zcdp, or method "
-            "correlated"
+            "method gaussian over windows has a zCDP guarantee, which filter gdp cannot add up: "
+            "use filter zcdp, or method correlated"
         )
     rho = rho_of_unit(setting, epsilon, "method gaussian")
     ticks = spans_of(setting, declared)

@@ -56,7 +56,7 @@ def length_of(window: object) -> int:
 
 def _some(value: object) -> object:
     if value == []:  # that was written; a default is a tuple
-        raise ValueError("names no window: leave it out, or name one such as 1h")
+        raise ValueError("has no window: leave the key out, or name a window such as 1h")
     return value
 
 
@@ -259,7 +259,7 @@ def _of_totals(
     chosen: Choice, kind: type[TotalSums], setting: Setting, most: int, step: Fraction
 ) -> Choice:
     if setting.users is None:
-        raise TypeError("a total is that of a user")
+        raise TypeError("a total is always the total of a user")
     made: Any = kind
     mechanism: Any = made(chosen.mechanism, most, setting.users)
     return replace(chosen.in_steps(step), mechanism=mechanism)

@@ -104,7 +104,7 @@ def approximate_loss() -> NaiveBook:
     odometer = Odometer.of(FilterBoundary.tuned(Fraction(45, 100), slack), DELTA)
     bound = odometer.observe(ProbabilisticDP(epsilon, DELTA)).bound()
     if bound is None:
-        raise RuntimeError("the odometer has no bound to be broken")
+        raise RuntimeError("this odometer states no bound that could be broken")
     return NaiveBook(
         "an odometer fed with (epsilon, delta)-DP in place of pDP",
         "[WRRW] App. F",
@@ -139,7 +139,7 @@ def first_sentence(call: Callable[[], Any]) -> str:
         call()
     except (NotDerivable, BudgetRefused) as refusal:
         return _END.split(str(refusal))[0]
-    raise RuntimeError("this should have been refused")
+    raise RuntimeError("this mechanism should have been refused")
 
 
 def _one_touched(part: Part) -> Verified:

@@ -58,7 +58,9 @@ class Script:
     def _decay(self, scale: Fraction) -> Fraction:
         rate = 1 / Fraction(scale)
         if rate.denominator != 1:
-            raise ValueError(f"scale {scale}: 1/scale must be whole; choose a larger epsilon")
+            raise ValueError(
+                f"scale {scale}: 1/scale must be a whole number; choose a larger epsilon"
+            )
         return self.base**rate.numerator
 
     def _take(self, law: dict[int, Fraction], size: int) -> IntArray:

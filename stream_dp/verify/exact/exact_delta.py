@@ -122,7 +122,7 @@ def exact_moment(machine: FiniteMachine[Any, Any], pairs: Pairs, order: int, rou
         ValueError: the order is below 2, or the laws leave out some mass.
     """
     if order < 2:
-        raise ValueError(f"the order is 2 or more, got {order}")
+        raise ValueError(f"the order must be 2 or more, got {order}")
 
     def moment(p: Fraction, q: Fraction) -> Amount:
         if p == 0 or q == 0:
@@ -167,7 +167,7 @@ def delta_bracket(
     left out under 1 - b.
     """
     if ratio < 1:
-        raise ValueError(f"e^eps is at least 1, got {ratio}")
+        raise ValueError(f"e^eps must be at least 1, got {ratio}")
     *deltas, gone0, gone1 = control(machine, ratio).value(beginning(machine), pairs, rounds)
     gone = 1 + gone0, 1 + gone1
     lower = max(ZERO, *(deltas[b] - ratio * gone[1 - b] for b in (0, 1)))
@@ -232,7 +232,7 @@ class Decomposition:
 
     def __post_init__(self) -> None:
         if self.ratio <= 1:
-            raise ValueError(f"e^eps is above 1 here, got {self.ratio}")
+            raise ValueError(f"e^eps must be above 1 here, got {self.ratio}")
         self._control = control(self.machine, self.ratio)
         joint = beginning(self.machine)
         if max(self._least(joint, self.pairs, self.rounds)) > self.delta:

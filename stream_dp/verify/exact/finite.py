@@ -134,7 +134,7 @@ class Sampled:
         """Take a bit, or answer the last one (RejectedMessage: no bit, nothing to answer yet, or halted)."""
         if isinstance(message, Query):
             if state.answer is None:
-                raise RejectedMessage("nothing to answer yet; send a bit first")
+                raise RejectedMessage("there is nothing to answer yet; send a bit first")
             return state, np.array(state.answer, dtype=np.int64)
         bit = int(checked(message.row, 1)[0])
         if bit > 1:

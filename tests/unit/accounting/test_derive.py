@@ -392,7 +392,7 @@ def test_gaussian_parts_reach_the_filter_only_with_it() -> None:
         before = ledger.used
         for attempt in (ledger.charge, ledger.preview):
             with pytest.raises(
-                BudgetRefused, match=r"clamp the answers to a finite set and declare a horizon"
+                BudgetRefused, match=r"Clamp the answers to a finite set and declare a horizon"
             ):
                 attempt(entry)
         assert ledger.used == before

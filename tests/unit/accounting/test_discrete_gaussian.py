@@ -88,5 +88,5 @@ def test_a_shift_counted_once_is_caught() -> None:
 
 def test_what_is_not_proven_is_refused() -> None:
     for variance in (Fraction(0), Fraction(72, 100)):
-        with pytest.raises(NotDerivable, match="use zCDP"):
+        with pytest.raises(NotDerivable, match="Use zCDP"):
             discrete_gaussian(variance)

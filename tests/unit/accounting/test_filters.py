@@ -151,7 +151,7 @@ def asked_renyi(alpha: Any, epsilon: Any) -> RenyiDP:
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize("number", NO_NUMBERS, ids=repr)
 def test_no_filter_has_a_bad_budget(make: Callable[[Any], Filter], number: Any) -> None:
-    with pytest.raises(InvalidCost, match=r"a filter cannot have .*No filter was made"):
+    with pytest.raises(InvalidCost, match=r"a filter cannot have .*No filter was created"):
         make(number)
 
 

@@ -219,8 +219,8 @@ async def test_nobody_listens() -> None:
     with pytest.raises(WorldError) as raised:
         await create_topic(address, "orders")
     assert str(raised.value) == (
-        f"topic orders: no Kafka broker answers at {address}: check address and login, and that it runs; "
-        "one that was just started takes some seconds"
+        f"topic orders: no Kafka broker answers at {address}: check the address and the login, and "
+        "that the broker runs; a broker that was just started takes some seconds"
     )
 
 

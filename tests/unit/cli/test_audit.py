@@ -274,8 +274,8 @@ def test_a_broken_sampler_is_exit_4(site: Any, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("bad", "said_what"),
     [
-        (("--runs", "99"), "an audit needs 100 runs or more"),
-        (("--ticks", "0"), "a tick or more"),
+        (("--runs", "99"), "an audit needs at least 100 runs"),
+        (("--ticks", "0"), "at least one tick"),
         (("--confidence", "1.5"), "between 0 and 1, got 1.5"),
     ],
 )
@@ -383,7 +383,7 @@ def test_bad_input_is_named(ran: Any) -> None:
     (folder / "plain.txt").write_text("no journal")
     for code, arguments, message in (
         (2, ("--trace", str(ran.journal)), "so name its pipeline file too"),
-        (2, ("--trace", str(folder / "none.yaml")), "there is no such file"),
+        (2, ("--trace", str(folder / "none.yaml")), "this file does not exist"),
         (2, (str(ran.pipeline), "--trace", str(folder / "none.journal")), "no journal here"),
         (
             2,
@@ -402,7 +402,7 @@ def test_bad_input_is_named(ran: Any) -> None:
     ran.write("epsilon: 0.5}", "epsilon: 0.25}")
     said = ran.say("audit", "--trace", str(ran.pipeline))
     assert said.code == 4
-    assert "written for something else" in said.err
+    assert "written for another pipeline file" in said.err
     ran.journal.unlink()
     said = ran.say("audit", "--trace", str(ran.pipeline))
-    assert (said.code, "no journal here; it begins with the first run" in said.err) == (2, True)
+    assert (said.code, "there is no journal here; the first run" in said.err) == (2, True)

@@ -132,7 +132,7 @@ def test_a_pipeline_that_begins_has_a_data_key_of_its_own(
     lost = wrapped(site).rename(site.folder / "lost")
     for command in (("run", "--until-end"), ("ledger",)):
         said = site.command(*command)
-        assert (said.code, "bring its wrapped key back" in said.err) == (4, True)
+        assert (said.code, "bring back the journal's wrapped key" in said.err) == (4, True)
     refused = site.say("key", "rotate", str(site.pipeline), "--new-key-file", str(former))
     assert (refused.code, wrapped(site).exists()) == (4, False)
     lost.rename(wrapped(site))
@@ -468,7 +468,10 @@ def test_the_wrapped_key_may_lie_elsewhere(
         site.pipeline.read_text().replace("name: clicks\nsource", "name: views\nsource")
     )
     said = site.say("run", str(site.folder / "views.yaml"), "--key-file", str(new))
-    assert (said.code, "the wrapped key of views is that of clicks" in said.err) == (4, True)
+    assert (said.code, "the wrapped key of views belongs to the pipeline clicks" in said.err) == (
+        4,
+        True,
+    )
 
 
 def test_a_topics_journal_has_it_in_the_state_folder_and_lanes_get_neither_key(

@@ -104,7 +104,7 @@ def test_a_proxys_analyst_must_be_one(pipeline: Path, say: Say, tmp_path: Path) 
         ((), "name one of --analyst NAME, --reader NAME, --list and --revoke ID"),
         (("--reader", "bi", "--analyst", "ann"), "name one of"), (("--reader", "Bi"), "--reader: must be"),
         (("--analyst", "ann", "--list"), "name one of"), (("--analyst", "carl"), "names ann"),
-        (("--revoke", "0" * 12), "names no token of this id"), (("--analyst", "ann", "--days", "0"), "days"),
+        (("--revoke", "0" * 12), "has no token with this id"), (("--analyst", "ann", "--days", "0"), "days"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said(

@@ -134,7 +134,7 @@ async def test_live_series_are_listed_previewed_and_priced() -> None:
         assert (seen["asked"], seen["left"], seen["largest"]) == ("1.5", "1", "1")
         with pytest.raises(BudgetRefused):
             await live_series.create(definition("dear", "1.5"))
-        with pytest.raises(UnknownMechanism, match="belongs to the pipeline file"):
+        with pytest.raises(UnknownMechanism, match="comes from the pipeline file"):
             await live_series.halt("orders")
         assert [dict(each) for each in live_series.queries()] == before
         await live_series.create(definition("cheap", "0.25"))
@@ -170,7 +170,7 @@ async def test_every_filter_states_its_budget_and_what_is_left(name: str) -> Non
         with pytest.raises(BudgetRefused, match=r"analyst ann: b asks .* halt what is not needed"):
             await live_series.create(definition("b", "0.03"), "ann")
         with pytest.raises(
-            UsageError, match=r"analyst: no such analyst; .* names ann, and without"
+            UsageError, match=r"analyst: there is no such analyst. .* names ann; a request without"
         ):
             await live_series.create(definition("b", "0.01"), "bob")
         await live_series.create(definition("c", largest))
@@ -230,7 +230,7 @@ async def test_what_a_halt_gives_back_is_said_before_and_then_fits() -> None:
             "freed_everywhere": "0", "left": "0.1", **at,
         }  # fmt: skip
         assert subledgers.main is before
-        with pytest.raises(UnknownMechanism, match="belongs to the pipeline file"):
+        with pytest.raises(UnknownMechanism, match="comes from the pipeline file"):
             await live_series.preview_halt("de")
         halted = await live_series.halt("more-fr")
         assert of_fr.items() >= halted.items()

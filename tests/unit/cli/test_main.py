@@ -75,7 +75,7 @@ def test_an_unknown_command_is_guessed(say: Say, typed: tuple[str, ...], meant: 
         (("plan",), "PIPELINE.yaml"),
         (("plan", "a.yaml", "--nope"), "--nope"),
         (("run", "a.yaml", "--port", "http"), "--port"),
-        (("plan", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
+        (("plan", "nowhere.yaml"), "nowhere.yaml: this file does not exist"),
         (("replay", "a.csv"), "--topic"),
         (("broker", "--nodes", "2"), "1 or 3 nodes, not 2"),
     ],

@@ -228,7 +228,7 @@ def test_errors_of_the_engine_keep_their_exit_code(
     [
         ({"key": bytes(32)}, "--key-file or STREAM_DP_KEY_FILE"),
         ({"name": "views"}, "does not run clicks but another pipeline"),
-        ({"live_series": None}, "takes no queries"),
+        ({"live_series": None}, "accepts no queries"),
     ],
 )
 def test_an_engine_of_another_key_or_pipeline_is_not_asked(
@@ -247,7 +247,7 @@ def test_the_operator_asks_where_reading_is_closed(site: Any, engine: FakeLiveSe
             assert (said.code, said.err) == (0, "")
     with served(view_of(engine, key=bytes(32)), Access(reads="known")) as url:
         said = site.say("query", "halt", str(site.pipeline), "total", "--url", url)
-        assert (said.code, "refused this key's token" in said.err) == (2, True)
+        assert (said.code, "refused the token of this key" in said.err) == (2, True)
 
 
 def test_without_an_engine_it_is_5(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,8 +272,8 @@ def test_apply_waits_for_no_engine_and_says_what_it_tried(
 @pytest.mark.parametrize(
     ("url", "named"),
     [
-        ("http://stats.example:8765", "http reaches this machine only"),
-        ("http://10.0.0.7", "http reaches this machine only"),
+        ("http://stats.example:8765", "http is allowed only to this machine"),
+        ("http://10.0.0.7", "http is allowed only to this machine"),
         ("ftp://127.0.0.1", "must be like"),
         ("http://127.0.0.1:99999", "must be like"),
         ("http://127.0.0.1/api?x", "must be like"),
@@ -348,7 +348,7 @@ def test_an_engine_that_does_not_answer(
         said = site.say("query", "create", str(site.pipeline), "--series", LATE, "--url", url)
         gave_up.set()
     assert said.code == 5
-    assert "what was asked may still happen" in said.err
+    assert "It may still execute the request" in said.err
 
 
 def test_an_answer_to_ask_is_the_line_on_record(ask: Ask, engine: FakeLiveSeries) -> None:

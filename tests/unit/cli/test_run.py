@@ -196,7 +196,7 @@ def test_what_was_never_there_is_2(site: Site, monkeypatch: pytest.MonkeyPatch) 
     assert (said.code, "chmod 600" in said.err) == (2, True)
     key.chmod(0o600)
     said = site.command("ledger")
-    assert (said.code, "no journal here; it begins with the first run" in said.err) == (2, True)
+    assert (said.code, "there is no journal here; the first run" in said.err) == (2, True)
     monkeypatch.delenv("STREAM_DP_KEY_FILE")
     for command in ("ledger", "run"):
         said = site.command(command)

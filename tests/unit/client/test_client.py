@@ -146,7 +146,7 @@ async def test_an_analyst_previews_creates_asks_and_halts(tmp_path: Path) -> Non
         latest = await orders.latest()
         assert latest is not None
         assert (await orders.ask())["value"] == latest.value
-        with pytest.raises(sdp.UsageError, match="another ledger paid for it"):
+        with pytest.raises(sdp.UsageError, match="was paid from another ledger"):
             await orders.halt()
         large = await client.series("large")
         assert (await large.preview_halt()).freed == "0.4"
@@ -169,7 +169,7 @@ async def test_what_a_token_may_not_is_said_in_the_servers_words(tmp_path: Path)
     async with engine(tmp_path / "shop.tokens") as (url, token, _):
         none = await sdp.connect_async(url)
         with pytest.raises(
-            sdp.UsageError, match=r"no token, and this needs .* `stream-dp token PIPE"
+            sdp.UsageError, match=r"no token, but this needs .* `stream-dp token PIPE"
         ):
             await none.halt("large")
         wrong = await sdp.connect_async(url, token=f"{token[:-1]}x")
@@ -185,8 +185,8 @@ async def test_what_a_token_may_not_is_said_in_the_servers_words(tmp_path: Path)
     [
         ("http://127.0.0.1:9", None, "no engine answers at http://127.0.0.1:9: start one with"),
         ("127.0.0.1:8765", None, "url: must be like http://127.0.0.1:8765"),
-        ("http://stats.example", "a.b", "url: http reaches this machine only"),
-        ("http://127.0.0.1:9", "a\nb", "token: is not a token of one line"),
+        ("http://stats.example", "a.b", "url: http is allowed only to this machine"),
+        ("http://127.0.0.1:9", "a\nb", "token: is not one line of text"),
     ],
 )
 def test_an_address_or_a_token_that_cannot_be(url: str, token: str | None, words: str) -> None:
@@ -266,7 +266,7 @@ async def test_another_pipeline_at_the_address_ends_a_stream(
     await site.server.stop()
     site.view = replace(view, pipeline=lambda: other)
     await site.start()
-    with pytest.raises(sdp.FailClosed, match="is another one now"):
+    with pytest.raises(sdp.FailClosed, match="another pipeline now runs"):
         await taken(stream, 1)
     ahead = (await sdp.connect_async(site.url)).stream(after=400, patience=0)
     with pytest.raises(sdp.WorldError, match="published 5 releases, fewer than the 400"):

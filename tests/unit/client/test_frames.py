@@ -67,7 +67,7 @@ def test_a_window_and_keys_are_chosen(table: ReleaseTable) -> None:
         table["s1"].plot(keys=["ATT"])
     with pytest.raises(sdp.UsageError, match="a plot shows one series"):
         table.plot()
-    with pytest.raises(sdp.UsageError, match="no row is of series 's99'"):
+    with pytest.raises(sdp.UsageError, match="no row belongs to series 's99'"):
         table["s99"]
 
 

@@ -63,6 +63,6 @@ def test_a_derivation_with_a_broken_condition_cannot_be_made() -> None:
 def test_a_composition_refuses_what_is_addressed_to_nothing_in_it() -> None:
     over, noise = ConcurrentComposition(), ZeroNoise()
     state, _ = over.step(over.init(), Create(ConcurrentComposition()), noise)
-    with pytest.raises(RejectedMessage, match="messages to one of its own"):
+    with pytest.raises(RejectedMessage, match="messages to its own mechanisms"):
         over.step(state, Ask(0, Update(np.array([1]))), noise)
     assert state.created == 1

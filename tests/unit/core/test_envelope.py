@@ -80,7 +80,7 @@ def test_what_is_no_envelope_is_refused_and_not_repeated(value: bytes) -> None:
 
 
 def test_a_later_version_is_said_to_be_one() -> None:
-    with pytest.raises(BadEnvelope, match="version 1 only"):
+    with pytest.raises(BadEnvelope, match="only envelopes of version 1"):
         read_envelope(b'{"v": 2, "message": {"more": true}}')
 
 

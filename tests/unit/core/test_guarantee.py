@@ -71,7 +71,7 @@ def test_only_dp_states_an_epsilon() -> None:
     assert differential_privacy(ProbabilisticDP(ONE, tiny)) == ApproxDP(ONE, tiny)
     point = RenyiDP(TWO, ONE)
     for measure in (ZCDP(ONE), point, RenyiCurve((point,)), GaussianDP(ONE)):
-        with pytest.raises(NotDerivable, match=f"{NAMES[type(measure)]} is no"):
+        with pytest.raises(NotDerivable, match=f"{NAMES[type(measure)]} has no"):
             differential_privacy(measure)
     assert parameters(RenyiCurve((point,))) == {"epsilon at alpha 2": ONE}
     assert parameters(GaussianDP(TWO)) == {"mu": TWO}

@@ -264,9 +264,9 @@ def test_what_no_time_of_a_pattern_is(text: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "wrong"),
     [
-        ("%d.%m.%Y %H:%M %q", "%q, which is none of"), ("%d.%m.%m.%Y", "%m twice"), ("%m.%Y", "needs a year"),
+        ("%d.%m.%Y %H:%M %q", "%q, but only"), ("%d.%m.%m.%Y", "%m twice"), ("%m.%Y", "needs a year"),
         ("%d.%m.%Y %I:%M", "needs hours"), ("%d.%m.%Y %M", "without its hours"), ("%d.%m.%Y %H:%M.%f", "without %S"),
-        ("100%", "none of"),
+        ("100%", "but only"),
     ],
 )  # fmt: skip
 def test_a_pattern_that_is_none(pattern: str, wrong: str) -> None:

@@ -127,7 +127,7 @@ def test_a_type_needs_a_label_of_its_own_and_a_kind_of_its_own() -> None:
         Codec([Heir])
     with pytest.raises(TypeError, match="Heir"):
         Codec([Count]).encode(Heir(1, Fraction(1)))
-    with pytest.raises(ValueError, match="two types are written as 'count'"):
+    with pytest.raises(ValueError, match="two types are registered for the kind 'count'"):
         Codec([Count, *codec(1, ("total", int)).types])
 
 

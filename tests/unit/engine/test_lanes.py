@@ -151,7 +151,7 @@ async def test_a_user_in_two_lanes_ends_the_engine(monkeypatch: pytest.MonkeyPat
     everywhere = {partition: caps.one_log(1)[0] for partition in (0, 1)}
     world = UserWorld(everywhere, specification(source=KEYED, **SQLITE))
     monkeypatch.setattr(UserGuard, "admit", at_home(UserGuard.admit))
-    with pytest.raises(FailClosed, match="in two lanes"):
+    with pytest.raises(FailClosed, match="two lanes together"):
         await world.engine(Random(1)).run()
 
 

@@ -626,7 +626,7 @@ def said(**source: Any) -> dict[str, Any]:
 def test_workers_change_nothing_that_a_journal_fixes_and_refuse_what_they_cannot_do() -> None:
     spec = PipelineSpec.model_validate(said(workers={"lanes": 4}))
     assert fingerprint(spec) == fingerprint(PipelineSpec.model_validate(said()))
-    with pytest.raises(UsageError, match="workers read the source of p"):
+    with pytest.raises(UsageError, match="the source of p is read by workers"):
         spec.read_by(2)
     with pytest.raises(ValidationError, match="leave one of the two out"):
         PipelineSpec.model_validate(said(workers={"lanes": 4}, processes=2))
@@ -795,7 +795,7 @@ async def test_an_engine_lays_where_workers_go_on_and_deletes_only_what_nobody_n
 async def test_more_lanes_than_partitions_are_refused_before_their_topic_is_made() -> None:
     topics: Any = Topics()
     topics.lanes, topics.open = 3, None
-    with pytest.raises(UsageError, match="give at most as many"):
+    with pytest.raises(UsageError, match="Give at most as many"):
         await engine_of(topics).seek(Cut())
 
 

@@ -68,7 +68,7 @@ async def test_a_mark_of_another_version_is_refused(tmp_path: Path) -> None:
     assert '"kind":"high-water"' in mark.read_text()
     mark.write_text('{"kind":"high-water","version":5,"commits":{"first":1}}')
     with pytest.raises(
-        UnknownFormat, match=r"has version 5, .* reads version 4 and older ones: use"
+        UnknownFormat, match=r"has version 5, .* reads version 4 and older versions: use"
     ):
         await run(MemoryStore(), tmp_path)
 

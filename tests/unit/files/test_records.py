@@ -236,7 +236,7 @@ def test_a_file_has_an_encoding_of_which_each_byte_is_a_character() -> None:
         "nope",
         "a\0",
     ):
-        with pytest.raises(ValidationError, match="one byte a character, such as latin-1"):
+        with pytest.raises(ValidationError, match="one byte for each character, such as latin-1"):
             source(name)
     with pytest.raises(ValidationError, match="JSON is UTF-8"):
         source("latin-1", "x.jsonl")

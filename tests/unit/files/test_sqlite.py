@@ -129,7 +129,7 @@ async def test_wal_full_and_private(path: Path) -> None:
 
 async def test_a_second_engine_is_kept_out(path: Path) -> None:
     async with _opened(path) as journal:
-        await _refused(path, "another engine is running")
+        await _refused(path, "another engine uses this journal")
         await journal.append(*sample_commit(0))
     async with _opened(path):
         pass
@@ -151,7 +151,7 @@ async def test_kill_9_leaves_no_lock_and_loses_no_commit(path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as engine:
         assert engine.stdout is not None
         seen = [int(engine.stdout.readline()) for _ in range(20)]
-        await _refused(path, "another engine is running")
+        await _refused(path, "another engine uses this journal")
         assert len(read_sealed(path)) >= len(seen)
         engine.send_signal(signal.SIGKILL)
         seen += [int(line) for line in engine.stdout if line.endswith(b"\n")]

@@ -425,7 +425,9 @@ def test_no_nonce_is_used_twice_and_nothing_unbound_is_read() -> None:
 
 def test_another_operators_key_is_named() -> None:
     ids = Sealer(OTHER, "clicks").key_id, Sealer(KEY, "clicks").key_id
-    with pytest.raises(FailClosed, match=f"under operator key {ids[0]}, the key given is {ids[1]}"):
+    with pytest.raises(
+        FailClosed, match=f"under operator key {ids[0]}, but the key given is {ids[1]}"
+    ):
         unwrapped(wrap(KEY, OTHER, "clicks"), KEY, "clicks")
 
 

@@ -52,7 +52,9 @@ async def test_other_bytes_from_other_code(world: World) -> None:
 async def test_another_pipeline(world: World, field: str, value: object, named: str) -> None:
     changed = {field: value}
     world.plan = replace(world.plan, **changed)  # type: ignore[arg-type]
-    text = await refused(world, f"written for something else .*{named}.*Use the pipeline file")
+    text = await refused(
+        world, f"written for another pipeline file .*{named}.*Use the file that wrote it"
+    )
     assert text.count(": then ") <= 1
 
 

@@ -276,7 +276,9 @@ def test_who_asks_is_told_the_keys_of_every_window() -> None:
         "tick": {"values": {"Å b": 2, "other": 0}, "band": 7}
     }
     for window in ("7d", 24):
-        with pytest.raises(UsageError, match="window: is none of this series; it has tick, 24h"):
+        with pytest.raises(
+            UsageError, match="window: this series has no such window; its windows are tick, 24h"
+        ):
             selected(one, scalar, {"window": window})
 
 

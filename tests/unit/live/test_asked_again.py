@@ -86,7 +86,7 @@ async def test_a_commit_with_another_number_of_seeds_than_draws_is_no_commit(
         return history
 
     monkeypatch.setattr(recovery, "read_history", spoilt)
-    with pytest.raises(FailClosed, match="does not hold one seed for each of its changes"):
+    with pytest.raises(FailClosed, match="must hold one seed for each of its changes"):
         await world.live()
 
 

@@ -199,7 +199,7 @@ def test_sums_and_counts_of_other_windows_make_no_mean() -> None:
         (run[0], ended[1]),
     )
     for sums, counts in others:
-        with pytest.raises(NotDerivable, match="differ in windows"):
+        with pytest.raises(NotDerivable, match="must have the same windows"):
             mean_of(sums, counts)
 
 

@@ -129,7 +129,7 @@ def test_a_subclass_may_state_a_derivation_of_its_own() -> None:
 
 def test_measures_guarantees_derivations_and_situations_take_no_subclass() -> None:
     for closed in (*NAMES, Guarantee, Derivation, Condition, Touched, *RULES):
-        with pytest.raises(NotDerivable, match=f"{closed.__name__} takes no subclass"):
+        with pytest.raises(NotDerivable, match=f"{closed.__name__} may have no subclass"):
             type("Cheaper", (closed,), {"__slots__": ()})
 
 
@@ -152,7 +152,7 @@ def test_what_only_looks_like_a_measure_or_a_derivation_is_refused() -> None:
             each()
     with pytest.raises(BudgetRefused, match="no theorem for Mock"):
         Ledger.of(ONE).ask("cheap", measure, "rule")
-    with pytest.raises(InvalidCost, match="exact number, a Fraction"):
+    with pytest.raises(InvalidCost, match="must be an exact number"):
         PureDP(Generous(1))
 
 
@@ -173,6 +173,6 @@ def test_a_filter_is_proven_by_its_class_not_by_its_name() -> None:
         lambda: derive((right,), Filtered("asked", gratis)),
         lambda: Ledger.under(gratis),
     ):
-        with pytest.raises(NotDerivable, match="a Gratis is another one"):
+        with pytest.raises(NotDerivable, match="not a Gratis of the same name"):
             attempt()
     assert {name for name, standing in CONCURRENT.items() if standing.proven} == CLASSES.keys()

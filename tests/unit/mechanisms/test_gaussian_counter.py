@@ -371,7 +371,7 @@ def test_parameters_that_cannot_be_met_are_refused() -> None:
     ):
         with pytest.raises(NotDerivable, match=said):
             GaussianCounter(1, rho, ADD, horizon).derivation()
-    with pytest.raises(NotDerivable, match="make the mechanism for add_remove"):
+    with pytest.raises(NotDerivable, match="Create the mechanism for add_remove"):
         GaussianCounter(2, Fraction(1), Neighbors.REPLACE_ANY_TICK, 10).derivation()
 
 

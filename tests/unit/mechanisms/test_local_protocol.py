@@ -240,7 +240,7 @@ def test_the_most_users_of_one_event_are_counted() -> None:
     ],
 )  # fmt: skip
 def test_parts_that_fit_no_users_are_refused(users: Any, views: Any) -> None:
-    with pytest.raises(UsageError, match=r"part|neighbours"):
+    with pytest.raises(UsageError, match=r"part|neighbour"):
         LocalProtocol(users, views, Rounds(1, ()))
 
 
@@ -268,7 +268,7 @@ def test_a_server_that_sends_data_is_none() -> None:
         def questions(self, state: Any) -> tuple[Ask, ...]:
             return (Ask(0, row(0, 0)),)
 
-    with pytest.raises(TypeError, match="asks queries"):
+    with pytest.raises(TypeError, match="sends only queries"):
         play(replace(triangle(), server=Sends(3, ())), ZeroNoise(), Query())
 
 

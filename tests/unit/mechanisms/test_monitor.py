@@ -95,14 +95,17 @@ def test_watches_come_and_go() -> None:
     ]  # fmt: skip
 
 
-PLACES, INTEGER = "places of this monitor are 0 to 6", "a threshold is an integer"
+PLACES, INTEGER = (
+    "places of this monitor are numbered from 0 to 6",
+    "a threshold must be an integer",
+)
 REFUSED: list[tuple[Message, str]] = [
     (ThresholdQuery(place=0), INTEGER), (ThresholdQuery(0, place=0), INTEGER),
     (ThresholdQuery(10**15 + 1, place=0), INTEGER), (ThresholdQuery(True, place=0), INTEGER),
     (ThresholdQuery(5, place=7), PLACES), (ThresholdQuery(5, place=-1), PLACES),
     (ThresholdQuery(5, place=5), "this watch has ended"),
     (ThresholdQuery(5, place=3), "has seen none yet"),
-    (ArmQuery(place=4, watch=LARGE), "a watch runs in this place"),
+    (ArmQuery(place=4, watch=LARGE), "a watch already runs in this place"),
     (ArmQuery(place=6, watch=ONCE), PLACES), (ArmQuery(place=-1, watch=ONCE), PLACES),
     (DisarmQuery(place=7), PLACES), (DisarmQuery(place=2, places=0), PLACES),
 ]  # fmt: skip
@@ -123,7 +126,7 @@ def test_what_a_watch_has_not_seen_yet_is_not_asked() -> None:
     """Of a window that is not whole, and of a tick before the watch began."""
     below = WatchTerms(9, below=True, window=2)
     for watch, messages, why in (
-        (below, (), "looks at whole windows and has seen none"),
+        (below, (), "looks at whole windows, and no window has ended"),
         (BUSY, (Query(), DisarmQuery(place=0), ArmQuery(place=0, watch=BUSY)), "has seen none yet"),
     ):
         monitor, noise = Monitor(1, FIFTH, ADD, (watch,)), ZeroNoise()
@@ -141,14 +144,16 @@ def test_a_watch_has_an_integer_to_reach(threshold: Any) -> None:
 
 
 def test_watches_that_watch_nothing_are_refused() -> None:
-    with pytest.raises(UsageError, match="begins below"):
+    with pytest.raises(UsageError, match="starts below"):
         WatchTerms(3, below=True)
     for tick, window in ((True, 2), (False, -1)):
-        with pytest.raises(UsageError, match="takes at least one row, and not single ticks"):
+        with pytest.raises(
+            UsageError, match="needs at least one row, and cannot look at single ticks"
+        ):
             WatchTerms(3, tick=tick, window=window)
     with pytest.raises(UsageError, match="at least one place"):
         WatchTerms(3, 0)
-    with pytest.raises(UsageError, match="need 5 places, and there are 4"):
+    with pytest.raises(UsageError, match="need 5 places, but the monitor has 4"):
         Monitor(4, FIFTH, ADD, PLAIN.watches)
 
 
@@ -396,7 +401,7 @@ def test_alerts_and_count_watchers_draw_as_a_monitor_does(relation: Neighbors, o
 def test_count_watchers_need_a_level_for_each_column() -> None:
     watchers = CountWatchers(3, FIFTH, ADD)
     for query in (Query(), LevelsQuery(levels=np.zeros(2, dtype=np.int64))):
-        with pytest.raises(RejectedMessage, match="needs 3 public levels, one per column"):
+        with pytest.raises(RejectedMessage, match="needs 3 public levels, one for each column"):
             watchers.step(watchers.init(ZeroNoise()), query, ZeroNoise())
 
 

@@ -203,5 +203,5 @@ def test_of_gaussian_counts_the_roundings_inside_are_a_part() -> None:
 
 def test_what_decides_has_no_law_of_its_own() -> None:
     hss = HSS(2, None, TENTH, TENTH, TENTH, ADD, 90)
-    with pytest.raises(NotDerivable, match="noise of HSS depends on what it has decided"):
+    with pytest.raises(NotDerivable, match="noise of HSS depends on the mechanism's own decisions"):
         Answer(hss).law((1, 2))

@@ -235,7 +235,7 @@ def test_twins_of_forests_lose_more(twin: type[GaussianForest]) -> None:
 
 
 def test_a_shape_that_is_wider_than_said_loses_more() -> None:
-    """Caps of a tick, or of an entry, that no guard enforces: all events of a user in one."""
+    """Caps of a tick, or of an entry, that no guard enforces: all events of a user that count in one."""
     for said, real in ((Caps(4, 1, 4), Caps(4, 4, 4)), (Caps(4, 4, 1, 2), Caps(4, 4, 4, 2))):
         forest = forest_of(said)
         assert max(nodes(forest, table) for table in tables(real)) > 1.9 * float(forest.rho)
@@ -260,13 +260,13 @@ def test_windows_and_so_far_are_for_the_same_users() -> None:
     assert claim == both.guarantee
     assert (claim.measure, claim.users) == (ZCDP(Fraction(1, 4)), Users(4))
     for other in (None, UserShape(Users(4), 2, 4)):
-        with pytest.raises(NotDerivable, match="equally many events"):
+        with pytest.raises(NotDerivable, match="the same number of events"):
             GaussianAndEver(forest, replace(ever, shape=other))
 
 
 def test_what_is_no_shape_is_refused_and_noise_too_small_not_derived() -> None:
     for per_tick, per_entry in ((0, 1), (1, 0), (5, 1), (1, 5), (1.0, 1)):
-        with pytest.raises(InvalidCost, match="of a user in one"):
+        with pytest.raises(InvalidCost, match="of a user that count in one"):
             UserShape(Users(4), per_tick, per_entry)  # type: ignore[arg-type]
     shape = Caps(4, 1, 4).shape
     for wrong in ({"gdp": True}, {"neighbors": Neighbors.REPLACE}):

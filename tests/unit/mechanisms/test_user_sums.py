@@ -164,7 +164,7 @@ def test_totals_of_both_signs_elsewhere_lose_more() -> None:
     shorter = Anyhow(EndedSums(WIDTH, UNIT, ADD, (1,), -1, 1), TOTAL, TWO)
     assert worst(shorter, less_one_window(netted, window=1)) == pytest.approx(2, abs=4e-3)
     for wrong in (running, longer, shorter):
-        with pytest.raises(NotDerivable, match="in a whole window of the users' cap"):
+        with pytest.raises(NotDerivable, match="over a whole window of the users' cap"):
             UserSums(wrong.inner, TOTAL, wrong.users)
     assert on_its_path((3, 3, -3, 0), TICKS) != netted((3, 3, -3, 0), TICKS)
 

@@ -213,12 +213,14 @@ def test_what_is_made_for_different_rows_is_not_put_together() -> None:
         (Counter(3, ONE, ADD, 9), "width"), (HybridCounter(1, ONE, ADD), "width"),
         (Counter(2, ONE, REPLACE, 9), "neighbors"),
     ):  # fmt: skip
-        with pytest.raises(NotDerivable, match=f"windows and the count so far differ in {what}"):
+        with pytest.raises(
+            NotDerivable, match=f"windows and the count so far must have the same {what}"
+        ):
             WindowsAndEver(counts, ever)
     for other, what in (
-        (GaussianCounter(2, ONE, ADD, 9, 2), "differ in width"),
-        (GaussianCounter(3, ONE, REPLACE, 9, 2), "differ in neighbors"),
-        (GaussianCounter(3, ONE, ADD, 9, 1), "differ in ones"),
+        (GaussianCounter(2, ONE, ADD, 9, 2), "must have the same width"),
+        (GaussianCounter(3, ONE, REPLACE, 9, 2), "must have the same neighbors"),
+        (GaussianCounter(3, ONE, ADD, 9, 1), "must have the same ones"),
         (GaussianCounter(3, ONE, ADD, 9, 2, gdp=True), "Gaussian DP"),
     ):
         with pytest.raises(NotDerivable, match=what):

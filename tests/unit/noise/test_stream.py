@@ -135,7 +135,7 @@ def test_a_forked_process_does_not_draw(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_stream_is_not_doubled() -> None:
     for double in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(FailClosed, match="not copied"):
+        with pytest.raises(FailClosed, match="cannot be copied"):
             double(NoiseStream(SEED, 0))
 
 

@@ -119,7 +119,7 @@ ROUNDED = leaf(
     ("derivation", "said"),
     [
         (GAUSSIAN, "noisy: the pure filter has no theorem for zCDP"),
-        (ROUNDED, "rare has a delta, and none is granted"),
+        (ROUNDED, "rare has a delta, but a pure ledger"),
     ],
 )
 async def test_what_the_pure_filter_cannot_take_changes_nothing(

@@ -64,7 +64,7 @@ async def test_a_snapshot_of_other_series_is_refused(
     monkeypatch.setattr(engines, "SNAPSHOT_TICKS", 4)
     world = rewritten(await lived(), change)
     assert any(commit.snapshot is not None for commit in world.commits())
-    with pytest.raises(FailClosed, match="is not one of the series that lived then"):
+    with pytest.raises(FailClosed, match="does not match the series that ran at that commit"):
         await world.live()
     assert world.bodies == world.answers == []
 

@@ -308,7 +308,7 @@ def test_the_horizon_is_the_end(name: str, opened: list[SeededNoise]) -> None:
     *_, last = live.over(ticks_for(name))
     streams = len(opened)
     for refused in (live.release, lambda: one_by_one(live, name, ticks_for(name)[1])):
-        with pytest.raises(RejectedMessage, match="made for 12 ticks"):
+        with pytest.raises(RejectedMessage, match="created for 12 ticks"):
             refused()
     assert (live.last, live.ticks, len(opened)) == (last, HORIZON, streams)
     endless = paid().counter(epsilon=1)
@@ -321,7 +321,7 @@ def test_there_is_one_of_it(name: str, another_process: Callable[[], None]) -> N
     live = MAKE[name](paid())
     release = live.release()
     for double in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(FailClosed, match="neither copied nor pickled"):
+        with pytest.raises(FailClosed, match="cannot be copied or pickled"):
             double(live)
     another_process()
     for refused in (
@@ -391,7 +391,7 @@ def test_a_ratio_is_of_the_releases_of_one_tick() -> None:
     each = budget.series(sdp.Ratio(of="revenue", over="orders"), name="each")
     assert budget.spent == 2
     for refused in (each.release, lambda: each.add({"key": "DE", "amount": 1})):
-        with pytest.raises(RejectedMessage, match=r"made of releases.* revenue and orders"):
+        with pytest.raises(RejectedMessage, match=r"computed from releases.* revenue and orders"):
             refused()
     revenue.release()
     with pytest.raises(RejectedMessage, match="same tick"):
@@ -400,13 +400,13 @@ def test_a_ratio_is_of_the_releases_of_one_tick() -> None:
     assert each.release().tick == 0
     with pytest.raises(RejectedMessage, match="same tick"):
         each.release()
-    with pytest.raises(NotDerivable, match="made of releases"):
+    with pytest.raises(NotDerivable, match="computed from releases"):
         _ = each.guarantee
     with pytest.raises(sdp.UsageError, match="name: a series 'each' is already there"):
         budget.series(sdp.Count(), epsilon=1, name="each")
     other = {"amount": {"type": "integer"}}
     others = budget.series(sdp.Count(), epsilon="0.5", name="others", schema=other)
-    with pytest.raises(sdp.UsageError, match=r"schema\.amount: is another field"):
+    with pytest.raises(sdp.UsageError, match=r"schema\.amount: this field is declared otherwise"):
         budget.series(sdp.Ratio(of="revenue", over=others.name))
 
 
@@ -430,12 +430,14 @@ def test_a_list_counts_once_at_each_key_and_costs_the_same(create: Callable[...,
     made.add_list([])
     made.add("FR", 3)
     for wrong in (KEYS, ["DE", "IT"], "DE", [["DE"]]):
-        with pytest.raises(RejectedMessage, match=r"2 of the keys at most|declared|list of texts"):
+        with pytest.raises(
+            RejectedMessage, match=r"no more than 2 of the keys|declared|list of texts"
+        ):
             made.add_list(wrong)
     assert made._open.tolist() == [1, 4, 0]
     single = create(Budget(epsilon=1))
     assert single.most == 1
-    with pytest.raises(RejectedMessage, match="counts at 1 of the keys at most"):
+    with pytest.raises(RejectedMessage, match="no more than 1 of the keys"):
         single.add_list(["DE", "FR"])
 
 

@@ -321,8 +321,8 @@ def test_whatever_lies_between_is_passed_over_as_fastavro_wrote_it(seed: int) ->
     [
         ("{", "it is not JSON"),
         ("\xff", "it is not JSON"),
-        ("[" * 10**5, "not of the form"),
-        ('"string"', "that of a record is needed"),
+        ("[" * 10**5, "do not have the form"),
+        ('"string"', "the schema of a record is needed"),
         ('{"type": "record", "name": "R"}', "no name or no type"),
         ('{"type": "record", "fields": []}', "a type has no name"),
         (json.dumps(of(("x", "Nothing"))), "it does not define 'Nothing'"),
@@ -331,7 +331,7 @@ def test_whatever_lies_between_is_passed_over_as_fastavro_wrote_it(seed: int) ->
         (json.dumps(of(("x", {"type": "fixed", "name": "E"}))), "a fixed type has no size"),
         (json.dumps(of(("x", of()), ("y", 5))), "twice"),
         (json.dumps(of(("x", {"type": "array"}))), "it does not define"),
-        (json.dumps({**of(), "fields": 5}), "not of the form"),
+        (json.dumps({**of(), "fields": 5}), "do not have the form"),
     ],
 )
 def test_what_is_no_schema_is_refused(text: str, told: str) -> None:

@@ -175,7 +175,7 @@ def test_a_page_without_the_key_knows_readers_and_no_analyst(tokens: IssuedToken
     token, text = tokens.make_reading("bi", 30, NOW)
     keyless = IssuedTokens(tokens.path, None, ["ann"])
     assert keyless.shown_reading(text) == token
-    with pytest.raises(UsageError, match="needs the operator's key"):
+    with pytest.raises(UsageError, match="the operator's key is needed"):
         keyless.make("ann", 30, NOW)
     assert tokens.path.read_text().count("\n") == 1
 
@@ -423,10 +423,13 @@ async def test_the_peer_is_the_connections_own_and_no_headers(asked_view: Public
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("proxy: {header: X-User, from: [0.0.0.0/0]}", "would believe everyone"),
+        ("proxy: {header: X-User, from: [0.0.0.0/0]}", "would trust every client"),
         ("proxy: {header: X-User, from: [10.1.2.3/16]}", "must be an address or a network"),
         ("proxy: {header: X-User, from: []}", "proxy.from"),
-        ("proxy: {header: Authorization, from: [10.1.0.0/16]}", "a header of the browser's own"),
+        (
+            "proxy: {header: Authorization, from: [10.1.0.0/16]}",
+            "a header that browsers set themselves",
+        ),
         ("proxy: {header: X-User}", "proxy.from: is missing"),
         ("reads: nobody", "must be anyone or known"),
         ("read: known", "did you mean reads?"),

@@ -205,7 +205,7 @@ def test_long_windows_of_sums_get_levels(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_sums_and_counts_of_other_events_are_refused(counts: Any, why: str) -> None:
-    with pytest.raises(NotDerivable, match=f"differ in {why}"):
+    with pytest.raises(NotDerivable, match=f"must have the same {why}"):
         SumsAndCounts(SumCounter(1, Fraction(1), ADD, 8, -1, 1), counts)
 
 

@@ -257,7 +257,7 @@ def test_without_a_delta_or_under_gdp_there_is_none_and_plan_says_where_it_is_be
 ) -> None:
     with pytest.raises(ValidationError, match="method correlated needs a delta"):
         ranks(data, {"epsilon": "2"}, method="correlated")
-    with pytest.raises(NotDerivable, match="which filter gdp does not add up: name filter zcdp"):
+    with pytest.raises(NotDerivable, match="which filter gdp cannot add up: use filter zcdp"):
         ranks(data, ZCDP_FILTER | {"filter": "gdp"}, method="correlated")
     wide = ZCDP_FILTER | {"epsilon": "9"}
     said = "method: correlated has a band of 189 in place of 341"

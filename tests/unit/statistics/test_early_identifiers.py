@@ -157,9 +157,9 @@ def test_a_start_adds_up_what_commits_added_until_the_tick_is_over() -> None:
 @pytest.mark.parametrize(
     ("ticks", "arriving", "message"),
     [
-        ((4, 5), {5: {0: bytes(16)}}, "commit 3 .* of a tick that was over"),
-        ((), {3: {0: bytes(16)}}, "commit 3 .* of a tick that was over"),
-        ((4,), {6: {0: bytes(17)}}, "identifiers that this engine has not written"),
+        ((4, 5), {5: {0: bytes(16)}}, "commit 3 .* of a tick that had already closed"),
+        ((), {3: {0: bytes(16)}}, "commit 3 .* of a tick that had already closed"),
+        ((4,), {6: {0: bytes(17)}}, "identifiers that this engine did not write"),
     ],
 )
 def test_what_no_engine_has_written_is_refused(ticks: Any, arriving: Any, message: str) -> None:

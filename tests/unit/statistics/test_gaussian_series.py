@@ -105,7 +105,7 @@ def test_the_papers_own_has_thirds_of_rho(data: Data) -> None:
     third = float(mechanism.epsilon / 3)
     assert third * math.tanh(third / 2) == pytest.approx(float(RHO / 3), rel=0.01)
     assert mechanism.rho == pytest.approx(RHO / 3, rel=0.02)
-    with pytest.raises(UsageError, match="made for ~_H"):
+    with pytest.raises(UsageError, match="made for the relation ~_H"):
         made(data, ZCDP_FILTER, paper)
 
 
@@ -332,7 +332,7 @@ def test_named_windows_are_charged_the_rho_of_a_count(data: Data, order: Data) -
 
 def test_without_a_delta_or_under_gdp_gaussian_windows_are_refused(data: Data) -> None:
     gdp = {"delta": "1e-6", "filter": "gdp"}
-    with pytest.raises(NotDerivable, match="name filter zcdp"):
+    with pytest.raises(NotDerivable, match="use filter zcdp"):
         windowed(data, gdp, **COUNT)
     assert isinstance(windowed(data, gdp, **TAGS).chosen[0].mechanism, WindowForest)
 

@@ -73,7 +73,7 @@ async def test_a_name_that_no_list_has_stays_used(monkeypatch: pytest.MonkeyPatc
     async def used(engine: Engine) -> None:
         assert await recovered(engine)
         assert "first" not in [name for name, _ in listed(world, engine)]
-        with pytest.raises(UsageError, match="is or was there; choose another name"):
+        with pytest.raises(UsageError, match="has or had this name; choose another name"):
             await create_series(engine, json.dumps(large("first", "0.001")).encode())
         with pytest.raises(UnknownMechanism, match="never created, or has been halted"):
             await halt_series(engine, "first")
@@ -81,7 +81,7 @@ async def test_a_name_that_no_list_has_stays_used(monkeypatch: pytest.MonkeyPatc
             {"id": "x", "until": "2025-10-09T12:00:00Z", "do": "ask", "series": "first"}
         )
         told = json.loads(await engine.tell(ask.encode(), MAIN))
-        assert told["refused"]["detail"] == "series: was halted; it answers no more"
+        assert told["refused"]["detail"] == "series: was halted and answers no more queries"
 
     async def ask(engine: Engine) -> None:
         await come_and_gone(engine, "first")

@@ -181,7 +181,7 @@ def test_no_odometer_has_a_bad_parameter(number: Any) -> None:
     if number != 0:  # no delta of their own is the common case
         makers.append(lambda: Odometer.of(MixtureBoundary(MILLIONTH, G), number))
     for make in makers:
-        with pytest.raises(InvalidCost, match=r"an odometer cannot have .*No odometer was made"):
+        with pytest.raises(InvalidCost, match=r"an odometer cannot have .*No odometer was created"):
             make()
 
 
@@ -384,7 +384,7 @@ def test_the_mechanisms_are_approximately_private_and_not_probabilistically() ->
 
 def test_ours_refuses_it_and_holds_for_what_it_converts_to() -> None:
     before = odometer()
-    with pytest.raises(NotDerivable, match=r"takes pDP mechanisms, not ApproxDP.*App\. F"):
+    with pytest.raises(NotDerivable, match=r"takes only pDP mechanisms, not ApproxDP.*App\. F"):
         before.observe(ApproxDP(EPSILON, DELTA))
     assert before == odometer()
     slack = Fraction(7, 10)

@@ -62,9 +62,9 @@ def test_a_revoked_token_is_known_as_such_by_an_engine_that_runs(path: Path) -> 
     assert still is not None
     assert still.state(NOW + 6) == "valid"
     assert engine.all()[made.id].revoked == "2026-09-21T14:13:20.005Z"
-    with pytest.raises(UsageError, match="was revoked before"):
+    with pytest.raises(UsageError, match="was already revoked"):
         tokens(path).revoke(made.id, NOW + 7)
-    with pytest.raises(UsageError, match="names no token of this id"):
+    with pytest.raises(UsageError, match="has no token with this id"):
         tokens(path).revoke("0" * 12, NOW)
     assert list(engine.all()) == [made.id, other.id]
 

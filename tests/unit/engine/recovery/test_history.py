@@ -99,7 +99,7 @@ async def test_what_begins_or_is_a_watch_may_lie_one_tick_later(
 async def test_a_change_that_names_another_tick_is_refused(
     change: Callable[[int], Change], tick: int
 ) -> None:
-    right, wrong = Asked(1, b"{}", 3, 1), "names another tick than the one at which it lies"
+    right, wrong = Asked(1, b"{}", 3, 1), "names another tick than the tick of its commit"
     with pytest.raises(FailClosed, match=wrong):
         await read(change(tick))
     for changes in ((right, change(tick)), (change(tick), right)):

@@ -325,7 +325,9 @@ def test_a_series_that_is_derived_otherwise_is_refused(monkeypatch: pytest.Monke
     stated = derivation.Derivation.stated.fget  # type: ignore[attr-defined]
     other = property(lambda node: stated(node).replace("[HSV]", "[ABC]"))
     monkeypatch.setattr(derivation.Derivation, "stated", other)
-    with pytest.raises(FailClosed, match="checkpoint: a is not derived as when it was recorded"):
+    with pytest.raises(
+        FailClosed, match="checkpoint: the derivation of a differs from the recorded one"
+    ):
         loaded(built, saved)
 
 

@@ -176,7 +176,7 @@ async def test_a_ratio_is_asked_and_neither_halted_watched_nor_created() -> None
     assert {name: each["kind"] for name, each in refused.items()} == {
         "a3": "usage", "h1": "unknown", "w1": "unknown", "c1": "usage", "c2": "usage",
     }  # fmt: skip
-    assert "made of what others release" in str(refused["w1"])
+    assert "computed from the releases of other series" in str(refused["w1"])
     listed = {row["name"]: row for row in said["l1"]["answer"]["queries"]}
     assert set(listed) == {*NAMES, *RATIOS}
     assert (listed["share"]["epsilon"], listed["share"]["created"]) == ("0", False)

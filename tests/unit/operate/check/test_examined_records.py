@@ -454,7 +454,9 @@ def test_a_mechanism_for_one_entry_is_refused(
 
     monkeypatch.setattr(AlertsSeries, "choose", forgetful)
     build(load(baskets(tmp_path, most=1)))
-    with pytest.raises(NotDerivable, match=r"busy: one event may set 2 .*; Alerts is made for 1"):
+    with pytest.raises(
+        NotDerivable, match=r"busy: one event may set 2 .*, but Alerts is made for 1"
+    ):
         build(load(baskets(tmp_path)))
 
 

@@ -446,7 +446,7 @@ async def test_an_unknown_form_is_refused_before_the_lease(made: Make, tmp_path:
 async def test_no_journal_is_the_engines_business(made: Make, tmp_path: Path) -> None:
     (tmp_path / "shop.journal").unlink()
     await require_own(made(), SEALER, private=True)
-    with pytest.raises(UsageError, match="begins with the first run"):
+    with pytest.raises(UsageError, match="the first run of its pipeline creates it"):
         [sealed async for sealed in (await sealed_commits(made().spec)).commits]
     (tmp_path / "shop.journal").write_bytes(b"no database")
     await require_own(made(), SEALER, private=True)

@@ -159,7 +159,7 @@ async def test_orders_wait_until_it_caught_up(live_series: LiveSeriesService, aw
     assert (view.pipeline(), view.budget(), view.live_series.queries()) == before
     halted = await view.live_series.halt("new", BY_OPERATOR)
     assert halted["end"] == created["start"]
-    with pytest.raises(Exception, match="is or was there"):
+    with pytest.raises(Exception, match="has or had this name"):
         await view.live_series.create(LIVE, "", BY_OPERATOR)
     run.stop()
     await ends

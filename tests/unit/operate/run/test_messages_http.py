@@ -112,7 +112,7 @@ async def test_a_series_is_asked_for_some_of_what_it_released() -> None:
         made = await client.post("/api/queries", json=by, headers=right())
         assert made.status_code == 201
         none = await client.post("/api/series/by/ask", content="{}", headers=right())
-        assert none.json()["refused"]["detail"].startswith("series: has not released anything")
+        assert none.json()["refused"]["detail"].startswith("series: has released nothing")
     async with on(set_back(world), 10) as (client, _):
         bodies = map(json.loads, reversed(world.bodies))
         last = next(body for body in bodies if body["series"] == "by")

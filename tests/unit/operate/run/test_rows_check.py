@@ -358,8 +358,8 @@ def headless(log: Log) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[Log], None], tuple[int, int], str]] = {
-    "a flipped bit": (flipped, (0, 4), "does not open"),
-    "a row of another lane": (swapped_lanes, (0, 4), "does not open"),
+    "a flipped bit": (flipped, (0, 4), "cannot be decrypted"),
+    "a row of another lane": (swapped_lanes, (0, 4), "cannot be decrypted"),
     "no headers": (headless, (0, 4), "neither an engine nor a worker has written"),
     "headers of another tick": (stamped_otherwise, (0, 4), "neither an engine nor a worker has written"),
     "another form": (other_form, (0, 4), "not the one form"),
@@ -454,7 +454,7 @@ def test_a_host_refuses_what_a_lane_cannot_count(log: Log) -> None:
     host = log.host
     assert LaneHost.of(FOLDER / "pipeline.yaml", log.key, []) is None
     lane = host.lane(1)
-    with pytest.raises(TypeError, match="begins before it reads"):
+    with pytest.raises(TypeError, match="before it reads"):
         lane.rows()
     with pytest.raises(UsageError, match=r"missing: \[1\]"):
         lane.begin({})

@@ -62,8 +62,8 @@ async def test_a_refusal_changes_neither_state_nor_ledger_nor_randomness() -> No
     refused = world.replies()["a"]["refused"]
     assert refused == {
         "kind": "forbidden", "exit_code": 2,
-        "detail": "series: you may not ask this monitor, for what is asked may fire, and so begin again or end, its "
-        "watches; its key `ask` names who may, beside its owner",
+        "detail": "series: you may not query this monitor, because a query can fire its watches and so restart or end "
+        "them. The monitor's key `ask` names who may query it besides its owner",
     }  # fmt: skip
     assert world.bodies == quiet.bodies
     assert not [c for commit in world.commits() for c in commit.changes]

@@ -101,7 +101,7 @@ BROKEN: list[tuple[str | bytes, str]] = [
     ("a: 1\n---\nb: 1\n", "2:1: not valid YAML: text stands behind what has ended already"),
     ("a: 1\nbc: d\x07\n", "2:6: not valid YAML: holds a control character; write it in double quotes"),
     ("[" * 5000, " not valid YAML: nested too deeply"),
-    (b"a: \xff\n", " not a text file in UTF-8"),
+    (b"a: \xff\n", " is not a text file in UTF-8"),
 ]  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def test_broken_files(tmp_path: Path, text: str | bytes, line: str) -> None:
 
 
 def test_missing_files(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no such file"):
+    with pytest.raises(UsageError, match="this file does not exist"):
         load(tmp_path / "gone.yaml")
     with pytest.raises(UsageError, match="cannot be read"):
         load(tmp_path)

@@ -276,7 +276,7 @@ async def test_what_has_not_begun_is_not_asked() -> None:
 
     await world.told(ask, tick=2)
     assert found[0]["answer"] == {"series": "m", "watch": "fr", "start": 4}
-    assert found[1]["refused"]["detail"] == "watch: begins with tick 4; ask it from then on"
+    assert found[1]["refused"]["detail"] == "watch: begins with tick 4; ask from that tick on"
     assert found[2]["answer"]["fired"] is False
 
 

@@ -215,7 +215,7 @@ async def test_a_plan_for_others_than_the_ledger_promises_to_is_refused(
             world.planner.spec = spec.model_copy(update={"privacy": other})
             before = (len(world.drawn), len(world.store.commits), dict(ledgers))
             for attempt in (create_series, preview_series):
-                with pytest.raises(BudgetRefused, match=f"{name} protects .*ledger promises to"):
+                with pytest.raises(BudgetRefused, match=f"{name} protects .*ledger protects"):
                     await attempt(engine, question(name), analyst)
             assert (len(world.drawn), len(world.store.commits), ledgers) == before
             world.planner.spec = spec

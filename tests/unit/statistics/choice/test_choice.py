@@ -88,7 +88,7 @@ def test_an_hss_is_made_for_all_entries_of_an_event_and_costs_no_more_than_it_ha
 
 def test_the_algorithm_of_the_paper_is_for_a_row_in_place_of_another_at_its_price() -> None:
     demand = replace(DEMAND, setting=SUMMED, quantity=MAXIMUM, counter="gaussian")
-    with pytest.raises(UsageError, match="is made for ~_H"):
+    with pytest.raises(UsageError, match="is made for the relation ~_H"):
         paper_hss_choice(demand)
     rows = replace(SUMMED, neighbors=Neighbors.REPLACE)
     found: Any = paper_hss_choice(replace(demand, setting=rows)).mechanism

@@ -151,9 +151,9 @@ async def test_names_of_watches_that_come_later_lie_in_the_room_of_their_monitor
     """All of them may fire at every tick, and then every release says them."""
     (told,) = await long_names(world_of(), f"{LONG}a", f"{LONG}b", "short")
     assert told == (
-        "room: watch: what was added to this monitor would have names too long, by 10 bytes, for the places that they "
-        "may take (80 bytes each, about, in a release). Take shorter names or keys, end one that was added, or create "
-        "another monitor"
+        "room: watch: with this watch, the names of the watches that were added to this monitor would be 10 bytes too "
+        "long (a release holds about 80 bytes for each place). Use shorter names or keys, end a watch that was added, "
+        "or create another monitor"
     )
 
 
@@ -183,7 +183,7 @@ async def test_a_recovery_that_asks_how_long_names_are_is_caught(
         take(self)
 
     monkeypatch.setattr(PlannedWatch, "take", careful)
-    with pytest.raises(FailClosed, match="names too long"):
+    with pytest.raises(FailClosed, match="bytes too long"):
         await runs_on_with_long_names(monkeypatch)
 
 
@@ -208,7 +208,7 @@ async def test_a_watch_lies_in_the_room_of_its_monitor() -> None:
     said = {each["id"]: each.get("refused", {}) for each in world.said()}
     kinds = {name: refused["kind"] for name, refused in said.items() if refused}
     assert kinds == {"bobs": "forbidden", "france": "usage", "c": "room"}
-    assert "this monitor has room for 3 in all" in said["france"]["detail"]
+    assert "this monitor has 3 in all" in said["france"]["detail"]
     assert "analyst ann has 3 of 4 at once (queries.entries), so 1 fit" in said["c"]["detail"]
 
 

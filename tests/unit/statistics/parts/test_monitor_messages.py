@@ -130,8 +130,8 @@ async def test_a_threshold_that_is_asked_is_compared_and_re_arms() -> None:
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("watch", {"series": "orders", "watch": FR}, "series: takes no watches"),
-    ("watch", {"series": "nobody", "watch": FR}, "series: none of this name runs"),
+    ("watch", {"series": "orders", "watch": FR}, "series: only a monitor has watches"),
+    ("watch", {"series": "nobody", "watch": FR}, "series: no series of this name runs"),
     ("watch", {"watch": {**FR, "name": "large"}}, "is already there"),
     ("watch", {"watch": {**FR, "above": 2.5}}, "above: must be a whole number"),
     ("watch", {"watch": {"name": "fr"}}, "needs one of above and below"),
@@ -142,7 +142,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
      "a category field cannot be compared with at_least; it takes equals, one_of"),
     ("watch", {"watch": {"name": "two", "by": "country", "above": 5}}, ""),
     ("watch", {"watch": {"name": "three", "above": 5}}, "watch, line 1, column 1: one event may count 5 times"),
-    ("watch", {"watch": {**FR, "name": "four", "by": "country"}}, "free place(s) side by side"),
+    ("watch", {"watch": {**FR, "name": "four", "by": "country"}}, "adjacent free place(s)"),
     ("unwatch", {"watch": "fr"}, "watch: none of this name is here; there are "),
     ("ask", {"watch": "by", "threshold": 5}, "there are by/"),
     ("ask", {"watch": "large", "threshold": "five"}, "threshold: "),

@@ -112,5 +112,5 @@ def test_watches_come_and_go() -> None:
             without.query({"watch": name, "threshold": 5})
     with pytest.raises(UsageError, match="watch: none of this name"):
         without.named("busy")
-    with pytest.raises(UsageError, match=r"needs 2 free place\(s\) side by side"):
+    with pytest.raises(UsageError, match=r"needs 2 adjacent free place\(s\)"):
         without.room(2)

@@ -123,5 +123,5 @@ def test_the_real_alerts_meet_their_claim() -> None:
 
 
 def test_irrational_decays_are_refused() -> None:
-    with pytest.raises(ValueError, match="must be whole"):
+    with pytest.raises(ValueError, match="must be a whole number"):
         Enumerated(Counter(1, HALF, ADD, 2), HALF, 1).initial()

@@ -60,7 +60,7 @@ def test_a_revealed_bit_has_an_infinite_moment() -> None:
 
 
 def test_orders_below_two_are_refused() -> None:
-    with pytest.raises(ValueError, match="order is 2 or more"):
+    with pytest.raises(ValueError, match="order must be 2 or more"):
         exact_moment(LeakyBit(ONE), ONE_BIT, 1, 1)
 
 

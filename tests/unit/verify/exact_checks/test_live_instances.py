@@ -302,5 +302,5 @@ def test_every_untrue_entry_is_exceeded_and_refused() -> None:
     for entry in entries:
         assert entry.promised < entry.exact
         assert abs(entry.exact - EXCEEDED[entry.title]) < F(1, 10**9), entry.title
-        assert "asks for" in entry.ours or "a halt frees no past tick" in entry.ours
+        assert "asks for" in entry.ours or "freed the privacy loss only from tick" in entry.ours
         assert not entry.ours.endswith(".")

@@ -303,7 +303,7 @@ def test_what_a_halt_would_free_too_early_is_not_created_live() -> None:
     whom = claim.guarantee.protected
     ledgers = Subledgers.open(PureFilter.of(TWO), protected=whom)
     assert ledgers.price(part).epsilon == ledgers.main.price(claim).epsilon == 10**12
-    with pytest.raises(BudgetRefused, match="cost its full price for one event of a user"):
+    with pytest.raises(BudgetRefused, match="its full price for one event of a user"):
         ledgers.price(claim)
     zcdp = Subledgers.open(ZCDPFilter.of(TWO), protected=whom)
     assert zcdp.price(claim) == zcdp.main.price(claim)
