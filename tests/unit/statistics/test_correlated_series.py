@@ -159,7 +159,8 @@ def test_nested_windows_of_before_aims_have_the_fingerprints_they_had(data: Data
     data["clock"]["horizon"] = "8760"
     series = NESTED | {"windows": ["24h", "7d", "ever"]}
     built = made(data, {"epsilon": "2"}, series)
-    then = chosen_for(built.spec, *built.spec.series, slice(0, 1), meaning=Meaning.SUM_OF_ERRORS)
+    (one,) = built.spec.series
+    then = chosen_for(built.spec, one, slice(0, 1), meaning=Meaning.SUM_OF_ERRORS)
     assert (built.parts["series"], mechanism_fingerprint(then.mechanism)[:16]) == (
         "a66698a709a4",
         "80022a612ffd85af",
