@@ -17,7 +17,7 @@ class SealedState:
 
     >>> SealedState(3) == 3
     Traceback (most recent call last):
-    stream_dp.errors.TaintError: the state of a sub-mechanism is sealed: ask the sub-mechanism, through its composition
+    stream_dp.errors.TaintError: the state of a sub-mechanism is sealed: read it only through the composition that owns the sub-mechanism
     """
 
     __slots__ = ("__value",)

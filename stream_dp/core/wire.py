@@ -24,7 +24,7 @@ def takes_no_subclass(cls: type[T]) -> type[T]:
     >>> from stream_dp.core.guarantee import PureDP
     >>> class Free(PureDP): ...
     Traceback (most recent call last):
-    stream_dp.errors.NotDerivable: PureDP takes no subclass, and Free would be one: what is proven of a class is proven of it alone; write a class of its own, with rules of its own
+    stream_dp.errors.NotDerivable: PureDP may have no subclass, but Free is one: a proof holds only for its exact class. Write a class of its own with its own rules
     """  # noqa: E501  an error text is one line
 
     def refuse(subclass: type, /, **_options: Any) -> None:
