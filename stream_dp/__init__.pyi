@@ -79,6 +79,11 @@ from stream_dp.python.short_names import ContinualMaximum as ContinualMaximum
 from stream_dp.python.short_names import ContinualSum as ContinualSum
 from stream_dp.python.short_names import ContinualSums as ContinualSums
 from stream_dp.python.short_names import ContinualTop as ContinualTop
+from stream_dp.python.short_names import Ranked as Ranked
+from stream_dp.python.short_names import SumRelease as SumRelease
+from stream_dp.python.short_names import Sums as Sums
+from stream_dp.python.short_names import TickRelease as TickRelease
+from stream_dp.python.short_names import TickWindow as TickWindow
 from stream_dp.python.statistic import Alerts as Alerts
 from stream_dp.python.statistic import ColumnsAbove as ColumnsAbove
 from stream_dp.python.statistic import Count as Count
@@ -95,11 +100,6 @@ from stream_dp.python.statistic import Ratio as Ratio
 from stream_dp.python.statistic import Statistic as Statistic
 from stream_dp.python.statistic import Sum as Sum
 from stream_dp.python.statistic import Top as Top
-from stream_dp.python.tick_release import Ranked as Ranked
-from stream_dp.python.tick_release import SumRelease as SumRelease
-from stream_dp.python.tick_release import Sums as Sums
-from stream_dp.python.tick_release import TickRelease as TickRelease
-from stream_dp.python.tick_release import TickWindow as TickWindow
 from stream_dp.verify.odometers import Boundary as Boundary
 from stream_dp.verify.odometers import FilterBoundary as FilterBoundary
 from stream_dp.verify.odometers import MixtureBoundary as MixtureBoundary

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import platformdirs
 
-from stream_dp.core.progress import Progress, unseen
+from stream_dp.core.wording import Progress, unseen
 from stream_dp.errors import StreamDPError, UsageError, WorldError
 
 if TYPE_CHECKING:

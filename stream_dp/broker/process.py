@@ -27,8 +27,7 @@ from typing import NamedTuple, NoReturn, Self
 
 from stream_dp.broker import child
 from stream_dp.broker.jars import resolve_jars
-from stream_dp.core.progress import Progress, unseen
-from stream_dp.core.wording import how_many
+from stream_dp.core.wording import Progress, how_many, unseen
 from stream_dp.errors import UsageError, WorldError
 
 _PATIENCE_SECONDS = 3.0  # after kill -9 of the parent, Java needs a moment to end

@@ -27,7 +27,11 @@ HOMES = {
     "worker": "run",
     "flink": "run",
     "rows": "doctor",
-}  # the first two look at records, the next ask an engine, then run one, and the last look at what is there
+    "token": "key",
+    "dead-letters": "journal",
+    "topic": "broker",
+    "send": "broker",
+}  # each command beside those that do the same kind of work
 
 
 class WholeHelpGroup(TyperGroup):

@@ -18,7 +18,7 @@ class SealedState:
     >>> SealedState(3) == 3
     Traceback (most recent call last):
     stream_dp.errors.TaintError: the state of a sub-mechanism is sealed: read it only through the composition that owns the sub-mechanism
-    """
+    """  # noqa: E501  an error text is one line
 
     __slots__ = ("__value",)
     __array_priority__ = 1_000.0

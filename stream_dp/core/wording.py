@@ -1,10 +1,40 @@
-"""Words of messages to people: numbers with their nouns, and what a misspelled name may have meant."""
+"""What people are told: numbers with their nouns, what a misspelled name may have meant, how far a long task is.
+
+Rules: progress is public: ticks, releases, games, files, or percent; never records, bytes or places of a source,
+except in a command that shows the operator exact figures and says so in `what`. Nothing here prints: the caller
+decides whether and where progress is shown.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
+
+
+class Progress(Protocol):
+    """Receiver of progress; it may be called at any rate."""
+
+    def __call__(self, what: str, done: int = 0, of: int = 0, unit: str = "", /) -> None:
+        """Take the progress; an empty `what` means that there is nothing to wait for.
+
+        `of` is 0 where the total is not known; `unit` is the noun of one thing, or %, or empty where nothing is
+        counted.
+        """
+        ...
+
+
+def unseen(_what: str, _done: int = 0, _of: int = 0, _unit: str = "", /) -> None:
+    """Ignore the progress."""
+
+
+def percent(done: int, of: int) -> tuple[int, int, str]:
+    """Return a part of a whole as the arguments `done`, `of` and `unit` of a `Progress`.
+
+    >>> percent(1, 3), percent(7, 0)
+    ((33, 100, '%'), (0, 0, ''))
+    """
+    return (min(100, 100 * done // of), 100, "%") if of > 0 else (0, 0, "")
 
 
 def how_many(number: int, noun: str, several: str | None = None) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.core.progress import Progress, unseen
+from stream_dp.core.wording import Progress, unseen
 from stream_dp.engine.identifiers import ByColumn
 from stream_dp.engine.user_table import Used
 from stream_dp.journal.commit import Answer, Commit, Release

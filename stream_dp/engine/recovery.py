@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from stream_dp.core.mechanism import Noise, Query
-from stream_dp.core.progress import Progress, percent
 from stream_dp.core.time import TickGrid
+from stream_dp.core.wording import Progress, percent
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.history import (
     Heads,

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from stream_dp.core.progress import Progress, unseen
-from stream_dp.core.wording import shown_number
+from stream_dp.core.wording import Progress, shown_number, unseen
 from stream_dp.errors import NotDerivable, StreamDPError, UsageError
 from stream_dp.journal.keys import Sealer
 from stream_dp.journal.release import Shape

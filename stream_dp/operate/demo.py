@@ -18,7 +18,7 @@ from pathlib import Path
 from stream_dp.broker.jars import local_dir, resolve_jars
 from stream_dp.broker.process import LocalKafka, held
 from stream_dp.broker.topics import create_topic
-from stream_dp.core.progress import Progress
+from stream_dp.core.wording import Progress
 from stream_dp.engine.history import JournalSummary, read_summary
 from stream_dp.engine.ports import Ports, Source
 from stream_dp.errors import FailClosed, UsageError, WorldError

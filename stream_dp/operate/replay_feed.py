@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from stream_dp.core.progress import Progress, percent, unseen
-from stream_dp.core.wording import how_many
+from stream_dp.core.wording import Progress, how_many, percent, unseen
 from stream_dp.engine.ports import (
     NOTHING_BEHIND,
     Batch,

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stream_dp.broker.topics import create_topic
-from stream_dp.core.progress import Progress, unseen
-from stream_dp.core.wording import how_many
+from stream_dp.core.wording import Progress, how_many, unseen
 from stream_dp.engine.ports import by_content
 from stream_dp.errors import UsageError
 from stream_dp.files.records import (

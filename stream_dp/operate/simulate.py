@@ -15,9 +15,8 @@ import msgspec
 import numpy as np
 
 from stream_dp.core.mechanism import Query, Update
-from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.core.time import TickGrid
-from stream_dp.core.wording import shown_number
+from stream_dp.core.wording import Progress, percent, shown_number, unseen
 from stream_dp.engine.series import Series
 from stream_dp.errors import UsageError
 from stream_dp.journal.release import read_by_key

@@ -49,6 +49,7 @@ from stream_dp.python.short_names import (
     ContinualSum,
     ContinualSums,
     ContinualTop,
+    Window,
     declared,
     row_schema,
     windows_from,
@@ -67,7 +68,6 @@ from stream_dp.python.statistic import (
     checked_parts,
     present,
 )
-from stream_dp.python.tick_release import Window
 from stream_dp.records.privacy import FilterName
 
 P = ParamSpec("P")

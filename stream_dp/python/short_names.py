@@ -1,28 +1,141 @@
-"""Series whose events are counts, keys and amounts: what `counter`, `histogram`, `sum` and the like of a budget make.
+"""Series whose events are counts, keys and amounts, and their releases: `counter`, `histogram`, `sum` and the like.
 
 Rules: events go into the open row as they are, past the decoder, since their keys are declared and their amounts are
-numbers; what is no key is refused, without repeating it. Releases are read from the bytes of the series, exactly.
+numbers; what is no key is refused, without repeating it. Releases are public values with their error bands, read
+exactly from the bytes of the series; they cannot be changed and can be pickled.
 """
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
 from operator import index
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from stream_dp.client.public_release import Counts
+from stream_dp.client.public_release import Counts, Frozen
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.row_relations import AMOUNTS, MOST_EVENTS
 from stream_dp.engine.series import Guard
 from stream_dp.errors import RejectedMessage, UsageError
+from stream_dp.journal.release import read_exactly
 from stream_dp.python.series import Continual, Prepared
-from stream_dp.python.tick_release import Ranked, SumRelease, Sums, TickRelease, Window
 from stream_dp.records.amount_units import Amount
 from stream_dp.records.record_columns import Numbers
+
+V_co = TypeVar("V_co", covariant=True)
+N_co = TypeVar("N_co", covariant=True)
+
+Window: TypeAlias = int | Literal["ever"]
+"""So many ticks, the last of which is the one that is released; or `ever`, all ticks so far."""
+
+
+class Sums(Frozen[str, Decimal]):
+    """A sum for each key, in the order of the declared keys."""
+
+    __slots__ = ()
+
+
+class ByWindow(Frozen[Window, V_co]):
+    """What is released of each window, the single tick (1) first."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A place in a top list: the key that has it by the noisy counts, and its noisy count.
+
+    `tied` are the keys that are not told apart from it, the greatest first; `more` others are not listed.
+    """
+
+    name: str
+    value: int
+    tied: tuple[str, ...] = ()
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TickWindow(Generic[V_co, N_co]):
+    """What a release says of one window: the noisy answer over it; before so many ticks were closed, over all of them.
+
+    `band` is the half-width that holds with the release's confidence for one value; of a top list for all at once.
+    """
+
+    value: V_co
+    band: N_co
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Released(Generic[V_co, N_co]):
+    _by_key: ClassVar[type[Any]] = Counts
+    _exact: ClassVar[type[Any]] = int
+
+    tick: int
+    value: V_co
+    band: N_co
+    confidence: float
+    windows: Mapping[Window, TickWindow[V_co, N_co]] = field(
+        default_factory=lambda: ByWindow((), ()), hash=False
+    )
+    name: str | None = None
+
+    @classmethod
+    def of(cls, body: bytes, windows: tuple[Window, ...] = ()) -> Self:
+        """Return what the bytes of a release say; `windows` names those of its windows that are shown, in order."""
+        release = read_exactly(body)
+        parts = release["windows"].values() if "windows" in release else [release]
+        answers: list[Any] = [TickWindow(cls._value(p), cls._exact(p["band"])) for p in parts]
+        shown = ByWindow(windows, tuple(answers[: len(windows)]))
+        first, confidence = answers[0], float(release["confidence"])
+        name = release.get("name")
+        return cls(release["tick"], first.value, first.band, confidence, shown, name)
+
+    @classmethod
+    def _value(cls, part: Mapping[str, Any]) -> Any:
+        if "ranks" in part:
+            return tuple(Ranked(**{**rank, "tied": tuple(rank["tied"])}) for rank in part["ranks"])
+        if "fired" in part:
+            return tuple(part["fired"])
+        if "values" in part:
+            values = map(cls._exact, part["values"].values())
+            return cls._by_key(tuple(part["values"]), tuple(values))
+        return cls._exact(part["value"])
+
+    def __repr__(self) -> str:
+        names = [*("tick", "value", "band", "confidence"), *(["windows"] if self.windows else [])]
+        names += [] if self.name is None else ["name"]
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{type(self).__name__}({shown})"
+
+
+class TickRelease(_Released[V_co, int], Generic[V_co]):
+    """The release that closes `tick`, the first of which is 0.
+
+    `value` is the noisy answer over all ticks up to this one: a count (never below 0), one for each key, the keys that
+    fired, or a top list. Where windows were asked it is the answer for this tick alone, and `windows` has that of each,
+    by its number of ticks or "ever", the single tick (1) first. `band` is the half-width that holds with probability
+    `confidence`, over the mechanism's noise, for one value; of a top list for all at once. `name` is, of a maximum, the
+    key that has most; None while the value is 0, and elsewhere.
+    """
+
+    __slots__ = ()
+
+
+class SumRelease(_Released[V_co, Decimal], Generic[V_co]):
+    """The release of one tick of a sum, as a `TickRelease` is, in exact decimals on the declared grid.
+
+    `value` is a `Decimal` or `Sums`, below 0 only where the clamp is.
+    """
+
+    __slots__ = ()
+
+    _by_key = Sums
+    _exact = Decimal
+
 
 R = TypeVar("R")
 T = TypeVar("T")

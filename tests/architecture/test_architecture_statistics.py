@@ -175,7 +175,7 @@ def run(toy: Path, *command: str) -> str:
     return done.stdout
 
 
-MAIN = ("-c", "from stream_dp.cli.start import start; start()")
+MAIN = ("-c", "from stream_dp.__main__ import start; start()")
 COMMANDS = """
 import contextlib, io, json, sys
 from stream_dp.cli.main import code_of

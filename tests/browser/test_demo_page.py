@@ -26,7 +26,7 @@ SECONDS_FOR_A_YEAR = 120 if SCREENSHOT else 3600
 """So long that the year is not over before the engine is killed, however slow the browser is."""
 SCRIPT = f"""
 from stream_dp.operate import demo
-from stream_dp.cli.start import start
+from stream_dp.__main__ import start
 demo.SECONDS_FOR_A_YEAR = {SECONDS_FOR_A_YEAR}
 start()
 """

@@ -10,9 +10,9 @@ from typing import Any
 import typer
 import typer.main
 
+from stream_dp.cli.commands.broker import topic
 from stream_dp.cli.commands.page import page
 from stream_dp.cli.commands.run import run, worker
-from stream_dp.cli.commands.topic import topic
 from stream_dp.operate.run.running import GIVING_BACK_S, STOPPING_S
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -29,7 +29,7 @@ SERIES = (
 )
 EPSILON = 4
 TEST_KIT = "stream_dp.testing"
-PRODUCT = "stream_dp.cli.start"
+PRODUCT = "stream_dp.__main__"
 
 
 class Ended(NamedTuple):

@@ -13,7 +13,7 @@ from faults.cases import Case, flights, seen, without_progress
 from faults.forked import Run
 
 BLOCK = 6
-ENTRY = "from stream_dp.cli.start import start; start()"
+ENTRY = "from stream_dp.__main__ import start; start()"
 HANG = """
 import asyncio
 from stream_dp.files.highwater import HighWater

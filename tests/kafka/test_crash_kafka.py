@@ -74,7 +74,7 @@ def feeding(case: Case, arguments: Sequence[str], anew: bool) -> Run:
     slow = (*arguments, "--speed", "40")
     if not anew:
         return Forked(slow, case.environment())
-    command = [sys.executable, "-c", "from stream_dp.cli.start import start; start()", *slow]
+    command = [sys.executable, "-c", "from stream_dp.__main__ import start; start()", *slow]
     return subprocess.Popen(
         command, env=case.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -83,7 +83,7 @@ def _commands(folder: Path) -> Path:
     """A folder with this tree's `stream-dp`, as its entry point runs it."""
     commands = folder / "bin"
     commands.mkdir()
-    main = "import sys; from stream_dp.cli.start import start; sys.argv[0] = 'stream-dp'; start()"
+    main = "import sys; from stream_dp.__main__ import start; sys.argv[0] = 'stream-dp'; start()"
     command = commands / "stream-dp"
     command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{main}" "$@"\n')
     command.chmod(0o755)

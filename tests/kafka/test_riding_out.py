@@ -97,7 +97,7 @@ def test_a_broker_that_hangs_does_not_hold_the_end(one: Cluster, tmp_path: Path)
     assert asyncio.run(judged(one.bootstrap, case)) == []
 
 
-MAIN = "from stream_dp.cli.start import start; start()"
+MAIN = "from stream_dp.__main__ import start; start()"
 OURS = (
     r".* kept once, by the one broker on this machine: .*",
     r".*: a new ledger; counts what comes into topic .*",

@@ -232,7 +232,7 @@ class SoakWriter(threading.Thread):
 _COMMAND = (
     "from stream_dp.engine import engine; engine.SNAPSHOT_TICKS = 30\n"  # a checkpoint each, to prune to
     "from stream_dp.engine.lanes import workers; workers.EVERY = 60\n"
-    "from stream_dp.cli.start import start; start()"
+    "from stream_dp.__main__ import start; start()"
 )
 KEEP = "60s"
 _ENDING_S = 60.0
@@ -355,7 +355,7 @@ class Engines:
         return Engine(process, errors)
 
 
-_WORKER = "from stream_dp.cli.start import start; start()"
+_WORKER = "from stream_dp.__main__ import start; start()"
 
 
 class Workers:

@@ -26,7 +26,7 @@ from stream_dp.testing.kafka import missing
 pytestmark = pytest.mark.prometheus
 
 PATIENCE_S = 120
-ENTRY = "from stream_dp.cli.start import start; start()"
+ENTRY = "from stream_dp.__main__ import start; start()"
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 DEPLOYED = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yaml"
 HORIZON = 24

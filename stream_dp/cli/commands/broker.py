@@ -1,22 +1,97 @@
-"""`stream-dp broker`: a real, local Apache Kafka until Ctrl-C.
+"""`stream-dp broker`, `topic` and `send`: a local Apache Kafka, a topic in it, and records to try a pipeline out.
 
-Rules: the bootstrap address is the one line on stdout, everything else goes to stderr. The first Ctrl-C (or SIGTERM)
-stops cleanly and exits 0, a second one kills and exits 130.
+Rules: `broker` prints its bootstrap address alone on stdout, everything else goes to stderr. The first Ctrl-C (or
+SIGTERM) stops it cleanly with exit code 0, a second one kills it with 130. `topic` leaves an existing topic as it is;
+"stamped" means that the brokers stamp each record on arrival, which a wall clock needs and a replay clock accepts.
+The login comes from a pipeline file or from the environment.
 """
 
 import asyncio
+import re
 import signal
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from stream_dp.broker.jars import local_dir, resolve_jars, state_dir
 from stream_dp.broker.process import LocalKafka
+from stream_dp.cli.options import Bootstrap, Encoding, say_on_stderr
 from stream_dp.cli.progress_line import progress
+from stream_dp.core.wording import how_many
 from stream_dp.errors import UsageError
+from stream_dp.operate.run.settings import settings_at
+from stream_dp.operate.sending import make_topic, send_file
+
+
+def send(
+    file: Annotated[
+        str,
+        Argument(
+            metavar="FILE", show_default=False, help="CSV or JSON lines, .gz or not; -: stdin."
+        ),
+    ],
+    *,
+    topic: Annotated[
+        str, Option(help="The topic to write; with a pipeline file its own by default.")
+    ] = "",
+    bootstrap: Bootstrap = "",
+    pipeline: Annotated[
+        Path | None,
+        Option(help="A pipeline file: where its source is, and the types of the cells of a CSV."),
+    ] = None,
+    encoding: Encoding = "utf-8",
+    skip_bad: Annotated[
+        bool, Option("--skip-bad", help="Leave out lines that are not records.")
+    ] = False,
+) -> None:
+    """Send the records of FILE (CSV or JSON lines, - for standard input) into a topic, which stamps them as they come.
+
+    Each is acknowledged by the brokers before this ends. Without a pipeline file the cells of a CSV become what they
+    look like: numbers, true, false, or texts.
+    """
+    with progress(f"Reading {pipeline or file}") as line:
+        to = (topic, bootstrap, pipeline, line.say)
+        done = asyncio.run(send_file(file, *to, skip_bad, encoding, progress=line))
+    left_out = f", {how_many(done.skipped, 'line')} left out" if done.skipped else ""
+    say_on_stderr(f"NOT PRIVATE: {how_many(done.sent, 'record')} sent and acknowledged{left_out}")
+
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+
+
+def topic(
+    name: Annotated[str, Argument(metavar="NAME", show_default=False)],
+    *,
+    bootstrap: Bootstrap = "",
+    pipeline: Annotated[
+        Path | None,
+        Option(help="A pipeline file: its source says where Kafka is, and how to log in."),
+    ] = None,
+    partitions: Annotated[int, Option(min=1, help="Number of partitions.")] = 1,
+    stamped: Annotated[
+        bool,
+        Option(
+            "--stamped/--no-stamped",
+            help="Let the brokers stamp records on arrival (LogAppendTime); a wall clock needs it.",
+        ),
+    ] = True,
+) -> None:
+    """Create topic NAME, ready for the events of a pipeline."""
+    if _NAME.fullmatch(name) is None or name in {".", ".."}:
+        raise UsageError("NAME: a topic's name has 1 to 249 letters, digits, dots, _ or -")
+    settings = settings_at(bootstrap, pipeline)
+    with progress(f"Creating {name}") as line:
+        made = asyncio.run(make_topic(settings, name, partitions, stamped=stamped, tell=line.say))
+    if not made:
+        typer.echo(f"{name}: exists already and was left as it is")
+        return
+    parts = how_many(partitions, "partition")
+    how = "stamped on arrival" if stamped else "stamped by its producers"
+    typer.echo(f"{name}: created, {parts}, records are {how}")
+
 
 _INTERRUPTED = 130
 _DEFAULT_FOLDERS = {1: "broker", 3: "broker-3"}

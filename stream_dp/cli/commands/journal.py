@@ -1,17 +1,63 @@
-"""`stream-dp journal`: what becomes of a journal's oldest commits."""
+"""`stream-dp journal` and `dead-letters`: a journal's oldest commits, and the records that could not be used."""
 
 import asyncio
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument
 
 from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
+from stream_dp.cli.printing import folding_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
-from stream_dp.operate.audit.journal_access import archive_journal
+from stream_dp.operate.audit.journal_access import archive_journal, read_dead_letters
+
+_SHOWN = 3
+
+
+def dead_letters(
+    pipeline: PipelineFile, *, as_json: AsJson = False, key_file: KeyFile = None
+) -> None:
+    """List the records that PIPELINE.yaml could not use: why, how many, where. NOT PRIVATE."""
+    with progress(f"Reading {pipeline}") as line:
+        shown = asyncio.run(read_dead_letters(pipeline, key_file, line.say, line))
+    if as_json:
+        typer.echo(json.dumps(shown))
+    else:
+        _print(shown)
+
+
+def _print(shown: dict[str, Any]) -> None:
+    console = wide_console()
+    columns = ("partition", "reason", "field", "records", f"newest {shown['places']}")
+    table = folding_table(*columns, title=f"{shown['pipeline']}: dead letters, NOT PRIVATE")
+    for kind in shown["dead_letters"]:
+        table.add_row(
+            str(kind["partition"]), kind["reason"], kind["field"] or "", f"{kind['records']:,}", _places(kind)
+        )  # fmt: skip
+    console.print(table)
+    beyond = f", {shown['capped']:,} beyond their users' caps" if shown["capped"] else ""
+    console.print(
+        f"NOT PRIVATE: exact numbers, for the operator alone. {how_many(shown['records'], 'record')} counted, "
+        f"{shown['late']:,} of them late; {shown['dead']:,} could not be used{beyond}.",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _places(kind: dict[str, Any]) -> str:
+    """Return the newest ranges of a kind, and whether there are more.
+
+    >>> _places({"ranges": [[7, 9], [12, 12]], "elsewhere": 4})
+    '7-9, 12 and elsewhere'
+    """
+    ranges = kind["ranges"][-_SHOWN:]
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges]
+    more = kind["elsewhere"] or len(kind["ranges"]) > _SHOWN
+    return ", ".join(texts) + " and elsewhere" * bool(more)
+
 
 journal = typer.Typer(
     help="Keep in an archive what `journal: keep` deletes from PIPELINE.yaml's journal.",

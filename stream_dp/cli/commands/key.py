@@ -1,17 +1,96 @@
-"""`stream-dp key`: make the operator's key, a file of 32 random bytes that nobody else can read; rotate it."""
+"""`stream-dp key` and `token`: the operator's key, and the tokens with which analysts ask and readers read.
+
+Rules: a key is a file of 32 random bytes that nobody else can read. A token is printed once, alone on stdout, so that
+it can go into a file, and is not stored.
+"""
 
 import asyncio
+import json
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 from typer import Argument, Option
 
 from stream_dp.cli.main import WholeHelpGroup
 from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.printing import wide_console
+from stream_dp.errors import UsageError
 from stream_dp.operate.doctor import opens
-from stream_dp.operate.keys import COMMAND_VARIABLE, KEY_VARIABLE, key_at, rotate_key
+from stream_dp.operate.keys import (
+    COMMAND_VARIABLE,
+    KEY_VARIABLE,
+    HandedToken,
+    hand_out,
+    hand_out_reading,
+    handed_out,
+    key_at,
+    rotate_key,
+    take_back,
+)
+
+_COLUMNS = ("id", "analyst", "reader", "made", "expires", "state")
+
+
+def token(
+    pipeline: PipelineFile,
+    *,
+    analyst: Annotated[
+        str, Option(metavar="NAME", help="Make a token for this analyst of `privacy.analysts`.")
+    ] = "",
+    reader: Annotated[
+        str,
+        Option(
+            metavar="NAME",
+            help="Make a token that may read a page closed to the public, but never ask questions.",
+        ),
+    ] = "",
+    days: Annotated[int, Option(help="For how many days it is valid.")] = 30,
+    listed: Annotated[
+        bool, Option("--list", help="Show the tokens that were made, without their secrets.")
+    ] = False,
+    revoke: Annotated[str, Option(metavar="ID", help="Take this token back.")] = "",
+    as_json: Annotated[bool, Option("--json", help="With --list: JSON.")] = False,
+    key_file: KeyFile = None,
+) -> None:
+    """Make, list and revoke tokens: PIPELINE.yaml's analysts ask with theirs, on the page, over HTTP or by Kafka;
+    readers read where the operator closed reading (`--access`).
+    """
+    if (bool(analyst), bool(reader), listed, bool(revoke)).count(True) != 1:
+        raise UsageError("name one of --analyst NAME, --reader NAME, --list and --revoke ID")
+    if listed:
+        _show(handed_out(pipeline, key_file), as_json)
+    elif revoke:
+        gone = take_back(pipeline, key_file, revoke)
+        typer.echo(
+            f"{gone.id}: revoked; {gone.reader} can read with it no more, wherever page or engine read {gone.named_in}"
+            if gone.reader
+            else f"{gone.id}: revoked; {gone.analyst} can ask with it no more, wherever the engine reads "
+            f"{gone.named_in}. What was created with it runs on; `stream-dp query halt` ends it"
+        )
+    else:
+        making = hand_out_reading if reader else hand_out
+        made = making(pipeline, key_file, reader or analyst, days)
+        typer.echo(made.secret)
+        typer.echo(
+            f"stream-dp: token {made.id} of {reader or analyst}, valid until {made.expires}. It is shown this once; "
+            f"hand it over like a password. An engine accepts it while {made.named_in} names it",
+            err=True,
+        )
+
+
+def _show(tokens: list[HandedToken], as_json: bool) -> None:
+    rows = [{name: getattr(token, name) for name in _COLUMNS} for token in tokens]
+    if as_json:
+        typer.echo(json.dumps({"tokens": rows}))
+        return
+    table = Table("token", *_COLUMNS[1:])
+    for row in rows:
+        table.add_row(*map(escape, row.values()))
+    wide_console().print(table)
 
 
 class _MakeUnlessNamed(WholeHelpGroup):

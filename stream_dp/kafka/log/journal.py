@@ -25,7 +25,7 @@ from contextlib import aclosing, suppress
 from functools import cache
 from typing import Any, NamedTuple
 
-from stream_dp.core.progress import Progress, percent, unseen
+from stream_dp.core.wording import Progress, percent, unseen
 from stream_dp.engine.ports import Positions
 from stream_dp.errors import FailClosed, Unconfirmed, UnknownFormat
 from stream_dp.journal.checkpoint import known_after, piece_in

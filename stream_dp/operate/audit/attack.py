@@ -13,8 +13,8 @@ from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.core.composition import Create
 from stream_dp.core.guarantee import GaussianDP, PureDP
 from stream_dp.core.mechanism import Noise
-from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.relation import Claim, Relation
+from stream_dp.core.wording import Progress, unseen
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.operate.run.live_series import series_claim

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stream_dp.core.progress import Progress, percent, unseen
+from stream_dp.core.wording import Progress, percent, unseen
 from stream_dp.engine.history import (
     GENESIS,
     read_checkpoint,

@@ -20,8 +20,8 @@ from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import differential_privacy
-from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.time import TickGrid
+from stream_dp.core.wording import Progress, unseen
 from stream_dp.engine.admission import Admission, charge_of
 from stream_dp.engine.history import JournalSummary, read_summary, unsealed
 from stream_dp.engine.proposals import recorded

@@ -6,7 +6,7 @@ from typing import Any
 
 from stream_dp.accounting.derive import RULES
 from stream_dp.core.guarantee import NAMES, parameters
-from stream_dp.core.progress import Progress, unseen
+from stream_dp.core.wording import Progress, unseen
 from stream_dp.errors import FailClosed
 from stream_dp.verify.counterexamples.naive_books import NaiveBook, books
 from stream_dp.verify.counterexamples.untrue_entries import untrue_entries

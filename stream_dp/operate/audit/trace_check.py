@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from stream_dp.core.neighbors import Users
-from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.time import TickGrid
+from stream_dp.core.wording import Progress, unseen
 from stream_dp.engine.history import require_same, unsealed
 from stream_dp.errors import FailClosed, RejectedMessage, UsageError
 from stream_dp.journal.commit import (

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_dp import __version__
-from stream_dp.core.progress import Progress, unseen
+from stream_dp.core.wording import Progress, unseen
 from stream_dp.errors import Outage, UsageError
 from stream_dp.journal.release import (
     KeysUnknown,

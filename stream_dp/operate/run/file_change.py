@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.subledgers import MAIN
-from stream_dp.core.progress import Progress, unseen
+from stream_dp.core.wording import Progress, unseen
 from stream_dp.engine.admission import Admission
 from stream_dp.engine.history import JournalSummary, read_summary
 from stream_dp.engine.run_config import FileChange

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from stream_dp import __version__
-from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.time import moment_text
+from stream_dp.core.wording import Progress, unseen
 from stream_dp.engine.ports import Ports, Spans, untold
 from stream_dp.errors import TakenOver, UsageError
 from stream_dp.kafka.log.lease import Holder, Presence

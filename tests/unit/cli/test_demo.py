@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import stream_dp.operate.demo as module
-from stream_dp.core.progress import unseen
 from stream_dp.core.time import ISO, own_time
+from stream_dp.core.wording import unseen
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import WorldError
 from stream_dp.files.memory import MemorySource

@@ -20,7 +20,7 @@ import stream_dp.cli.progress_line as module
 from stream_dp.broker.process import LocalKafka
 from stream_dp.cli.commands import broker as command
 from stream_dp.cli.progress_line import EVERY_S, QUIET_S, Line, progress
-from stream_dp.core.progress import percent
+from stream_dp.core.wording import percent
 from stream_dp.errors import WorldError
 
 REDRAW = "\r\x1b[K"

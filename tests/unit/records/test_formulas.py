@@ -14,7 +14,7 @@ from stream_dp.core.time import TickGrid
 from stream_dp.pipeline.feature_counts import FeatureCounts
 from stream_dp.pipeline.layout import Feature, Slot
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.records import formulas
+from stream_dp.records import schema as schemas
 from stream_dp.records.amount_units import Amount
 from stream_dp.records.conditions import Condition
 from stream_dp.records.conditions import tests_of as meaning_of
@@ -92,7 +92,7 @@ def test_a_number_is_the_double_nearest_to_the_exact_one(text: str) -> None:
 
 def test_a_product_of_more_decimals_than_doubles_have_places_stops_no_record() -> None:
     """Sixty factors have 360 places together, beyond every power of ten that is a double."""
-    many = formulas.formula("*".join("p" * 60) + "+1")
+    many = schemas.formula("*".join("p" * 60) + "+1")
     prices = [0.123456, 1.5, None, 0.0]
     exact = [Fraction(repr(price)) ** 60 + 1 for price in prices if price is not None]
     wanted = [float(exact[0]), float(exact[1]), None, float(exact[2])]
@@ -128,13 +128,13 @@ def test_products_of_small_numbers() -> None:
 
 def test_the_check_catches_what_is_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:  # doubles are multiplied as they are
-        patched.setattr(formulas, "_whole", lambda values: (values, 0, np.isfinite(values)))
+        patched.setattr(schemas, "_whole", lambda values: (values, 0, np.isfinite(values)))
         assert misses("price * quantity", of_shops(100)) > 5
     with monkeypatch.context() as patched:  # integers beyond 2^53 are taken for exact
-        patched.setattr(formulas, "_MOST", 2.0**99)
+        patched.setattr(schemas, "_MOST", 2.0**99)
         assert misses("price * price * price * rebate", of_shops(100)) > 5
     with monkeypatch.context() as patched:  # powers of ten that are no doubles are taken for exact
-        patched.setattr(formulas, "_MOST_PLACES", 99)
+        patched.setattr(schemas, "_MOST_PLACES", 99)
         assert misses("price * price * price * rebate", SMALL) > 5
 
 
