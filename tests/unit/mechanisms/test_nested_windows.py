@@ -115,7 +115,7 @@ def released_errors(shape: ForestShape, over: tuple[int, ...], ever: bool, last:
     return np.sqrt(np.mean(spreads, axis=1))
 
 
-OVER = (24,), (24, 168), (24, 168, 720), (7, 28), (2,), (60, 1_440)
+OVER = (24,), (24, 168), (24, 168, 720), (7, 28), (3, 12), (60, 1_440)
 STREAMS = [
     each
     for each in itertools.product(OVER, (False, True), (365, 1_460, 8_760, 35_040))
