@@ -85,7 +85,8 @@ def demo() -> Iterator[str]:
         env = {**os.environ, "STREAM_DP_HOME": home}
         piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": env}
         with subprocess.Popen(start, **piped) as run:  # type: ignore[call-overload]  # noqa: S603 - ours
-            link, _, token = run.stdout.readline().split()[-1].partition("#token=")
+            line = next(line for line in run.stdout if "#token=" in line)  # others may come before
+            link, _, token = line.split()[-1].partition("#token=")
             url = link.rstrip("/")
             try:
                 Path("guest.token").write_text(token)

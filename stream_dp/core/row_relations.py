@@ -88,9 +88,9 @@ class Arrivals:
         """Raise NotDerivable where one step of `neighbors` may change several entries of rows of shape (width,)."""
         if width > 1 and neighbors is not Neighbors.ADD_REMOVE:
             raise NotDerivable(
-                "neighbours with replacement change two first ticks at once, but first ticks in "
-                "several entries are derived for one event that comes or goes: declare neighbors: "
-                "add_remove"
+                "`neighbors: replace` changes the first ticks of two users at once. With several "
+                "entries, the guarantee is proven only for one event that is added or removed: "
+                "declare `neighbors: add_remove`"
             )
 
     @property

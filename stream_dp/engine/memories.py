@@ -519,7 +519,10 @@ class NetMemory:
     def __init__(self, totals: Mapping[tuple[int, int], int], window: int | None) -> None:
         """`totals` as for `TotalMemory` (ValueError: it has some, and windows never end)."""
         if totals and window is None:
-            raise ValueError("amounts of both signs need windows that end: declare every")
+            raise ValueError(
+                "amounts that can be positive and negative need windows that end: add the key "
+                "`every`"
+            )
         self._most, self._window = totals, window or 1
         self._open = 0
         self._sums = Arrivals()

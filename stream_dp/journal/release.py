@@ -169,7 +169,9 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
         counts = {} if self.counts is UNSET else self.counts
         if UNSET in (self.counts, self.counts_band):
             if self.counts is not self.counts_band:
-                raise ValueError("a release needs both counts and their band, or neither")
+                raise ValueError(
+                    "a release must have both its counts and their band, or neither of the two"
+                )
         elif self.fired is UNSET or tuple(counts) != self.fired:
             raise ValueError("the counts must be those of the keys that fired, in their order")
         if self.keys is not UNSET and not self.in_order:
@@ -221,7 +223,7 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
         raise ValueError("an answer needs one entry for each key")
     match shape:
         case Shape.WINDOWS | Shape.RANKS:
-            raise ValueError("windows and ranks are read with the keys of their series")
+            raise ValueError("pass the keys of the series to read its windows or ranks")
         case Shape.SCALAR:
             (value,) = answer.tolist()
             return {"value": value}

@@ -371,7 +371,7 @@ async def check_pipeline(
     `progress` receives what is looked at.
     """
     if data is not None and topic:
-        raise UsageError("--data and --topic exclude each other; name one")
+        raise UsageError("--data and --topic cannot be combined; name one of them")
     spec = load(pipeline)
     built = build(spec)
     if data is None:
@@ -464,7 +464,9 @@ async def require_fitting(spec: PipelineSpec, sealer: Sealer, file: str = "FILE"
     except StreamDPError:
         return
     if unsigned and all(unsigned):
-        raise UsageError(f"{refused[0].origin}: {UNSIGNED}. Nothing was charged, made or published")
+        raise UsageError(
+            f"{refused[0].origin}: {UNSIGNED}. Nothing was charged, created or published"
+        )
     if refused and all(fitting.wholly_refused for fitting in refused):
         raise UsageError(_why(spec, refused[0], file))
 
@@ -476,7 +478,8 @@ def require_wanted(built: Built, file: str, wanted: Callable[[str], bool]) -> No
     why = f"{warning}. `stream-dp plan {file}` shows each, `stream-dp check {file}` what would be useful"
     if not wanted(why):
         raise UsageError(
-            "not started: nothing was charged, made or published. --yes starts without this question"
+            "not started: nothing was charged, created or published. --yes starts without this "
+            "question"
         )
 
 

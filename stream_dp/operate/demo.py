@@ -139,13 +139,13 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
         every = year.clock.horizon or 1
         if not spec.public_data:
             raise UsageError(
-                "the demo shows exact figures: its pipeline must declare public_data: true"
+                "the demo shows exact figures, so its pipeline must declare public_data: true"
             )
         if options.fresh:
             _delete(folder, callbacks)
         folder.mkdir(parents=True, exist_ok=True)
         if embedded and options.workers:
-            raise UsageError("--workers: they read a topic, which --embedded does without")
+            raise UsageError("--workers: workers read a topic, but --embedded uses no topic")
         if embedded:
             spec = _embedded(spec, folder)
             yield await _run(spec, folder, options, callbacks, source=_flights(spec, every, speed))
@@ -191,7 +191,9 @@ def _delete(folder: Path, callbacks: Told) -> None:
     if not folder.exists():
         return
     if any(held(lock) for lock in (folder / "broker" / "lock", folder / f"{JOURNAL}.lock")):
-        raise UsageError("a demo is running: stop it first, --fresh would delete what it works on")
+        raise UsageError(
+            "a demo is running. Stop it first: --fresh would delete the state that it uses"
+        )
     for entry in sorted(folder.iterdir()):
         callbacks.line(f"--fresh deletes {entry}")
     shutil.rmtree(folder)

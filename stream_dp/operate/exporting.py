@@ -180,8 +180,8 @@ class CsvFolder(_Folder):
         if not self._position.exists():
             if self._csv.exists():
                 raise UsageError(
-                    f"{self._csv} exists without {self._position.name}, and was not written by this command; move "
-                    "away or choose another folder"
+                    f"{self._csv} exists without {self._position.name}, so this command did not write "
+                    "it; move it away or choose another folder"
                 )
             self._set_position(Newest(), 0)
         try:
@@ -193,7 +193,8 @@ class CsvFolder(_Folder):
             ) from None
         if size > (self._csv.stat().st_size if self._csv.exists() else 0):
             raise UsageError(
-                f"{self._csv} is shorter than it was: remove {self._position}, too, and export again"
+                f"{self._csv} is shorter than at the last export: remove {self._position}, too, and "
+                "export again"
             )
         with self._csv.open("ab") as file:
             file.truncate(size)

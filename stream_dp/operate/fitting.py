@@ -154,7 +154,7 @@ def _time_column(spec: PipelineSpec, path: Path, columns: Sequence[str]) -> str:
     for name in spec.fields:
         if name in columns:
             return name
-    raise UsageError(f"{path}: none of its columns is a field of the schema")
+    raise UsageError(f"{path}: no column of this file is a field of the schema")
 
 
 async def topic_sample(
@@ -166,7 +166,8 @@ async def topic_sample(
     """
     if not isinstance(spec.source, KafkaSourceSpec):
         raise UsageError(
-            "--topic: this pipeline reads a file, so its file does not say where the topic is"
+            "--topic: this pipeline reads a file, so the pipeline file does not say where the "
+            "topic is"
         )
     clock = spec.clock
     replayed = isinstance(clock, ReplayClock)

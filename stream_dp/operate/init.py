@@ -631,7 +631,7 @@ async def draft_pipeline(wanted: SampleWanted, tell: Callable[[str], None]) -> D
         raise UsageError("name a sample: --csv FILE, --jsonl FILE, or --topic T with --bootstrap B")
     path = wanted.out or Path(f"{wanted.called}.yaml")
     if path.exists():
-        raise UsageError(f"{path}: is there already and stays; name another file with --out")
+        raise UsageError(f"{path}: this file exists and is kept; name another file with --out")
     settings = None
     if wanted.file is None:
         settings = settings_at(wanted.bootstrap, None)
@@ -654,7 +654,7 @@ def _draft(
 ) -> Draft:
     fields = {column.name: column.proposal(cells=sample.cells) for column in sample.columns}
     if not any(proposed.type for proposed in fields.values()):
-        raise UsageError("none of its columns can be a field: nothing was written")
+        raise UsageError("no column can be a field: nothing was written")
     times = _clocks(fields, {column.name for column in sample.columns if column.nullable})
     if wanted.file is not None and not wanted.topic and times:
         source = ["kind: file", f"path: {yaml_key(os.path.relpath(wanted.file, path.parent))}"]
@@ -721,8 +721,9 @@ async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:
     payloads = [value for batch in sample.batches for value in batch.records.values if value]
     if payloads and not any(value[0] for value in payloads):
         raise UsageError(
-            f"topic {topic}: each value begins with a zero and a schema's number (Confluent's wire format). Give some "
-            "records as JSON lines (--jsonl), and then add `values:` to `source:` in the proposed file"
+            f"topic {topic}: each value begins with a zero byte and the number of a schema "
+            "(Confluent's wire format). Give some records as JSON lines (--jsonl), and then add "
+            "`values:` to `source:` in the proposed file"
         )
     async with administering(settings, f"topic {topic}") as admin:
         is_stamped = stamped(await config(admin, topic))

@@ -68,7 +68,9 @@ def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
         data = record.data_key(_operator_of(record, path, spec, key_file))
         return Sealer(data, spec.name, record.operator_id)
     if os.environ.get(WRAPPED_VARIABLE):
-        raise UsageError(f"no wrapped key at {path}, which {WRAPPED_VARIABLE} names; bring it back")
+        raise UsageError(
+            f"there is no wrapped key at {path}, which {WRAPPED_VARIABLE} names; bring it back"
+        )
     return Sealer(_operator(spec, key_file), spec.name)
 
 
@@ -102,8 +104,8 @@ def _operator(spec: PipelineSpec, key_file: Path | None, *, made: bool = True) -
         return read_key(named)
     if not spec.public_data:
         raise UsageError(
-            f"{spec.name} needs an operator key: make one with `stream-dp key`, and name it with --key-file or "
-            f"{KEY_VARIABLE}"
+            f"{spec.name} needs an operator key: create one with `stream-dp key`, and name it "
+            f"with --key-file or {KEY_VARIABLE}"
         )
     own = state_dir() / "keys" / f"{spec.name}.key"
     return make_key(own) if made and not own.exists() else read_key(own)
@@ -118,7 +120,8 @@ def _operator_of(
     command = command or os.environ.get(COMMAND_VARIABLE, "")
     if key_file is not None or not command:
         raise UsageError(
-            f"a program keeps the operator's key of {path}: name the program in {COMMAND_VARIABLE}, not a key file"
+            f"a program holds the operator's key of {path}: name that program in "
+            f"{COMMAND_VARIABLE}, and no key file"
         )
     answer = _asked(command, "unwrap", record.operator_wrapped)
     with suppress(ValueError):
@@ -191,7 +194,7 @@ def _words(command: str) -> list[str]:
         words = []
     if not words:
         raise UsageError(
-            f"{COMMAND_VARIABLE}: must be a program with its arguments, as for a shell"
+            f"{COMMAND_VARIABLE}: must be a program with its arguments, written as for a shell"
         )
     return words
 
@@ -225,7 +228,7 @@ async def rotate_key(
     sealed it, becomes the data key; else a random one.
     """
     if (new_file is None) == (not new_command):
-        raise UsageError("name one of --new-key-file FILE and --new-key-command COMMAND")
+        raise UsageError("name either --new-key-file FILE or --new-key-command COMMAND")
     spec = load(pipeline)
     path = wrapped_key(spec)[0].resolve()
 
@@ -338,8 +341,8 @@ def token_of(spec: PipelineSpec, key_file: Path | None, analyst: str) -> str:
     known = [person.name for person in spec.privacy.analysts]
     if analyst and analyst not in known:
         raise UsageError(
-            f"--analyst: {spec.name} has no analyst of this name; `privacy.analysts` of its file names "
-            f"{', '.join(known) or 'none'}"
+            f"--analyst: {spec.name} has no analyst of this name; `privacy.analysts` of its file "
+            f"names {', '.join(known) or 'none'}"
         )
     return sealer_for(spec, key_file).query_token(analyst)
 

@@ -171,7 +171,8 @@ async def of_topic(
             begin, (end, _) = end, await log.ends()
             if end < begin:
                 raise FailClosed(
-                    f"topic {topic!r} was deleted and made anew: restart with the files of the new topic"
+                    f"topic {topic!r} was deleted and created again: restart with the files of the new "
+                    "topic"
                 )
 
 
@@ -227,7 +228,8 @@ def _lines(path: Path, position: int) -> tuple[list[bytes], int]:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < position:
                 raise FailClosed(
-                    f"{path}: is shorter than it was; restore the releases, or restart with the files that belong to it"
+                    f"{path}: is shorter than before; restore the releases, or restart with the files "
+                    "that belong to it"
                 )
             file.seek(position)
             read = file.read(_CHUNK)

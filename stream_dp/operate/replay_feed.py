@@ -161,11 +161,11 @@ async def replay_file(
         tell(line)
     if examined.bad and not skip_bad:
         raise UsageError(
-            f"{file}: {spec.name} cannot use some of its records, as listed; nothing was sent. Correct the file or "
-            "the schema, or add --skip-bad to leave these records out"
+            f"{file}: {spec.name} cannot use the records that are listed above; nothing was "
+            "sent. Correct the file or the schema, or add --skip-bad to leave these records out"
         )
     if examined.bad and not examined.good:
-        raise UsageError(f"{file}: {spec.name} can use none of its records; nothing was sent")
+        raise UsageError(f"{file}: {spec.name} cannot use any of its records; nothing was sent")
     await source_there(spec, tell)
     fed = await feed_records(spec, sealer, examined.good, to, progress)
     return replace(fed, skipped=examined.refused)

@@ -109,7 +109,8 @@ def rows_of(spec: PipelineSpec, sample: Sample, *, guarded: bool = True) -> Rows
         return nothing
     if (last - first + 1) * max(1, layout.width) > MOST_CELLS:
         raise UsageError(
-            "--sample: these records lie in too many ticks for rows so wide: take fewer"
+            "--sample: these records lie in too many ticks for rows of this width: take fewer "
+            "records"
         )
     ticks = TickAssembler(sample.partitions, layout.width, Cut(next_tick=first))
     for batch, rows in routed:

@@ -172,7 +172,7 @@ def _rows(file: str, encoding: str) -> Iterator[tuple[Iterator[PlainRow], bool]]
     with opened_data(Path(file)) as (opened, ending):
         if ending == ".parquet":
             raise UsageError(
-                f"{file}: a CSV or JSON lines can be sent; `stream-dp replay` feeds Parquet"
+                f"{file}: only CSV and JSON lines can be sent; `stream-dp replay` feeds Parquet"
             )
         cells = ending == ".csv"
         yield plain_rows(lines_of(opened), cells=cells, encoding=encoding), cells
@@ -184,7 +184,8 @@ def _read_through(file: str, encoding: str) -> None:
         bad = next((row.line for row in rows if row.value is None), None)
     if bad is not None:
         raise UsageError(
-            f"{_no_record(file, bad)}; nothing was sent. Correct it, or add --skip-bad to leave such lines out"
+            f"{_no_record(file, bad)}; nothing was sent. Correct the file, or add --skip-bad to "
+            "leave such lines out"
         )
 
 

@@ -236,7 +236,7 @@ def test_a_checkpoint_vouches_for_what_was_pruned_and_an_archive_shows_it(case: 
     assert (left["ticks"], left["releases"]) == (TICKS, 5 * TICKS)
     counted = asyncio.run(read_dead_letters(case.pipeline, key, print))
     assert counted["records"] == len(case.events)
-    with pytest.raises(UsageError, match="name as FILE an archive of this journal"):
+    with pytest.raises(UsageError, match="name an archive of this journal"):
         asyncio.run(check_trace(None, case.pipeline, key))
 
 
@@ -245,7 +245,7 @@ def test_what_is_no_archive_of_a_journal_gets_nothing(case: Case) -> None:
     kept = read_sealed(archive)
     _sql("DELETE FROM commits WHERE sequence = (SELECT max(sequence) FROM commits)")(case)
     for _ in range(2):  # the archive is ahead of the journal, then beside it
-        with pytest.raises(UsageError, match="is no archive of this journal"):
+        with pytest.raises(UsageError, match="is not an archive of this journal"):
             asyncio.run(archive_journal(case.pipeline, archive, key, print))
         assert read_sealed(archive) == kept
         _sql("INSERT INTO commits SELECT 1 + max(sequence), x'00' FROM commits")(case)

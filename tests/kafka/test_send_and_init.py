@@ -169,9 +169,9 @@ async def test_values_behind_a_schemas_number_are_checked_and_neither_sent_nor_g
             await producer.send_and_wait(topic, head + value)
         await producer.send_and_wait(topic, b"\0\0\0\0\x08\x0412\0")
     assert await off("send", "rows.csv", "--pipeline", "avro.yaml") == 2
-    assert "reads other values than plain JSON" in capsys.readouterr().err
+    assert "reads values that are not plain JSON" in capsys.readouterr().err
     assert await off("init", "--topic", topic, "--bootstrap", kafka, "--out", "new.yaml") == 2
-    assert "begins with a zero and a schema's number" in capsys.readouterr().err
+    assert "begins with a zero byte and the number of a schema" in capsys.readouterr().err
     assert await off("check", "avro.yaml", "--json") == 2  # half are dead
     told = json.loads(capsys.readouterr().out)
     assert told["records"] == 4

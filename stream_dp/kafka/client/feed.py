@@ -120,8 +120,8 @@ class TryOutProducer:
         async with administering(settings, f"topic {topic}") as admin:
             if await existing(admin, topic) is None:
                 raise WorldError(
-                    f"topic {topic} does not exist at {settings.bootstrap}; make it by "
-                    f"`stream-dp topic {topic} --bootstrap {settings.bootstrap}`"
+                    f"topic {topic} does not exist at {settings.bootstrap}; create it with `stream-dp "
+                    f"topic {topic} --bootstrap {settings.bootstrap}`"
                 )
             present = await config(admin, topic)
         self.stamped = stamped(present)
@@ -198,9 +198,10 @@ class KafkaFeed:
         unmarked = held.feed is None and held.records
         if unmarked or held.feed not in {None, self._marks.feed}:
             raise FailClosed(
-                f"topic {self._topic} {_UNMARKED if unmarked else _ANOTHER}; nothing was sent, because both "
-                "sets of records would count. Feed a new topic (--create N makes it with N partitions) and name it in "
-                "the pipeline file, or delete this topic first"
+                f"topic {self._topic} {(_UNMARKED if unmarked else _ANOTHER)}; nothing was sent, "
+                "because the old and the new records would both count. Feed a new topic (--create N "
+                "creates it with N partitions) and name it in the pipeline file, or delete this "
+                "topic first"
             )
         return held.last + 1
 

@@ -113,8 +113,8 @@ def hook(named: str) -> Callable[[], Any]:
         source = getattr(importlib.import_module(module), function, None)
     except Exception as error:  # noqa: BLE001 - code of others; its text may hold a secret
         raise UsageError(
-            f"security.token: {module} cannot be imported ({type(error).__name__}); it must be installed "
-            "beside stream_dp, or be on PYTHONPATH"
+            f"security.token: {module} cannot be imported ({type(error).__name__}). Install it "
+            "in the environment of stream_dp, or add it to PYTHONPATH"
         ) from None
     if not callable(source):
         raise UsageError(f"security.token: {module} has no function {function}")
@@ -145,4 +145,4 @@ def readable(key: str, path: Path) -> bytes:
 def hidden(key: str, path: Path) -> None:
     """Raise `UsageError` if everybody on this machine may read or change a secret; a group may, as mounts have it."""
     if stat.S_IMODE(path.stat().st_mode) & 0o007:
-        raise UsageError(f"security.{key} {path} is open to others; run `chmod o= {path}`")
+        raise UsageError(f"security.{key} {path} can be read by others; run `chmod o= {path}`")

@@ -37,7 +37,7 @@ class TickMarks:
     def sign(self, partition: int, tick: int) -> bytes:
         """Return the header's value: tick `tick`, one of the grid, is over in this partition."""
         if tick not in self._grid:
-            raise ValueError("a mark needs a tick of the grid")
+            raise ValueError("a tick mark must name a tick of the clock")
         return b"1.%d.%s.%s" % (tick, self.feed.encode(), self._tag(partition, tick, self.feed))
 
     def read(self, partition: int, value: bytes) -> int | None:

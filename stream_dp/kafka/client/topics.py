@@ -169,8 +169,9 @@ async def check_source(settings: KafkaSettings, admin: Any, topic: str, *, live:
     present = await config(admin, topic)
     if "compact" in present.get("cleanup.policy", ""):
         raise FailClosed(
-            f"topic {topic!r} is compacted, so an event removes older events with the same key, and counts "
-            f"would depend on the time of compaction; {mending(settings, topic, UNCOMPACTED)}"
+            f"topic {topic!r} is compacted: an event removes older events with the same key, so "
+            "counts would depend on the time of compaction. "
+            f"{mending(settings, topic, UNCOMPACTED)}"
         )
     if live and not stamped(present):
         raise FailClosed(

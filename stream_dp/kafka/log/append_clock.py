@@ -86,8 +86,9 @@ class BrokerClocks:
                     if "Authorization" not in type(error).__name__:
                         raise
                     raise WorldError(
-                        f"{self._about}: does not exist, and this user may not make it. Grant this user Create, Write "
-                        "and DescribeConfigs on that topic (ACL); `stream-dp doctor` prints the command"
+                        f"{self._about}: does not exist, and this user may not create it. Grant this user "
+                        "Create, Write and DescribeConfigs on that topic (ACL); `stream-dp doctor` prints "
+                        "the command"
                     ) from None
             present = await patiently(settings, self._about, lambda: config(admin, topic))
         if not stamped(present):
@@ -133,10 +134,12 @@ def earliest(stamps: Sequence[Stamp], most: int) -> int:
         if max(ahead, behind) > most:
             word = "ahead of" if ahead > behind else "behind"
             raise FailClosed(
-                f"this machine's clock is {max(ahead, behind) / 1000:.1f} s {word} that of {stamp.broker}: more than "
-                f"half of clock.delay, which is {most / 1000:g} s, so records could miss their tick. Set the clocks of "
-                "this machine and all brokers by NTP (`chronyc tracking` says how far a clock is off), then start "
-                "again. If the clocks cannot agree so closely, begin a new pipeline with a longer clock.delay"
+                f"this machine's clock is {max(ahead, behind) / 1000:.1f} s {word} that of "
+                f"{stamp.broker}. That is more than half of clock.delay ({most / 1000:g} s), so "
+                "records could miss their tick. Synchronise the clocks of this machine and of all "
+                "brokers by NTP (`chronyc tracking` shows how far a clock is off), then start "
+                "again. If the clocks cannot be synchronised so closely, begin a new pipeline with "
+                "a longer clock.d"
             )
     return min(stamp.stamp for stamp in stamps)
 

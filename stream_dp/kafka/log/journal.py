@@ -216,10 +216,11 @@ class KafkaJournal:
         self._expired = bool(self._next) and bool(positions) and not offsets
         if self._expired:
             raise Unconfirmed(
-                f"group {self._group!r} has no offsets any more, as happens after {EXPIRY} without an engine, and "
-                f"nothing else confirms that journal topic {self._topic!r} is the newest. Two things can confirm it: "
-                "the published releases, and the high-water mark in the state folder of the machine that ran the "
-                "engine. Start the engine on that machine, or bring both here"
+                f"group {self._group!r} has no offsets any more, as happens after {EXPIRY} without "
+                f"an engine, and nothing else confirms that journal topic {self._topic!r} is the "
+                "newest. Two things can confirm it: the published releases, and the high-water mark "
+                "in the state folder of the machine that ran the engine. Start the engine on that "
+                "machine, or bring both here"
             )
         if offsets == {(self._source, partition): at for partition, at in positions.items()}:
             return
@@ -229,15 +230,16 @@ class KafkaJournal:
                 "for it: the journal was wiped. Restore the journal, or run under a new pipeline name"
             )
         raise FailClosed(
-            f"journal topic {self._topic!r} and the offsets of group {self._group!r} do not belong "
-            "together: one of them was rolled back, wiped or moved by hand, or the offsets expired "
-            "while the engine was off (offsets.retention.minutes); restore the newest journal and offsets"
+            f"journal topic {self._topic!r} and the offsets of group {self._group!r} do not "
+            "match. One of them was rolled back, wiped or changed by hand, or the offsets "
+            "expired while the engine was off (offsets.retention.minutes). Restore the newest "
+            "journal and offsets"
         )
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
         if commit.sequence != self._next:
             raise FailClosed(
-                f"journal topic {self._topic!r}: not the next commit; nothing was written"
+                f"journal topic {self._topic!r}: this is not the next commit; nothing was written"
             )
         partition = library().TopicPartition
         offsets = {partition(self._source, number): at for number, at in commit.positions.items()}

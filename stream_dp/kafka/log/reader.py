@@ -39,10 +39,11 @@ class PartitionLog:
         decided, end = await self.ends()
         if decided < end:
             raise FailClosed(
-                f"topic {self._topic!r}: a transaction is open on it. If an engine was killed just now, the "
-                "transaction belongs to it, and the brokers end the transaction within a minute: try again then. "
-                "Otherwise another program writes there, which only this pipeline may do: remove that program's right "
-                "to write (ACL), then start again"
+                f"topic {self._topic!r} has an open transaction. If an engine was killed just now, "
+                "the transaction belongs to that engine, and the brokers end the transaction within "
+                "a minute: try again then. Otherwise another program writes to this topic, which "
+                "only this pipeline may do: remove that program's right to write (ACL), then start "
+                "again"
             )
         return await self.begin(), decided
 

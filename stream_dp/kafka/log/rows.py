@@ -71,8 +71,8 @@ class KafkaRows:
         settings = self.settings
         if (look := await self._look()) is not None and len(look.partitions) != self.lanes:
             raise FailClosed(
-                f"source.workers.lanes: topic {self.topic!r} has {len(look.partitions)} partitions, which are the "
-                f"lanes of this pipeline for good, and the file says {self.lanes}"
+                f"source.workers.lanes: topic {self.topic!r} has {len(look.partitions)} partitions, "
+                f"which fixes the number of lanes of this pipeline, but the file says {self.lanes}"
             )
         if self._lease is not None:
             await ensure(settings, self._layouts, KEPT, _HINTS)

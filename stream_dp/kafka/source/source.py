@@ -107,7 +107,7 @@ class TopicWatch:
             if time.monotonic() > deadline:
                 raise WorldError(
                     f"topic {self._topic!r} at {self._settings.bootstrap} was deleted, or this user may "
-                    "not read it any more; nothing uncommitted was published"
+                    "no longer read it; nothing uncommitted was published"
                 )
             await asyncio.sleep(_PAUSE_S)
         first = self._first = self._first or now

@@ -292,7 +292,9 @@ class EndedArrivals(EndedWindows):
     def __post_init__(self) -> None:
         self.arrivals.require_steps(self.width, self.neighbors)
         if not self.arrivals.ended:
-            raise NotDerivable("a count of arrivals at the end of a window needs whole windows")
+            raise NotDerivable(
+                "this mechanism needs arrivals that are seen only after a window has ended: ended=True"
+            )
 
     @property
     def windows(self) -> tuple[int, ...]:  # type: ignore[override]

@@ -98,8 +98,8 @@ class Attack:
     def require_unrefuted(self) -> None:
         if self.refuted:
             raise FailClosed(
-                f"the audit refutes the claimed epsilon of {', '.join(self.refuted)}: do not run this pipeline with "
-                "this version of the code, and report it"
+                f"the audit refutes the claimed epsilon of {', '.join(self.refuted)}. Do not run "
+                "this pipeline with this version of the code, and report the result"
             )
 
     def json(self) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def attack(
     for name, (_, _, factor) in zip(mechanisms, played, strict=True):
         if times not in (None, factor):
             raise UsageError(
-                f"--times: {name} is not a pure mechanism, so it can only be played at the file's own epsilon: leave "
-                "--times out"
+                f"--times: {name} is not a pure mechanism, so it can be played only at the epsilon "
+                "of the file: leave --times out"
             )
     firsts = [_first_told(part, spec.clock.step) for part in chosen]
     lengths = [max(ticks, first) if first <= MOST_TICKS else ticks for first in firsts]

@@ -121,8 +121,9 @@ async def _beyond(here: Sealed, archive: Path, begin: int, held: bytes) -> Async
         known = b""
     if known:
         raise UsageError(
-            f"{archive}: is no archive of this journal, because the journal lacks the last commit of this file. Name "
-            "the journal's own archive, or a new file. If an older copy of the journal was restored, never run it"
+            f"{archive}: is not an archive of this journal, because the journal lacks the last "
+            "commit of the archive. Name the journal's own archive, or a new file. If an older "
+            "copy of the journal was restored, do not run that copy"
         )
 
 
@@ -168,7 +169,10 @@ async def archived(
     end = begin
     async for commit, link in unsealed(noted(), sealer, spec.name, begin):
         if last and commit.previous != last:
-            raise FailClosed(f"{to}: commit {end} of the journal of {spec.name} does not follow it")
+            raise FailClosed(
+                f"{to}: commit {end} of the journal of {spec.name} does not follow the last commit "
+                "of this archive"
+            )
         last, end = link, end + 1
         some.append(read.pop())
         if len(some) == _AT_ONCE:
@@ -186,7 +190,8 @@ async def _in_kafka(spec: PipelineSpec, progress: Progress) -> Sealed:
     journal = KafkaJournal(KafkaLease(settings, spec.name), spec.source.topic)
     if not await journal.exists():
         raise UsageError(
-            f"{spec.name} has no journal at {settings.bootstrap}: it begins with the first run of its pipeline"
+            f"{spec.name} has no journal at {settings.bootstrap}: the first run of its pipeline "
+            "creates the journal"
         )
     begin, _ = await journal.bounds()
     here = Sealed(begin, journal.read(progress=progress))
@@ -215,7 +220,8 @@ async def _unpruned(
         if (await bounds())[0] <= number:
             raise
         raise WorldError(
-            f"the engine pruned commits of the journal of {name} before they were read: try again"
+            f"the engine pruned commits of the journal of {name} while this command read the "
+            "journal: try again"
         ) from None
 
 
@@ -298,7 +304,7 @@ async def _applied_in(here: Sealed, sealer: Sealer, pipeline: str) -> Applied | 
         if here.begin:
             first, checkpoint = await read_checkpoint(commits)
             if checkpoint is None:
-                raise FailClosed(f"the journal of {pipeline} has no checkpoint where it begins")
+                raise FailClosed(f"the journal of {pipeline} has no checkpoint at its first commit")
             applied = checkpoint.series.applied
         changes = [change for commit in first for change in commit.changes]
         changes += [change async for commit, _ in commits for change in commit.changes]
@@ -337,9 +343,10 @@ def _require_known_filter(spec: PipelineSpec, header: Header) -> None:
     """Raise FailClosed if the journal was written under `GONE_FILTER` and the file now names `tight_approximate`."""
     if header.parts.get("privacy") == under_gone_filter(spec):
         raise FailClosed(
-            f"the journal of {spec.name} was written under `filter: {GONE_FILTER}`, which this version lacks, and a "
-            "ledger never changes its filter. Go on with the version that wrote it, or give the pipeline a new name. "
-            "A new name begins a second ledger, and the guarantees of the two ledgers then add up"
+            f"the journal of {spec.name} was written under `filter: {GONE_FILTER}`, which this "
+            "version does not have, and a ledger never changes its filter. Go on with the "
+            "version that wrote the journal, or give the pipeline a new name. A new name begins "
+            "a second ledger, and the guarantees of the two ledgers add up"
         )
 
 
@@ -348,8 +355,9 @@ def _require_same_order(built: Built, header: Header) -> None:
     written = header.parts.get("privacy")
     if written != built.parts["privacy"] and written == under_former_order(built.spec):
         raise FailClosed(
-            f"the journal of {built.spec.name} was written under a renyi filter of order {FORMER_ORDER}, the former "
-            f"default, and a ledger never changes its filter: write `order: {FORMER_ORDER}` under privacy to go on"
+            f"the journal of {built.spec.name} was written under a renyi filter of order "
+            f"{FORMER_ORDER}, which was the default then, and a ledger never changes its filter. "
+            f"To go on, write `order: {FORMER_ORDER}` under privacy"
         )
 
 
@@ -364,8 +372,9 @@ def _require_same_defaults(built: Built, header: Header) -> None:
         for key, value in series.former_keys.items()
     ]
     raise FailClosed(
-        f"the journal of {spec.name} was written when some keys of the file, or their defaults, had another "
-        f"meaning, and a series never changes its mechanism: write {', '.join(lines)} to go on with this journal"
+        f"the journal of {spec.name} was written by a version in which some keys of the "
+        "file, or their defaults, had another meaning. A series never changes its "
+        f"mechanism. To go on with this journal, write {', '.join(lines)}"
     )
 
 

@@ -122,7 +122,9 @@ class JournalTrace:
             yield from self._changes(commit)
         ticks = len(commit.ticks)
         if len(commit.rows) != ticks or (ticks and len(commit.seeds) != ticks):
-            raise _wrong(commit, "does not hold one row and one seed for each of its ticks")
+            raise _wrong(
+                commit, "must hold one row and one seed for each of its ticks, and does not"
+            )
         releases = iter(commit.releases)
         for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=False):
             whole = np.array(row, dtype=np.int64)
@@ -134,7 +136,7 @@ class JournalTrace:
             yield from self._coming
             self._coming, self._until, self._next = [], {}, tick + 1
         if next(releases, None) is not None:
-            raise _wrong(commit, "holds a release that no message of its trace answers")
+            raise _wrong(commit, "holds a release that answers no message of the trace")
 
     def _first_draws(self, commit: Commit) -> None:
         """Remember the seeds of a commit and refuse a repeated one: the theorems need noise drawn once."""
@@ -266,8 +268,9 @@ class Neighbourhood:
             self._two = self._two.verify((message, self._changed(step, self._ticks)))
         if self._one.halted:
             raise FailClosed(
-                f"the verifier of the claimed relation refuses the trace, or the trace with one event more, at series "
-                f"{step.live.series.name}, tick {step.tick}; report this"
+                "the verifier of the claimed neighbour relation refuses the trace, or the trace "
+                f"with one more event, at series {step.live.series.name}, tick {step.tick}. Report "
+                "this"
             )
 
     def _changed(self, step: TraceStep, ticks: list[int]) -> CompositionMessage:

@@ -53,8 +53,9 @@ def require_begun(built: Built, summary: JournalSummary) -> Header:
     """Return the journal's header after checking that it fits this pipeline and its first charges."""
     if summary.header is None:
         raise FailClosed(
-            f"the journal of {built.spec.name} is empty: this pipeline never ran. If there are releases of it, the "
-            "journal was lost, and with it the record of what was spent: restore the journal"
+            f"the journal of {built.spec.name} is empty: this pipeline never ran. If there are "
+            "releases of this pipeline, its journal was lost, and with it the record of the "
+            "spent budget: restore the journal"
         )
     if summary.header.fingerprint != built.fingerprint:
         raise _another_file()

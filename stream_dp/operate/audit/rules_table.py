@@ -48,8 +48,8 @@ def require_certified(table: dict[str, Any]) -> None:
     if violated:
         raise FailClosed(
             "an adversary exceeds the guarantee that the ledger charges by the rule "
-            f"{', '.join(dict.fromkeys(violated))}: do not rely on guarantees derived by this version of the code, and "
-            "report this"
+            f"{', '.join(dict.fromkeys(violated))}. Do not rely on guarantees that this version "
+            "of the code derives, and report this"
         )
 
 

@@ -107,8 +107,8 @@ async def check_trace(
         raise UsageError(f"--trace: {trace.name} is not a journal (an SQLite file)")
     if pipeline is not None and copy is not None:
         raise UsageError(
-            f"--copy: copies the journal of a pipeline file, but {trace.name} is itself a journal: "
-            f"write --trace {pipeline.name} and name no other file"
+            f"--copy: copies the journal of a pipeline file, but {trace.name} is itself a "
+            f"journal. Write --trace {pipeline.name}, and name no other file"
         )
     sealer = sealer_for(spec, key_file)
     if copy is not None and await asyncio.to_thread(copy.exists):
@@ -136,8 +136,9 @@ async def check_trace(
 def _require_all(begin: int, name: str) -> None:
     if begin:
         raise UsageError(
-            f"--trace: {name} begins with commit {begin}, because earlier commits were pruned, and the check needs "
-            "all commits: name as FILE an archive of this journal (made before by `stream-dp journal archive`)"
+            f"--trace: {name} begins with commit {begin}, because earlier commits were pruned, "
+            "but the check needs all commits. As FILE, name an archive of this journal that "
+            "`stream-dp journal archive` made before"
         )
 
 
@@ -239,8 +240,8 @@ class TraceCheck:
         played = {index: STATES.encode(self._player.state(index)) for index in self._player.live}
         if not same_states(played, states):
             raise FailClosed(
-                f"the trace of {self.report.pipeline}: the composition is in another state than the snapshot in commit "
-                f"{sequence} of the journal. {_ADVICE}"
+                f"the trace of {self.report.pipeline}: the state of the composition differs from the "
+                f"snapshot in commit {sequence} of the journal. {_ADVICE}"
             )
         self.report.snapshots += 1
 

@@ -321,8 +321,8 @@ async def figures_told(
         return
     if asked.host != LOCAL and asked.token_file is None:
         raise UsageError(
-            f"--operator-host {asked.host}: other machines can reach this address, so the port needs a token of its "
-            "own: name its file with --operator-token-file"
+            f"--operator-host {asked.host}: other machines can reach this address, so the port "
+            "needs its own token: name the token's file with --operator-token-file"
         )
     token = sealer.query_token() if asked.token_file is None else read_token(asked.token_file)
     server = OperatorServer(

@@ -158,7 +158,7 @@ def _looked_up(look: Callable[[str], IssuedToken | None], text: str) -> IssuedTo
         return look(text)
     except (FailClosed, WorldError):
         raise WorldError(
-            "the list of tokens cannot be read now; nothing was done, tell the operator"
+            "the list of tokens cannot be read now, so nothing was done; tell the operator"
         ) from None
 
 

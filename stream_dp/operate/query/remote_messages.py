@@ -51,7 +51,8 @@ class RemoteMessages(RemoteEngine):
         spec = None if file is None else load(file)
         if spec is not None and not isinstance(spec.journal, KafkaJournalSpec):
             raise UsageError(
-                f"--via kafka: {spec.name} has its journal in a file, and no topics of its own; use --via http"
+                f"--via kafka: {spec.name} has its journal in a file and has no topics of its own; "
+                "use --via http"
             )
         self._settings = settings_at(bootstrap, file)
         self._token = token_for(spec, key_file, token_file)
@@ -103,6 +104,6 @@ class RemoteMessages(RemoteEngine):
             return content.decode()
         if self._spec is None:
             raise UsageError(
-                "--series: must be a JSON object where the pipeline file is not at hand"
+                "--series: without the pipeline file, the series must be a JSON object"
             )
         return canonical_series(load_series(content, self._spec)).decode()

@@ -109,8 +109,9 @@ def against_summary(
         before = earlier(now, spec)
     else:
         raise UsageError(
-            f"the journal of {spec.name} was begun by a version that did not store the pipeline file in it. Name the "
-            "file of the last run, too: `plan FILE --against OLD.yaml`, `run FILE --apply --was OLD.yaml`"
+            f"a version that did not store the pipeline file began the journal of {spec.name}. "
+            "Name the file of the last run, too: `plan FILE --against OLD.yaml`, `run FILE "
+            "--apply --was OLD.yaml`"
         )
     if applied is not None and fingerprint(before.spec) != applied.fingerprint:
         raise UsageError(f"this is not the pipeline file of the last run of {spec.name}")
@@ -217,7 +218,9 @@ def changed_now(
     try:
         now = heard(text, running)
     except FailClosed:
-        raise UsageError("file: is not what this version of `stream-dp apply` sends") from None
+        raise UsageError(
+            "the field `file` does not have the form that this version of `stream-dp apply` sends"
+        ) from None
     before = Said.of(running) if applied is None else earlier(applied.file, running)
     known = _Known(before, first, applied, at)
     changes, shown = _compared(known, now, RUNNING)

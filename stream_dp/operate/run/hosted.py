@@ -73,8 +73,9 @@ class LaneHost:
         """
         if layout.counting != COUNTING:
             raise FailClosed(
-                f"{spec.name}: its engine counts as version {layout.counting} of counting, this worker as version "
-                f"{COUNTING}: let both run one version of stream_dp, the engine first"
+                f"{spec.name}: its engine uses version {layout.counting} of the counting rules, but "
+                f"this worker uses version {COUNTING}. Run the same version of stream_dp in both, "
+                "and upgrade the engine first"
             )
         if layout.file and layout.fingerprint != fingerprint(spec):
             spec = earlier(layout.file, spec).spec
@@ -83,7 +84,8 @@ class LaneHost:
         self.sealer = sealer_of(spec, keys)
         if (layout.fingerprint, layout.lanes) != (fingerprint(spec), workers.lanes):
             raise FailClosed(
-                f"{spec.name}: its engine runs another pipeline file than this worker; give both the same"
+                f"{spec.name}: its engine runs another pipeline file than this worker; give the same "
+                "file to both"
             )
         self.router = OpenRouter(spec, layout.origin, None, keys.users)
         if self.router.width > layout.width:
@@ -92,8 +94,8 @@ class LaneHost:
             self.router.count(counted(spec, layout.added, layout.muted, layout.width))
         except UsageError:
             raise FailClosed(
-                f"{spec.name}: its engine counts a live series or a watch that this version does not read; let both "
-                "run one version of stream_dp, the engine first"
+                f"{spec.name}: its engine counts a live series or a watch that this version cannot "
+                "read. Run the same version of stream_dp in both, and upgrade the engine first"
             ) from None
 
     @classmethod
@@ -131,7 +133,8 @@ def workers_of(spec: PipelineSpec) -> tuple[KafkaSourceSpec, Workers]:
     source = settled(spec.source, KafkaSourceSpec)
     if source.workers is None:
         raise UsageError(
-            f"{spec.name}: no workers read its source; `source: workers: {{lanes: N}}` says so, for good"
+            f"{spec.name}: its source is not read by workers; `source: workers: {{lanes: N}}` "
+            "declares workers, and cannot be changed later"
         )
     return source, source.workers
 
@@ -177,13 +180,15 @@ class HostedLane:
         ]
         if missing:
             raise UsageError(
-                f"lane {self._number}: `starts` must name each of its partitions; missing: {missing}"
+                f"lane {self._number}: `starts` must name a start for each of its partitions; "
+                f"missing: {missing}"
             )
         if cut.behind:
             raise FailClosed(
-                f"lane {self._number}: the last row that counts was written by a worker amid an open transaction, "
-                "which a host of committed records cannot go on with: let a worker read this lane, or set "
-                "`open_transactions: wait` from the first start on"
+                f"lane {self._number}: a worker wrote the last row that counts in the middle of an "
+                "open transaction. A host that reads only committed records cannot go on from "
+                "there. Let a worker read this lane, or set `open_transactions: wait` from the "
+                "first start on"
             )
         self._work.begin(every)
         places = {at: cut.positions.get(at, starts.get(at, 0)) for at in every}
@@ -206,8 +211,9 @@ class HostedLane:
         fresh = [record for record in records if record.offset >= log.position]
         if self._host.live and any(record.timestamp_type != 1 for record in fresh):
             raise FailClosed(
-                "the source holds records that its brokers did not stamp on arrival; set message.timestamp.type="
-                "LogAppendTime, and start a new pipeline with an origin after that"
+                "the source holds records that its brokers did not stamp on arrival. Set "
+                "message.timestamp.type=LogAppendTime, and start a new pipeline with an origin "
+                "after that change"
             )
         for batch in batches(fresh):
             log.take(batch)
@@ -239,8 +245,9 @@ class HostedLane:
         lanes = self._host.layout.lanes
         if partition % lanes != self._number:
             raise UsageError(
-                f"partition {partition} is not of lane {self._number} but of lane {partition % lanes}: a lane is the "
-                f"partitions p with p mod {lanes} = its number"
+                f"partition {partition} does not belong to lane {self._number} but to lane "
+                f"{partition % lanes}: a lane consists of the partitions p with p mod {lanes} = the "
+                "lane's number"
             )
 
     def _read_from(self, partition: int, position: int) -> PartitionTicks:
@@ -268,8 +275,9 @@ def flink_script(pipeline: Path, key_file: Path | None) -> str:
         root: Any = nodes(pipeline.read_text(encoding="utf-8"))
         line = next(key.start_mark.line + 1 for key, _ in root.value if key.value == "source")
         raise UsageError(
-            f"{pipeline}:{line}: source: Flink hosts lanes of a topic that workers read, and SQL alone can count no "
-            "pipeline (docs/flink.md says why): `kind: kafka` and `workers: {lanes: N}` belong here"
+            f"{pipeline}:{line}: source: Flink hosts the lanes of a topic that workers read, and "
+            "SQL alone cannot count a pipeline (docs/flink.md says why). Declare `kind: kafka` "
+            f"and `workers: {{lanes: N}}` here"
         )
     lanes = source.workers.lanes
     return _SCRIPT.format(

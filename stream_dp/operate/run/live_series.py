@@ -253,7 +253,8 @@ class EngineLiveSeries:
                 halting = engine.halting(name)
                 if sender.signer not in (MAIN, halting.analyst):
                     raise NotYours(
-                        "series: another ledger paid for it; you may halt only what your own paid for"
+                        "series: was paid from another ledger; you may halt only a series that your own "
+                        "ledger paid for"
                     )
                 return await asyncio.to_thread(self._shown().words.halting, halting)
 
@@ -335,5 +336,5 @@ def _addressed(
 def paying(sender: Sender, analyst: str) -> str:
     """Return the ledger that pays: that of `analyst`, else the sender's; raise NotYours if an analyst names another."""
     if sender.signer not in (MAIN, analyst or sender.signer):
-        raise NotYours("analyst: your token pays from your own ledger only")
+        raise NotYours("analyst: your token can pay only from your own ledger")
     return analyst or sender.signer

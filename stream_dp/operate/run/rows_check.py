@@ -232,7 +232,8 @@ def check_rows(what: str, pipeline: Path, key_file: Path | None) -> Checked:
         return _in_file(spec, keys, Path(what))
     if what != f"{spec.name}.private.rows":
         raise UsageError(
-            f"{what}: no such file, and the rows topic of this pipeline is {spec.name}.private.rows"
+            f"{what}: this file does not exist, and the rows topic of this pipeline is "
+            f"{spec.name}.private.rows"
         )
     return asyncio.run(_in_topic(spec, keys, what))
 
@@ -249,7 +250,8 @@ def _in_file(spec: PipelineSpec, keys: WorkerKeys, path: Path) -> Checked:
             record = Sealed(headers, base64.b64decode(said["value"], validate=True))
         except (KeyError, TypeError, ValueError, AttributeError):
             raise UsageError(
-                f"{path}:{number}: no record of a log; docs/rows.md has the form"
+                f"{path}:{number}: this line is not a record of a log; docs/rows.md describes the "
+                "form"
             ) from None
         if log == "layout":
             layouts.take(record)
@@ -274,11 +276,12 @@ async def _in_topic(spec: PipelineSpec, keys: WorkerKeys, topic: str) -> Checked
     finally:
         await eyes.stop()
     if look is None:
-        raise WorldError(f"topic {topic!r} is not there, or may not be read")
+        raise WorldError(f"topic {topic!r} does not exist, or this user may not read it")
     layout = layouts.newest
     if layout is None or (layout.topic, layout.lanes) != (look.id, len(look.partitions)):
         raise FailClosed(
-            f"topic {topic!r} is another one than that of its layout: it was made again, or has other partitions"
+            f"topic {topic!r} is not the topic that its layout names: it was created again, or "
+            "has other partitions"
         )
     for lane in look.partitions:
         async with reading(settings, topic, "read_uncommitted", lane) as log:
@@ -292,6 +295,7 @@ async def _in_topic(spec: PipelineSpec, keys: WorkerKeys, topic: str) -> Checked
 def _under(spec: PipelineSpec, keys: WorkerKeys, layouts: LayoutLog, where: str) -> RowsCheck:
     if layouts.newest is None:
         raise UsageError(
-            f"{where}: before rows there must be a layout; has the engine of {spec.name} ever started?"
+            f"{where}: a layout must come before the rows; has the engine of {spec.name} ever "
+            "started?"
         )
     return RowsCheck(spec, keys, layouts.newest)

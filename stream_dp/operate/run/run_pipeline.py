@@ -235,7 +235,7 @@ class RunOptions:
 
 def _require_possible(options: RunOptions, horizon: int | None) -> None:
     if options.until_end and horizon is None:
-        raise UsageError("--until-end: this clock has no horizon, so there is no end")
+        raise UsageError("--until-end: this pipeline's clock has no horizon, so the run has no end")
     if options.port is not None:
         require_extra()
 

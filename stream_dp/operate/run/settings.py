@@ -43,8 +43,8 @@ def settled(part: object, kind: type[_T]) -> _T:
     """Return `part`, which the specification's checks guarantee to be of `kind`; raise UsageError if it is not."""
     if not isinstance(part, kind):
         raise UsageError(
-            f"this pipeline needs a {kind.__name__} here, its file says {type(part).__name__}; check it with "
-            "`stream-dp plan`"
+            f"this command needs a {kind.__name__} here, but the file declares a "
+            f"{type(part).__name__}; check the file with `stream-dp plan`"
         )
     return part
 
@@ -54,8 +54,9 @@ def written_to(spec: PipelineSpec) -> KafkaSourceSpec:
     source = settled(spec.source, KafkaSourceSpec)
     if source.values is not None:
         raise UsageError(
-            f"{spec.name} reads other values than plain JSON (source.values), so every record that this command writes "
-            "would be a dead letter; write the topic with a producer that has the serializer of these schemas"
+            f"{spec.name} reads values that are not plain JSON (source.values), so every record "
+            "that this command writes would be a dead letter. Write to the topic with a "
+            "producer that uses the serializer of these schemas"
         )
     return source
 
@@ -266,4 +267,4 @@ async def _looked(settings: KafkaSettings) -> None:
     async with administering(settings, "no connection") as admin:
         brokers = (await admin.describe_cluster())["brokers"]
     if not brokers:
-        raise Outage(f"Kafka at {settings.bootstrap} has begun, and names no broker yet")
+        raise Outage(f"Kafka at {settings.bootstrap} has started but names no broker yet")

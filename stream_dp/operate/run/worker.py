@@ -124,7 +124,7 @@ class Worker:
                 raise _Changed
             if layout.topic != topic:
                 raise FailClosed(
-                    f"topic {rows.topic!r} was made again; its engine says what to do when it starts"
+                    f"topic {rows.topic!r} was created again; its engine says what to do when it starts"
                 )
             host = LaneHost(self._spec, self._keys, layout)
             await self._members.join()
@@ -169,7 +169,9 @@ class _Session:
         async with self._source() as source, self._producer() as producer:
             partitions = await source.open(self.host.layout.origin)
             if source.identity != self.host.layout.source:
-                raise FailClosed(f"topic {source.name!r} is another one than that of the journal")
+                raise FailClosed(
+                    f"topic {source.name!r} is not the topic of the journal: it was created again"
+                )
             while True:
                 try:
                     await self._work(source, partitions, producer, members)

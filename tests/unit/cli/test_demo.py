@@ -178,7 +178,7 @@ def test_fresh_deletes_nothing_under_a_demo_that_runs(say: Say, home: Path, lock
         before = sorted(home.rglob("*"))
         said = say(*FLAGS, "--fresh")
         assert (said.code, sorted(home.rglob("*"))) == (2, before)
-        assert "a demo is running: stop it first" in said.err
+        assert "a demo is running. Stop it first" in said.err
     last_line(say(*FLAGS, "--fresh"))
 
 

@@ -30,4 +30,4 @@ def test_what_flink_cannot_host_is_refused_with_its_line(
     path.write_text(PIPELINE.replace(", workers: {lanes: 3}", workers))
     said = say("flink", str(path))
     assert (said.code, said.out) == (2, "")
-    assert f"{path}:4: source: Flink hosts lanes" in said.err
+    assert f"{path}:4: source: Flink hosts the lanes" in said.err

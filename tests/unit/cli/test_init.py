@@ -177,7 +177,7 @@ def test_a_file_that_is_there_stays(say: Say) -> None:
     _, text = made(say, "orders")
     said = say("init", "--csv", "orders.csv")
     assert said.code == 2
-    assert "is there already and stays" in said.err
+    assert "exists and is kept" in said.err
     assert say("init", "--csv", "orders.csv", "--out", "more.yaml", "--name", "more").code == 0
     assert Path("more.yaml").read_text() == text.replace("name: orders", "name: more")
 

@@ -435,8 +435,8 @@ def test_what_cannot_be_rotated_is_left_as_it_was(site: Site, former: Path, new:
     wrong = site.folder / "wrong.key"
     make_key(wrong)
     for options, code, why in (
-        ((), 2, "name one of --new-key-file"),
-        (("--new-key-file", str(new), "--new-key-command", "true"), 2, "name one of"),
+        ((), 2, "name either --new-key-file"),
+        (("--new-key-file", str(new), "--new-key-command", "true"), 2, "name either"),
         (("--new-key-file", str(former)), 2, "is the operator's key already"),
         (("--new-key-file", str(site.folder / "none")), 2, "no operator key at"),
         (("--new-key-file", str(new), "--key-file", str(wrong)), 4, "was written with key"),
@@ -642,7 +642,7 @@ def test_what_names_another_holder_of_the_key_is_told(
 ) -> None:
     assert to_kms(site).code == 0
     said = site.command("ledger", "--key-file", str(former))
-    assert (said.code, "a program keeps the operator's key" in said.err) == (2, True)
+    assert (said.code, "a program holds the operator's key" in said.err) == (2, True)
     monkeypatch.setenv("STREAM_DP_KEY_COMMAND", str(site.folder / "nosuch"))
     with pytest.raises(WorldError, match="nosuch unwrap: cannot be started"):
         sealer_for(load(site.pipeline), None)

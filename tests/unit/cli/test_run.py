@@ -200,7 +200,7 @@ def test_what_was_never_there_is_2(site: Site, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("STREAM_DP_KEY_FILE")
     for command in ("ledger", "run"):
         said = site.command(command)
-        assert (said.code, "needs an operator key: make one with" in said.err) == (2, True)
+        assert (said.code, "needs an operator key: create one with" in said.err) == (2, True)
     assert not site.journal.exists()
     assert site.command("run", "--until-end", "--key-file", str(key)).code == 0
 
@@ -320,7 +320,7 @@ def test_a_first_start_asks_once_where_most_numbers_would_be_noise(
         again = site.command("run", "--until-end")
         assert (again.code, "Warning" in again.err, len(asked)) == (0, False, answer is not None)
     else:
-        assert "not started: nothing was charged, made or published" in said.err
+        assert "not started: nothing was charged, created or published" in said.err
 
 
 def test_plan_has_a_verdict_for_each_number_and_a_line(site: Site) -> None:

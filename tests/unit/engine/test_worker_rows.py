@@ -868,5 +868,5 @@ def test_a_worker_counts_by_the_file_that_its_journal_goes_on_with() -> None:
         with pytest.raises(FailClosed, match="another pipeline file"):
             LaneHost(spec, keys, mine)
     newer = ((1, (4, "", b"{name: m, statistic: newer}")),)
-    with pytest.raises(FailClosed, match="that this version does not read"):
+    with pytest.raises(FailClosed, match="that this version cannot read"):
         LaneHost(now, keys, msgspec.structs.replace(mine, added=newer))

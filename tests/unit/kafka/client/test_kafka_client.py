@@ -61,7 +61,9 @@ def test_a_password_is_read_anew_for_each_client_and_never_shown(tmp_path: Path)
 
 @pytest.mark.parametrize("mode", [0o604, 0o602])
 def test_a_secret_that_everybody_may_read_or_change_is_refused(tmp_path: Path, mode: int) -> None:
-    with pytest.raises(UsageError, match=r"security\.password_file .*open to others") as caught:
+    with pytest.raises(
+        UsageError, match=r"security\.password_file .*can be read by others"
+    ) as caught:
         arguments(password(secret(tmp_path, SECRET, mode)))
     assert SECRET not in str(caught.value)
 
@@ -95,12 +97,12 @@ def test_a_key_that_everybody_may_read_is_refused_also_within_its_certificate(
 ) -> None:
     own = Authority(tmp_path, "authority").sign("engine")
     own.key.chmod(0o644)
-    with pytest.raises(UsageError, match=r"security\.key_file .*open to others"):
+    with pytest.raises(UsageError, match=r"security\.key_file .*can be read by others"):
         arguments(Security(protocol="SSL", certificate_file=own.certificate, key_file=own.key))
     both = tmp_path / "both.pem"
     both.write_bytes(own.certificate.read_bytes() + own.key.read_bytes())
     both.chmod(0o644)
-    with pytest.raises(UsageError, match=r"security\.certificate_file .*open to others"):
+    with pytest.raises(UsageError, match=r"security\.certificate_file .*can be read by others"):
         arguments(Security(protocol="SSL", certificate_file=both))
     both.chmod(0o600)
     arguments(Security(protocol="SSL", certificate_file=both))

@@ -55,7 +55,7 @@ def test_a_mark_beyond_the_horizon_is_none_and_is_not_made() -> None:
     assert MARKS.read(0, longer.sign(0, 499)) == 499
     assert MARKS.read(0, longer.sign(0, 500)) is None
     for tick in (-1, 500):
-        with pytest.raises(ValueError, match="tick of the grid"):
+        with pytest.raises(ValueError, match="tick of the clock"):
             MARKS.sign(0, tick)
 
 

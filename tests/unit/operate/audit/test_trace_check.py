@@ -181,7 +181,7 @@ async def test_an_engine_that_draws_twice_from_one_seed_is_caught() -> None:
 async def test_a_wrong_relation_is_noticed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Were the claim for fewer pairs than it says, the check would say so; and were it for more."""
     monkeypatch.setattr(journal_trace, "same_tick", lambda message, row: replace(message, index=99))
-    with pytest.raises(FailClosed, match="with one event more"):
+    with pytest.raises(FailClosed, match="with one more event"):
         await checked(world)
     monkeypatch.setattr(journal_trace, "same_tick", lambda message, row: message)
     assert (await checked(world)).apart is False
@@ -240,9 +240,9 @@ def no_halt(commits: list[Commit]) -> None:
         (another_release, "gives other bytes than the recorded release"),
         (another_seed, "gives other bytes than the recorded release"),
         (another_row, "gives other bytes than the recorded release"),
-        (no_last_release, "lacks the release of series|holds a release that no message"),
-        (one_release_twice, "lacks the release of series|holds a release that no message"),
-        (another_state, "in another state than the snapshot"),
+        (no_last_release, "lacks the release of series|holds a release that answers no message"),
+        (one_release_twice, "lacks the release of series|holds a release that answers no message"),
+        (another_state, "differs from the snapshot"),
         (no_halt, "lacks the release of series"),
     ],
 )

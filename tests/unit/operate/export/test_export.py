@@ -133,7 +133,9 @@ async def test_a_csv_of_someone_else_is_left_alone(tmp_path: Path) -> None:
     to = tmp_path / "out"
     to.mkdir()
     (to / "shop.csv").write_text("mine\n")
-    with pytest.raises(UsageError, match="not written by this command"):
+    with pytest.raises(
+        UsageError, match=r"(not written by this command|this command did not write)"
+    ):
         await export_releases(published(tmp_path, bodies(range(1))), f"csv:{to}")
     assert (to / "shop.csv").read_text() == "mine\n"
 
@@ -218,7 +220,7 @@ async def test_a_file_that_shrinks_while_it_is_followed_is_seen(tmp_path: Path) 
     while await anext(following):
         pass
     published(tmp_path, bodies(range(1)))
-    with pytest.raises(FailClosed, match="is shorter than it was"):
+    with pytest.raises(FailClosed, match="is shorter than"):
         await anext(following)
 
 

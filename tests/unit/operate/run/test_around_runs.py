@@ -353,7 +353,7 @@ async def test_its_own_journal_is_no_obstacle(made: Make) -> None:
     [
         # recorded before it was gone, and before there was a best order
         ("tight_approximate", "0e56ef786402", "was written under `filter: approximate`"),
-        ("renyi", "affeda1d29f4", "write `order: 8` under privacy to go on"),
+        ("renyi", "affeda1d29f4", "To go on, write `order: 8` under privacy"),
         ("tight_approximate", "22bdd44cd9c5", "changed: in the pipeline file"),
         ("renyi", "22bdd44cd9c5", "changed: in the pipeline file"),
     ],
@@ -395,7 +395,7 @@ async def test_a_journal_from_before_a_method_changed_is_refused_with_the_line_t
         return header and msgspec.structs.replace(header, parts={"series": then})
 
     monkeypatch.setattr(journal_access, "_header", before)
-    with pytest.raises(FailClosed, match=f"write `{line}` in most to go on"):
+    with pytest.raises(FailClosed, match=f"To go on with this journal, write `{line}` in most"):
         await require_own(made(series=[most]), SEALER, private=True)
     with pytest.raises(FailClosed, match="changed: in the pipeline file"):
         await require_own(made(series=[most | {"epsilon": "0.2"}]), SEALER, private=True)

@@ -435,9 +435,9 @@ def test_a_new_epoch_counts_from_its_cut_on_and_rows_of_the_former_one_do_not(lo
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("junk", ":1: no record of a log"),
-        ('{"log": "rows"}', ":1: no record of a log"),
-        ("", "before rows there must be a layout"),
+        ("junk", ":1: this line is not a record of a log"),
+        ('{"log": "rows"}', ":1: this line is not a record of a log"),
+        ("", "a layout must come before the rows"),
     ],
 )
 def test_a_file_of_another_kind_is_refused(log: Log, text: str, words: str) -> None:
@@ -458,16 +458,16 @@ def test_a_host_refuses_what_a_lane_cannot_count(log: Log) -> None:
         lane.rows()
     with pytest.raises(UsageError, match=r"missing: \[1\]"):
         lane.begin({})
-    with pytest.raises(UsageError, match="partition 2 is not of lane 1 but of lane 0"):
+    with pytest.raises(UsageError, match="partition 2 does not belong to lane 1 but to lane 0"):
         lane.begin({1: 0, 2: 0})
     lane.begin({1: 0})
     with pytest.raises(FailClosed, match="did not stamp on arrival"):
         lane.feed(1, [RawRecord(0, b"{}", ORIGIN, timestamp_type=0)])
     behind = msgspec.structs.replace(host.layout, positions={1: 3}, behind={1: (1, 2)})
-    with pytest.raises(FailClosed, match="amid an open transaction"):
+    with pytest.raises(FailClosed, match="in the middle of an open transaction"):
         LaneHost(host.spec, host.keys, behind).lane(1).begin({})
     for change, words in (
-        ({"counting": COUNTING + 1}, "this worker as version 2"),
+        ({"counting": COUNTING + 1}, "this worker uses version 2"),
         ({"fingerprint": "0" * 64}, "another pipeline file than this worker"),
         ({"lanes": 3}, "another pipeline file than this worker"),
         ({"width": 5}, "counts other series"),
