@@ -273,22 +273,29 @@ class _BadFileError(Exception):
     """The file as a whole is invalid; the text needs only the path."""
 
 
-def _placed(fields: Fields) -> str:
+def _nested(fields: Fields) -> str:
     """Return what is wrong with fields for columns; "" if nothing is."""
-    placed = next((name for name, field in fields.items() if field.path is not None), None)
-    why = f"field {placed!r} has a `path`, which only JSON has: use JSON lines, or leave `path` out"
-    return "" if placed is None else why
+    within = (name for name, field in fields.items() if field.path and set(field.path) & {*".["})
+    name = next(within, None)
+    why = f"field {name!r} has a `path` into objects, which only JSON has: use JSON lines, or name a column"
+    return "" if name is None else why
+
+
+def _column(name: str, fields: Fields) -> str:
+    """Return the column of a field: the one that its `path` names, or the one of its own name."""
+    return (fields[name].path if name in fields else None) or name
 
 
 def _columns(header: Sequence[str], fields: Fields, time_field: str) -> None:
-    if wrong := _placed(fields):
+    if wrong := _nested(fields):
         raise _BadFileError(wrong)
-    if time_field not in header:
-        near = meant(time_field, header)
+    time = _column(time_field, fields)
+    if time not in header:
+        near = meant(time, header)
         raise _BadFileError(
-            f"the first line has no column {time_field!r}, which the file names as the time{near}"
+            f"the first line has no column {time!r}, which the file names as the time{near}"
         )
-    for name in {time_field, *fields}:
+    for name in {time, *(_column(name, fields) for name in fields)}:
         if header.count(name) > 1:
             raise _BadFileError(f"the first line names the column {name!r} more than once")
 
@@ -360,13 +367,17 @@ def _csv(
     with _text_of(file, encoding, bad) as text:
         rows = csv_rows(text)
         header = next(rows, (0, None))[1] or []
-        absent = {time_field, *fields}.difference(header)
+        by_column = {_column(name, fields): kind for name, kind in fields.items()}
+        time = _column(time_field, fields)
+        absent = {time, *by_column}.difference(header)
         if _ESCAPED.search("".join(header)) and not "".join(absent).isascii():
             why = "declare the file's `encoding`, such as latin-1 or cp1252"
             raise _BadFileError(f"line 1: the names of the columns are not {encoding}: {why}")
         _columns(header, fields, time_field)
-        columns = [(header.index(n), _cells(n, kind)) for n, kind in fields.items() if n in header]
-        width, at = len(header), header.index(time_field)
+        columns = [
+            (header.index(n), _cells(n, kind)) for n, kind in by_column.items() if n in header
+        ]
+        width, at = len(header), header.index(time)
         cell_of = cell_reader(TimeField(format=form.format, zone="UTC" if form.patterned else None))
         times = _Memo(lambda cell: own_time(cell_of(cell), form))
         for line, row in rows:
@@ -404,26 +415,28 @@ def _parquet_cells(file: _Bytes) -> ParquetCells:
 def _parquet(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
     cells = _parquet_cells(file)
     _columns(cells.names, fields, time_field)
-    wanted = [name for name in cells.names if name == time_field or name in fields]
+    by_column = {_column(name, fields): kind for name, kind in fields.items()}
+    time = _column(time_field, fields)
+    wanted = [name for name in cells.names if name == time or name in by_column]
     try:
         for line, row in enumerate(cells.rows(wanted, partial(written, form=form)), 1):
-            yield _from_parquet(line, wanted, row, fields, time_field, form)
+            yield _from_parquet(line, wanted, row, by_column, time, form)
     except UnreadableParquet as problem:
         raise _BadFileError(str(problem)) from None
 
 
 def _from_parquet(
-    line: int, names: Sequence[str], row: Row, fields: Fields, time_field: str, form: TimeForm
+    line: int, names: Sequence[str], row: Row, by_column: Fields, time: str, form: TimeForm
 ) -> Record:
     if row is None:
         return Record(line, None, _BROKEN_ROW)
     cells = dict(zip(names, row, strict=True))
-    body = {name: _plain(cells[name], kind) for name, kind in fields.items() if name in cells}
+    body = {name: _plain(cells[name], kind) for name, kind in by_column.items() if name in cells}
     try:
         payload = msgspec.json.encode(body, enc_hook=str)
     except (ValueError, TypeError, OverflowError, RecursionError):
         return Record(line, None, _BROKEN_ROW)
-    return Record(line, own_time(_plain(cells[time_field], _TIME), form), payload)
+    return Record(line, own_time(_plain(cells[time], _TIME), form), payload)
 
 
 def _plain(cell: object, field: FieldSpec) -> object:
@@ -502,9 +515,9 @@ def plain_reader(fields: Fields | None, *, cells: bool) -> Callable[[Mapping[str
         return msgspec.json.encode
     if fields is None:
         return lambda row: _encoded({name: as_it_looks(cell) for name, cell in row.items()})
-    if wrong := _placed(fields):
+    if wrong := _nested(fields):
         raise UsageError(wrong)
-    readers = {name: cell_reader(kind) for name, kind in fields.items()}
+    readers = {_column(name, fields): cell_reader(kind) for name, kind in fields.items()}
     return lambda row: _encoded(
         {name: read(row[name] or "") for name, read in readers.items() if name in row}
     )

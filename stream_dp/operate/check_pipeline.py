@@ -471,8 +471,17 @@ async def require_fitting(spec: PipelineSpec, sealer: Sealer, file: str = "FILE"
         raise UsageError(_why(spec, refused[0], file))
 
 
-def require_wanted(built: Built, file: str, wanted: Callable[[str], bool]) -> None:
-    """Raise UsageError if by the file's guesses a ledger would mostly pay for noise, and that is not `wanted`."""
+def require_wanted(
+    built: Built, file: str, wanted: Callable[[str], bool], tell: Callable[[str], None]
+) -> None:
+    """Raise UsageError if by the file's guesses a ledger would mostly pay for noise, and that is not `wanted`; `tell`
+    where there are no guesses.
+    """
+    if built.spec.privacy.expect is None:
+        tell(
+            f"{built.spec.name}: the file has no guesses (privacy.expect), so nobody looked whether its numbers are "
+            f"worth their budget. `stream-dp check {file}` looks at a sample and spends nothing"
+        )
     if not (warning := noise_by_guesses(built)):
         return
     why = f"{warning}. `stream-dp plan {file}` shows each, `stream-dp check {file}` what would be useful"

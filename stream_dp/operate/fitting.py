@@ -151,8 +151,8 @@ def _time_column(spec: PipelineSpec, path: Path, columns: Sequence[str]) -> str:
         return spec.clock.field
     if not columns:
         return next(iter(spec.fields))
-    for name in spec.fields:
-        if name in columns:
+    for name, field in spec.fields.items():
+        if (field.path or name) in columns:
             return name
     raise UsageError(f"{path}: no column of this file is a field of the schema")
 
@@ -331,7 +331,10 @@ def _framing(spec: PipelineSpec, payload: bytes, value: object, *, table: bool) 
             return f"text that is not {spec.source.encoding}: declare `source.encoding`, such as latin-1 or cp1252"
         return "text that is not UTF-8: convert it, such as with `iconv -f latin1 -t utf-8`"
     if table:
-        return "rows with more or fewer cells than the first line, or with an open quote"
+        return (
+            "rows with more or fewer cells than the first line, or with an open quote: each line is a record, so a "
+            "cell cannot hold a line break"
+        )
     if value is not _ABSENT:
         return "JSON, but no object: a record is one object with the declared fields"
     if not payload:

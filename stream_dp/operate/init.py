@@ -45,7 +45,7 @@ _UTC = ZoneInfo("UTC")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 _TRUTHS = ("true", "false")
-_FROM_2000, _TO_2100 = 946_684_800, 4_102_444_800
+_FROM_1980, _TO_2100 = 315_532_800, 4_102_444_800
 _EPOCHS = {"epoch_s": 1, "epoch_ms": 1000, "epoch_us": 1_000_000}
 _TIMELY = re.compile(
     r"(^|[^a-z])(time|ts|timestamp|date|datetime|when|at|epoch|created|updated)([^a-z]|$)"
@@ -216,7 +216,7 @@ Form = tuple[ProposedType, Callable[[object], bool]]
 
 
 def _times(column: Column) -> Sequence[Form]:
-    """Return the forms of a time: a text, or a whole number of this century if the column's name fits."""
+    """Return the forms of a time: a text, or a whole number from 1980 to 2100 if the column's name fits."""
     late = _LATE if column.nullable else ""
     forms: list[Form] = [
         (ProposedType("time", note=late), lambda value: _moment(value, None)),
@@ -235,7 +235,7 @@ def _times(column: Column) -> Sequence[Form]:
         forms.append((ProposedType("time", keys, note=_DAYS + first), _of_pattern(pattern)))
     if _TIMELY.search(column.name.lower()) is not None:
         forms += [
-            (ProposedType("time", {"format": form}, note=late), _of_this_century(per_second))
+            (ProposedType("time", {"format": form}, note=late), _of_these_decades(per_second))
             for form, per_second in _EPOCHS.items()
         ]
         forms.append((ProposedType("time", {"format": EPOCH_FLOAT}, note=late), _of_seconds))
@@ -311,9 +311,9 @@ def _of_pattern(pattern: str) -> Callable[[object], bool]:
     return lambda value: isinstance(value, str) and form.parse(value) is not None
 
 
-def _of_this_century(per_second: int) -> Callable[[object], bool]:
-    """Return a test whether a whole number, or a cell with one, is a time of this century in this unit."""
-    low, high = _FROM_2000 * per_second, _TO_2100 * per_second
+def _of_these_decades(per_second: int) -> Callable[[object], bool]:
+    """Return a test whether a whole number, or a cell with one, is a time from 1980 to 2100 in this unit."""
+    low, high = _FROM_1980 * per_second, _TO_2100 * per_second
 
     def fits(value: object) -> bool:
         if isinstance(value, str) and _INTEGER.fullmatch(value):
@@ -324,10 +324,10 @@ def _of_this_century(per_second: int) -> Callable[[object], bool]:
 
 
 def _of_seconds(value: object) -> bool:
-    """Return whether a number, or a cell with one, is a time of this century in seconds with a fraction."""
+    """Return whether a number, or a cell with one, is a time from 1980 to 2100 in seconds with a fraction."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
-    return type(value) in (int, float) and _FROM_2000 <= cast("float", value) < _TO_2100
+    return type(value) in (int, float) and _FROM_1980 <= cast("float", value) < _TO_2100
 
 
 SCHEMA_FILE = "pipeline.schema.json"

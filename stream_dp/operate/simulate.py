@@ -1,35 +1,46 @@
-"""Releases that nobody gets: a pipeline's mechanisms on data that may be looked at, at several budgets.
+"""Releases that nobody gets: a pipeline's mechanisms on data that may be looked at, at several budgets, caps and steps.
 
 Rules: rows are those of the pipeline's own guard, router and memories, mechanisms and releases are the product's, and
 noise is fresh in every run. No journal, no ledger, no sink: nothing is charged and nothing is published, so nothing of
 what is returned is private. Whoever tunes a pipeline by data that are to be protected makes a release of them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
+from pydantic import ValidationError
 
+from stream_dp.client.frames import library
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.time import TickGrid
 from stream_dp.core.wording import Progress, percent, shown_number, unseen
 from stream_dp.engine.series import Series
-from stream_dp.errors import UsageError
+from stream_dp.errors import UsageError, WorldError
 from stream_dp.journal.release import read_by_key
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.operate.fitting import Sample, file_sample
 from stream_dp.operate.sampled_rows import Rows, Sampled, rows_of
 from stream_dp.pipeline.builder import Built, Chosen, build, chosen_for, made_of_releases
 from stream_dp.pipeline.layout import RowLayout
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.verdicts import Row, judged
 from stream_dp.pipeline.yaml import load
-from stream_dp.records.scalars import exact
-from stream_dp.statistics.parts.verdicts import Outcome, finite, of_quotients, of_release
+from stream_dp.records.scalars import duration_text, exact, milliseconds
+from stream_dp.statistics.parts.verdicts import (
+    USEFUL_SHARE,
+    Outcome,
+    finite,
+    of_quotients,
+    of_release,
+)
 
+_N = TypeVar("_N", int, Fraction)
 LOOKS = 60  # ticks at which releases are compared with the truth
 
 
@@ -51,14 +62,33 @@ class Observed:
 class Point:
     """A window of a series at one budget, with its verdict; `epsilon` is the series' own. NOT PRIVATE.
 
-    `observed` is None of flags. `cut_off`: the share of what it counts that caps of users cut off (None: not known).
+    `spec` is the file with the cap and the step that were tried. `observed` is None of flags. `cut_off`: the share of
+    what it counts that caps of users cut off (None: not known).
     """
 
     row: Row
+    spec: PipelineSpec
     budget: Fraction
     epsilon: Fraction
     observed: Observed | None
     cut_off: float | None
+
+    @property
+    def cap(self) -> int | None:
+        """How many records of a user count; None: each record is protected by itself."""
+        return self.spec.privacy.cap if self.spec.privacy.user is not None else None
+
+    @property
+    def step(self) -> str:
+        return duration_text(self.spec.clock.step)
+
+    @property
+    def share(self) -> float | None:
+        """The 95 % error and what caps cut off, as a part of the typical number without caps, where it is known."""
+        judged, seen, cut = self.row.judged, self.observed, self.cut_off or 0
+        if not (seen and judged and judged.typical):
+            return None
+        return cut + (1 - cut) * seen.error / judged.typical
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -87,8 +117,8 @@ class Point:
         seen = self.observed
         observed = None if seen is None else {**asdict(seen), "band": finite(seen.band)}
         return {
-            **self.row.json(), "budget": float(self.budget), "epsilon": float(self.epsilon),
-            "observed": observed, "cut_off": self.cut_off,
+            **self.row.json(), "cap": self.cap, "step": self.step, "budget": float(self.budget),
+            "epsilon": float(self.epsilon), "observed": observed, "cut_off": self.cut_off,
         }  # fmt: skip
 
 
@@ -121,44 +151,124 @@ def simulate(
     runs: int,
     most: int,
     progress: Progress = unseen,
+    caps: str = "",
+    steps: str = "",
 ) -> list[Point]:
     """Return what a pipeline would show of a data file at each budget, such as "0.5,1" ("": half of its own, its own,
-    twice that).
+    twice that), with each cap ("3,10") and each step ("1h,1d"; "" is the file's own).
 
     Each series has the same share of every budget. Raises UsageError where no record of the file says a tick.
     """
-    budgets = _budgets(epsilon)
-    built = build(load(pipeline))
-    spec = built.spec
+    budgets = _list("--epsilon", epsilon, exact)
+    spec = load(pipeline)
+    variants = _variants(spec, _list("--cap", caps, int), _list("--step", steps, milliseconds))
     progress(f"Reading {data.name}")
     sample = file_sample(spec, data, most)
-    rows = rows_of(spec, sample)
-    if not len(rows.rows):
-        raise UsageError(
-            f"{data}: none of its records lies in a tick of {spec.name}. simulate needs records that contain their "
-            "time, and a pipeline file with a replay clock whose range covers these times"
-        )
-    cut_off = _cut_off(built, rows, sample)
     own = spec.privacy.epsilon
     points: list[Point] = []
-    for budget in budgets or (own / 2, own, 2 * own):
-        trial = _Trial.at(built, budget / own, rows)
-        for run in range(runs):
-            progress(f"Simulating a budget of {float(budget):g}", *percent(run, runs))
-            trial.run()
-        points += trial.points(budget, cut_off)
+    for built in variants:
+        rows = rows_of(built.spec, sample)
+        if not len(rows.rows):
+            raise UsageError(
+                f"{data}: none of its records lies in a tick of {spec.name}. simulate needs records that contain their "
+                "time, and a pipeline file with a replay clock whose range covers these times"
+            )
+        cut_off = _cut_off(built, rows, sample)
+        for budget in budgets or (own / 2, own, 2 * own):
+            trial = _Trial.at(built, budget / own, rows)
+            for run in range(runs):
+                progress(f"Simulating a budget of {float(budget):g}", *percent(run, runs))
+                trial.run()
+            points += trial.points(budget, cut_off)
     rows_in_order = [(point.row.series, point.row.window) for point in points]
     return sorted(points, key=lambda p: rows_in_order.index((p.row.series, p.row.window)))
 
 
-def _budgets(epsilon: str) -> list[Fraction]:
+def _list(option: str, text: str, read: Callable[[str], _N]) -> list[_N]:
     try:
-        budgets = [exact(part) for part in epsilon.split(",")] if epsilon else []
+        numbers = [read(part) for part in text.split(",")] if text else []
     except ValueError as wrong:
-        raise UsageError(f"--epsilon: {wrong}") from None
-    if any(budget <= 0 for budget in budgets):
-        raise UsageError("--epsilon: must be greater than 0")
-    return budgets
+        raise UsageError(f"{option}: {wrong}") from None
+    if any(number <= 0 for number in numbers):
+        raise UsageError(f"{option}: must be greater than 0")
+    return numbers
+
+
+def _variants(spec: PipelineSpec, caps: Sequence[int], steps: Sequence[int]) -> list[Built]:
+    """Return the pipeline with each cap and each step, over the same time; raise UsageError where one cannot be."""
+    if caps and spec.privacy.user is None:
+        raise UsageError(
+            "--cap: each record is protected by itself here (unit: event), so no cap applies"
+        )
+    kept = {
+        field.alias or name: getattr(spec, name)
+        for name, field in PipelineSpec.model_fields.items()
+    }
+    built: list[Built] = []
+    for cap, step in product(caps or [0], steps or [0]):
+        privacy, clock = spec.privacy, spec.clock
+        if cap:
+            privacy = privacy.capped({privacy.cap_name: cap}) or privacy
+        if step:
+            horizon = clock.horizon and clock.horizon * clock.step // step
+            clock = clock.model_copy(update={"step": step, "horizon": horizon})
+        try:
+            other = PipelineSpec.model_validate({**kept, "privacy": privacy, "clock": clock})
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            place = ".".join(map(str, wrong["loc"]))
+            raise UsageError(f"{_tried(cap, step)}: {place}: {wrong['msg']}") from None
+        built.append(build(other))
+    return built
+
+
+def _tried(cap: int, step: int) -> str:
+    caps = [f"--cap {cap}"] if cap else []
+    return " ".join([*caps, f"--step {duration_text(step)}"] if step else caps)
+
+
+def plot(points: Sequence[Point], path: Path) -> None:
+    """Draw the errors of each series against what was tried: budgets, or else caps, or else steps."""
+    pyplot = library("matplotlib.pyplot", "plot")
+    pyplot.switch_backend("agg")
+    shown = [point for point in points if point.share is not None]
+    names = list(dict.fromkeys(point.row.series for point in shown))
+    tried: dict[str, Callable[[Point], float]] = {
+        "epsilon": lambda p: float(p.budget),
+        "cap": lambda p: float(p.cap or 0),
+        "step in hours": lambda p: p.spec.clock.step / 3_600_000,
+    }
+    several = [what for what in tried if len({*map(tried[what], shown)}) > 1]
+    across = several[0] if several else next(iter(tried))
+    figure, panels = pyplot.subplots(
+        max(1, len(names)),
+        squeeze=False,
+        figsize=(7, 3.2 * max(1, len(names))),
+        layout="constrained",
+    )
+    for name, axes in zip(names, panels[:, 0], strict=False):
+        lines: dict[str, list[tuple[float, float]]] = {}
+        for point in (point for point in shown if point.row.series == name):
+            others = [f"{what} {tried[what](point):g}" for what in several if what != across]
+            label = ", ".join([*filter(None, [point.row.window]), *others]) or name
+            at = tried[across](point), 100 * (point.share or 0)
+            lines.setdefault(label, []).append(at)
+        for label, line in lines.items():
+            axes.plot(*zip(*sorted(line), strict=True), marker="o", label=label)
+        axes.axhline(100 * float(USEFUL_SHARE), color="gray", linestyle=":", label="useful below")
+        axes.set(title=name, xlabel=across, ylabel="95 % error and cut off, %", yscale="log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
+        axes.legend(fontsize="small")
+    figure.suptitle("NOT PRIVATE", fontsize="small")
+    try:
+        figure.savefig(path)
+    except ValueError:
+        raise UsageError(f"{path}: the name must end in .svg, .png or .pdf") from None
+    except OSError as error:
+        raise WorldError(f"{path}: cannot be written: {error.strerror}") from None
+    finally:
+        pyplot.close(figure)
 
 
 def _cut_off(built: Built, counted: Rows, sample: Sample) -> dict[str, float]:
@@ -267,7 +377,7 @@ class _Trial:
         for row in judged(self.built, Sampled(self.built.spec, self.rows)):
             seen = self.seen.get((row.series, row.window), _Seen())
             price, cut = prices.get(row.series, Fraction(0)), cut_off.get(row.series)
-            yield Point(row, budget, price, seen.observed, cut)
+            yield Point(row, self.built.spec, budget, price, seen.observed, cut)
 
 
 def _parts(body: bytes, keys: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:

@@ -670,3 +670,27 @@ async def test_the_first_range_shows_some_windows_that_end(
     series = [{} if each is None else {"windows": each} for each in windows]
     shown = "page.chosenRange({ step: 3600, slowest: page.slowestOf(argument) }).last"
     assert await script("view", shown, series) == last
+
+
+@pytest.mark.parametrize(
+    ("days", "times", "names"),
+    [
+        (1826, ["1995-01-01", "2000-01-01"], ["1995", "2000"]),
+        (91, ["2001-10-01", "2002-01-01", "2002-04-01"], ["Oct", "Jan 2002", "Apr"]),
+        (7, ["2002-01-01", "2002-01-08"], ["1 Jan", "8 Jan"]),
+    ],
+)
+async def test_years_stand_below_a_long_line(
+    script: Script, days: int, times: list[str], names: list[str]
+) -> None:
+    named = "page.axisTimes(argument[1].map((day) => Date.parse(day) / 1000), argument[0] * 86400)"
+    assert await script("format", named, [days, times]) == names
+
+
+@pytest.mark.parametrize("many", [0, 1, 24, 25, 47, 100, 4592])
+async def test_every_point_is_drawn_once_and_the_newest_alone(script: Script, many: int) -> None:
+    strides = await script("cards/charts", "[...page.strides(argument + 3, 3, 24)]", many)
+    drawn = [place for first, last in strides for place in range(first, last + 1)]
+    assert drawn == list(range(3, many + 3))
+    assert len(strides) == many if many <= 24 else len(strides) <= 24
+    assert strides[-1:] == ([[many + 2, many + 2]] if many else [])

@@ -146,14 +146,16 @@ async def test_a_pixel_stands_for_many_ticks_and_loading_is_shown(
         told = [
             json.loads(each.body) for each in engine.log.series_between("departures", 0, HISTORY)
         ]
-        many = -(-HISTORY // len(times))
-        last = told[-many:]
-        assert values[-1] == pytest.approx(sum(each["value"] for each in last) / many)
-        assert (lows[-1], highs[-1]) == (
+        many = -(-(HISTORY - 1) // (len(times) - 1))
+        last = told[-many - 1 : -1]
+        assert values[-2] == pytest.approx(sum(each["value"] for each in last) / many)
+        assert (lows[-2], highs[-2]) == (
             min(each["value"] - each["band"] for each in last),
             max(each["value"] + each["band"] for each in last),
         )
-        assert f"on average of {many} ticks" in await readout(page, DEPARTURES, "End")
+        assert values[-1] == told[-1]["value"]  # the number above the chart
+        assert "on average" not in await readout(page, DEPARTURES, "End")
+        assert f"on average of {many} ticks" in await readout(page, DEPARTURES, "ArrowLeft")
 
 
 async def test_a_mouse_shows_its_moment_and_the_time_it_drags_over_in_all_charts(

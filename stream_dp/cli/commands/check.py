@@ -5,7 +5,8 @@ For the operator's own terminal: NOT PRIVATE.
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from typer import Option
 
-from stream_dp.cli.options import AsJson, KeyFile, PipelineFile
+from stream_dp.cli.options import AsJson, KeyFile, PipelineFile, with_groups
 from stream_dp.cli.printing import folding_table, verdict_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
@@ -27,6 +28,7 @@ from stream_dp.operate.check_pipeline import (
 )
 from stream_dp.operate.fitting import Fitting
 from stream_dp.operate.simulate import Point
+from stream_dp.operate.simulate import plot as plotted
 from stream_dp.operate.simulate import simulate as simulated
 
 UNFIT = 2
@@ -70,19 +72,34 @@ def check(
         raise typer.Exit(UNFIT)
 
 
-def simulate(
-    pipeline: PipelineFile,
-    *,
-    data: Annotated[
-        Path, Option(help="Data that you may look at: CSV, JSON lines or Parquet, .gz or not.")
-    ],
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """Options: what a simulation tries, all with all."""
+
     epsilon: Annotated[
         str,
         Option(
             metavar="E,E",
             help="Budgets to try. Default: half the file's budget, the budget itself, and twice the budget.",
         ),
-    ] = "",
+    ] = ""
+    cap: Annotated[
+        str, Option(metavar="N,N", help="Caps of users to try (max_events, or overall).")
+    ] = ""
+    step: Annotated[str, Option(metavar="D,D", help="Values of clock.step to try.")] = ""
+
+
+@with_groups
+def simulate(
+    pipeline: PipelineFile,
+    *,
+    data: Annotated[
+        Path, Option(help="Data that you may look at: CSV, JSON lines or Parquet, .gz or not.")
+    ],
+    tried: Tried,
+    plot: Annotated[
+        Path | None, Option(help="Draw the errors into this file: .svg, .png or .pdf.")
+    ] = None,
     runs: Annotated[int, Option(min=1, max=1000, help="Runs for each budget.")] = 10,
     sample: Annotated[
         int,
@@ -93,26 +110,30 @@ def simulate(
     """Say how large PIPELINE.yaml's errors are at several budgets, on data that you may look at. NOT PRIVATE.
 
     Its router and mechanisms run on the records of --data, each time with fresh noise, and their releases are compared
-    with the truth. Each series has the same share of every budget. No journal is opened, nothing charged or published.
-    Use public, synthetic or old data: to tune a pipeline on the data that it protects reveals something about them.
+    with the truth. Each series has the same share of every budget; every cap and step is tried with each. No journal is
+    opened, nothing charged or published. Use public, synthetic or old data: to tune a pipeline on the data that it
+    protects reveals something about them.
     """
     with progress("Simulating") as line:
-        points = simulated(pipeline, data, epsilon, runs, sample, line)
+        points = simulated(pipeline, data, tried.epsilon, runs, sample, line, tried.cap, tried.step)
+    if plot is not None:
+        plotted(points, plot)
     if as_json:
         shown = {"private": False, "runs": runs, "points": [point.json() for point in points]}
         typer.echo(json.dumps(shown))
         return
-    _print_points(points)
+    _print_points(points, [what for what in ("cap", "step") if getattr(tried, what)])
 
 
-def _print_points(points: Sequence[Point]) -> None:
+def _print_points(points: Sequence[Point], tried: Collection[str]) -> None:
     heads = ("over", "cut off", "typically", "budget", "epsilon", "band", "RMSE", "95 % error")
     title = "What would be released, NOT PRIVATE"
-    table = folding_table("series", *heads, "coverage", "verdict", title=title)
+    table = folding_table("series", *tried, *heads, "coverage", "verdict", title=title)
     last = ""
     for point in points:
         name = point.row.series
-        table.add_row("" if name == last else name, *point.words)
+        others = [str(getattr(point, what)) for what in tried]
+        table.add_row("" if name == last else name, *others, *point.words)
         last = name
     wide_console().print(table)
     Console(soft_wrap=True, highlight=False).print(

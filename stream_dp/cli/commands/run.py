@@ -277,6 +277,7 @@ def run_on_terminal(
             traces=at("traces", "Traces (NOT PRIVATE) go to") if telling.traces else None,
             over=lambda: tell(_over(pipeline, page=options.port is not None)),
             waits=waits, opened=at("ready", "The page is at"), noisy=noisy, applies=_applying(tell),
+            unjudged=lambda line: tell(line) if on_terminal() else None,
         )  # fmt: skip
         work = run_pipeline(pipeline, options, setup, operator=operator, beside=ticks_shown(line))
         done = asyncio.run(_or_leave(work, log, tell))

@@ -188,7 +188,8 @@ class Operator:
     answer yet, and say so through `starts`. `traces` receives the collector's address (None: no traces). `progress`
     receives how far a start has come. `waits` is called when a standby is ready to take over. `opened` receives the
     page's address. `over` is called when no tick is left but the run stays for its page. `noisy` receives why a new
-    ledger would mostly pay for noise, and returns whether to begin all the same. `applies` receives what a
+    ledger would mostly pay for noise, and returns whether to begin all the same. `unjudged` receives
+    that the file has no guesses. `applies` receives what a
     changed file changes, as `file_change` shows it.
     """
 
@@ -203,6 +204,7 @@ class Operator:
     waits: Callable[[], None] = lambda: None
     opened: Callable[[str], None] = lambda url: None
     noisy: Callable[[str], bool] = lambda warning: True
+    unjudged: Callable[[str], None] = lambda line: None
     applies: Callable[[Mapping[str, Any]], None] = lambda shown: None
 
 
@@ -268,7 +270,7 @@ async def run_pipeline(
     built, change = await going_on(spec, sealer, options.was, applies, progress)
     new = await require_own(built, sealer, private=setup.private)
     if new and not options.yes:
-        require_wanted(built, str(pipeline), callbacks.noisy)
+        require_wanted(built, str(pipeline), callbacks.noisy, callbacks.unjudged)
     if new and options.check:
         callbacks.progress("Looking at a sample of the records")
         await require_fitting(spec, sealer, str(pipeline))

@@ -12,6 +12,8 @@ const TIMES = {
   hour: { hour: "2-digit", minute: "2-digit" },
   second: { hour: "2-digit", minute: "2-digit", second: "2-digit" },
   month: { month: "short" },
+  january: { month: "short", year: "numeric" },
+  year: { year: "numeric" },
   named: { timeZoneName: "short" },
 };
 export const UTC = "UTC";
@@ -113,8 +115,10 @@ export function inputMoment(text) {
 
 const DAY = 86400;
 
+/** What stands below the lines of a time axis: what is told of each is as coarse as the lines are apart. */
 export function axisTimes(splits, increment) {
-  if (increment >= 27 * DAY) return splits.map((split) => written("month", split));
+  if (increment >= 365 * DAY) return splits.map((split) => written("year", split));
+  if (increment >= 27 * DAY) return splits.map((split) => written(written("month", split) === "Jan" ? "january" : "month", split));
   if (increment >= DAY) return splits.map((split) => written("day", split));
   return splits.map((split) => written(written("second", split) === "00:00:00" ? "day" : increment < 60 ? "second" : "hour", split));
 }

@@ -318,6 +318,8 @@ def test_bad_samples_are_refused(say: Say, arguments: tuple[str, ...], wrong: st
         ("email", ["x"] * 9, True, "text"),
         ("price", [1714521600] * 3, False, "integer"),
         ("ts", [1714521600] * 3, False, "time"),
+        ("timestamp", ["881250949", "891717742"], True, "time"),
+        ("timestamp", ["88125094", "1"], True, "integer"),
         ("a", [["x"], []], False, "list"),
         ("a", [["x"], [1]], False, ""),
         ("a", [1, "x"], False, ""),

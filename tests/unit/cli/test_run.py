@@ -323,6 +323,25 @@ def test_a_first_start_asks_once_where_most_numbers_would_be_noise(
         assert "not started: nothing was charged, created or published" in said.err
 
 
+@pytest.mark.parametrize(
+    ("terminal", "flags", "told"),
+    [(True, (), True), (True, ("--yes",), False), (False, (), False)],
+)
+def test_a_first_start_without_guesses_says_what_judges_its_numbers(
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
+    terminal: bool,
+    flags: tuple[str, ...],
+    told: bool,
+) -> None:
+    monkeypatch.setattr(run_module, "on_terminal", lambda: terminal)
+    said = site.command("run", "--until-end", *flags)
+    why = "the file has no guesses (privacy.expect), so nobody looked whether its numbers are worth"
+    assert (said.code, why in said.err) == (0, told)
+    again = site.command("run", "--until-end")
+    assert (again.code, why in again.err) == (0, False)
+
+
 def test_plan_has_a_verdict_for_each_number_and_a_line(site: Site) -> None:
     said = site.command("plan")
     assert "Verdicts: 1 noise; 2 not known without privacy.expect.records" in said.out

@@ -160,8 +160,32 @@ def test_the_time_at_a_path(tmp_path: Path) -> None:
     assert found == [NOON, None, None]
     table = tmp_path / "data.csv"
     table.write_text("time\n")
-    with pytest.raises(UsageError, match="field 'time' has a `path`, which only JSON has"):
+    with pytest.raises(UsageError, match="field 'time' has a `path` into objects, which only JSON"):
         load_records(table, placed, "time")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_path_names_a_column(tmp_path: Path, ending: str) -> None:
+    fields: Fields = {
+        "time": TimeField(path="Flight Date"),
+        "shop": TextField(path="Shop (name)"),
+        "amount": NumberField(path="shop", nullable=True),
+    }
+    table = tmp_path / f"data.{ending}"
+    table.write_text("Shop (name),shop,Flight Date,time\na,1.5,2013-01-01T12:00:00Z,never\n")
+    if ending == "parquet":
+        parquet = pytest.importorskip("pyarrow.parquet")
+        rows = [{"Shop (name)": "a", "shop": 1.5, "Flight Date": "2013-01-01T12:00:00Z"}]
+        parquet.write_table(pytest.importorskip("pyarrow").Table.from_pylist(rows), table)
+    (record,) = load_records(table, fields, "time")
+    assert record.time_ms == NOON
+    told = json.loads(record.payload)
+    assert told == {"Flight Date": "2013-01-01T12:00:00Z", "Shop (name)": "a", "shop": 1.5}
+    (row,) = plain_rows([b"Shop (name),shop\n", b"a,1.5\n"], cells=True)
+    assert json.loads(plain_reader(fields, cells=True)(row.value or {})) == {
+        "Shop (name)": "a",
+        "shop": 1.5,
+    }
 
 
 @pytest.mark.parametrize("between", [";", "\t", "|"])

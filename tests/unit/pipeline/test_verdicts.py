@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
+from stream_dp.errors import UsageError
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.check_pipeline import judgement_of
 from stream_dp.operate.fitting import file_sample
 from stream_dp.operate.sampled_rows import Sampled, rows_of
-from stream_dp.operate.simulate import simulate
+from stream_dp.operate.simulate import plot, simulate
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.router import OpenRouter
@@ -476,6 +477,68 @@ def test_errors_fall_with_the_budget_and_bands_hold(tmp_path: Path) -> None:
 def test_what_caps_cut_off_is_beside_the_errors(tmp_path: Path) -> None:
     capped = simulated(tmp_path, [COUNT | {"name": "it"}], USERS | {"max_events": "30"})
     assert capped["it", "1d", exact("20")].cut_off == pytest.approx(1 - 7 * 30 / A_DAY)
+
+
+def test_caps_and_steps_are_tried_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each combination counts what a file that says so counts, and says it in the same words."""
+    file, data = tmp_path / "shop.yaml", records(tmp_path)
+    monkeypatch.setattr("stream_dp.operate.simulate.fresh_seed", lambda: bytes(32))
+    series, users = [COUNT | {"name": "it"}, SO_FAR | {"name": "ever"}], USERS | {"max_events": "9"}
+    file.write_text(json.dumps(data_of(series, None, users)))
+    points = simulate(file, data, "20", 1, 10**6, caps="3,30", steps="1h,1d")
+    found = {(point.row.series, point.cap, point.step): point for point in points}
+    assert len(points) == len(found) == 2 * 2 * 2
+    for (name, cap, step), point in found.items():
+        whole = data_of(series, None, users | {"max_events": str(cap)})
+        clock = {"step": step, "horizon": str(24 * DAYS if step == "1h" else DAYS)}
+        file.write_text(json.dumps(whole | {"clock": whole["clock"] | clock}))
+        (own,) = [p for p in simulate(file, data, "20", 1, 10**6) if p.row.series == name]
+        assert (point.words, point.json()) == (own.words, own.json())
+    few = found["it", 3, "1h"]
+    assert few.cut_off == pytest.approx(1 - 7 * 3 / A_DAY)
+    assert few.observed is not None
+    assert few.cut_off is not None
+    assert few.share == pytest.approx(few.cut_off + few.observed.error / A_DAY)
+
+
+@pytest.mark.parametrize(
+    ("caps", "steps", "why"),
+    [
+        ("x", "", "--cap: "), ("0", "", "--cap: must be greater than 0"), ("", "1x", "--step: "),
+        ("3", "7d", "--cap 3 --step 7d: privacy.per: must be a whole number of ticks"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_tried_is_refused(tmp_path: Path, caps: str, steps: str, why: str) -> None:
+    file, data = tmp_path / "shop.yaml", records(tmp_path)
+    file.write_text(json.dumps(data_of([COUNT | {"name": "it"}], None, USERS)))
+    with pytest.raises(UsageError, match=why):
+        simulate(file, data, "20", 1, 10**6, caps=caps, steps=steps)
+    file.write_text(json.dumps(data_of([COUNT | {"name": "it"}], None)))
+    if caps == "3":
+        why = "--cap: each record is protected by itself"
+    with pytest.raises(UsageError, match=why):
+        simulate(file, data, "20", 1, 10**6, caps=caps, steps=steps)
+
+
+@pytest.mark.parametrize("across", ["budgets", "caps", "steps"])
+def test_errors_are_drawn_against_what_was_tried(tmp_path: Path, across: str) -> None:
+    pytest.importorskip("matplotlib")
+    file, data, drawn = tmp_path / "shop.yaml", records(tmp_path), tmp_path / "errors.svg"
+    alerts = {"name": "a", "statistic": "alerts", "by": "country", "threshold": "60"}
+    file.write_text(json.dumps(data_of([COUNT | {"name": "it"}, alerts], None, USERS)))
+    tried = {
+        "budgets": ("5,20", "3,4", ""),
+        "caps": ("20", "3,4", ""),
+        "steps": ("20", "", "1h,1d"),
+    }
+    epsilon, caps, steps = tried[across]
+    plot(simulate(file, data, epsilon, 1, 10**6, caps=caps, steps=steps), drawn)
+    words = drawn.read_text()
+    named = {"budgets": "epsilon", "caps": "cap", "steps": "step in hours"}[across]
+    assert all(f"<!-- {word} -->" in words for word in ("it", named, "useful below", "NOT PRIVATE"))
+    assert ("<!-- 1d, cap 3 -->" in words) == (across == "budgets")
+    with pytest.raises(UsageError, match=r"must end in \.svg"):
+        plot([], tmp_path / "errors.txt")
 
 
 @pytest.mark.parametrize("most", [300, 20])

@@ -23,10 +23,12 @@ const LINKED = ["mousemove", "mouseleave"];
 
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** Where points from `start` on, before `many`, are drawn in so many `columns`: the last of each stride, and the first of what it stands for. */
+/** Where points from `start` on, before `many`, are drawn in so many `columns`: the last of each stride, and the first of what it stands for. The newest point stands alone: it is the number above the chart. */
 export function* strides(many, start, columns = MOST_POINTS) {
-  const stride = Math.max(1, Math.ceil((many - start) / columns));
-  for (let last = many - 1 - (Math.floor((many - start - 1) / stride) * stride); last < many; last += stride) yield [Math.max(start, last - stride + 1), last];
+  const older = many - start - 1;
+  const stride = older < columns ? 1 : Math.ceil(older / (columns - 1));
+  for (let first = many - 1 - Math.ceil(older / stride) * stride; first < many - 1; first += stride) yield [Math.max(start, first), first + stride - 1];
+  if (older >= 0) yield [many - 1, many - 1];
 }
 
 /** What points from `first` to `last` are together: the mean of their values, and from the least to the greatest end of their bands; nulls where nothing is known. */
@@ -263,7 +265,7 @@ export class Chart {
       },
       axes: [
         { ...axis, space: 64, size: 30, values: (_plot, splits, _axis, _space, increment) => axisTimes(splits, increment) },
-        { ...axis, size: 62, ...steps, values: (_plot, splits) => splits.map((split) => (split === null ? "" : labels(split))) },
+        { ...axis, size: 62, space: (_plot, _axis, _low, _high, high) => Math.min(30, Math.max(16, high / 4)), ...steps, values: (_plot, splits) => splits.map((split) => (split === null ? "" : labels(split))) },
       ],
       hooks: { setCursor: [(plot) => this.#read(plot)], setSelect: [(plot) => this.#zoom(plot)], ...hooks },
       series,
