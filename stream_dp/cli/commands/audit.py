@@ -48,7 +48,12 @@ class Games:
     runs: Annotated[
         int, Option(help="Number of games for each row of the table; half of them use each stream.")
     ] = RUNS
-    ticks: Annotated[int, Option(help="Number of ticks of a game, at most the horizon.")] = TICKS
+    ticks: Annotated[
+        int,
+        Option(
+            help="Number of ticks of a game, at most the horizon; more where a window ends later."
+        ),
+    ] = TICKS
     confidence: Annotated[
         float, Option(help="The confidence with which all bounds hold together.")
     ] = CONFIDENCE
@@ -198,6 +203,8 @@ def _statement(attacked: Attack, day: str) -> str:
     )
     louder = max((series.times for series in attacked.series), default=1)
     multiplied = f" (at up to {louder} times its epsilon)" if louder > 1 else ""
+    most = max((series.ticks for series in attacked.series), default=0)
+    ticks += f" (up to {most:,} where a window ends later)" if most > attacked.ticks else ""
     return (
         f"To quote: on {day} stream_dp {__version__} played {how_many(attacked.runs, 'game')} of {ticks} against "
         f"each mechanism of {attacked.pipeline}{multiplied} and against all together, for {attacked.unit} "
@@ -219,6 +226,8 @@ def _cells(attacked: Attacked) -> tuple[str, ...]:
         f"{finding.strongest:.4f}",
         f"{finding.event}: {finding.rates[0]:.1%}, {finding.rates[1]:.1%}"
         if finding.lower
+        else f"it tells nothing before its tick {attacked.first - 1}: --ticks {attacked.first}"
+        if attacked.first > attacked.ticks
         else "none shows a difference at this confidence",
     )
 

@@ -317,8 +317,12 @@ class KeyEntry(Answer):
     """A key of the definition of a statistic, beside `name`, `epsilon` and `where`."""
 
     key: Annotated[str, Field(examples=["by", "threshold"])]
-    kind: Literal["grouping", "amount", "range", "whole", "shares", "flag", "windows", "window"]
-    """Its value: fields to group by, a field of numbers, two bounds, a whole number, shares, a flag, windows, one."""
+    kind: Literal[
+        "grouping", "amount", "range", "whole", "shares", "flag", "windows", "window", "values_of", "values"
+    ]  # fmt: skip
+    """Its value: fields to group by, a field of numbers, two bounds, a whole number, shares, a flag, windows, one, a
+    field of single values, some of these.
+    """
     required: bool
 
 

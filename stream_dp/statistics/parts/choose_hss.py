@@ -26,6 +26,7 @@ from stream_dp.accounting.conversions import pure_to_zcdp
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wording import how_many
+from stream_dp.engine.series import Meaning
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.hss.hss import FAILURE, HSS, GaussianHSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
@@ -411,7 +412,7 @@ def predicted_intervals(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -
     if demand.quantity is None:
         largest = max(round(float(profile.counts[0])) for profile in demand.profiles)
     events = largest * (tick + 1) // (demand.setting.horizon or ENDLESS)
-    if not demand.setting.former:
+    if demand.setting.meaning < Meaning.BY_GROWTH:
         possible = range(1, tick + 2)
         return bisect_right(possible, events, key=lambda k: k * mechanism.gamma(tick + 1, k // 2))
     growth = mechanism.tuned.growth

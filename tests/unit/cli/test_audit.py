@@ -169,6 +169,23 @@ def test_series_are_played_where_games_can_see_them(
     assert "2, 8 times" in table
 
 
+def test_a_window_that_ends_is_played_to_its_end(
+    site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeded. A twin: within two ticks nothing is told, and nothing is seen."""
+    seeds = itertools.count(1)
+    monkeypatch.setattr(audit_module, "fresh_noise", lambda: SeededNoise(next(seeds)))
+    site.write("statistic: count", "statistic: count, every: 3h")
+    found = json.loads(site.command("audit", "--runs", "800", "--json").out)
+    assert [s["ticks"] for s in found["series"]] == [3, 2, 2]
+    assert found["series"][0]["event"].startswith("tick 2, ")
+    assert 0.5 < found["series"][0]["epsilon_lower_bound"] <= 2
+    monkeypatch.setattr(audit_module, "MOST_TICKS", 2)
+    table = " ".join(site.command("audit", "--runs", "800").out.replace("│", " ").split())
+    assert "it tells nothing before its tick 2: --ticks 3" in table
+    assert "0.0000" in table
+
+
 def test_the_least_that_is_seen_is_where_the_strongest_begins_to_show() -> None:
     for plays, failure in ((100, 0.001), (750, 0.01 / 7), (25_000, 0.01)):
         seen = Fraction(str(least_seen(plays, failure)))
