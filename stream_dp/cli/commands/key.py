@@ -35,7 +35,7 @@ key = typer.Typer(
 @key.command()
 def make(
     file: Annotated[
-        Path, Argument(metavar="FILE", help="Where it goes; an existing key is kept.")
+        Path, Argument(metavar="FILE", help="The file for the key; an existing key is kept.")
     ] = Path("stream-dp.key"),
 ) -> None:
     """Make the operator's key in FILE, as `stream-dp key FILE` does too; an existing key is kept.
@@ -47,7 +47,8 @@ def make(
     typer.echo(f"{file}: {outcome}", err=True)
     _export(KEY_VARIABLE, str(file.absolute()))
     typer.echo(
-        "Keep a copy of it apart from the journal, which nobody can read without it.", err=True
+        "Keep a copy of the key apart from the journal. Without the key, nobody can read the journal.",
+        err=True,
     )
 
 
@@ -76,12 +77,12 @@ def rotate(
     done = asyncio.run(rotating)
     typer.echo(
         f"{done.path}: {'the data key' if done.begun else 'a new data key'} is wrapped under the new operator's key, "
-        "and no other opens it. Keep copies of this file; replace or delete those of before",
+        "and no other key opens it. Keep copies of this file; replace or delete copies of the former file",
         err=True,
     )
     if done.former_is_data:
         typer.echo(
-            "The data key is the former operator's key: whoever has copied that can still read the journal",
+            "The data key is the former operator's key: anybody with a copy of that key can still read the journal",
             err=True,
         )
     if new_key_file is None:

@@ -38,7 +38,7 @@ def token(
             help="Make a token that may read a page closed to the public, but never ask questions.",
         ),
     ] = "",
-    days: Annotated[int, Option(help="For how many days it is valid.")] = 30,
+    days: Annotated[int, Option(help="Number of days for which the token is valid.")] = 30,
     listed: Annotated[
         bool, Option("--list", help="Show the tokens that were made, without their secrets.")
     ] = False,
@@ -56,18 +56,19 @@ def token(
     elif revoke:
         gone = take_back(pipeline, key_file, revoke)
         typer.echo(
-            f"{gone.id}: revoked; {gone.reader} can read with it no more, wherever page or engine read {gone.named_in}"
+            f"{gone.id}: revoked; {gone.reader} can no longer read with it, wherever page or engine read "
+            f"{gone.named_in}"
             if gone.reader
-            else f"{gone.id}: revoked; {gone.analyst} can ask with it no more, wherever the engine reads "
-            f"{gone.named_in}. What was created with it runs on; `stream-dp query halt` ends it"
+            else f"{gone.id}: revoked; {gone.analyst} can no longer ask with it, wherever the engine reads "
+            f"{gone.named_in}. Series that were created with it continue; `stream-dp query halt` ends them"
         )
     else:
         making = hand_out_reading if reader else hand_out
         made = making(pipeline, key_file, reader or analyst, days)
         typer.echo(made.secret)
         typer.echo(
-            f"stream-dp: token {made.id} of {reader or analyst}, valid until {made.expires}. It is shown this once; "
-            f"hand it over like a password. An engine accepts it while {made.named_in} names it",
+            f"stream-dp: token {made.id} of {reader or analyst}, valid until {made.expires}. The token is shown "
+            f"only now; hand it over like a password. An engine accepts the token while {made.named_in} lists it",
             err=True,
         )
 
