@@ -337,7 +337,7 @@ def test_an_archive_is_made_and_read_with_the_ledger(ran: Any) -> None:
     said = ran.say("journal", "archive", str(ran.pipeline), str(archive))
     assert (said.code, said.err) == (0, "")
     commits = len(read_sealed(ran.journal))
-    assert f"{commits} commits added; it holds commits 0 to {commits - 1}" in said.out
+    assert f"{commits} commits added; the archive holds commits 0 to {commits - 1}" in said.out
     again = ran.say("journal", "archive", str(ran.pipeline), str(archive), "--json")
     assert json.loads(again.out) == {
         "archive": str(archive), "added": 0, "begin": 0, "end": commits,
