@@ -281,8 +281,8 @@ class Bounds:
     def proof(self) -> str:
         closing = how_many(self.intervals, "interval")
         return (
-            f"all releases up to tick {self.tick:,} at once: no error above {self.at_once:,} with probability "
-            f"{self.confidence:g}, while at most {closing} close (the number expected); {self.theorem}"
+            f"with probability {self.confidence:g}, no release up to tick {self.tick:,} has an error above "
+            f"{self.at_once:,}, while at most {closing} close (the expected number); {self.theorem}"
         )
 
 

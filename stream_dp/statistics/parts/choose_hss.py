@@ -74,8 +74,8 @@ HSS_FORMS = (JOINT, BINS, GAUSSIAN_HSS)
 MOST_EVENTS = 1 << 50
 ALGORITHM_4 = "for rows in {0, 1}^d, by the bound of [HSV] Alg. 4: 4 a_S + 5 alpha + L + 1"
 RELATIVE = (
-    "for all data, also data chosen by somebody who sees the releases: the events that a sparse vector has not seen "
-    "are at most gamma + its threshold's noise, and the tails of all these noises and of the counter's add up"
+    "for all data, also data chosen by somebody who sees the releases: a sparse vector misses at most gamma events "
+    "plus the noise of its threshold, and the bound adds up the tails of these noises and of the counter's noise"
 )
 NEAR = 1.1  # what a declared shape may cost where the events have another one
 

@@ -135,14 +135,14 @@ def test_the_table_says_what_it_means(site: Any, monkeypatch: pytest.MonkeyPatch
     assert said.code == 0
     for text in (
         "Alerts", "claimed epsilon", "proves nothing", "confidence 0.99", "all series together", "basic filter",
-        "strongest possible", "at delta 0.01 ", "at delta 0.001 ", "so few games see no smaller one",
+        "strongest possible", "at delta 0.01 ", "at delta 0.001 ", "so few games detect no smaller delta",
     ):  # fmt: skip
         assert text in said.out
     quoted = said.out.splitlines()[-1]
     for text in (
         "To quote: on 20", " played 100 games of 6 ticks against each mechanism of clicks (at up to 8 times its epsil",
-        "for one event (add_remove), and refuted no claim, of all together epsilon ", "at confidence 0.99; this can",
-        f"epsilon of {least_seen(25, 0.01 / 4):g} or more as played, within 6 ticks, it cannot prove a claim, and it ",
+        "for one event (add_remove), and refuted no claim (all together: epsilon ", "at confidence 0.99. The games can",
+        f"epsilon of {least_seen(25, 0.01 / 4):g} or more as played, within 6 ticks. The games cannot prove a claim. ",
     ):  # fmt: skip
         assert text in quoted
 
@@ -269,7 +269,7 @@ def test_a_refuted_whole_is_named(site: Any, monkeypatch: pytest.MonkeyPatch) ->
     shown = json.loads(said.out)
     assert shown["violated"]
     assert (
-        " and REFUTED the claimed epsilon of all series together at confidence 0.999999999; "
+        " and REFUTED the claimed epsilon of all series together at confidence 0.999999999. "
         in shown["statement"]
     )
 
@@ -354,7 +354,7 @@ def test_an_archive_is_made_and_read_with_the_ledger(ran: Any) -> None:
     said = ran.say("journal", "archive", str(ran.pipeline), str(archive))
     assert (said.code, said.err) == (0, "")
     commits = len(read_sealed(ran.journal))
-    assert f"{commits} commits added; it holds commits 0 to {commits - 1}" in said.out
+    assert f"{commits} commits added; the archive holds commits 0 to {commits - 1}" in said.out
     again = ran.say("journal", "archive", str(ran.pipeline), str(archive), "--json")
     assert json.loads(again.out) == {
         "archive": str(archive), "added": 0, "begin": 0, "end": commits,
