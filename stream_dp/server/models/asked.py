@@ -89,7 +89,7 @@ class MessageAnswer(Answer):
 
 NOISE = (
     "mostly noise: a false alarm per key and day has a chance of at most 58 %, and the band of ± 56 is not less than "
-    "the threshold. A threshold of 120 or epsilon 0.25 would do"
+    "the threshold. A threshold of 120 or epsilon 0.25 is enough"
 )
 
 
