@@ -185,7 +185,7 @@ class FalseAlarm:
         if epsilon is not None:
             dearer = float(epsilon) * compared.dearer(self.usual)
             enough.append(f"epsilon {two_digits(dearer):.12g}")
-        return f"{reason}. {' or '.join(enough).capitalize()} would do" if enough else reason
+        return f"{reason}. {' or '.join(enough).capitalize()} is enough" if enough else reason
 
 
 def noise_of(alarms: Sequence[FalseAlarm], epsilon: Fraction | None = None) -> str:
