@@ -176,7 +176,8 @@ class _Session:
             partitions = await source.open(self.host.layout.origin)
             if source.identity != self.host.layout.source:
                 raise FailClosed(
-                    f"topic {source.name!r} is not the topic of the journal: it was created again"
+                    f"topic {source.name!r} was deleted and created again: it is not the topic that the "
+                    "journal has recorded"
                 )
             while True:
                 try:
