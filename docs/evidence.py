@@ -135,7 +135,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "across crashes, replays and restarts",
+        "after crashes, replays and restarts",
         (
             "tests/unit/engine/recovery/test_recovery.py::test_crashes_anywhere",
             "tests/faults/test_crash_embedded.py::test_with_noise_every_release_has_one_version",
