@@ -185,7 +185,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "attack the mechanisms; `audit --rules` certifies the composition rules; `audit --trace FILE` checks the journal of a run",
+        "attack the mechanisms; `audit --rules` certifies the composition rules; `audit --trace FILE` checks",
         (
             "tests/unit/cli/test_audit.py::test_a_right_pipeline_passes",
             f"{GAMES}/test_lower_bound.py::test_right_mechanisms_are_not_flagged",
