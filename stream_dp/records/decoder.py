@@ -1,6 +1,7 @@
 """From a JSON payload to the few fields that the series need, or to the reason why not.
 
-Rules: one record is decoded at a time, so none can influence another; a bad one never drops its batch. Types are
+Rules: one record is decoded at a time, so none can influence another; a bad one never drops its batch. One whose arrays
+and objects lie deeper in one another than `DEEPEST` is no JSON, whatever room the caller's stack has. Types are
 strict: 60.0 is no integer, "60" is no number, integers have 64 bits, a list has texts and no more of them than
 declared. A nullable field may be null or absent, and so may an object of which only such fields are read. Other fields
 are skipped. Plain lists are read together, which decides nothing: what is not plain is decoded strictly. A refusal
@@ -140,6 +141,25 @@ MOST_ODD = 0.1  # of the records in columns; with more, columns take longer than
 _MOST_KNOWN = 1024  # a larger domain takes longer to look through than its texts to make
 # TypeError: a payload that is None (a Kafka tombstone); RecursionError: nested without end.
 _REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
+DEEPEST: Final = 512  # arrays and objects in one another: any stack has room for so many
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+
+
+def _shallow(payloads: Sequence[bytes]) -> Sequence[bytes]:
+    """Return the payloads with empty ones in place of those that are too deep, so that the caller's stack, of which
+    the parser takes a part for each level, decides nothing.
+    """
+    if max(map(len, filter(None, payloads)), default=0) <= 2 * DEEPEST:
+        return payloads
+    return [b"" if payload and _too_deep(payload) else payload for payload in payloads]
+
+
+def _too_deep(payload: bytes) -> bool:
+    if len(payload) <= 2 * DEEPEST or payload.count(b"[") + payload.count(b"{") <= DEEPEST:
+        return False
+    rest = np.frombuffer(_STRING.sub(b"", payload), np.uint8) | 0x20  # [ as {, and ] as }
+    steps = (rest == ord("{")).astype(np.int8) - (rest == ord("}"))
+    return bool(np.cumsum(steps, dtype=np.int32).max(initial=0) > DEEPEST)
 
 
 class Refusal(NamedTuple):
@@ -335,7 +355,7 @@ class RecordDecoder:
         if self._strict_for:
             self._strict_for -= 1
             first = strict
-        decoded = self._each(payloads, first, strict)
+        decoded = self._each(_shallow(payloads), first, strict)
         for list_of, leaf, text_of in self._parts:
             for record in decoded.records:
                 objects = list_of(record)
