@@ -139,26 +139,35 @@ _REST = 15
 _OFTEN = 128  # one record in so many may be refused at first: it takes five times as long
 MOST_ODD = 0.1  # of the records in columns; with more, columns take longer than they save
 _MOST_KNOWN = 1024  # a larger domain takes longer to look through than its texts to make
-# TypeError: a payload that is None (a Kafka tombstone); RecursionError: nested without end.
-_REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
+# RecursionError: nested without end.
+_REFUSALS = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 DEEPEST: Final = 512  # arrays and objects in one another: any stack has room for so many
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_ESCAPE, _NO_MARKS = re.compile(rb"\\.", re.DOTALL), bytes({*range(256)}.difference(b'"[]{}'))
 
 
 def _shallow(payloads: Sequence[bytes]) -> Sequence[bytes]:
     """Return the payloads with empty ones in place of those that are too deep, so that the caller's stack, of which
     the parser takes a part for each level, decides nothing.
     """
-    if max(map(len, filter(None, payloads)), default=0) <= 2 * DEEPEST:
+    shortest = 2 * DEEPEST  # of those whose levels also end
+    try:
+        longest = max(map(len, payloads), default=0)
+    except TypeError:  # a tombstone
+        return _shallow([payload or b"" for payload in payloads])
+    if longest <= shortest:
         return payloads
-    return [b"" if payload and _too_deep(payload) else payload for payload in payloads]
+    return [
+        b"" if len(payload) > shortest and _too_deep(payload) else payload for payload in payloads
+    ]
 
 
 def _too_deep(payload: bytes) -> bool:
-    if len(payload) <= 2 * DEEPEST or payload.count(b"[") + payload.count(b"{") <= DEEPEST:
+    if payload.count(b"[") + payload.count(b"{") <= DEEPEST:
         return False
-    rest = np.frombuffer(_STRING.sub(b"", payload), np.uint8) | 0x20  # [ as {, and ] as }
-    steps = (rest == ord("{")).astype(np.int8) - (rest == ord("}"))
+    marks = (_ESCAPE.sub(b"", payload) if b"\\" in payload else payload).translate(None, _NO_MARKS)
+    outside = b"".join(marks.replace(b'""', b"").split(b'"')[::2])  # of strings
+    alike = np.frombuffer(outside, np.uint8) | 0x20  # [ as {, and ] as }
+    steps = np.where(alike == ord("{"), np.int8(1), np.int8(-1))
     return bool(np.cumsum(steps, dtype=np.int32).max(initial=0) > DEEPEST)
 
 
