@@ -1,6 +1,7 @@
 """From a JSON payload to the few fields that the series need, or to the reason why not.
 
-Rules: one record is decoded at a time, so none can influence another; a bad one never drops its batch. Types are
+Rules: one record is decoded at a time, so none can influence another; a bad one never drops its batch. One whose arrays
+and objects lie deeper in one another than `DEEPEST` is no JSON, whatever room the caller's stack has. Types are
 strict: 60.0 is no integer, "60" is no number, integers have 64 bits, a list has texts and no more of them than
 declared. A nullable field may be null or absent, and so may an object of which only such fields are read. Other fields
 are skipped. Plain lists are read together, which decides nothing: what is not plain is decoded strictly. A refusal
@@ -138,8 +139,36 @@ _REST = 15
 _OFTEN = 128  # one record in so many may be refused at first: it takes five times as long
 MOST_ODD = 0.1  # of the records in columns; with more, columns take longer than they save
 _MOST_KNOWN = 1024  # a larger domain takes longer to look through than its texts to make
-# TypeError: a payload that is None (a Kafka tombstone); RecursionError: nested without end.
-_REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
+# RecursionError: nested without end.
+_REFUSALS = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
+DEEPEST: Final = 512  # arrays and objects in one another: any stack has room for so many
+_ESCAPE, _NO_MARKS = re.compile(rb"\\.", re.DOTALL), bytes({*range(256)}.difference(b'"[]{}'))
+
+
+def _shallow(payloads: Sequence[bytes]) -> Sequence[bytes]:
+    """Return the payloads with empty ones in place of those that are too deep, so that the caller's stack, of which
+    the parser takes a part for each level, decides nothing.
+    """
+    shortest = 2 * DEEPEST  # of those whose levels also end
+    try:
+        longest = max(map(len, payloads), default=0)
+    except TypeError:  # a tombstone
+        return _shallow([payload or b"" for payload in payloads])
+    if longest <= shortest:
+        return payloads
+    return [
+        b"" if len(payload) > shortest and _too_deep(payload) else payload for payload in payloads
+    ]
+
+
+def _too_deep(payload: bytes) -> bool:
+    if payload.count(b"[") + payload.count(b"{") <= DEEPEST:
+        return False
+    marks = (_ESCAPE.sub(b"", payload) if b"\\" in payload else payload).translate(None, _NO_MARKS)
+    outside = b"".join(marks.replace(b'""', b"").split(b'"')[::2])  # of strings
+    alike = np.frombuffer(outside, np.uint8) | 0x20  # [ as {, and ] as }
+    steps = np.where(alike == ord("{"), np.int8(1), np.int8(-1))
+    return bool(np.cumsum(steps, dtype=np.int32).max(initial=0) > DEEPEST)
 
 
 class Refusal(NamedTuple):
@@ -335,7 +364,7 @@ class RecordDecoder:
         if self._strict_for:
             self._strict_for -= 1
             first = strict
-        decoded = self._each(payloads, first, strict)
+        decoded = self._each(_shallow(payloads), first, strict)
         for list_of, leaf, text_of in self._parts:
             for record in decoded.records:
                 objects = list_of(record)

@@ -7,6 +7,7 @@ that the comparison must find. `-m full` compares a million records; STREAM_DP_N
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -85,6 +86,24 @@ def test_each_record_alone_and_cut_anywhere(step: Step) -> None:
         assert not differences(step, cut, NAMES, chance)[0]
         for each in cut[-3:]:
             assert not differences(step, [each], NAMES, chance)[0]
+
+
+def within(calls: int, do: Callable[[], Any]) -> Any:
+    return within(calls - 1, do) if calls else do()
+
+
+def test_the_depth_of_the_callers_stack_decides_nothing(step: Step) -> None:
+    """Neither when records are read nor when their objects are made later."""
+    depths = [*range(509, 516), *range(700, 1000, 3)]
+    deep = [b'{"size":1,"x":' + b"[" * depth + b"]" * depth + b"}" for depth in depths]
+    flat = [b'{"size":1,"x":"\\"%s","y":[%s{}]}' % (b"[" * 3000, b'{"a":"["},' * 1000)]
+    for which in (None, step):
+        with using(which):
+            decoder = ListDecoder({"size": SCHEMA["size"]}, SCHEMA)
+            for calls in (0, 200):
+                decoded = within(calls, lambda: decoder.decode([*flat, *deep]))  # noqa: B023
+                assert [*decoded.positions] == [0, 1, 2, 3]  # one level is the record
+                assert len(within(250, lambda: list(decoded.records))) == 4  # noqa: B023
 
 
 def test_what_the_step_cannot_read_it_does_not_begin(step: Step) -> None:
