@@ -28,7 +28,7 @@ KINDS = (
     Junk(b"hello", "not_json"),
     Junk(b"\xff\xfe{}", "not_json"),
     Junk(_with().replace(b'"UA"', b'"U\xff"'), "not_json"),
-    Junk(b"[" * 100_000, "wrong_type"),
+    Junk(b"[" * 100_000, "not_json"),
     Junk(b'{"x":' + b"[" * 100_000, "not_json"),
     Junk(b'{"time":"' + b"9" * 300_000, "not_json"),
     Junk(_with() + b"}", "not_json"),

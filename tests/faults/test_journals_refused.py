@@ -127,7 +127,7 @@ def test_a_source_that_was_cut(tmp_path: Path) -> None:
     assert case.run(*CRASH).returncode == -9
     text = (tmp_path / "slice.csv").read_text().splitlines(keepends=True)
     (tmp_path / "slice.csv").write_text("".join(text[:100]))
-    assert "the source 'slice.csv' was changed, or deleted and made anew" in refused(case)
+    assert "the source 'slice.csv' was changed, or deleted and created again" in refused(case)
 
 
 def test_the_test_kits_journal_is_not_for_the_product(case: Case) -> None:

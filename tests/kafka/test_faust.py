@@ -237,7 +237,7 @@ async def test_messages_are_answered_once_through_a_kill(kafka: str, tmp_path: P
             halted = await queries.halt("m", message_id="h1")
             assert halted.content.name == "m"
             assert (await queries.halt("m", message_id="h1")).body == halted.body
-            with pytest.raises(UsageError, match="none of this name"):
+            with pytest.raises(UsageError, match="no series of this name runs"):
                 await queries.ask("nothing")
             assert (await queries.preview({**series, "name": "more"})).content.fits
             assert created.number < asked.number < lower.number < shown.number < halted.number

@@ -261,7 +261,7 @@ async def test_whoever_waits_in_vain_learns_it_and_a_used_id_has_its_answer(
 ) -> None:
     world = await TalkingWorld.made(tmp_path, kafka)
     token = world.token("ann")
-    with pytest.raises(WorldError, match=r"queries.*does not exist.*the engine of"):
+    with pytest.raises(WorldError, match=r"queries.*does not exist.*The engine of"):
         async with talking(settings, world.name, token):
             pass
     name = fresh_id()

@@ -112,7 +112,7 @@ def make(kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Make
 
 def test_bad_records_are_listed_and_nothing_is_sent(make: Make) -> None:
     world = make()
-    with pytest.raises(UsageError, match=r"data\.csv: shops cannot use some.*--skip-bad"):
+    with pytest.raises(UsageError, match=r"data\.csv: shops cannot use the records.*--skip-bad"):
         world.replay(world.file([*GOOD, *BAD]))
     said = world.said()
     assert said.splitlines() == [

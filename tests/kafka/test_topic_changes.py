@@ -165,7 +165,7 @@ async def test_a_topic_made_anew_is_refused_at_a_start(kafka: str) -> None:
     await create(kafka, world.topic, 1, **STAMPED)
     await world.send(0, EVENTS)
     async with asyncio.timeout(60):
-        with pytest.raises(FailClosed, match="made anew"):
+        with pytest.raises(FailClosed, match="created again"):
             await world.engine().run()
     assert world.store.commits == kept
 

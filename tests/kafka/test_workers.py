@@ -330,7 +330,7 @@ async def test_what_is_wrong_with_rows_stops_the_engine_or_the_worker(
     with working(case, NEWER) as newer:
         _, said = await asyncio.to_thread(newer.communicate)
         assert newer.returncode == 4
-        assert "version 2 of counting, this worker as version 3" in said
+        assert "version 2 of the counting rules, but this worker uses version 3" in said
     text = case.pipeline.read_text()
     case.pipeline.write_text(json.dumps(json.loads(text) | {"confidence": "0.9"}))
     with working(case) as other:
@@ -340,7 +340,7 @@ async def test_what_is_wrong_with_rows_stops_the_engine_or_the_worker(
     case.pipeline.write_text(text.replace('"lanes": 2', '"lanes": 1'))
     ended = await asyncio.to_thread(case.run, "--until-end", "--zero-noise")
     assert ended.returncode == 4
-    assert "has 2 partitions, which are the lanes of this pipeline for good" in ended.stderr
+    assert "has 2 partitions, which fixes the number of lanes" in ended.stderr
     case.pipeline.write_text(text)
     await remade(kafka, rows_topic(case), PARTITIONS)
     ended = await asyncio.to_thread(case.run, "--until-end", "--zero-noise")

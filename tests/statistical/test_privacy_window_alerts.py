@@ -163,7 +163,7 @@ def test_watches_on_both_sides_would_lose_more_and_cannot_be() -> None:
     block = WindowAlerts(3, HALF, REPLACE, two[:1])
     state = block.init(ZeroNoise())
     for message in (DisarmQuery(place=0), ArmQuery(place=1, watch=two[1])):
-        with pytest.raises(RejectedMessage, match="made with"):
+        with pytest.raises(RejectedMessage, match="were fixed when"):
             block.step(state, message, ZeroNoise())
 
 
