@@ -21,7 +21,7 @@ from faults.forked import Forked, Run
 from faults.kafka_evidence import over_kafka, records
 from kafka.flight_topics import PARTITIONS, judged, over, topic_of
 from kafka.kafka_worlds import AT_ONCE, writing
-from kafka.test_lane_processes import committed, fed_up_to
+from kafka.test_lane_processes import fed_up_to
 from kafka.test_workers import (
     DEFINED,
     OFTEN,
@@ -32,6 +32,7 @@ from kafka.test_workers import (
     layout_of,
     public,
     rows_topic,
+    run_and_killed,
     topic_for,
     working,
 )
@@ -200,12 +201,7 @@ async def test_a_rows_topic_that_was_cut_or_written_by_others_stops_the_engine(
     case = await topic_for(kafka, tmp_path)
     await fed_up_to(kafka, case, 30)
     with working(case) as worker:
-        run = case.start(*OPTIONS)
-        try:
-            await committed(run, 15)
-        finally:
-            run.kill()
-            run.communicate()
+        await run_and_killed(case, 15)
         worker.kill()
 
     async def stops(why: str) -> None:

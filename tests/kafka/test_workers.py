@@ -311,18 +311,23 @@ async def test_workers_go_on_without_an_engine_which_comes_back(kafka: str, tmp_
     assert (said.epoch, said.tick) == (0, 20)
 
 
+async def run_and_killed(case: Case, ticks: int) -> None:
+    """Let an engine commit so many ticks, and kill it."""
+    run = case.start(*OPTIONS)
+    try:
+        await committed(run, ticks)
+    finally:
+        run.kill()
+        run.communicate()
+
+
 async def test_what_is_wrong_with_rows_stops_the_engine_or_the_worker(
     kafka: str, tmp_path: Path
 ) -> None:
     case = await topic_for(kafka, tmp_path)
     await fed_up_to(kafka, case, 20)
     with working(case) as worker:
-        run = case.start(*OPTIONS)
-        try:
-            await committed(run, 15)
-        finally:
-            run.kill()
-            run.communicate()
+        await run_and_killed(case, 15)
         worker.send_signal(signal.SIGTERM)
         _, said = await asyncio.to_thread(worker.communicate)
         assert worker.returncode == 0
