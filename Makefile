@@ -82,7 +82,7 @@ test-slow: $(DEV_STAMP)  ## The tests that take minutes
 
 flink: $(FLINK)/.installed  ## Only the environment of the tests with PyFlink (.venv-flink: 1.2 GB, once)
 
-test-flink: $(FLINK)/.installed  ## The tests with PyFlink alone, which `make test-all` runs too where it is there; need Java 17
+test-flink: $(FLINK)/.installed  ## The tests with PyFlink alone, which `make test-all` runs too where it is there; needs Java 17
 	STREAM_DP_REQUIRE=flink $(BIN)/$(PYTEST) tests/kafka/test_flink.py $(ARGS)
 
 bench: $(DEV_STAMP) $(PEERS)/.installed  ## The benchmarks, HSS beside other forms, counters beside peers (.venv-peers: a gigabyte)

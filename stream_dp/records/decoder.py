@@ -32,8 +32,8 @@ from stream_dp.records.schema import (
     CategoryField,
     ListField,
     TextField,
-    TimeField,
     formula_of,
+    held_as,
     key_path,
 )
 
@@ -307,7 +307,7 @@ class RecordDecoder:
             for depth, key in enumerate(keys):
                 above, at = ".".join(("$", *keys[:depth])), ".".join(("$", *keys[: depth + 1]))
                 place = f" - at `{above}`" if depth else ""
-                if not _optional(fields[name]):  # what is below it may be absent, and so may it
+                if not fields[name].nullable:  # what is below it may be absent, and so may it
                     lacking = key.removesuffix(ENTRIES) if inner else key
                     lacks = f"Object missing required field `{lacking}`{place}"
                     self._missing.setdefault(lacks, name)
@@ -557,13 +557,9 @@ def node(key: str) -> str:
     return f"o{key.encode().hex()}"
 
 
-def _optional(field: Any) -> bool:
-    return not isinstance(field, TimeField) and field.nullable
-
-
 def _member(attribute: str, field: Any, kind_of: Callable[[Any], Any]) -> Leaf:
     kind = kind_of(field)
-    if not _optional(field):
+    if not field.nullable:
         return attribute, kind
     # A raw null is raw as well.
     return attribute, kind if kind is msgspec.Raw else kind | None, None
@@ -574,13 +570,7 @@ def _listed(entry: Any, most: int) -> Any:
 
 
 def _kind(field: Any) -> Any:
-    if isinstance(field, TimeField):
-        if field.format == EPOCH_FLOAT:
-            return float
-        return Int64 if field.format in EPOCH_UNITS else str
-    if isinstance(field, ListField):
-        return _listed(str, field.most)
-    return _TYPES[field.type]
+    return _listed(str, field.most) if isinstance(field, ListField) else _TYPES[held_as(field)]
 
 
 def _known_kind(field: Any) -> Any:

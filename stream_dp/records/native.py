@@ -7,28 +7,35 @@ which alone says what is a dead letter. So what is read is a function of the rec
 
 import ctypes
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.core.time import EPOCH_FLOAT, EPOCH_UNITS
-from stream_dp.records.schema import BooleanField, CategoryField, TimeField
+from stream_dp.records.schema import CategoryField, FieldSpec, held_as
 
 FEWEST = 64  # records; for fewer the call takes as long as it saves
 VARIABLE: Final = "STREAM_DP_NATIVE"
 _MODULE, _DISTRIBUTION = "stream_dp_native", "stream-dp-native"
 _MOST_MEMBERS, _MOST_NODES = 64, 16
 _OBJECT, _CODED, _BOOLEAN, _INTEGER, _NUMBER, _TEXT = range(6)
-_KINDS: Final = {"category": _CODED, "text": _TEXT, "integer": _INTEGER, "number": _NUMBER}
+_KINDS: Final = {
+    "category": _CODED,
+    "boolean": _BOOLEAN,
+    "integer": _INTEGER,
+    "number": _NUMBER,
+    "text": _TEXT,
+}
 _FREE = -1
-Leaf: TypeAlias = tuple[Sequence[str], str, Any]
+_T = TypeVar("_T", covariant=True)
+Leaf: TypeAlias = tuple[Sequence[str], str, FieldSpec]
 """Where a value lies in its record, the attribute that holds it, and its field."""
 
 
@@ -77,7 +84,27 @@ def used() -> Use:
     return Use(step, f"by {_DISTRIBUTION} {there}, and by Python what is not plain")
 
 
-class Values(Sequence[bytes]):
+class _Lazy(Sequence[_T]):
+    """A sequence whose items are made when somebody asks for one of them."""
+
+    @abstractmethod
+    def _made(self) -> Sequence[_T]: ...
+
+    @cached_property
+    def _each(self) -> Sequence[_T]:
+        return self._made()
+
+    def __iter__(self) -> Iterator[_T]:
+        return iter(self._each)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._each[at]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class Values(_Lazy[bytes]):
     """Values where they lie, in parts: the bounds of a part say where each begins and ends, of shape (values, 2)."""
 
     def __init__(self, parts: Sequence[tuple[bytes | memoryview, IntArray]]) -> None:
@@ -98,23 +125,13 @@ class Values(Sequence[bytes]):
         parts = zip(self.parts, np.split(some, ends), strict=True)
         return Values([(data, bounds[kept]) for (data, bounds), kept in parts])
 
-    @cached_property
-    def _each(self) -> list[bytes]:
+    def _made(self) -> list[bytes]:
         return [
             bytes(data[begin:end]) for data, bounds in self.parts for begin, end in bounds.tolist()
         ]
 
     def __len__(self) -> int:
         return sum(len(bounds) for _, bounds in self.parts)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._each)
-
-    def __getitem__(self, at: Any) -> Any:
-        return self._each[at]
-
-    def __repr__(self) -> str:
-        return "<Values>"
 
 
 def together(first: Sequence[bytes], second: Sequence[bytes]) -> Sequence[bytes]:
@@ -199,27 +216,17 @@ class Column:
         return replace(self, texts=texts)
 
 
-class Made(Sequence[Any]):
+class Made(_Lazy[Any]):
     """So many records, which are made when somebody asks for one of them."""
 
     def __init__(self, number: int, make: Callable[[], Sequence[Any]]) -> None:
         self._number, self._make = number, make
 
-    @cached_property
-    def _each(self) -> Sequence[Any]:
+    def _made(self) -> Sequence[Any]:
         return self._make()
 
     def __len__(self) -> int:
         return self._number
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._each)
-
-    def __getitem__(self, at: Any) -> Any:
-        return self._each[at]
-
-    def __repr__(self) -> str:
-        return "<Made>"
 
 
 class Plan:
@@ -264,11 +271,11 @@ class Plan:
             places = table.ctypes.data, size - 1, bytes(self._texts), entries.ctypes.data
             self._step.table(*places, len(entries))
             self._slots.append(table)
-        return _kind(field), _nullable(field), number, begin, size - 1, other
+        return _KINDS[held_as(field)], int(field.nullable), number, begin, size - 1, other
 
     def read(self, values: Values) -> tuple[dict[str, Column], NDArray[np.bool_]]:
         """Return the columns by attribute, and which records are plain: only their entries mean something."""
-        number, kinds = len(values), [_kind(field) for _, _, field in self._leaves]
+        number, kinds = len(values), [_KINDS[held_as(field)] for _, _, field in self._leaves]
         out, plain = np.empty((2 * len(kinds), number), np.int64), np.empty(number, np.bool_)
         size = sum(int((bounds[:, 1] - bounds[:, 0]).sum()) for _, bounds in values.parts)
         room, at, held = np.empty(size if _TEXT in kinds else 0, np.uint8), 0, 0
@@ -280,7 +287,7 @@ class Plan:
         texts, found = room[:held].tobytes(), dict[str, Column]()
         for place, (kind, (_, name, field)) in enumerate(zip(kinds, self._leaves, strict=True)):
             column = out[2 * place].view(np.float64 if kind == _NUMBER else np.int64)
-            found[name] = Column(kind, bool(_nullable(field)), column, out[2 * place + 1], texts)
+            found[name] = Column(kind, field.nullable, column, out[2 * place + 1], texts)
         return found, plain
 
     def put(
@@ -300,7 +307,11 @@ def plan_of(leaves: Sequence[Leaf]) -> Plan | None:
     apart = len(paths) == len(leaves) and not paths & nodes
     few = len(paths | nodes) <= _MOST_MEMBERS + 1 and len(nodes) <= _MOST_NODES
     step = used().step
-    if step is None or not (apart and few) or any(_kind(field) < 0 for _, _, field in leaves):
+    if (
+        step is None
+        or not (apart and few)
+        or any(held_as(field) not in _KINDS for _, _, field in leaves)
+    ):
         return None
     return Plan(step, leaves)
 
@@ -310,17 +321,3 @@ def told(plan: Plan | None) -> str:
     if plan is None and used().step is not None:
         return "by Python alone: the file reads lists or formulas, or very many fields"
     return used().says
-
-
-def _kind(field: Any) -> int:
-    if isinstance(field, TimeField):
-        if field.format == EPOCH_FLOAT:
-            return _NUMBER
-        return _INTEGER if field.format in EPOCH_UNITS else _TEXT
-    if isinstance(field, BooleanField):
-        return _BOOLEAN
-    return _KINDS.get(field.type, -1)
-
-
-def _nullable(field: Any) -> int:
-    return int(not isinstance(field, TimeField) and field.nullable)

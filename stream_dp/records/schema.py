@@ -330,6 +330,7 @@ class TimeField(_Placed):
     `%d.%m.%Y %H:%M`; or whole seconds, ms or µs since 1970, or seconds with a fraction (`epoch_float`).
     """
 
+    nullable: ClassVar = False
     type: Literal["time"] = "time"
     format: Annotated[str, Field(max_length=100), AfterValidator(_of_times)] = "iso"
     zone: ZoneName | None = None
@@ -452,6 +453,19 @@ FieldSpec: TypeAlias = Annotated[
     Field(discriminator="type"),
 ]
 Fields: TypeAlias = Mapping[str, FieldSpec]
+
+
+def held_as(field: FieldSpec) -> str:
+    """Return the type of a field's value in its record, which for a time depends on its format.
+
+    >>> held_as(TimeField(format="epoch_ms")), held_as(TimeField()), held_as(NumberField())
+    ('integer', 'text', 'number')
+    """
+    if not isinstance(field, TimeField):
+        return field.type
+    if field.format == EPOCH_FLOAT:
+        return "number"
+    return "integer" if field.format in EPOCH_UNITS else "text"
 
 
 def key_path(name: str, field: FieldSpec) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ BAD: dict[str, tuple[str, Any]] = {
 def optional(name: str) -> st.SearchStrategy[Value | None]:
     """A value of a field; null where the field may be null."""
     values: st.SearchStrategy[Value | None] = st.sampled_from(POOLS[name])
-    return st.one_of(values, st.none()) if SPEC.fields[name].nullable else values  # type: ignore[union-attr]
+    return st.one_of(values, st.none()) if SPEC.fields[name].nullable else values
 
 
 RECORDS = st.fixed_dictionaries(
