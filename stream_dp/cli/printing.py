@@ -221,6 +221,11 @@ def watch_text(watch: Mapping[str, Any]) -> str:
     return f"watch: {limit}{tick}{by}{once}{where}"
 
 
+def _back(series: Mapping[str, Any]) -> str:
+    back = series["gives_back"]
+    return f"gives {back} back to later ticks" if back != "0" else "gives nothing back"
+
+
 def change_lines(shown: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a changed pipeline file would change, a line each, from what `file_change` shows."""
     name, old = shown["pipeline"], shown["against"]
@@ -233,13 +238,18 @@ def change_lines(shown: Mapping[str, Any]) -> Iterator[str]:
         yield f"  + series {series['name']}: epsilon {series['epsilon']}, counts from tick {series['start']} on"
         if series["noise"]:
             yield f"      {series['noise']}"
-    for series in shown["ended"]:
-        back = (
-            f"gives {series['gives_back']} back to later ticks"
-            if series["gives_back"] != "0"
-            else "gives nothing back"
+    for series in shown["changed"]:
+        yield (
+            f"  ~ series {series['name']}: version {series['version']} counts anew from tick {series['start']} on, "
+            f"epsilon {series['epsilon']}; the one before has no release from tick {series['end']} on and {_back(series)}"
         )
-        yield f"  - series {series['name']}: no release from tick {series['end']} on; {back}; its name stays taken"
+        if series["noise"]:
+            yield f"      {series['noise']}"
+    for series in shown["ended"]:
+        yield (
+            f"  - series {series['name']}: no release from tick {series['end']} on; {_back(series)}; its name stays "
+            "taken"
+        )
     for series in shown.get("halted", ()):
         yield f"  ? series {series} was halted by a message, and does not run; its name stays taken: leave it out"
     yield from (f"  + field {field}" for field in shown["fields"])

@@ -208,8 +208,10 @@ class LiveSeriesPlanner:
 
     def close(self, number: int) -> Mapping[str, Any]:
         self.router.close(number)
+        if (planned := self.running.pop(number, None)) is None:
+            return {}
         del self.entries[number]
-        return self.running.pop(number).series.listed
+        return planned.series.listed
 
 
 @dataclass(frozen=True, slots=True)

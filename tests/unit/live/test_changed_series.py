@@ -1,0 +1,311 @@
+"""A series whose definition a changed file changes: another mechanism, charge and line under the same name."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from live_acts import create_series, halt_series
+from msgspec.structs import replace as changed
+from unit.journal.runtime_worlds import Crash, Fuse
+from unit.live.live_series_steps import question, zero
+from unit.live.live_series_worlds import HORIZON, SEALER, Stopping, seen_from
+from unit.live.test_changed_file import (
+    COUNTRIES,
+    DEAR,
+    FIRST,
+    ORDERS,
+    SHARE,
+    SUM,
+    Shop,
+    file,
+    peak,
+    spent,
+)
+
+from stream_dp.accounting.subledgers import Subledgers
+from stream_dp.cli.printing import change_lines
+from stream_dp.engine.admission import Admission
+from stream_dp.errors import FailClosed, UsageError
+from stream_dp.files.memory import MemoryJournal
+from stream_dp.journal.commit import Applied, Created, Halted
+from stream_dp.operate.audit.journal_access import build_again
+from stream_dp.operate.audit.ledger_view import ledger_json
+from stream_dp.operate.audit.trace_check import compared
+
+WHERE: list[dict[str, Any]] = [{"field": "amount", "at_least": "5"}]
+FINER = COUNTRIES | {"epsilon": "0.3"}
+FEW = COUNTRIES | {"epsilon": "0.2", "where": WHERE}
+FILES: list[list[dict[str, Any]]] = [
+    [ORDERS, FINER],
+    [ORDERS, FEW, SUM],
+    [ORDERS, COUNTRIES, SUM | {"epsilon": "0.1"}],
+    [ORDERS],
+]
+
+
+def reckoned(files: list[list[dict[str, Any]]]) -> tuple[list[Fraction], list[list[int]]]:
+    """What one event costs under each file, and the version of each of its series, by an independent sum: all of the
+    first file for good, and whatever else has another definition than the series of the first file that still runs.
+    """
+    block = sum((Fraction(own["epsilon"]) for own in files[0]), Fraction(0))
+    first = {own["name"]: own for own in files[0]}
+    runs: dict[str, dict[str, Any]] = {}
+    version: dict[str, int] = {}
+    sums, versions = list[Fraction](), list[list[int]]()
+    for series in files:
+        for own in series:
+            if runs.get(own["name"]) != own:
+                version[own["name"]] = version.get(own["name"], 0) + 1
+        runs = {own["name"]: own for own in series}
+        beside = [
+            Fraction(own["epsilon"])
+            for name, own in runs.items()
+            if name not in first or version[name] > 1
+        ]
+        sums.append(block + sum(beside, Fraction(0)))
+        versions.append([version[own["name"]] for own in series])
+    return sums, versions
+
+
+def told(shop: Shop, name: str) -> dict[int, tuple[int, Any]]:
+    """Tick -> version and content of each public release of a name."""
+    every = [body for body in map(json.loads, shop.bodies) if body["series"] == name]
+    return {b["tick"]: (b.get("version", 1), b.get("values", b.get("value"))) for b in every}
+
+
+def counted(start: int, tick: int, least: int | None = None) -> dict[str, int]:
+    """By country, the records that a series counts which begins with tick `start`: from their own list."""
+    found = {"DE": 0, "FR": 0, "other": 0}
+    for at, event in seen_from(start):
+        amount = event["amount"]
+        readable = isinstance(amount, int) if least is not None else True
+        if at <= tick and readable and (least is None or amount >= least):
+            found[event["country"]] += 1
+    return found
+
+
+async def test_ledger_and_versions_are_those_of_an_independent_sum() -> None:
+    shop = Shop()
+    engine = await shop.upto(1, file(FIRST))
+    sums, versions = reckoned([FIRST, *FILES])
+    assert spent(engine) == sums[0]
+    for number, series in enumerate(FILES, 1):
+        spec = file(series)
+        engine = await shop.applied(2 * number, spec)
+        assert (spent(engine), peak(engine)) == (sums[number], max(sums[: number + 1]))
+        running = {live.version for live in engine.admission.registry.releasing}
+        assert running == set(versions[number])
+        known = (await shop.summary()).applied
+        ledger = ledger_json(build_again(spec, None, known), await shop.summary())
+        assert Fraction(ledger["spent"]) == sums[number]
+    charged = [charge.name for commit in shop.commits() for charge in commit.charges]
+    assert charged[1:] == ["countries", "sum", "countries", "countries", "sum"]
+    rows = [(row["name"], row.get("version"), row["end"]) for row in ledger["charges"][1:]]
+    assert rows == [
+        ("countries", 2, 4), ("sum", None, 6), ("countries", 3, 6), ("countries", 4, 8), ("sum", 2, 8),
+    ]  # fmt: skip
+    kinds = [[type(change) for change in commit.changes] for commit in shop.commits()]
+    assert [kind for kind in kinds if kind] == [
+        [Applied, Created],
+        [Halted, Created, Applied, Created],
+        [Halted, Halted, Applied, Created, Created],
+        [Halted, Halted, Applied],
+    ]
+
+
+@pytest.mark.parametrize("read_again", [3_600_000, 1])
+async def test_each_version_counts_from_its_own_first_tick_whatever_crashes(read_again: int) -> None:
+    """A count is that of a list of the records, and a body without a version is of the first one."""
+    lead = int(read_again == 1)
+    for now, least in ((FINER, None), (FEW, 5)):
+        shop = Shop(noise=zero, read_again=read_again)
+        await shop.upto(4, file(FIRST))
+        old = told(shop, "countries")
+        assert old == {tick: (1, counted(0, tick)) for tick in range(5)}
+        for place in (None, *range(1, 6)):
+            again = Shop(noise=zero, read_again=read_again)
+            await again.upto(4, file(FIRST))
+            new = file([ORDERS, now])
+            if place is not None:
+                with pytest.raises(Crash):
+                    change = (await again.change(new)).change
+                    await again.upto(HORIZON - 1, new, change, Fuse(place))
+            await again.upto(HORIZON - 1, new, (await again.change(new)).change)
+            assert not (await again.change(new)).shown["pending"]
+            start = next(c.start for c in again.changes if isinstance(c, Created))
+            cut = next(c.at for c in again.changes if isinstance(c, Applied))
+            assert start == cut + lead
+            assert told(again, "countries") == {
+                tick: (1, counted(0, tick)) for tick in range(cut)
+            } | {tick: (2, counted(start, tick, least)) for tick in range(start, HORIZON)}
+            assert [r.body for c in again.commits() for r in c.releases] == again.bodies
+
+
+async def test_checkpoints_and_the_trace_know_each_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", 1)
+    shop, sums = Shop(), reckoned([FIRST, FILES[0], FILES[1]])[0]
+    await shop.upto(1, file(FIRST))
+    await shop.applied(3, file(FILES[0]))
+    await shop.applied(5, file(FILES[1]))
+    await shop.upto(9, file(FILES[1]))
+    assert shop.store.checkpoints[0] > max(c.sequence for c in shop.commits() if c.changes)
+    engine = await shop.upto(10, file(FILES[1]))
+    assert spent(engine) == sums[2]
+    assert {tick: version for tick, (version, _) in told(shop, "countries").items()} == {
+        tick: 1 if tick < 2 else 2 if tick < 4 else 3 for tick in range(11)
+    }
+    rows = [(r["name"], r.get("version"), r["end"]) for r in shop.words.listed(engine.admission, None)]
+    assert rows == [
+        ("orders", None, None), ("countries", 3, None), ("sum", None, None), ("countries", None, 2),
+        ("countries", 2, 4),
+    ]  # fmt: skip
+    engine = await shop.applied(HORIZON - 1, file(FILES[2]))
+    assert engine.admission.registry.named("countries").series.version == 4  # type: ignore[union-attr]
+    journal = MemoryJournal(shop.store)
+    await journal.open()
+    built = build_again(file(FILES[2]), None, (await shop.summary()).applied)
+    report = await compared(built, SEALER, journal.read())
+    assert (report.counts.creations, report.counts.halts) == (7, 4)
+
+
+async def test_a_plan_says_the_price_of_a_changed_series() -> None:
+    shop = Shop()
+    await shop.upto(1, file(FIRST))
+    await shop.applied(3, file([*FIRST, SUM]))
+    changing = await shop.change(file([ORDERS, FINER, SUM | {"epsilon": "0.2"}]))
+    assert list(change_lines(changing.shown))[1:] == [
+        "  ~ series countries: version 2 counts anew from tick 5 on, epsilon 0.3; the one before has no release from "
+        "tick 4 on and gives nothing back",
+        "  ~ series sum: version 2 counts anew from tick 5 on, epsilon 0.2; the one before has no release from tick 4 "
+        "on and gives 0.3 back to later ticks",
+        "  spent 1.2, then 1.4 epsilon; left of 2: 0.8, then 0.6",
+    ]
+    assert not changing.shown["words"]
+
+
+@pytest.mark.parametrize(
+    ("first", "now", "why"),
+    [
+        ([*FIRST, SHARE], [ORDERS, FINER, SHARE], "series share: is made of releases of countries"),
+        ([*FIRST, SHARE], [*FIRST, DEAR | {"name": "share"}], "a series has or had this name"),
+        (FIRST, [ORDERS, COUNTRIES | {"statistic": "distinct", "of": "country"}], "."),
+    ],
+)
+async def test_what_cannot_take_a_name_over_is_refused(first: Any, now: Any, why: str) -> None:
+    shop = Shop()
+    await shop.upto(1, file(first))
+    try:
+        spec = file(now)
+    except ValueError:
+        return
+    with pytest.raises(UsageError, match=why):
+        (await shop.change(spec)).require()
+
+
+async def test_a_name_that_a_message_gave_or_halted_is_never_taken_over() -> None:
+    """Of analysts and of the operator; and what a message creates never takes over the name of the file's series."""
+    ann = {"privacy": {"epsilon": "3", "analysts": [{"name": "ann", "epsilon": "0.5"}]}}
+    shop = Shop()
+    await shop.upto(1, file(FIRST, **ann))
+    await shop.applied(3, file([*FIRST, SUM], **ann))
+    known = (await shop.summary()).applied
+    shop.__dict__["built"] = build_again(file([*FIRST, SUM], **ann), None, known)
+    source = Stopping(4)
+    engine = shop.engine(source)
+    run = asyncio.create_task(engine.run())
+    await shop.until(4)
+    await create_series(engine, question("hers", "0.2"), "ann")
+    await create_series(engine, question("mine", "0.2"))
+    await halt_series(engine, "sum")
+    for name in ("sum", "countries"):
+        with pytest.raises(UsageError, match="has or had this name"):
+            await create_series(engine, question(name, "0.2"), "ann")
+    engine.stop()
+    source.go(HORIZON)
+    await run
+    for name in ("hers", "mine", "sum"):
+        changing = await shop.change(file([*FIRST, DEAR | {"name": name}], **ann))
+        with pytest.raises(UsageError, match="has or had this name"):
+            changing.require()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda c: {"changes": tuple(k for k in c.changes if not isinstance(k, Halted))}, "add up"),
+        (lambda c: {"charges": ()}, "add up"),
+        (lambda c: {"changes": _versions(c, 1)}, "has or had this name"),
+        (lambda c: {"changes": _versions(c, 2)}, "has or had this name"),
+        (lambda c: {"changes": _versions(c, 4)}, "has or had this name"),
+        (lambda c: {"changes": (c.changes[2], *c.changes[:2])}, "has or had this name"),
+    ],
+)
+async def test_a_journal_in_which_a_name_is_taken_over_otherwise_is_refused(change: Any, why: str) -> None:
+    shop = Shop()
+    await shop.upto(1, file(FIRST))
+    await shop.applied(3, file([ORDERS, FINER]))
+    new = file([ORDERS, FEW])
+    await shop.applied(5, new)
+    assert [type(c) for c in shop.changes] == [Applied, Created, Halted, Applied, Created]
+    shop.rewrite(lambda commit: change(commit) if len(commit.changes) == 3 else {})
+    with pytest.raises(FailClosed, match=why):
+        await shop.upto(7, new)
+
+
+def _versions(commit: Any, version: int) -> tuple[Any, ...]:
+    return tuple(
+        changed(k, version=version) if isinstance(k, Created) else k for k in commit.changes
+    )
+
+
+async def _twin() -> tuple[Mapping[int, Any], Fraction]:
+    shop = Shop(noise=zero)
+    await shop.upto(4, file(FIRST))
+    engine = await shop.applied(8, file([ORDERS, FINER]))
+    return told(shop, "countries"), spent(engine)
+
+
+async def test_the_twin_whose_later_version_has_counts_of_before_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right, ledger = await _twin()
+    assert right[8] == (2, counted(5, 8))
+    assert ledger == reckoned([FIRST, [ORDERS, FINER]])[0][1]
+    monkeypatch.setattr(Admission, "fresh_columns", lambda *_: slice(0, 0))
+    wrong, _ = await _twin()
+    assert wrong[8] != right[8]  # the early record, which was read before the cut
+
+
+async def test_the_twin_that_forgets_what_the_one_before_was_charged_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    charge = Subledgers.charge
+
+    def forgets(self: Subledgers, entry: Any, analyst: str = "", start: int = 0) -> None:
+        if entry.name != "countries":
+            charge(self, entry, analyst, start)
+        else:
+            self.running[entry.name] = (analyst, entry)
+
+    monkeypatch.setattr(Subledgers, "charge", forgets)
+    _, ledger = await _twin()
+    assert ledger != reckoned([FIRST, [ORDERS, FINER]])[0][1]
+
+
+async def test_the_twin_without_the_version_behind_a_recovery_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shop, new = Shop(), file([ORDERS, FINER])
+    await shop.upto(4, file(FIRST))
+    await shop.applied(6, new)
+    admit = Admission._admit
+
+    def forgets(self: Admission, proposal: Any, created: Created, *rest: Any) -> Any:
+        return admit(self, proposal, changed(created, version=1), *rest)
+
+    monkeypatch.setattr(Admission, "_admit", forgets)
+    with pytest.raises(FailClosed, match="does not give the recorded bytes"):
+        await shop.upto(8, new)
