@@ -356,7 +356,11 @@ class Series:
         """Return the content of the answer to a query: the mechanism's `answer`, with this `band` (in units)."""
         if self.asking is None:
             raise ValueError("this series is answered from its releases")
-        content = {"series": self.name, **version_of(self), **self.asking.content(parameters, answer)}
+        content = {
+            "series": self.name,
+            **version_of(self),
+            **self.asking.content(parameters, answer),
+        }
         if band is not None:
             content |= {"band": told_number(band, self.unit), "confidence": self.confidence}
         return content if self.private else {**content, "not_private": True}

@@ -477,22 +477,22 @@ def read_by_key(body: bytes, keys: Sequence[str] = ()) -> Released:
 class ReleaseReader:
     """Reads the releases of a pipeline, in whatever form they were written, with values by key.
 
-    It knows the keys of the series in `keys`, and of those whose first release it has read.
+    It knows the keys of the first series of each name in `keys`, and of those whose first release it has read.
     """
 
     def __init__(self, keys: Mapping[str, Sequence[str]]) -> None:
-        self._keys = dict(keys)
+        self._keys = {(name, 1): of for name, of in keys.items()}
 
-    def learn(self, keys: Mapping[str, Sequence[str]]) -> None:
-        """Know the keys of further series."""
+    def learn(self, keys: Mapping[tuple[str, int], Sequence[str]]) -> None:
+        """Know the keys of further series, by name and version."""
         self._keys.update(keys)
 
     def read(self, body: bytes) -> Released:
         """Return a release; errors as of `read_by_key`."""
         released = read(body)
         if released.keys is not UNSET:
-            self._keys[released.series] = released.keys
-        return named(released, self._keys.get(released.series, ()))
+            self._keys[released.series, released.version] = released.keys
+        return named(released, self._keys.get((released.series, released.version), ()))
 
 
 def read_exactly(body: bytes, keys: Sequence[str] = ()) -> dict[str, Any]:

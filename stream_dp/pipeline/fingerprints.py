@@ -4,8 +4,9 @@ that changes while its journal goes on.
 Rules: the fingerprint covers everything that touches data or guarantee and nothing else. A key added in a later
 version is left out at its default, which has the meaning of files without the key. The series of the first file are one
 block, charged together, so the pipeline of a journal is always that of its first file; series that came with a later
-file are live series of the operator. A change may add and end series, add fields, and change words. All else belongs to
-the ledger or to the meaning of what is public, and is refused by name. This file opens no file.
+file are live series of the operator. A change may add and end series, end one and go on with its name, add fields, and
+change words. All else belongs to the ledger or to the meaning of what is public, and is refused by name. This file
+opens no file.
 """
 
 import hashlib
@@ -279,8 +280,8 @@ def compared(then: Said, file: Said) -> FileChanges:
         parts = {**parts, "source": others["source"]}
     refused = [*_other_changes(others, parts), *_schema_changes(before, now)]
     refused += [
-        f"series {own.name}: is made of releases of {', '.join(made_of)}, which would be those of another series; leave "
-        f"{own.name} out"
+        f"series {own.name}: is made of releases of {', '.join(made_of)}, which would be those of "
+        f"another series; leave {own.name} out"
         for own in now.series
         if own.name in old and (made_of := sorted({*own.inputs} & {*changed}))
     ]
@@ -292,7 +293,9 @@ def compared(then: Said, file: Said) -> FileChanges:
         tuple(
             own.name
             for own in now.series
-            if own.name in said and own.name not in changed and _words(own) != _words(said[own.name])
+            if own.name in said
+            and own.name not in changed
+            and _words(own) != _words(said[own.name])
         ),
         tuple(refused),
         schemas,

@@ -141,7 +141,9 @@ class _Known(NamedTuple):
             tuple(series.name for series in first.series if series.name not in stays),
         )  # fmt: skip
         created = tuple(canonical_series(series) for series in changes.added)
-        changed = tuple((canonical_series(own), versions.get(own.name, 1)) for own in changes.changed)
+        changed = tuple(
+            (canonical_series(own), versions.get(own.name, 1)) for own in changes.changed
+        )
         return FileChange(fingerprint(self.before.spec), applied, halted, created, changed)
 
 

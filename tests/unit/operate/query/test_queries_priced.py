@@ -197,7 +197,11 @@ def test_each_key_of_a_watch_that_fires_once_has_its_end() -> None:
     seen.take(fired_at(7, "once", series="other"), registry(ROSTER))
     seen.take(fired_at(8), registry(None))
     again, once, by = ROSTER.placed
-    assert [seen.ends(live_of(ROSTER), one) for one in (again, once, by)] == [{}, {}, {"by/UA": 5, "by/AA": 7}]
+    assert [seen.ends(live_of(ROSTER), one) for one in (again, once, by)] == [
+        {},
+        {},
+        {"by/UA": 5, "by/AA": 7},
+    ]
 
 
 def test_what_was_told_where_it_was_asked_counts_too() -> None:
