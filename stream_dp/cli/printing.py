@@ -226,14 +226,7 @@ def _back(series: Mapping[str, Any]) -> str:
     return f"gives {back} back to later ticks" if back != "0" else "gives nothing back"
 
 
-def change_lines(shown: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a changed pipeline file would change, a line each, from what `file_change` shows."""
-    name, old = shown["pipeline"], shown["against"]
-    whole = f"the journal of {name}" if old == "running" else old
-    if not shown["pending"]:
-        yield f"{name}: nothing to apply; {whole} goes on with this file"
-    else:
-        yield f"{name}: changes against {whole}"
+def _series_lines(shown: Mapping[str, Any]) -> Iterator[str]:
     for series in shown["added"]:
         yield f"  + series {series['name']}: epsilon {series['epsilon']}, counts from tick {series['start']} on"
         if series["noise"]:
@@ -241,7 +234,8 @@ def change_lines(shown: Mapping[str, Any]) -> Iterator[str]:
     for series in shown["changed"]:
         yield (
             f"  ~ series {series['name']}: version {series['version']} counts anew from tick {series['start']} on, "
-            f"epsilon {series['epsilon']}; the one before has no release from tick {series['end']} on and {_back(series)}"
+            f"epsilon {series['epsilon']}; the one before has no release from tick {series['end']} on and "
+            f"{_back(series)}"
         )
         if series["noise"]:
             yield f"      {series['noise']}"
@@ -250,6 +244,17 @@ def change_lines(shown: Mapping[str, Any]) -> Iterator[str]:
             f"  - series {series['name']}: no release from tick {series['end']} on; {_back(series)}; its name stays "
             "taken"
         )
+
+
+def change_lines(shown: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a changed pipeline file would change, a line each, from what `file_change` shows."""
+    name, old = shown["pipeline"], shown["against"]
+    whole = f"the journal of {name}" if old == "running" else old
+    if not shown["pending"]:
+        yield f"{name}: nothing to apply; {whole} goes on with this file"
+    else:
+        yield f"{name}: changes against {whole}"
+    yield from _series_lines(shown)
     for series in shown.get("halted", ()):
         yield f"  ? series {series} was halted by a message, and does not run; its name stays taken: leave it out"
     yield from (f"  + field {field}" for field in shown["fields"])

@@ -95,10 +95,10 @@ class Halting:
 class Admission:
     """Which series run, and the ledgers that paid for them; only creations, halts and changed files change this.
 
-    `names` holds every name ever used, because releases carry the name. `left` has those that series which the operator's
-    changed file ends at this cut leave to their next version, with their own; another series never takes a name over.
-    Where `private` is False (noise of the test
-    kit), every release of a created series says so. `applied` is the last change of the pipeline file.
+    `names` holds every name ever used, because releases carry the name. `left` has those of the series that a changed
+    file ends at this cut, with their versions: the same change may go on with the name, and nothing else ever. Where
+    `private` is False (noise of the test kit), every release of a created series says so. `applied` is the last change
+    of the pipeline file.
     """
 
     registry: Registry

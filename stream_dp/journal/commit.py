@@ -281,8 +281,8 @@ class Applied(_Part, frozen=True, tag="applied"):
     """The pipeline file was changed at the cut before tick `at`; the journal goes on with the file of `fingerprint`.
 
     `file` is what it says, `first` what the file of the first start said (public JSON, deflated). The series `ended` of
-    that first file see no tick any more; what they were charged stays. What it creates and halts stands beside it: behind
-    it the series that take over a name.
+    that first file see no tick any more; what they were charged stays. What it creates and halts stands beside it; what
+    goes on with a name, behind it.
     """
 
     at: int

@@ -12,6 +12,7 @@ from msgspec.structs import replace as changed
 from unit.journal.runtime_worlds import Crash, Fuse
 from unit.live.live_series_steps import question, zero
 from unit.live.live_series_worlds import HORIZON, SEALER, Stopping, seen_from
+from unit.live.monitor_worlds import FR, MONITOR, PIPELINE_M, expected
 from unit.live.test_changed_file import (
     COUNTRIES,
     DEAR,
@@ -30,8 +31,9 @@ from stream_dp.cli.printing import change_lines
 from stream_dp.engine.admission import Admission
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.files.memory import MemoryJournal
-from stream_dp.journal.commit import Applied, Created, Halted
+from stream_dp.journal.commit import Applied, Created, Halted, Watched
 from stream_dp.journal.release import KeysUnknown, ReleaseReader
+from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.audit.journal_access import build_again
 from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.operate.audit.trace_check import compared
@@ -304,6 +306,78 @@ async def test_a_reader_keeps_the_keys_of_each_version_apart() -> None:
     assert {bool(one.windows) for one in read[5:]} == {True}
     with pytest.raises(KeysUnknown):
         ReleaseReader({"countries": ("DE", "FR")}).read(shop.bodies[-1])
+
+
+async def _watched() -> tuple[Shop, list[list[int]]]:
+    """A monitor of the first file, with one more watch and an ended one; then its second version, with another watch in
+    the place of the first one, and the ended one as in its definition. Both of DE, by this many events.
+    """
+    german = {"name": "german", "where": [{"field": "country", "equals": "DE"}], "above": 35}
+    spare = MONITOR | {"watch": [german | {"name": "own", "above": "35"}]}
+    more = {"privacy": PIPELINE_M["privacy"]}
+    old, new = (
+        file([ORDERS, spare | {"epsilon": "1"}], **more),
+        file([ORDERS, spare | {"epsilon": "1.2"}], **more),
+    )
+    shop = Shop(noise=zero, read_again=3_600_000)
+
+    async def to(spec: Any, first: int, last: int, *watches: Any) -> None:
+        known = (await shop.summary()).applied if shop.store.commits else None
+        shop.__dict__["built"] = build_again(spec, None, known)
+        source = Stopping(first)
+        engine = shop.engine(source)
+        run = asyncio.create_task(engine.run())
+        await shop.until(first, run)
+
+        async def act() -> None:
+            live = engine.admission.registry.named("m")
+            assert live is not None
+            for watch in watches:
+                given = watch if isinstance(watch, str) else json.dumps(watch).encode()
+                await engine._changes.watch(
+                    live, given, "", accept_noise=True, worked=lambda *_: None
+                )
+                await engine._changes.flush()
+                live = engine.admission.registry.named("m")
+                assert live is not None
+
+        await engine._inbox.executed(act)
+        source.go(last)
+        await shop.until(last, run)
+        engine.stop()
+        source.go(HORIZON)
+        await run
+
+    await to(old, 1, 3, FR, "own")
+    await shop.applied(5, new)
+    await to(new, 6, 10, german)
+    await shop.upto(HORIZON - 1, new)
+    starts = [change.at for change in shop.changes if isinstance(change, Watched | Applied)]
+    return shop, [expected(start, HORIZON, {"equals": "DE"}, 35) for start in starts[1:]]
+
+
+async def test_watches_of_the_version_before_count_nowhere_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shop, wanted = await _watched()
+    places = [change.place for change in shop.changes if isinstance(change, Watched)]
+    assert places[0] == places[1]
+    fired = shop.releases("m")
+    assert wanted == [
+        [tick for tick, names in fired.items() if name in names and tick > 3]
+        for name in ("own", "german")
+    ]
+    assert any("fr" in names for tick, names in fired.items() if tick <= 3)
+    assert not any("fr" in names for tick, names in fired.items() if tick > 3)
+    close = LiveSeriesPlanner.close
+
+    def forgets(self: LiveSeriesPlanner, number: int) -> Mapping[str, Any]:
+        return close(self, number) if number in self.running else {}
+
+    monkeypatch.setattr(LiveSeriesPlanner, "close", forgets)
+    shop, wanted = await _watched()
+    assert wanted[0]
+    assert not any("own" in names for names in shop.releases("m").values())
 
 
 async def _twin() -> tuple[Mapping[int, Any], Fraction]:
