@@ -45,7 +45,7 @@ export class Card {
     this.tag = el("span", { class: "tag", title: this.about }, this.about);
     this.title = titleOf(series);
     this.tools = new CardTools(this);
-    this.anew = el("p", { class: "description", hidden: versionOf(series) === 1 });
+    this.anew = el("p", { class: "description version", hidden: versionOf(series) === 1 });
     const where = (series.where ?? []).map((text) => el("li", {}, text));
     this.element = el(
       "article",
