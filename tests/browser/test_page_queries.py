@@ -187,6 +187,27 @@ async def test_a_changed_series_has_one_card_whose_line_begins_anew(
         await page.wait_for_selector(f"{CARD}[data-received='4']")
 
 
+async def test_the_line_of_a_changed_series_has_no_number_of_the_one_before(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    changing.add(described("count", "calls"), HISTORY, analyst="")
+    for tick in range(9):
+        more = {"version": 2} if tick > 4 else {}
+        engine.publish("calls", {**more, "value": 1000 if tick <= 4 else 50, "band": 5})
+        engine.step()
+    changing.change("calls", 2, HISTORY + 5)
+    calls = "[data-series=calls]"
+    async with changing.shown(browser, engine) as page:
+        await page.wait_for_selector(f"{calls}[data-received='4']")
+        kept = (
+            "(name) => [...window.board.cards.values()].filter(({ series }) => series.name === name)"
+            ".map((card) => card.rows(card.range).rows)"
+        )
+        (rows,) = await page.evaluate(kept, "calls")
+        assert len(rows) == 4
+        assert "1000" not in str(rows)
+
+
 async def test_a_release_alone_announces_a_series_and_its_absence_a_halt(
     browser: Browser, engine: Engine, changing: ChangingEngine
 ) -> None:
