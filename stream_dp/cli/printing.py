@@ -231,7 +231,7 @@ def _series_lines(shown: Mapping[str, Any]) -> Iterator[str]:
         yield f"  + series {series['name']}: epsilon {series['epsilon']}, counts from tick {series['start']} on"
         if series["noise"]:
             yield f"      {series['noise']}"
-    for series in shown["changed"]:
+    for series in shown.get("changed", ()):
         yield (
             f"  ~ series {series['name']}: version {series['version']} counts anew from tick {series['start']} on, "
             f"epsilon {series['epsilon']}; the one before has no release from tick {series['end']} on and "

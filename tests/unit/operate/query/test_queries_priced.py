@@ -309,7 +309,7 @@ def test_a_replay_and_a_clock_that_has_not_begun_are_not_behind() -> None:
 def test_a_later_series_of_the_name_begins_without_the_ends_of_the_one_before() -> None:
     seen, later = FiredWatches(), live_of(ROSTER, 6, 2)
     seen.take(fired_at(4, "once"), registry(ROSTER))
-    now = SimpleNamespace(named={"m": later}.get)
+    now: Any = SimpleNamespace(named={"m": later}.get)
     seen.take(fired_at(5, "by/UA"), now)
     again, once, by = ROSTER.placed
     assert [seen.ends(later, one) for one in (again, once, by)] == [{}, {}, {}]
