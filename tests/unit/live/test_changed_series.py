@@ -21,8 +21,10 @@ from unit.live.test_changed_file import (
     SHARE,
     SUM,
     Shop,
+    at_tick,
     file,
     peak,
+    sent,
     spent,
 )
 
@@ -37,6 +39,7 @@ from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.audit.journal_access import build_again
 from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.operate.audit.trace_check import compared
+from stream_dp.pipeline.builder import build
 
 WHERE: list[dict[str, Any]] = [{"field": "amount", "at_least": "5"}]
 FINER = COUNTRIES | {"epsilon": "0.3"}
@@ -174,6 +177,54 @@ async def test_checkpoints_and_the_trace_know_each_version(monkeypatch: pytest.M
     await journal.open()
     report = await compared(built, SEALER, journal.read())
     assert (report.counts.creations, report.counts.halts) == (7, 4)
+
+
+async def test_a_running_engine_changes_a_series_by_message() -> None:
+    shop, new = Shop(noise=zero), file([ORDERS, FINER])
+
+    async def act(engine: Any) -> None:
+        answer = (await sent(shop, engine, new))["answer"]
+        (row,) = answer["changed"]
+        assert (row["name"], row["version"], row["end"], row["gives_back"]) == (
+            "countries",
+            2,
+            3,
+            "0",
+        )
+
+    await at_tick(shop, file(FIRST), act)
+    assert [type(change) for change in shop.changes] == [Applied, Created]
+    assert told(shop, "countries") == {tick: (1, counted(0, tick)) for tick in range(3)} | {
+        tick: (2, counted(3, tick)) for tick in range(3, HORIZON)
+    }
+    engine = await shop.upto(HORIZON - 1, new)
+    assert spent(engine) == reckoned([FIRST, [ORDERS, FINER]])[0][1]
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        {"epsilon": "3", "delta": "1e-6"},
+        {"epsilon": "3", "delta": "1e-6", "filter": "basic"},
+        {"epsilon": "5", "delta": "1e-6", "filter": "zcdp"},
+        {"epsilon": "3", "neighbors": "replace"},
+        {"epsilon": "3", "unit": "user", "user": "country", "max_events": "2", "per": "12h"},
+    ],
+)
+async def test_under_every_filter_a_new_version_is_charged_beside_the_first_block(
+    privacy: dict[str, str],
+) -> None:
+    """The oracle is a ledger of its own, which is charged under another name."""
+    shop, noisy = Shop(), {"privacy": privacy}
+    await shop.upto(1, file(FIRST, **noisy))
+    for at, now in ((3, FINER), (5, FEW)):
+        engine = await shop.applied(at, file([ORDERS, now], **noisy))
+        main, alone = engine.admission.subledgers.main, build(file(FIRST, **noisy)).ledger
+        planned = shop.planner.propose(json.dumps(now | {"name": "other"}).encode(), at)
+        alone = alone.charge(alone.price(planned.derivation, planned.box), at)
+        assert main.used.amount >= alone.used.amount
+        if main.frees:
+            assert main.used.amount == alone.used.amount
 
 
 async def test_a_plan_says_the_price_of_a_changed_series() -> None:
