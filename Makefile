@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install dist test test-all test-fast test-slow test-flink bench bench-peers journals docs lint format lock clean python
+.PHONY: help demo install dist test test-all test-fast test-slow flink test-flink bench bench-peers journals docs lint format lock clean python
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -41,7 +41,7 @@ demo: $(RUN_STAMP)  ## Real flights through a local Kafka to a private live page
 
 install: $(RUN_STAMP)  ## Only the environment of the demo, with .venv/bin/stream-dp
 
-dist: $(DEV_STAMP)  ## Wheel, sdist and SBOM of the last commit in dist/, the same bytes from every build
+dist: $(DEV_STAMP)  ## Wheels, sdist and SBOM of the last commit in dist/, the same bytes from every build
 	@$(BIN)/python deploy/dist.py
 
 # --- checks -----------------------------------------------------------------------------------
@@ -80,7 +80,9 @@ test-fast: $(DEV_STAMP) $(PURCHASES)/.installed  ## The unit tests alone: no Kaf
 test-slow: $(DEV_STAMP)  ## The tests that take minutes
 	$(call check,$(PYTEST) -m slow $(ARGS))
 
-test-flink: $(DEV_STAMP) $(FLINK)/.installed  ## The tests with PyFlink (.venv-flink: 1.2 GB, once; needs Java 17)
+flink: $(FLINK)/.installed  ## Only the environment of the tests with PyFlink (.venv-flink: 1.2 GB, once)
+
+test-flink: $(FLINK)/.installed  ## The tests with PyFlink alone, which `make test-all` runs too where it is there; need Java 17
 	STREAM_DP_REQUIRE=flink $(BIN)/$(PYTEST) tests/kafka/test_flink.py $(ARGS)
 
 bench: $(DEV_STAMP) $(PEERS)/.installed  ## The benchmarks, HSS beside other forms, counters beside peers (.venv-peers: a gigabyte)
@@ -90,7 +92,7 @@ bench: $(DEV_STAMP) $(PEERS)/.installed  ## The benchmarks, HSS beside other for
 	done
 	@$(MAKE) --no-print-directory bench-peers ARGS=
 
-bench-peers: $(PEERS)/.installed  ## Bands and counters beside dpcrpy, jax-privacy and OpenDP alone
+bench-peers: $(PEERS)/.installed  ## Bands and counters beside dpcrpy, jax-privacy and OpenDP alone; bench_engine.py uses its confluent-kafka
 	PYTHONPATH=tests $(PEERS)/bin/python tests/benchmarks/bench_bands.py
 	PYTHONPATH=tests $(PEERS)/bin/python tests/benchmarks/bench_peers.py $(ARGS)
 
@@ -167,9 +169,11 @@ $(RUN_STAMP): requirements.lock pyproject.toml
 	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(DEV_STAMP): requirements-dev.lock $(RUN_STAMP)
+$(DEV_STAMP): requirements-dev.lock deploy/native/stream_dp_native.c deploy/native/setup.py $(RUN_STAMP)
 	@echo "Installing what developing needs, from requirements-dev.lock (about 150 MB more, once)"
 	@$(call dotted,$(PIP_INSTALL) --require-hashes --no-deps -r requirements-dev.lock)
+	@if command -v $(CC) >/dev/null; then CC=$(CC) $(PIP_INSTALL) --no-deps --no-build-isolation ./deploy/native; \
+	else echo "There is no C compiler ($(CC)): records are decoded in Python alone"; fi
 	@touch $@
 
 # Apart from the others, for no test and no user needs it.
@@ -193,5 +197,5 @@ lock: $(DEV_STAMP)  ## Solve the lock files anew
 	@$(COMPILE) --upgrade --group docs --constraint requirements-dev.lock --output-file requirements-docs.lock
 
 clean:  ## Remove the environment and all that was built
-	rm -rf $(VENV) $(PEERS) $(FLINK) $(DOCS) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) $(FLINK) $(DOCS) build dist *.egg-info deploy/native/build deploy/native/*.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,9 +1,10 @@
-"""Builds wheel, sdist, SBOM and their sums from the last commit, the same bytes each time: `python deploy/dist.py`.
+"""Builds wheels, sdist, SBOM and their sums from the last commit, the same bytes each time: `python deploy/dist.py`.
 
 Rules: only what is committed is built, as `git archive` gives it, with the commit's time in place of the clock's. The
 build backend is the installed one (no isolation), and the wheel is built from the sdist. The SBOM has what the extras
 of users need on this system and Python, in the versions of requirements-dev.lock; what an installation gets is newer
-where no lock is used.
+where no lock is used. The wheel of the compiled step is for this system and its processor, and is left out, as one is
+told, where there is no C compiler.
 """
 
 import gzip
@@ -11,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -29,6 +31,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_FOR_USERS = ("dev",)
+NATIVE = "native"  # the extra that needs a wheel of our own
 LATEST = 2**32 - 1  # in the header of gzip
 
 
@@ -37,7 +40,7 @@ def git(*arguments: str, root: Path = ROOT) -> bytes:
 
 
 def build(out: Path, root: Path = ROOT, tree: str = "HEAD") -> list[Path]:
-    """Write wheel, sdist, SBOM and SHA256SUMS of a commit or tree of `root` into `out`; return their paths."""
+    """Write wheels, sdist, SBOM and SHA256SUMS of a commit or tree of `root` into `out`; return their paths."""
     when = int(git("log", "-1", "--format=%ct", root=root))
     commit = git("rev-parse", "HEAD", root=root).decode().strip()
     out.mkdir(parents=True, exist_ok=True)
@@ -51,11 +54,12 @@ def build(out: Path, root: Path = ROOT, tree: str = "HEAD") -> list[Path]:
             sdist = same_bytes(made("sdist", source, folder / "made", when), out, when)
             (unfolded,) = unpacked(sdist, folder / "sdist").iterdir()
             wheel = made("wheel", unfolded, out, when)
+            native = compiled(source, out, when)
             sbom = out / f"{wheel.name.partition('-py3')[0]}.cdx.json"
-            sbom.write_text(json.dumps(bill(source, wheel, commit, when), indent=1) + "\n")
+            sbom.write_text(json.dumps(bill(source, wheel, native, commit, when), indent=1) + "\n")
     finally:
         os.umask(before)
-    files = [wheel, sdist, sbom]
+    files = [wheel, sdist, sbom, *native]
     sums = out / "SHA256SUMS"
     sums.write_text("".join(f"{sha256(file)}  {file.name}\n" for file in files))
     return [*files, sums]
@@ -90,6 +94,17 @@ def made(kind: str, source: Path, out: Path, when: int) -> Path:
     return max(out.glob(ending), key=lambda path: path.stat().st_mtime_ns)
 
 
+def compiled(source: Path, out: Path, when: int) -> list[Path]:
+    """Build the wheel of the compiled step into `out`; return its path, or nothing where there is no compiler."""
+    os.environ.setdefault("CC", "cc")
+    if shutil.which(os.environ["CC"]) is None:
+        sys.stderr.write(
+            f"No C compiler ({os.environ['CC']}), so no wheel for the extra {NATIVE}\n"
+        )
+        return []
+    return [made("wheel", source / "deploy" / "native", out, when)]
+
+
 def same_bytes(sdist: Path, out: Path, when: int) -> Path:
     """Write the sdist into `out` without clock, user and order of this machine's files, and return its path."""
     written = out / sdist.name
@@ -114,7 +129,7 @@ def sha256(path: Path) -> str:
 # --- the bill of materials: CycloneDX 1.5 ---------------------------------------------------------
 
 
-def bill(source: Path, wheel: Path, commit: str, when: int) -> dict[str, Any]:
+def bill(source: Path, wheel: Path, native: list[Path], commit: str, when: int) -> dict[str, Any]:
     """Return the SBOM: Python packages with their licences and who needs whom, Kafka's jars, vendored scripts."""
     project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
     name, version = project["name"], project["version"]
@@ -122,7 +137,7 @@ def bill(source: Path, wheel: Path, commit: str, when: int) -> dict[str, Any]:
     extras = {
         extra: needs
         for extra, needs in project["optional-dependencies"].items()
-        if extra not in NOT_FOR_USERS
+        if extra not in (*NOT_FOR_USERS, NATIVE)
     }
     lock = (source / "requirements-dev.lock").read_text()
     edges: dict[str, list[str]] = {}
@@ -137,7 +152,7 @@ def bill(source: Path, wheel: Path, commit: str, when: int) -> dict[str, Any]:
     refs = {
         package: part["bom-ref"] for package, part in zip(sorted(needed_by), packages, strict=True)
     }
-    others = [*jars(source), *vendored(source)]
+    others = [*jars(source), *vendored(source), *of_ours(native, version, project["license"])]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -254,6 +269,18 @@ def vendored(source: Path) -> Iterator[dict[str, Any]]:
             **told,
             "scope": "required",
             "hashes": [{"alg": "SHA-256", "content": sha256(server / file)}],
+        }
+
+
+def of_ours(native: list[Path], version: str, licence: str) -> Iterator[dict[str, Any]]:
+    """Yield the wheel of the compiled step."""
+    for wheel in native:
+        name = "stream-dp-native"
+        yield {
+            **part("library", f"pkg:generic/{name}@{version}", name, version, licence),
+            "scope": "optional",
+            "hashes": [{"alg": "SHA-256", "content": sha256(wheel)}],
+            "properties": [{"name": "stream_dp:extra", "value": NATIVE}],
         }
 
 

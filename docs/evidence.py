@@ -135,7 +135,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "across crashes, replays and restarts",
+        "after crashes, replays and restarts",
         (
             "tests/unit/engine/recovery/test_recovery.py::test_crashes_anywhere",
             "tests/faults/test_crash_embedded.py::test_with_noise_every_release_has_one_version",
@@ -162,7 +162,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "Any producer will do",
+        "You can use any Kafka producer",
         (
             "tests/faults/test_bad_records.py::test_a_thousand_junk_records_are_a_thousand_dead_letters",
             "tests/unit/engine/ticks/test_tick_assembler.py::test_ticks_depend_on_the_records_alone",
@@ -185,7 +185,7 @@ CLAIMS = (
         ),
     ),
     Claim(
-        "attack the mechanisms; `audit --rules` certifies the rules, `audit --trace FILE` a journal",
+        "attack the mechanisms; `audit --rules` certifies the composition rules; `audit --trace FILE` checks",
         (
             "tests/unit/cli/test_audit.py::test_a_right_pipeline_passes",
             f"{GAMES}/test_lower_bound.py::test_right_mechanisms_are_not_flagged",

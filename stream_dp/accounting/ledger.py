@@ -80,8 +80,8 @@ class Standing:
 CONCURRENT: dict[str, Standing] = {
     PURE: Standing(
         True,
-        "[HSV] Thm 12.4 over basic composition, at each tick over what is alive then, so that a halt frees later "
-        "ticks: [HSV] Cor 5.7 and docs/time.md",
+        "[HSV] Thm 12.4 over basic composition, applied at each tick to the mechanisms alive at that tick, so that a "
+        "halt frees budget for later ticks: [HSV] Cor 5.7 and docs/time.md",
     ),
     BASIC: Standing(
         True,
@@ -90,17 +90,22 @@ CONCURRENT: dict[str, Standing] = {
     "tight approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 1 for RR_(e,d)"),
     OPTIMAL: Standing(
         True,
-        "[HSV] Thm 4.10 over the optimum for RR_(e,d), at each tick over what is alive then: what was answered before "
-        "an event fixes what it meets, and at which parameters (docs/time.md)",
-        "all that one event meets, it meets at one tick",
+        "[HSV] Thm 4.10 over the optimal composition of RR_(e,d), applied at each tick to the mechanisms alive at that "
+        "tick: the answers before an event determine which mechanisms the event meets, and their parameters "
+        "(docs/time.md)",
+        "an event meets all its mechanisms at one tick",
     ),
     "zCDP": Standing(True, "[HSV] Cor 13.8 at every order", "every delta is 0"),
     "RDP": Standing(True, "[HSV] Cor 13.8, [HSTV]", "one order, fixed at creation"),
     "GDP": Standing(
-        True, "[HSV] Cor 14.10", "finite communication ([HSV] Def 14.4) of what is not pure"
+        True,
+        "[HSV] Cor 14.10",
+        "mechanisms that are not pure have finite communication ([HSV] Def 14.4)",
     ),
     "approximate zCDP": Standing(
-        False, "[WRRW] Thm 1 is sequential; [HSTV] does not lift approximate zCDP"
+        False,
+        "[WRRW] Thm 1 is for sequential mechanisms only; [HSTV] does not extend approximate zCDP to concurrent "
+        "mechanisms",
     ),
 }
 

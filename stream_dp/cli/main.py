@@ -77,31 +77,30 @@ class Commands(LazyGroup):
     """All commands of `stream-dp`."""
 
     table: ClassVar[Mapping[str, str]] = {
-        "demo": "Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on.",
+        "demo": "Show real flight departures, live and private, in the browser. Ctrl-C stops; a new start continues.",
         "init": "Look at a sample of your records and write a first pipeline file; it marks what you have to declare.",
         "key": "Make the operator's key in FILE, which nobody else can read (mode 0600); rotate it.",
         "schema": "Print the JSON Schema of a pipeline file, with which an editor completes its keys and marks "
         "mistakes.",
         "plan": "Show what PIPELINE.yaml guarantees, why, and how large its errors will be.",
-        "check": "Say which records of a sample PIPELINE.yaml could not use, and why, before any budget is spent. NOT "
+        "check": "Show which records of a sample PIPELINE.yaml could not use, and why, before any budget is spent. NOT "
         "PRIVATE.",
         "simulate": "Say how large PIPELINE.yaml's errors are at several budgets, on data that you may look at. "
         "NOT PRIVATE.",
         "audit": "Attack PIPELINE.yaml's mechanisms, alone and together: do they reveal one event too well?",
-        "run": "Run PIPELINE.yaml until stopped; goes on where the journal ends.",
+        "run": "Run PIPELINE.yaml until stopped; a restart continues at the end of the journal.",
         "worker": "Read a part of PIPELINE.yaml's topic for its engine, on this machine or any other; start as many as "
         "you like.",
-        "flink": "Print Flink SQL with which a cluster hosts the lanes of PIPELINE.yaml, as workers do.",
-        "replay": "Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.",
-        "apply": "Let the running engine go on with PIPELINE.yaml, which was changed: series added and ended, in one "
-        "commit.",
+        "flink": "Print the Flink SQL for a cluster that reads the lanes of PIPELINE.yaml, as workers do.",
+        "replay": "Send FILE (CSV, JSON lines or Parquet, .gz or not) to a topic, by time, with a mark for each tick.",
+        "apply": "Make the running engine use the changed PIPELINE.yaml: it adds and ends series, in one commit.",
         "ledger": "Show what was charged to PIPELINE.yaml's budget and check its journal from end to end.",
         "journal": "Keep in an archive what `journal: keep` deletes from PIPELINE.yaml's journal.",
         "dead-letters": "List the records that PIPELINE.yaml could not use: why, how many, where. NOT PRIVATE.",
-        "doctor": "Check brokers, login, rights, topics, clocks, key and disk for PIPELINE.yaml; say what to mend.",
+        "doctor": "Check brokers, login, rights, topics, clocks, key and disk for PIPELINE.yaml; say how to fix them.",
         "rows": "Check the rows that workers, or an engine of your own, wrote for a pipeline.",
         "export": "Write the releases of PIPELINE.yaml into PostgreSQL, DuckDB, Parquet or CSV, one row per number.",
-        "page": "Serve the page of PIPELINE.yaml, or of all in DIR, from what was published, apart from the engine.",
+        "page": "Serve the page of PIPELINE.yaml, or of all files in DIR, from published releases, without the engine.",
         "broker": "Start a real, local Apache Kafka; needs neither Docker nor an installed Java.",
         "send": "Send the records of FILE (CSV or JSON lines, - for standard input) into a topic, which stamps them as "
         "they come.",

@@ -52,7 +52,7 @@ def logged(pipeline: Path, form: LogForm) -> Iterator[TellEvent]:
         tell("stopped", exit_code=0)
 
 
-AsJson = Annotated[bool, Option("--json", help="One JSON object.")]
+AsJson = Annotated[bool, Option("--json", help="Print one JSON object.")]
 Proof = Annotated[bool, Option("--proof", help="Show the derivation too, as a tree of theorems.")]
 UntilEnd = Annotated[bool, Option("--until-end", help="Stop at the horizon of a replay clock.")]
 PipelineFile = Annotated[
@@ -88,7 +88,7 @@ AccessFile = Annotated[
         "--access",
         metavar="ACCESS.yaml",
         show_default=False,
-        help="Who may read the page and the API, which proxy names users, and where it is logged who did what.",
+        help="States who may read the page and the API, which proxy names users, and where accesses are logged.",
     ),
 ]
 Port = Annotated[
@@ -100,7 +100,7 @@ Processes = Annotated[
         "--processes",
         min=0,
         show_default=False,
-        help="How many processes read a topic of several partitions; 0: as many as processors. Else as the file says.",
+        help="How many processes read a topic of several partitions; 0: one per processor. Default: as in the file.",
     ),
 ]
 

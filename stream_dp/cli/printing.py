@@ -50,7 +50,7 @@ def derivation_tree(node: Mapping[str, Any], parent: Tree | None = None) -> Tree
         tree.add(f"[green]holds[/green] {held}", highlight=False)
     if node.get("alternatives"):
         others = escape(_others(node["alternatives"]))
-        tree.add(f"[dim]not taken: {others}[/dim]", highlight=False)
+        tree.add(f"[dim]not used: {others}[/dim]", highlight=False)
     for premise in node.get("premises", ()):
         derivation_tree(premise, tree)
     return tree
@@ -84,7 +84,7 @@ def _others(alternatives: list[Mapping[str, Any]]) -> str:
     """Return the other applicable rules with their prices, and the number of rules that do not apply."""
     prices = [f"{a['source']} ({_amounts(a)})" for a in alternatives if "guarantee" in a]
     refused = len(alternatives) - len(prices)
-    lacking = [f"{refused} that do not apply (--json says why)"] if refused else []
+    lacking = [f"not applicable: {how_many(refused, 'rule')} (--json shows why)"] if refused else []
     return "; ".join(prices + lacking)
 
 
@@ -105,16 +105,16 @@ def budget_text(shown: Mapping[str, Any]) -> str:
 
     >>> shown = {"unit": "epsilon", "capacity": "2", "budget": "2", "spent": "1.7", "left": "0.3"}
     >>> budget_text(shown | {"heaviest": "coupon = true"})
-    'spent 1.7 (the most of any record: of those with coupon = true), left 0.3'
+    'spent 1.7 (on records with coupon = true, where most was spent), left 0.3'
     """
     spent, left = shown.get("delta_spent", "0"), shown.get("delta_left", "0")
     deltas = "" if spent == left == "0" else f"; of delta {spent} spent by series, {left} left"
     heaviest = shown.get("heaviest")
-    records = f" (the most of any record: of those with {heaviest})" if heaviest else ""
+    records = f" (on records with {heaviest}, where most was spent)" if heaviest else ""
     if shown["unit"] == "epsilon" and shown["capacity"] == shown["budget"]:
         return f"spent {shown['spent']}{records}, left {shown['left']}{deltas}"
     return (
-        f"spent {shown['spent']} {shown['unit']} of {shown['capacity']}{records}, left for one more series epsilon "
+        f"spent {shown['spent']} {shown['unit']} of {shown['capacity']}{records}, one more series may cost epsilon "
         f"{shown['left']}{deltas}"
     )
 
@@ -136,7 +136,7 @@ def given_back(halt: Mapping[str, Any]) -> str:
 
     >>> halt = {"freed": "0.1", "freed_everywhere": "0", "budget": "2", "records": "country = DE", "end": 4}
     >>> given_back(halt)
-    '0.1 of 2 to new series on records with country = DE, from tick 4 on (to one on every record: 0)'
+    '0.1 of 2 to new series on records with country = DE, from tick 4 on (to a series on every record: 0)'
     >>> given_back({"freed": "0.1", "records": "", "end": 4}), given_back({"freed": "0", "records": ""})
     ('0.1 to new series, from tick 4 on', 'nothing')
     """
@@ -144,7 +144,7 @@ def given_back(halt: Mapping[str, Any]) -> str:
     if back == "0":
         return "nothing"
     of = f" of {halt['budget']}" if "budget" in halt else ""
-    others = f" (to one on every record: {everywhere})" if everywhere != back else ""
+    others = f" (to a series on every record: {everywhere})" if everywhere != back else ""
     return (
         f"{back}{of} to new series{on_records(halt)}, from tick {tick_text(halt, 'end')} on{others}"
     )
@@ -258,11 +258,11 @@ def change_lines(shown: Mapping[str, Any]) -> Iterator[str]:
     for series in shown.get("halted", ()):
         yield f"  ? series {series} was halted by a message, and does not run; its name stays taken: leave it out"
     yield from (f"  + field {field}" for field in shown["fields"])
-    before = "those before were dead letters"
+    before = "earlier records with this schema were dead letters"
     for schema in shown["schemas"]:
         yield f"  + schema {schema['id']}: its records count from tick {schema['start']} on; {before}"
     for series in shown["words"]:
-        yield f"  ~ words of series {series}: shown from the next start on, and nothing to apply"
+        yield f"  ~ text of series {series}: is shown from the next start on; there is nothing to apply"
     for reason in shown["refused"]:
         yield f"  ! {reason}"
     if "after" in shown and shown["pending"]:

@@ -8,7 +8,7 @@ run; nothing is retried in place. This file knows no file, topic or HTTP.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, cast
@@ -109,6 +109,11 @@ class Engine:
     def lanes(self) -> int:
         """How many lanes others read; known once the engine runs."""
         return 1 if self._lanes is None else self._lanes.lanes
+
+    @property
+    def waiting(self) -> Mapping[int, int]:
+        """How many closed ticks of each lane that others read wait for those of the other lanes."""
+        return {} if self._lanes is None else self._lanes.waiting
 
     @property
     def advanced(self) -> bool:

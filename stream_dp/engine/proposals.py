@@ -14,13 +14,10 @@ from stream_dp.core.box import Box
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import Query
 from stream_dp.engine.messages.addressed import MESSAGE_STEPS, limited
-from stream_dp.engine.series import LiveSeries, Series
+from stream_dp.engine.series import LiveSeries, Meaning, Series
 from stream_dp.errors import UsageError
 from stream_dp.journal.checkpoint import Watching
 from stream_dp.journal.commit import Created
-
-FORMER_MEANINGS = 2
-"""Of a definition: another prediction of what its mechanism is chosen by, and with it keys of another meaning."""
 
 
 class Proposal(Protocol):
@@ -107,11 +104,8 @@ class WatchProposal(Protocol):
 class SeriesPlanner(Protocol):
     """Turns definitions of live series into proposals; implemented by the pipeline."""
 
-    def propose(self, definition: bytes, start: int, former: int = 0) -> Proposal:
-        """Derive the series of a definition, for ticks from `start` on; raises `UsageError` or `NotDerivable`.
-
-        `former`: as journals of before meant it, so many of `FORMER_MEANINGS` back.
-        """
+    def propose(self, definition: bytes, start: int, meaning: Meaning = Meaning.NOW) -> Proposal:
+        """Derive the series of a definition, for ticks from `start` on; raises `UsageError` or `NotDerivable`."""
 
     def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> WatchProposal:
         """Derive a watch of a running series, which this analyst adds from tick `start` on; raises `UsageError`."""
@@ -154,8 +148,8 @@ def recorded(planner: SeriesPlanner, created: Created) -> Proposal:
     """Derive a series of a journal again, by the newest meaning of its definition that has the recorded mechanism; by
     the oldest where none has it.
     """
-    for former in range(FORMER_MEANINGS + 1):
-        proposal = planner.propose(created.definition, created.start, former)
+    for meaning in Meaning:
+        proposal = planner.propose(created.definition, created.start, meaning)
         if proposal.mechanism == created.mechanism:
             break
     return proposal

@@ -7,6 +7,7 @@ series. This file knows no actor, journal or pipeline file.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from enum import IntEnum
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -55,6 +56,19 @@ It takes the names of the entries, the answer, the tick, and the public part of 
 # rough sizes in bytes: of a release without its entries, of an entry, of a window
 _HEAD_BYTES, _ENTRY_BYTES, _MADE_ENTRY_BYTES, _TOLD_BYTES, _VIEW_BYTES = 250, 24, 90, 120, 80
 _ENDS = {"low", "lows"}
+
+
+class Meaning(IntEnum):
+    """By which rules a definition gets its mechanism: those of now, and older and older ones, as journals have them.
+
+    `SUM_OF_ERRORS`: a nested tree without aims has the least sum of errors. `BY_GROWTH`: besides, closed intervals are
+    predicted by growth alone. `FORMER_KEYS`: besides, a live series has its `former_keys`.
+    """
+
+    NOW = 0
+    SUM_OF_ERRORS = 1
+    BY_GROWTH = 2
+    FORMER_KEYS = 3
 
 
 @dataclass(frozen=True, slots=True)

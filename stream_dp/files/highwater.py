@@ -138,8 +138,9 @@ class HighWater:
             raise FailClosed(
                 f"the pipeline {self._pipeline} has already run on {self._source} of another Kafka "
                 "cluster, and its journal is there. To go on here would forget the spent budget. "
-                "Correct the address of the brokers. If the journal is meant to be empty, start a "
-                "new guarantee that adds to the old one with --accept-new-guarantee NAME"
+                "Correct the address of the brokers. To begin here with an empty "
+                "journal, use --accept-new-guarantee NAME: it starts a new guarantee, whose privacy loss "
+                "adds to that of the old one"
             )
         if self._commits >= mark.commits:
             return

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 
 from stream_dp.core.box import Box
 from stream_dp.core.derivation import Derivation
-from stream_dp.engine.series import LiveSeries, Series
+from stream_dp.engine.series import LiveSeries, Meaning, Series
 from stream_dp.errors import UsageError
 from stream_dp.journal.checkpoint import Watch, Watching
 from stream_dp.journal.commit import Created
@@ -94,11 +94,13 @@ class LiveSeriesPlanner:
     entries: dict[int, int] = field(default_factory=dict)
     file: Mapping[str, SeriesSpec] = field(default_factory=dict)
 
-    def propose(self, definition: bytes, start: int, former: int = 0) -> "PlannedSeries":
+    def propose(
+        self, definition: bytes, start: int, meaning: Meaning = Meaning.NOW
+    ) -> "PlannedSeries":
         """Derive the series of a definition: an entry of `series:`, in YAML or JSON."""
         spec = _later(self.spec, start)
         series = load_series(definition, spec)
-        if former > 1:
+        if meaning is Meaning.FORMER_KEYS:
             series = series.model_copy(update=dict(series.former_keys))
         if (now := self.file.get(series.name)) is not None:
             words = {key: getattr(now, key) for key in series.words if hasattr(now, key)}
@@ -116,7 +118,7 @@ class LiveSeriesPlanner:
                 "the series into the first pipeline file, or leave user_total out. shared_total "
                 "works here: the engine records privacy.total in any case"
             )
-        chosen = chosen_for(spec, series, slice(0, alone.width), former=former > 0)
+        chosen = chosen_for(spec, series, slice(0, alone.width), meaning=meaning)
         return PlannedSeries(self, spec, start, feature, chosen)
 
     def received(self, packed: bytes, start: int) -> "PlannedSeries":

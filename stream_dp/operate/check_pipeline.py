@@ -142,9 +142,9 @@ class Judgement:
         for name, ways in self.ways.items():
             useful = any(way.judged.verdict == USEFUL for way in ways)
             yield (
-                f"{name} would be useful as one of these entries in its place{_kept(ways)}:"
+                f"{name} would be useful if one of these entries replaced it{_kept(ways)}:"
                 if useful
-                else f"{name} is useful with none of the changes that were tried{'; the nearest:' if ways else ''}"
+                else f"{name} would be useful with no change that was tried{'; the nearest:' if ways else ''}"
             )
             for way in ways:
                 yield f"    {way.words(self.left, self.prices[name])}"

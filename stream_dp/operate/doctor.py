@@ -15,7 +15,7 @@ from typing import Any
 
 from stream_dp.broker.jars import state_dir
 from stream_dp.engine.history import read_summary
-from stream_dp.errors import FailClosed, StreamDPError, UsageError, WorldError
+from stream_dp.errors import FailClosed, Outage, StreamDPError, UsageError, WorldError
 from stream_dp.files.highwater import HighWater
 from stream_dp.journal.keys import KEY_BYTES, Sealer
 from stream_dp.kafka.client.clients import KEPT, KafkaSettings, library
@@ -55,7 +55,7 @@ from stream_dp.operate.keys import KEY_VARIABLE, sealer_for, wrapped_key
 from stream_dp.operate.observe.operator_figures import FEWEST
 from stream_dp.operate.run.settings import settings_for, source_there
 from stream_dp.operate.run.wiring import open_ports
-from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import grown
 from stream_dp.pipeline.yaml import load
@@ -114,7 +114,7 @@ def check_key(spec: PipelineSpec, key_file: Path | None) -> tuple[Sealer | None,
         path, wrapped = wrapped_key(spec)
         named = key_file or wrapped or os.environ.get(KEY_VARIABLE)
         if not named and spec.public_data:
-            return None, fine(about, "is made at the first run, for public data")
+            return None, fine(about, "will be made at the first run, because the data are public")
         sealer = sealer_for(spec, key_file)
     except StreamDPError as error:
         kind = denied if isinstance(error, WorldError) else closed
@@ -132,12 +132,14 @@ async def check_owner(going_on: GoingOn, sealer: Sealer) -> Observation:
         lost = none and _has_run(built.spec, sealer)
     except FailClosed as error:
         return closed("journal", "does not belong to this file and key", str(error))
+    except Outage as error:
+        return denied("journal", "cannot be read now", str(error))
     if not none:
         return fine("journal", "belongs to this file and key")
     if lost:
-        mend = "bring it back; a start refuses without it"
-        return closed("journal", "is missing, and this pipeline has run before", mend)
-    return fine("journal", "does not exist yet: the first start makes it")
+        mend = "bring the journal back; an engine does not start without it"
+        return closed("journal", "is missing, although this pipeline has run before", mend)
+    return fine("journal", "does not exist yet: the first start creates it")
 
 
 async def opens(spec: PipelineSpec, sealer: Callable[[], Sealer]) -> bool:
@@ -183,16 +185,16 @@ async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> l
     except FailClosed as error:
         return [closed("journal", "is not whole", str(error))]
     except StreamDPError as error:
-        return [unchecked(about, str(error), "mend what is named above")]
+        return [unchecked(about, str(error), "fix the problem that is named above")]
     late = total.totals.late
     records = total.totals.records + total.dead_letters
     if records < FEWEST or total.dead_letters + late <= spec.source.warn_dead * records:
         return [fine(about, "could be used, but for a share that `warn_dead` allows")]
     kinds = {"dead letters": total.dead_letters, "late": late}
     named = " or ".join(kind for kind, number in kinds.items() if number)
-    mend = f"`stream-dp dead-letters {pipeline}` lists them"
+    mend = f"`stream-dp dead-letters {pipeline}` lists these records"
     if late:
-        mend += "; late ones: set the clocks of brokers and this machine by NTP"
+        mend += "; if records are late, set the clocks of brokers and this machine by NTP"
     return [warning(about, f"more of them than `warn_dead` allows are {named}", mend)]
 
 
@@ -245,8 +247,8 @@ def check_mark(spec: PipelineSpec, sealer: Sealer) -> list[Observation]:
     if not isinstance(journal, HighWater):
         return []
     if journal.path.exists():
-        return [fine(about, "is there, so a journal that vanishes would be noticed here")]
-    says = "is missing on this machine: a lost or older journal would not be noticed here"
+        return [fine(about, "exists, so the loss of the journal would be noticed on this machine")]
+    says = "is missing, so a lost or older journal would not be noticed on this machine"
     return [warning(about, says, f"copy {journal.path} from where the engine ran, or run it here")]
 
 
@@ -282,10 +284,15 @@ async def diagnose_pipeline(
     """
     spec = load(pipeline)
     sealer, key = check_key(spec, key_file)
-    going_on = (
-        await built_of(spec, sealer, sure=True) if sealer else GoingOn(build(spec), same=True)
-    )
-    findings = [key, *check_folders(spec)]
+    try:
+        going_on = await built_of(spec, sealer, sure=True)
+    except Outage:  # what does not answer is found below
+        going_on = await built_of(spec, None)
+    findings = [
+        key,
+        *check_folders(spec),
+        fine("decoding", f"is done {Router(spec, 0).decoder.says}"),
+    ]
     begun = isinstance(spec.journal, SqliteJournalSpec) and spec.journal.path.exists()
     if begun:
         findings.append(check_journal(spec))
@@ -328,7 +335,7 @@ class _Cluster:
         """Check addresses first, then the cluster behind them, then clocks."""
         security = self._settings.security
         if security.protocol == "SASL_PLAINTEXT" and security.mechanism in _IN_THE_CLEAR:
-            says = "the password or token travels unencrypted: whoever listens may use it"
+            says = "the password or token travels unencrypted: anybody who reads the network traffic can use it"
             self.findings.append(warning("source.security", says, "protocol: SASL_SSL"))
         addresses = await reach(self._settings)
         self.answers = any(not at.cause for at in addresses)
@@ -367,8 +374,10 @@ class _Cluster:
                 findings += check_clock(await _Topic.of(settings, admin, clock), brokers)
         findings += await self._source(admin, seen[self._topic])
         if self.partitions and workers is not None and workers.lanes > self.partitions:
-            says = f"{workers.lanes} are more than topic {self._topic} has partitions"
-            findings.append(closed("source.workers.lanes", says, "give at most as many"))
+            says = f"{workers.lanes} lanes are more than the partitions of topic {self._topic}"
+            findings.append(
+                closed("source.workers.lanes", says, "declare at most one lane for each partition")
+            )
         for looked in own:
             if looked.exists and DESCRIBE_CONFIGS in looked.rights:
                 topic = await _Topic.of(settings, admin, looked)
@@ -386,7 +395,13 @@ class _Cluster:
             make = f"stream-dp topic {seen.name} --pipeline {self._file} --partitions N"
             return [denied(about, "does not exist", make)]
         if DESCRIBE_CONFIGS not in seen.rights:
-            return [unchecked(about, "may not be looked at", "grant the rights named above")]
+            return [
+                unchecked(
+                    about,
+                    "this user has no right to read its settings",
+                    "grant the rights named above",
+                )
+            ]
         (described,) = await admin.describe_topics([seen.name])
         self.partitions = len(described["partitions"])
         wall = isinstance(self._spec.clock, WallClock)
@@ -397,7 +412,7 @@ class _Cluster:
         if not isinstance(clock, WallClock):
             return fine(about, "do not matter to a replay clock")
         if not write:
-            says = "of brokers and this machine were not compared: that takes a record in a topic of the doctor's own"
+            says = "of brokers and this machine were not compared: a comparison writes a record into its own topic"
             return unchecked(about, says, "add --write")
         try:
             differences = await append_differences(self._settings, self._spec.name)
@@ -454,7 +469,9 @@ class _Topic:
             says, mend = "must have one partition only", "use another pipeline name"
             if self.seen.name.endswith(_ROWS):
                 says = f"has {self.seen.partitions} partitions; source.workers.lanes: {partitions}"
-                mend = "give the topic's number, which is that of this pipeline for good"
+                mend = (
+                    "declare the topic's number of partitions: a pipeline cannot change this number"
+                )
             findings.append(closed(self.about, says, mend))
         return findings
 
@@ -468,21 +485,21 @@ class _Topic:
 def check_source(topic: _Topic, *, wall: bool) -> list[Observation]:
     findings = []
     if "compact" in topic.config.get("cleanup.policy", ""):
-        says = "is compacted: an event removes older ones"
+        says = "is compacted: a new event may remove an older event"
         findings.append(topic.finding(closed, says, UNCOMPACTED))
     if wall and topic.otherwise(STAMPED):
-        says = "does not stamp records on arrival: a wall clock needs that"
+        says = "does not stamp records on arrival, which a wall clock needs"
         findings.append(topic.finding(closed, says, STAMPED))
-    findings += topic.packed("one that nobody can unpack becomes dead letters")
+    findings += topic.packed("records of a batch that cannot be unpacked become dead letters")
     kept = topic.number("retention.ms", -1)
     if 0 <= kept < _SHORT_MS:
-        says = f"keeps records for {kept / _HOUR_MS:.3g} h: an engine that is off for longer cannot go on"
+        says = f"keeps records for {kept / _HOUR_MS:.3g} h: an engine that was stopped for longer cannot continue"
         findings.append(topic.finding(warning, says, {"retention.ms": str(7 * 24 * _HOUR_MS)}))
     if topic.number("retention.bytes", -1) >= 0:
-        says = "deletes records by size: a burst may delete what was not read yet"
+        says = "deletes records by size: a burst may delete records that were not read yet"
         findings.append(topic.finding(warning, says, {"retention.bytes": "-1"}))
     if topic.number("max.message.bytes", 0) > _LARGE:
-        says = "takes batches of more than 16 MiB: they delay ticks"
+        says = "accepts batches of more than 16 MiB, which delay ticks"
         findings.append(topic.finding(warning, says, {"max.message.bytes": str(_LARGE)}))
     return findings or [fine(topic.about, "is kept and stamped as the pipeline needs it")]
 
@@ -496,25 +513,25 @@ def check_own(topic: _Topic, brokers: int, partitions: int = 1) -> list[Observat
         mend = how if brokers > 1 else f"three brokers, then {how}"
         findings.append(warning(topic.about, says, mend))
     elif topic.number("min.insync.replicas", 1) < 2:
-        says = "takes a commit with one copy in sync: the loss of a broker could lose commits"
+        says = "accepts a commit with one copy in sync: if a broker fails, commits could be lost"
         findings.append(topic.finding(warning, says, {"min.insync.replicas": "2"}))
-    return findings or [fine(topic.about, "keeps all it holds, in several copies")]
+    return findings or [fine(topic.about, "keeps all its records, in several copies")]
 
 
 def check_queries(topic: _Topic) -> list[Observation]:
     """Return findings on the topic of analysts' messages; unlike commits, messages may be deleted."""
-    findings = topic.ruled(RULES, "must stamp messages on arrival, and let none remove another")
-    findings += topic.packed("messages in one that nobody can unpack are refused")
+    findings = topic.ruled(RULES, "must stamp messages on arrival, and must not be compacted")
+    findings += topic.packed("messages of a batch that cannot be unpacked are refused")
     return findings or [fine(topic.about, "stamps messages on arrival, in one order")]
 
 
 def check_clock(topic: _Topic, brokers: int) -> list[Observation]:
     """Return findings on the topic whose stamps show the brokers' clocks."""
     if topic.otherwise(STAMPED):
-        says = "does not stamp on arrival, so brokers cannot tell their clocks"
+        says = "does not stamp records on arrival, so the brokers' clocks cannot be compared"
         return [topic.finding(closed, says, STAMPED)]
     if topic.seen.partitions < brokers:
-        says = "has fewer partitions than there are brokers: the clocks of some are never looked at"
+        says = "has fewer partitions than there are brokers: the clocks of some brokers are never compared"
         mend = f"kafka-topics.sh --alter --topic {topic.seen.name} --partitions {brokers}"
         where = f"--bootstrap-server {topic.settings.bootstrap}"
         return [warning(topic.about, says, f"{mend} {where}")]
@@ -528,18 +545,26 @@ async def check_brokers(settings: KafkaSettings, admin: Any, node: int) -> list[
     (answer,) = await admin.describe_configs([resource])
     ((code, _, _, _, entries),) = answer.resources
     if code:
-        says = "their settings may not be looked at by this user"
-        return [unchecked(about, says, "grant DescribeConfigs on --cluster, or ask who runs them")]
+        says = "this user has no right to read the brokers' settings"
+        return [
+            unchecked(
+                about,
+                says,
+                "grant DescribeConfigs on --cluster, or ask the administrator of the brokers",
+            )
+        ]
     values = {entry[0]: entry[1] for entry in entries}
     findings = []
     kept = int(values.get("offsets.retention.minutes", _SHORT_MIN))
     if kept < _SHORT_MIN:
-        says = f"forget where a group stands after {kept / _DAY_MIN:.3g} days: an engine should not be off for longer"
+        says = f"forget the offsets of a group after {kept / _DAY_MIN:.3g} days: do not stop an engine for longer"
         mend = f"offsets.retention.minutes={_SHORT_MIN} at every broker"
         findings.append(warning(about, says, mend))
     if int(values.get("transaction.max.timeout.ms", 900_000)) < settings.transaction_timeout_ms:
         mend = f"transaction.max.timeout.ms={settings.transaction_timeout_ms} at every broker"
-        findings.append(closed(about, "do not allow transactions as long as an engine's", mend))
+        findings.append(
+            closed(about, "limit transactions to a shorter time than an engine needs", mend)
+        )
     return findings or [fine(about, "keep offsets and allow transactions for long enough")]
 
 

@@ -396,9 +396,9 @@ class Draft:
 
     def _head(self) -> Iterator[str]:
         yield f"# yaml-language-server: $schema={SCHEMA_FILE}"
-        yield f"# For editors: `stream-dp schema > {SCHEMA_FILE}`. What is yours to say is marked: {UNDECLARED}."
-        yield "# Whatever stands here is public: declare it from what you know, never by looking at the data."
-        yield "# Fields that no series of yours needs can be deleted."
+        yield f"# For editors: `stream-dp schema > {SCHEMA_FILE}`. Fill in each value marked: {UNDECLARED}."
+        yield "# Everything in this file is public: declare values from what you know, never by looking at the data."
+        yield "# You may delete fields that none of your series needs."
         yield "version: 1"
         yield f"name: {self.name}"
 
@@ -424,31 +424,31 @@ class Draft:
         if person:
             yield from _of_person(self, yaml_key(person))
         else:
-            yield "  unit: event             # each single record is protected"
+            yield "  unit: event             # the guarantee protects each single record"
         if seldom and not person:
             yield "  # Where one person has many records, protect all of them together:"
             yield "  # unit: user"
             yield f"  # user: {yaml_key(seldom)}"
-            yield f"  # max_events: {_MAX_EVENTS}        # so many of one user's records count ..."
+            yield f"  # max_events: {_MAX_EVENTS}        # at most so many records of one user count ..."
             yield "  # per: 1d               # ... in each day"
-        whose = "somebody was there at all" if person else "it is there at all"
-        yield f"  neighbors: add_remove   # whether {whose}"
+        whose = "a user is in the data at all" if person else "a record is in the data at all"
+        yield f"  neighbors: add_remove   # it hides whether {whose}"
         yield "  epsilon: 1              # the whole budget, for ever: smaller is more private and less exact"
         guessed = (
             "users in a day, and how many records some of them have"
             if person
             else "records in a step"
         )
-        yield f"  # What you guess ({guessed}) lets `plan` say what each number is worth:"
+        yield f"  # With your guesses ({guessed}), `plan` shows how useful each number is:"
         yield f"  # expect: {'{users: 300, events: [1, 2, 3, 10]}' if person else '{records: 40}'}"
 
     def _clock(self) -> Iterator[str]:
         yield "clock:"
         if self.live_for:
             yield f"  # {self.live_for}."
-            yield "  # If one is a time after all, see docs/records.md: then the clock is a replay, the source a file."
+            yield "  # If a column is a time, see docs/records.md: then use a replay clock and a file source."
         if self.timed is None:
-            yield "  kind: wall              # the brokers' stamps decide (the topic has LogAppendTime)"
+            yield "  kind: wall              # ticks follow the brokers' timestamps (the topic has LogAppendTime)"
             yield "  step: 1m                # one release of each series a minute"
             yield "  delay: 2s"
             return
@@ -457,17 +457,17 @@ class Draft:
         step, of_steps = ("1d", "a day") if self.fields[self.timed].dates else ("1h", "an hour")
         many = "366" if step == "1d" else "8760"
         or_else = f"   # or {', '.join(map(yaml_key, others))}" if others else ""
-        yield "  kind: replay            # the records' own times decide; they are declared public"
+        yield "  kind: replay            # ticks follow the times in the records, which are declared public"
         yield f"  field: {yaml_key(self.timed)}{or_else}"
-        yield f"  start: {UNDECLARED}     # such as 2024-01-01T00:00:00Z; records before it do not count"
+        yield f"  start: {UNDECLARED}     # such as 2024-01-01T00:00:00Z; earlier records do not count"
         longer = "" if step == "1d" else "; `every: 1d` has a new number once a day"
         yield f"  step: {step}                # one release of each series {of_steps}{longer}"
-        yield f"  horizon: {UNDECLARED}   # how many steps, such as {many} for a year; records after it do not count"
+        yield f"  horizon: {UNDECLARED}   # number of steps, such as {many} for a year; later records do not count"
 
     def _series(self) -> Iterator[str]:
         person, live = self.person, self.timed is None
         every, running = ("1h", ", running: true") if live and not person else ("1d", "")
-        yield "series:   # what is released; their epsilons add up, what they leave is for live series"
+        yield "series:   # what is released; the epsilons add up, and the rest of the budget is for live series"
         told = (
             f"# `every`: a number for each {'hour' if every == '1h' else 'day'}; `windows` slide,"
         )
@@ -566,7 +566,7 @@ _NOTHING = (
     "there is no record to look at (a row as long as the first line, or a JSON object): a few are enough, made-up "
     "ones too"
 )
-_NO_TIME = "No column is known as a time, so the file is not replayed: what comes into the topic counts, live"
+_NO_TIME = "No column was recognized as a time, so the file is not replayed: records count as they arrive in the topic"
 LOCAL = "127.0.0.1:9092"
 
 

@@ -17,7 +17,7 @@ from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation
 from stream_dp.engine.admission import charge_of
 from stream_dp.engine.run_config import RunConfig
-from stream_dp.engine.series import Lag, Series, SeriesView, Tell
+from stream_dp.engine.series import Lag, Meaning, Series, SeriesView, Tell
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.serving import Answer, Bands, ServingMechanism, derived
 from stream_dp.mechanisms.states import mechanism_fingerprint
@@ -251,26 +251,27 @@ def _sha256(text: str) -> str:
 @uncollected()
 def build(spec: PipelineSpec, first: PipelineSpec | None = None, written: str = "") -> Built:
     """Choose mechanisms, derive the guarantee and charge the ledgers. `first` is the file with which its journal began,
-    where that was another one, and `written` the digest of the mechanisms in its header: where they are those that the
-    former rule chooses, they stay.
+    where that was another one, and `written` the digest of the mechanisms in its header: where they are those of a
+    former meaning, they stay.
 
     Raises `BudgetRefused` (the series and the analysts' ledgers need more than the budget), `NotDerivable`, or
     `UsageError` (a series asks for a mechanism that is not made for these rows and neighbours).
     """
-    built = _built(spec, first)
+    built = _built(spec, first, Meaning.NOW)
     if written not in ("", built.parts["mechanisms"]):
-        former = _built(spec, first, former=True)
-        if former.parts["mechanisms"] == written:
-            return former
+        for meaning in (Meaning.SUM_OF_ERRORS, Meaning.BY_GROWTH):
+            former = _built(spec, first, meaning)
+            if former.parts["mechanisms"] == written:
+                return former
     return built
 
 
-def _built(spec: PipelineSpec, first: PipelineSpec | None, *, former: bool = False) -> Built:
+def _built(spec: PipelineSpec, first: PipelineSpec | None, meaning: Meaning) -> Built:
     file = None if first is None else spec
     spec = spec if first is None else going_on(first, spec)
     layout = RowLayout.of(spec)
     chosen = tuple(
-        chosen_for(spec, series, layout.slice(series.name), advise=True, former=former)
+        chosen_for(spec, series, layout.slice(series.name), advise=True, meaning=meaning)
         for series in spec.counted
     )
     ledgers, block, charges = first_charges(spec, chosen)
@@ -313,14 +314,19 @@ def made_of_releases(
 
 
 def chosen_for(
-    spec: PipelineSpec, series: SeriesSpec, rows: slice, *, advise: bool = False, former: bool = False
-) -> Chosen:  # fmt: skip
+    spec: PipelineSpec,
+    series: SeriesSpec,
+    rows: slice,
+    *,
+    advise: bool = False,
+    meaning: Meaning = Meaning.NOW,
+) -> Chosen:
     """Return the mechanism of a series on these rows, the reason for the choice, and its guarantee.
 
     If a replacement may move to another tick, the mechanism is made for `add_remove` with half the series' epsilon.
     If users are protected and k events of a user count, it gets a k-th of the epsilon; but a mechanism that counts
     these users themselves, or the values of which a cap lets a user have so many, or that adds up their totals, is
-    made for users directly. `advise`: the reason names what another method would have; `former`: as of `Setting`.
+    made for users directly. `advise`: the reason names what another method would have.
     Raises `NotDerivable` if no rule covers the series, or one event may set more entries of its rows than the mechanism
     allows.
     """
@@ -353,7 +359,7 @@ def chosen_for(
         total=0 if shared is None else shared.units,
         total_of=shared.of if shared and spec.privacy.totals else "",
         advise=advise,
-        former=former,
+        meaning=meaning,
     )  # fmt: skip
     try:
         choice = part.choose(setting)

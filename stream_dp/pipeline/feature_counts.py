@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
 from itertools import chain, pairwise
-from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -369,14 +368,14 @@ class _Named:
         self, by: Any, where: int | None, slot: Slot, attribute: str, amount: Amount | None
     ) -> None:
         self._by, self._where, self._slot, self._amount = by, where, slot, amount
-        self._name_of: Callable[[Any], Any] = attrgetter(attribute)
+        self._attribute = attribute
 
     def found(
         self, decoded: Decoded, codes: _Codes, passing: BoolArray, at: IntArray
     ) -> Iterator[tuple[int, int, Sequence[bytes] | Summed]]:
         """Yield the index of a tick, a column, and who is named there; null names nobody, and 0 adds nothing."""
         entries, ticks, records = _chosen(codes[self._by], self._where, passing, at)
-        values, keys = list(map(self._name_of, decoded.records)), len(self._slot.keys)
+        values, keys = decoded.values(self._attribute), len(self._slot.keys)
         known: dict[Any, int] = {}
         first = np.fromiter(map(known.setdefault, values, range(len(values))), np.int64)
         amounts = (

@@ -54,9 +54,10 @@ def looks_like_people(names: Iterable[str]) -> list[str]:
 
 
 _TRANSACTIONS = {
-    "late": "records of a transaction count if it is committed before their ticks settle (wall clock: half of `delay` "
-    "after the tick's end; replay: before the tick's mark); else they are late. No tick waits for an open transaction",
-    "wait": "ticks wait for the end of every open transaction: whoever may write into the topic can hold them up",
+    "late": "records of a transaction count if the transaction is committed before their ticks settle (wall clock: "
+    "half of `delay` after the tick's end; replay: before the tick's mark). Otherwise the records are late. No tick "
+    "waits for an open transaction",
+    "wait": "ticks wait for the end of every open transaction, so every producer of the topic can delay ticks",
 }
 
 
@@ -65,9 +66,9 @@ def warnings(built: Built) -> list[str]:
     found = []
     if built.spec.relation is Neighbors.REPLACE_ANY_TICK:
         found.append(
-            "an event's own time says its tick, so a replacement may move it to another tick. That is one event "
-            "removed and one added, and each mechanism has half the epsilon for either. If no replacement moves, say "
-            "so: privacy.moves: within_tick"
+            "an event's own time decides its tick, so a replacement may move the event to another tick. Such a move "
+            "is one event removed and one event added, and each mechanism has half the epsilon for either. If no "
+            "replacement moves an event, declare it: privacy.moves: within_tick"
         )
     found += _unended(built.spec)
     noisy = [(c.spec.name, noise_of(c.choice.alarms, c.spec.price)) for c in built.chosen]
@@ -83,16 +84,17 @@ def warnings(built: Built) -> list[str]:
 
 def caveats(built: Built) -> list[str]:
     notes = [
-        "this pipeline only: other pipelines on the same source have ledgers of their own and add up",
-        "the guarantee holds against computationally bounded adversaries (noise comes from ChaCha20)",
+        "the guarantee is for this pipeline only: "
+        "another pipeline on the same source has its own ledger, and the epsilons of both add up",
+        "the guarantee holds against computationally bounded adversaries, because the noise comes from ChaCha20",
     ]
     source = built.spec.source
     if isinstance(source, KafkaSourceSpec):
         notes.append(_TRANSACTIONS[source.open_transactions])
     if built.spec.clock.step > READ_AGAIN_MS:
         notes.append(
-            f"ticks are longer than {duration_text(READ_AGAIN_MS)}: series that are created, and watches that begin or "
-            "end, do so at the next tick, so that no record of the open tick is read again"
+            f"because ticks are longer than {duration_text(READ_AGAIN_MS)}, a new series starts, and a watch begins "
+            "or ends, at the next tick. So no record of the open tick is read again"
         )
     users = _of_users(built.spec) if built.spec.privacy.unit == "user" else ()
     about = [*_of_identifiers(built.spec), *users, *_of_shapes(built)]
@@ -111,7 +113,7 @@ def _unended(spec: PipelineSpec) -> list[str]:
             if rest and series.first_told(place, step):
                 why = (
                     f"the horizon ends in the midst of a {what} of {window}, so no release has the "
-                    f"records of its last {how_many(rest, 'tick')}"
+                    f"records of the horizon's last {how_many(rest, 'tick')}"
                 )
                 cut.setdefault(why, []).append(series.name)
     return [f"{', '.join(names)}: {why}" for why, names in cut.items()]
@@ -150,17 +152,17 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
     privacy, source = spec.privacy, spec.source
     until = "for ever" if privacy.per is None else "until the window is over"
     yield (
-        f"the guard remembers every user who counts {until}: at most 64 bytes of memory each, and 20 bytes in the "
-        "private commit of each tick in which the user counts. The memory grows with their number and forgets nobody "
-        "earlier"
+        f"the guard remembers every user who counts, {until}: at most 64 bytes of memory for each user, and 20 bytes "
+        "in the private commit of each tick in which the user counts. The memory grows with the number of users and "
+        "forgets nobody earlier"
     )
     yield from _of_places(spec)
     cap = privacy.most_events(spec.clock)
     if cap > 1:
         yield (
-            f"noise is for all {cap} events of a user that count: {cap} times that for one event, unless a line below "
-            "says less. Noise of a sum with user_total or shared_total is for that total, noise of distinct users and "
-            "of cut_off for one user (by a field: for the entries that a user may be in)"
+            f"noise is for all {cap} events of a user that count: {cap} times the noise for one event, unless a line "
+            "below states less. The noise of a sum with user_total or shared_total is for that total. The noise of "
+            "distinct users and of cut_off is for one user (by a field: for the entries that a user may be in)"
         )
     if cap < privacy.cap:
         reached = (
@@ -193,11 +195,12 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
                 f"{24 if series.signed else 20} bytes in the private commit of each tick in which the user adds to it"
                 f"{early}. Amounts beyond the total are cut off, and no cut_off counts that"
             )
-    yield f"records with exactly the same {privacy.user} are one user's; a record without one is a dead letter"
+    yield f"records with exactly the same {privacy.user} belong to one user; a record without it is a dead letter"
     if privacy.per is not None:
         yield (
             f"windows of {duration_text(privacy.per)} begin at the first tick. A user with records in several windows "
-            "loses as much in each: a user's part in one window is protected, and not whether they were ever there "
+            "has this privacy loss in each window: the guarantee protects a user's part in one window, not whether the "
+            "user is in the data at all "
             "(overall protects that)"
         )
 
@@ -207,8 +210,8 @@ def _of_places(spec: PipelineSpec) -> Iterator[str]:
     some = [series.name for series in spec.counted if series.where]
     if some:
         yield (
-            f"records that the where of {', '.join(some)} drops have used their users' caps before: they use up the "
-            "cap of records that it would count, and noise is for the whole cap"
+            f"records that the where of {', '.join(some)} drops use up their users' caps, too: fewer of the records "
+            "that the series would count fit into the cap, and noise is for the whole cap"
         )
 
 
@@ -226,14 +229,15 @@ def _of_total(spec: PipelineSpec, until: str) -> Iterator[str]:
         )
         if some := [series.name for series in shared if series.where and not series.parts]:
             yield (
-                f"records that the where of {', '.join(some)} drops have used the total before: if a user adds more "
-                f"than {total} in all, the sum has only what was left, and is too small by the rest"
+                f"records that the where of {', '.join(some)} drops use up the total, too: if a user adds more "
+                f"than {total} in all, the sum counts only the part that was left, and is too small by the rest"
             )
         if means := [series.name for series in shared if series.parts]:
             yield (
                 f"a record that does not fit wholly into what is left of {total} does not count in {', '.join(means)}, "
                 f"neither in the sum nor in the number of records: users with more than {total} count with their first "
-                "records alone. The sums cost by units of the total, the numbers of records by events"
+                "records alone. The price of a sum is computed from units of the total, and of a number of records "
+                "from events"
             )
         if not shared:
             yield (
@@ -252,8 +256,9 @@ def _of_total(spec: PipelineSpec, until: str) -> Iterator[str]:
             else "both costs add up"
         )
         yield (
-            f"series with shared_total cost by units of {totals}, all others by events, and {add}. What a halt "
-            f"frees is free for series of the same kind at once, and for {kinds} {when}"
+            f"the price of series with shared_total is computed from units of {totals}, and of all other series from "
+            f"events; {add}. The budget that a halt frees is free for series of the same kind at once, and for "
+            f"{kinds} {when}"
         )
 
 
@@ -286,8 +291,9 @@ def _of_shapes(built: Built) -> Iterator[str]:
     ]
     if shaped:
         yield (
-            f"Gaussian noise of {', '.join(shaped)} goes by squares, so less is needed where a user's events lie in "
-            "several ticks (per_tick) or entries (per_key); trees and HSS go by their number alone"
+            f"Gaussian noise of {', '.join(shaped)} is computed from squares: less noise is needed if a user's "
+            "events lie in several ticks (per_tick) or entries (per_key). The noise of trees and HSS depends only on "
+            "the number of events"
         )
     for name, most, entries in valued:
         each = f", each in up to {entries} entries" if entries > 1 else ""

@@ -70,7 +70,7 @@ class Router:
         attribute = self.decoder.attribute
         self.counts = [FeatureCounts(counted, spec.fields, attribute, self._grid, user)]
         if isinstance(spec.clock, ReplayClock):
-            self._time_of = attrgetter(self.decoder.attribute(spec.clock.field))
+            self._time_of = self.decoder.attribute(spec.clock.field)
             self._ticks = OwnTicks(self._grid, spec.own_times)
 
     def beside(self, others: Sequence["Router"], width: int) -> "Router":
@@ -164,8 +164,7 @@ class Router:
     def _own_ticks(self, decoded: Decoded) -> tuple[Decoded, IntArray]:
         if self._time is None:
             raise ValueError("a wall clock needs batches that carry their tick")
-        times = map(self._time_of, decoded.records)
-        ticks = self._ticks.of(times, len(decoded.records))
+        ticks = self._ticks.of(decoded.values(self._time_of), len(decoded.records))
         inside = ticks >= 0
         if inside.all():
             return decoded, ticks

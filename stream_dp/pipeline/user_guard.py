@@ -54,6 +54,7 @@ from stream_dp.pipeline.user_homes import (
 )
 from stream_dp.records.decoder import Decoded, OwnTicks, RecordDecoder, Refusal
 from stream_dp.records.endpoints import ReplayClock
+from stream_dp.records.native import Values
 from stream_dp.records.privacy import TOTAL, Privacy, SharedTotal
 from stream_dp.records.record_columns import BoolArray, numbers_of, texts_of
 from stream_dp.records.schema import CategoryField
@@ -332,7 +333,7 @@ class UserGuard:
         others = [name for name in (privacy.key, *amounts, own) if name is not None]
         used = naming_field(spec, privacy.user) | {name: spec.fields[name] for name in others}
         self._decoder = RecordDecoder(used, spec.fields)
-        self._user_of = attrgetter(self._decoder.attribute(privacy.user))
+        self._user_of = self._decoder.attribute(privacy.user)
         self._by_key: KeyCaps | None = None
         if (name := privacy.key) is not None:
             attribute, window = self._decoder.attribute(name), privacy.window_ticks(clock)
@@ -343,7 +344,7 @@ class UserGuard:
             own_name = total.of if privacy.totals else ""
             cap = TotalCap(total, spec.fields[total.of], attribute, window, own_name)
             self._totals.append(cap)
-        self._time_of = None if own is None else attrgetter(self._decoder.attribute(own))
+        self._time_of = None if own is None else self._decoder.attribute(own)
         self._ticks = OwnTicks(self._grid, spec.own_times)
         self._homes: Homes | None = None
         self._first, self._now = frozenset[int](), 0
@@ -375,7 +376,7 @@ class UserGuard:
         if not batch.payloads:
             return batch
         decoded = self._read(batch)
-        users = UserNames.of(map(self._user_of, decoded.records))
+        users = UserNames.in_records(decoded, self._user_of)
         long, astray = users.long, self._homes.of(users.texts) != batch.partition
         sound = ~(long | astray)
         ticks = self._ticks_of(decoded, batch.tick)
@@ -410,7 +411,7 @@ class UserGuard:
         again = self._decoder.decode([batch.payloads[place] for place in places])
         refused = [dead._replace(position=places[dead.position]) for dead in again.refused]
         if not again.records:
-            return Decoded(shared.records, shared.positions, refused)
+            return replace(shared, refused=refused)
         records = dict(zip(shared.positions, shared.records, strict=True))
         for at, record in zip(again.positions, again.records, strict=True):
             records[places[at]] = record
@@ -423,7 +424,7 @@ class UserGuard:
         if given is not None or self._time_of is None:
             tick = given if given is not None and given in self._grid else -1
             return np.full(number, tick, np.int64)
-        return self._ticks.of(map(self._time_of, decoded.records), number)
+        return self._ticks.of(decoded.values(self._time_of), number)
 
     def _first_ones(
         self, users: UserNames, ticks: IntArray, counting: BoolArray, records: Sequence[Any]
@@ -457,7 +458,8 @@ class UserGuard:
         cut = {cap: counting.copy() for cap in (None, *rooms)}
         for cap, which in cut_by_cap(rooms, kept[counting]).items():
             cut[cap][counting] = which
-        cut[TOTAL], mine = np.zeros_like(kept), list(compress(records, kept.tolist()))
+        cut[TOTAL], some = np.zeros_like(kept), kept.tolist()
+        mine = list(compress(records, some)) if self._totals else []
         for total in self._totals:
             added = total.added(hashes[kept], ticks[kept], mine)
             cut[cut_name := f"{TOTAL} of {total.of}"] = np.zeros_like(kept)
@@ -485,11 +487,13 @@ class UserGuard:
 
 def _part(batch: Batch, stays: BoolArray, refused: Iterable[Refusal]) -> Batch:
     """Return a batch with the records that stay, and with these refusals added to its refused ones."""
-    staying = stays.tolist()
+    staying, given = stays.tolist(), batch.payloads
     dead = as_spans((batch.labels[at], why, field) for at, why, field in sorted(refused))
     return replace(
         batch,
-        payloads=list(compress(batch.payloads, staying)),
+        payloads=given.chosen(stays)
+        if isinstance(given, Values)
+        else list(compress(given, staying)),
         labels=list(compress(batch.labels, staying)),
         units={of: units[stays] for of, units in batch.units.items()},
         refused=[*batch.refused, *dead],

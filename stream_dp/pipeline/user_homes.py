@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -20,7 +19,7 @@ from stream_dp.engine.ports import Placement, by_content
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.cells import KeyAndHeaders
-from stream_dp.records.decoder import RecordDecoder
+from stream_dp.records.decoder import Decoded, RecordDecoder
 from stream_dp.records.endpoints import KafkaSourceSpec
 from stream_dp.records.record_columns import BoolArray
 
@@ -121,6 +120,17 @@ class UserNames:
             texts = Texts.of_names(cast("list[str]", names))
         except TypeError:
             texts = Texts.of_names(list(map(str, names)))
+        return cls._short(texts)
+
+    @classmethod
+    def in_records(cls, decoded: Decoded, attribute: str) -> "UserNames":
+        column = decoded.columns.get(attribute)
+        if column is None or not column.text:
+            return cls.of(decoded.values(attribute))
+        return cls._short(Texts(column.texts, column.values, column.extra))
+
+    @classmethod
+    def _short(cls, texts: Texts) -> "UserNames":
         long = texts.lengths > LONGEST_NAME
         return cls(texts.without(long) if long.any() else texts, long)
 
@@ -216,14 +226,14 @@ def placement_of(spec: PipelineSpec) -> Placement:
     if user is None:
         return by_content
     decoder, beside = RecordDecoder(naming_field(spec, user)), KeyAndHeaders.of(spec.fields)
-    user_of = attrgetter(decoder.attribute(user))
+    user_of = decoder.attribute(user)
 
     def by_user(payloads: Sequence[bytes], partitions: Sequence[int]) -> list[int]:
         homes = homes_of(spec, partitions)
         placed = by_content(payloads, partitions)
         whole = payloads if beside is None else list(map(beside.placed, payloads))
         decoded = decoder.decode(whole)
-        names = UserNames.of(map(user_of, decoded.records))
+        names = UserNames.in_records(decoded, user_of)
         users = homes.of(names.texts).tolist()
         for position, home, long in zip(decoded.positions, users, names.long.tolist(), strict=True):
             if not long:

@@ -76,12 +76,12 @@ def _share(band: float, typical: float) -> str:
     """Return in brackets what part of a number its band is, or how many times as large; empty where that says nothing.
 
     >>> _share(20, 100), _share(99, 100), _share(682, 183), _share(1, 0)
-    (' (20%)', ' (99%)', ' (3.7 times it)', '')
+    (' (20%)', ' (99%)', ' (3.7 times the number)', '')
     """
     if not typical or band == float("inf"):
         return ""
     share = band / abs(typical)
-    return f" ({share:.0%})" if share < 2 else f" ({float(f'{share:.2g}'):,g} times it)"
+    return f" ({share:.0%})" if share < 2 else f" ({float(f'{share:.2g}'):,g} times the number)"
 
 
 def judged(built: Built, totals: Totals) -> tuple[Row, ...]:
@@ -258,5 +258,5 @@ def noise_by_guesses(built: Built) -> str:
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
     return (
         f"by the guesses of {GUESSES} {len(noisy):,} of {how_many(len(known), 'number')} would be noise ({listed}): "
-        "their bands are wider than what they show"
+        "the bands are wider than the typical numbers"
     )

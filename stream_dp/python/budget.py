@@ -494,8 +494,8 @@ class Budget(Single):
         if self._privacy.per is not None and self._derivations:
             raise UsageError(
                 "per: a budget with windows can hold only one series, because the windows of a "
-                "second series could begin at other times. Use overall instead of max_events and "
-                "per, or use a pipeline, where all series have the same ticks"
+                "second series could begin at other times. Give the argument `overall` "
+                "instead of `max_events` and `per`, or use a pipeline, where all series have the same ticks"
             )
         name, derivation = prepared.runs.name, prepared.chosen.derivation
         self._ledger = self._after(derivation)

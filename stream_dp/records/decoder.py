@@ -24,6 +24,7 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import EPOCH_FLOAT, EPOCH_UNITS, TickGrid, TimeForm, float_moments
 from stream_dp.journal.dead_letters import MISSING_FIELD, NOT_JSON, TOO_MANY_ENTRIES, WRONG_TYPE
 from stream_dp.records.list_columns import Entries, ListReader
+from stream_dp.records.native import FEWEST, Column, Made, Plan, Values, plan_of, told
 from stream_dp.records.schema import (
     ENTRIES,
     MOST_OF_PATH,
@@ -135,6 +136,7 @@ _ENTRY = re.compile(r"\[\d+\](?=[.`])")  # how a list's entry is called, behind 
 _TOO_LONG = "Expected `array` of length <= "
 _REST = 15
 _OFTEN = 128  # one record in so many may be refused at first: it takes five times as long
+MOST_ODD = 0.1  # of the records in columns; with more, columns take longer than they save
 _MOST_KNOWN = 1024  # a larger domain takes longer to look through than its texts to make
 # TypeError: a payload that is None (a Kafka tombstone); RecursionError: nested without end.
 _REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
@@ -153,23 +155,35 @@ class Decoded:
     """The records of a batch that could be read, where they stood, the refusals, and the entries of lists.
 
     Lists go by their attributes; only a `ListDecoder` finds their entries. `units`: how many of the totals that series
-    share each record adds, by the field that each is of, as a guard has said.
+    share each record adds, by the field that each is of, as a guard has said. `columns` are fields, by their
+    attributes, that were read without an object for each record.
     """
 
-    records: list[Any]
+    records: Sequence[Any]
     positions: Sequence[int]
     refused: list[Refusal]
     lists: Mapping[str, Entries] = field(default_factory=dict)
     units: Mapping[str, IntArray] = field(default_factory=dict)
+    columns: Mapping[str, Column] = field(default_factory=dict)
+
+    def values(self, attribute: str) -> list[Any]:
+        """Return a field's value in each record."""
+        column = self.columns.get(attribute)
+        found = None if column is None else column.objects()
+        return list(map(attrgetter(attribute), self.records)) if found is None else found
 
     def at(self, places: IntArray) -> "Decoded":
         order = places.tolist()
-        records = list(map(self.records.__getitem__, order))
         whole = isinstance(self.positions, range)  # then each stands at its place
         positions = order if whole else list(map(self.positions.__getitem__, order))
         lists = {name: entries.at(places) for name, entries in self.lists.items()}
         units = {of: each[places] for of, each in self.units.items()}
-        return Decoded(records, positions, self.refused, lists, units)
+        columns = {name: column.at(places) for name, column in self.columns.items()}
+        records = self._some(lambda: list(map(self.records.__getitem__, order)), len(order))
+        return Decoded(records, positions, self.refused, lists, units, columns)
+
+    def _some(self, make: Callable[[], list[Any]], number: int) -> Sequence[Any]:
+        return Made(number, make) if self.columns else make()
 
     def beside(self, other: "Decoded") -> "Decoded":
         """Return the records and refusals of both, in the order of their batch."""
@@ -199,16 +213,17 @@ class Decoded:
     def part(self, stays: Sequence[bool]) -> "Decoded":
         """Return what was decoded of the payloads that stay in their batch, with their new positions."""
         kept = list(map(stays.__getitem__, self.positions))
-        records = list(compress(self.records, kept))
-        staying = np.flatnonzero(kept) if self.lists else _NONE
+        records = self._some(lambda: list(compress(self.records, kept)), sum(kept))
+        staying = np.flatnonzero(kept) if self.lists or self.columns else _NONE
         lists = {name: entries.at(staying) for name, entries in self.lists.items()}
+        columns = {name: column.at(staying) for name, column in self.columns.items()}
         refused = [dead for dead in self.refused if stays[dead.position]]
         if not refused:
-            return Decoded(records, range(len(records)), [], lists)
+            return Decoded(records, range(len(records)), [], lists, columns=columns)
         places = [place - 1 for place in accumulate(stays)]
         positions = [places[position] for position in compress(self.positions, kept)]
         refused = [dead._replace(position=places[dead.position]) for dead in refused]
-        return Decoded(records, positions, refused, lists)
+        return Decoded(records, positions, refused, lists, columns=columns)
 
 
 class RecordDecoder:
@@ -388,12 +403,12 @@ class ListDecoder(RecordDecoder):
         self._of_objects = {leaf for _, leaf, _ in self._parts}
         self._plain = self._lists.keys() > self._of_objects
         self._decode_raw = self._decoder_of(_raw_kind) if self._plain else self._decode
-        self._rest = 0  # batches that are decoded strictly before plain lists are sought again
+        self._rest = 0  # batches that are decoded strictly before plain lists, or plain records, are sought again
 
     def decode(self, payloads: Sequence[bytes]) -> Decoded:
         """Decode each payload on its own; lists that are plain are read together."""
         if not self._lists:
-            return super().decode(payloads)
+            return self._in_columns(payloads) or super().decode(payloads)
         if self._rest or not self._plain:
             self._rest = max(0, self._rest - 1)
             return self._strictly(payloads, range(len(payloads)))
@@ -418,6 +433,44 @@ class ListDecoder(RecordDecoder):
         plain = decoded.at(np.array([at for at in range(len(records)) if at not in odd], np.int64))
         others = sorted({*range(len(payloads))}.difference(plain.positions))
         return plain.beside(self._strictly(payloads, others))
+
+    @cached_property
+    def _step(self) -> Plan | None:
+        fields = self._fields.items()
+        leaves = [(self._paths[name], self._attributes[name], field) for name, field in fields]
+        return None if self._made or self._lists else plan_of(leaves)
+
+    @property
+    def says(self) -> str:
+        """In words, what decodes."""
+        return told(self._step)
+
+    def _in_columns(self, payloads: Sequence[bytes]) -> Decoded | None:
+        """Read plain records by the compiled step, and others as without it; None where it is of no use."""
+        if self._rest or len(payloads) < FEWEST or self._step is None:
+            self._rest = max(0, self._rest - 1)
+            return None
+        values = Values.of(payloads)
+        columns, plain = self._step.read(values)
+        odd = np.flatnonzero(~plain)
+        if len(odd) > MOST_ODD * len(payloads):
+            self._rest = _REST
+            return None
+        positions: Sequence[int] = range(len(payloads))
+        refused, decode = list[Refusal](), super().decode
+        if len(odd):
+            others = decode(values.chosen(~plain))
+            there = odd[np.asarray(others.positions, np.int64)]
+            columns = self._step.put(columns, there, others.values)
+            plain[there] = True
+            places = odd.tolist()
+            refused = [dead._replace(position=places[dead.position]) for dead in others.refused]
+        if refused:
+            kept, values = np.flatnonzero(plain), values.chosen(plain)
+            positions = kept.tolist()
+            columns = {name: column.at(kept) for name, column in columns.items()}
+        records = Made(len(positions), lambda: decode(values).records)
+        return Decoded(records, positions, refused, columns=columns)
 
     def _strictly(self, payloads: Sequence[bytes], places: Sequence[int]) -> Decoded:
         decoded = super().decode([payloads[place] for place in places])

@@ -92,7 +92,7 @@ class RecordColumns:
                 if name in named:
                     coded = _Coded(attribute(name), named[name], ())
                     self._coded.append((name, coded, slice(0, 0)))
-        self._known: dict[str, Callable[[Any], Any]] = {}
+        self._known: dict[str, str] = {}
         self._steps: list[tuple[Callable[..., None], int, str]] = []
         places: dict[Any, int] = {**rows}
 
@@ -104,7 +104,7 @@ class RecordColumns:
             if isinstance(need, AnyOf):
                 step = partial(_any, [list(map(place, each)) for each in need.alternatives])
             else:
-                self._known[name] = attrgetter(attribute(name))
+                self._known[name] = attribute(name)
                 if isinstance(need, Fails):
                     step = partial(_fails, places[need.test])
             places[need] = row = len(places)
@@ -120,8 +120,7 @@ class RecordColumns:
 
     def __call__(self, decoded: Decoded) -> Columns:
         """Return the columns of a batch; a category's code is its place in the domain, or the domain's length."""
-        records = decoded.records
-        answers = np.empty((self._tests, len(records)), np.bool_)
+        answers = np.empty((self._tests, len(decoded.records)), np.bool_)
         codes: dict[str, Entries] = {}
         numbers: dict[str, Numbers] = {}
         for name, coded, part in self._coded:
@@ -129,11 +128,11 @@ class RecordColumns:
             if part.start < part.stop:
                 coded.answer(column, answers[part])
         for name, ordered, part in self._ordered:
-            read = ordered.read(records)
+            read = ordered.read(decoded)
             ordered.answer(read, answers[part])
             if name in self._valued:
                 numbers[name] = read.or_null()
-        known = {name: _there(list(map(of, records))) for name, of in self._known.items()}
+        known = {name: _there(decoded, of) for name, of in self._known.items()}
         for write, row, name in self._steps:
             write(answers, row, known.get(name))
         if not self._rounds:
@@ -160,8 +159,10 @@ def _compared(where: Needs) -> Iterator[Test]:
             yield need
 
 
-def _there(values: Sequence[Any]) -> BoolArray:
-    null = msgspec.Raw(b"null")  # a list that is not read yet
+def _there(decoded: Decoded, attribute: str) -> BoolArray:
+    if attribute in decoded.columns:
+        return decoded.columns[attribute].known
+    values, null = decoded.values(attribute), msgspec.Raw(b"null")  # a list that is not read yet
     return np.array([value is not None and value != null for value in values], np.bool_)
 
 
@@ -183,7 +184,7 @@ class _Coded:
     """Texts or booleans by code: the place among the values that the pipeline names, one more for others and null."""
 
     def __init__(self, attribute: str, values: Sequence[Any], tests: Sequence[Test]) -> None:
-        self._value_of = attrgetter(attribute)
+        self._attribute = attribute
         self.codes = {value: code for code, value in enumerate(values)}
         self._code = self.codes.get
         self._other = len(values)
@@ -192,9 +193,11 @@ class _Coded:
             row[:-1] = [value in test.values for value in values]
 
     def entries(self, decoded: Decoded) -> Entries:
-        records = decoded.records
-        codes = map(self._code, map(self._value_of, records), repeat(self._other))
-        return Entries(np.fromiter(codes, np.int64, len(records)))
+        column = decoded.columns.get(self._attribute)
+        if column is not None and column.coded:
+            return Entries(column.values)
+        codes = map(self._code, decoded.values(self._attribute), repeat(self._other))
+        return Entries(np.fromiter(codes, np.int64, len(decoded.records)))
 
     def answer(self, entries: Entries, answers: BoolArray) -> None:
         # "raise", the default, would write to a buffer first.
@@ -223,7 +226,7 @@ class _Ordered:
     """Integers or numbers, as their bounds: `dtype` is int64 or float64. The tests are sorted by their operators."""
 
     def __init__(self, attribute: str, dtype: Any, tests: Sequence[Test]) -> None:
-        self._value_of = attrgetter(attribute)
+        self._attribute = attribute
         self._dtype = dtype
         self._least, self._most = (
             np.array([list(t.values) for t in tests if t.operator == operator], dtype)
@@ -246,9 +249,14 @@ class _Ordered:
         if known is not None:
             np.logical_and(answers, known, out=answers)
 
-    def read(self, records: Sequence[Any]) -> Numbers:
+    def read(self, decoded: Decoded) -> Numbers:
         """The values, and which of them are there; None also where null is NaN, which passes no test either."""
-        values = list(map(self._value_of, records))
+        if (column := decoded.columns.get(self._attribute)) is None:
+            return self.of(decoded.values(self._attribute))
+        known = column.known if column.nullable else None
+        return Numbers(column.values, None if known is None or known.all() else known)
+
+    def of(self, values: list[Any]) -> Numbers:
         try:
             return Numbers(np.array(values, self._dtype), None)
         except TypeError:  # a null among integers
@@ -259,7 +267,7 @@ class _Ordered:
 def numbers_of(field: Any, attribute: str) -> Callable[[Sequence[Any]], Numbers]:
     """Return what reads an integer or number field, which is this attribute of decoded records."""
     column = _Ordered(attribute, np.int64 if isinstance(field, IntegerField) else np.float64, ())
-    return lambda records: column.read(records).or_null()
+    return lambda records: column.of(list(map(attrgetter(attribute), records))).or_null()
 
 
 def _column(

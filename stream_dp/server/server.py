@@ -215,7 +215,8 @@ async def _listen(host: str, port: int) -> socket.socket:
 
 def listening_at(family: int, address: tuple[object, ...]) -> socket.socket:
     """Return a socket that listens at an address; raise OSError if it is taken or not available."""
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio turns Nagle's algorithm off only where it sees TCP; with it each answer waits 40 ms for the reader
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)

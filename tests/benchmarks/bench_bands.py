@@ -241,7 +241,6 @@ def ranked(kinds: int, horizon: int, epsilon: float, aim: float, *before: float)
 
 
 PURE = [(1.9, 2.8), (9.2, 10.5), (24.3, 12.5), (62.3, 19)]  # tick, 24 h, 7 d, ever
-AIMS = "{tick: 2.8, 24h: 10.5, 7d: 12.5, ever: 19}"
 HSS = [
     Seen(Shape(20, 300, 6_000, 60), 2.7, 1.8),
     Seen(Shape(1, 1_000, 500, 60), 2.4, 1.8),
@@ -273,10 +272,6 @@ TARGETS: dict[str, Sequence[Target | Seen]] = {
     ),
     "pure, RMSE: the same": beside(
         f"{ALL}, method: tree", f"{ALL}, method: nested", PURE, square=True, peer=(OPENDP, opendp_tree)
-    ),
-    "pure, made for the aims": beside(
-        f"{ALL}, method: tree", f"{ALL}, method: nested, aims: {AIMS}", PURE, square=True,
-        peer=(OPENDP, opendp_tree),
     ),
     "quartiles of each day": [
         Target(ENDING, f"{ENDING}, method: together", 91, 65, peer=(OPENDP, opendp_quantiles))

@@ -1,7 +1,7 @@
 """CPU seconds a million records: `stream-dp worker` against lanes that a PyFlink job hosts, pair by pair.
 
 Both wait for their engine first, so start-up is not counted; the JVM of the job is. Needs `.venv-flink`
-(`make test-flink`). Run: PYTHONPATH=tests python tests/benchmarks/bench_flink.py [--records N] [--pairs N]
+(`make flink`). Run: PYTHONPATH=tests python tests/benchmarks/bench_flink.py [--records N] [--pairs N]
 """
 
 import argparse

@@ -265,6 +265,21 @@ async def test_the_error_of_every_window_is_told_before_it_is_paid_for(
     assert tab.console.complaints == []
 
 
+async def test_a_gauge_is_asked_by_the_values_that_come_and_go(
+    browser: Browser, shop: Shop
+) -> None:
+    tab = await Tab.opened(browser, shop, "ann")
+    asked = {"of": "gift", "plus": "true", "minus": "false", "every": "3 hours"}
+    await tab.fills("gauge", asked)
+    await tab.by("epsilon", "0.5")
+    assert re.search(r"± \d+ events in 3 hours", await tab.prices()) is not None
+    card = tab.page.locator(f".card[data-series={await tab.asks()}]")
+    await shop.go(5)
+    await card.locator(".band", has_text="in the 3 hours that ended last").wait_for()
+    await tab.fills("gauge", {**asked, "plus": "perhaps"})
+    assert (await tab.prices()).startswith("Counts up: ")
+
+
 async def test_a_hop_is_asked_in_words(browser: Browser, shop: Shop) -> None:
     tab = await Tab.opened(browser, shop, "ann")
     asked = {"of": "amount", "clamp": "0", "clamp-2": "600", "windows": "4 hours", "hop": "2 hours"}

@@ -6,6 +6,7 @@ import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
+from sysconfig import get_platform
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -15,9 +16,11 @@ from loaded_script import loaded_script
 
 from stream_dp import __version__
 from stream_dp.broker.jars import listed_jars
+from stream_dp.records.native import Step
 
 WHEEL = f"stream_dp-{__version__}-py3-none-any.whl"
 SDIST = f"stream_dp-{__version__}.tar.gz"
+NATIVE = f"stream_dp_native-{__version__}-cp311-abi3-{get_platform().translate({ord(c): '_' for c in '-.'})}.whl"
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +41,7 @@ def test_what_is_built(built: Path) -> None:
         WHEEL,
         SDIST,
         f"stream_dp-{__version__}.cdx.json",
+        NATIVE,
     ]
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=built, check=True)
 
@@ -99,6 +103,25 @@ def test_wheel_and_sdist_hold_every_file_of_the_package(
         assert {f"stream_dp-{__version__}/{name}" for name in package | data} <= set(tar.getnames())
 
 
+def test_the_extra_names_the_compiled_step_of_this_version(built: Path, tmp_path: Path) -> None:
+    """Its wheel holds one library, which the pure wheel and the sdist do not need."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"]["native"] == [f"stream-dp-native=={__version__}"]
+    (library,) = (
+        name for name in zipfile.ZipFile(built / NATIVE).namelist() if "dist-info" not in name
+    )
+    zipfile.ZipFile(built / NATIVE).extract(library, tmp_path)
+    assert Step(str(tmp_path / library)).version == __version__
+
+
+def test_without_a_compiler_all_else_is_built(
+    dist: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert dist.compiled(ROOT, tmp_path, 0) == []
+    assert "no wheel for the extra native" in capsys.readouterr().err
+
+
 def test_the_bill_of_materials_is_whole(dist: ModuleType, built: Path) -> None:
     bill = dist.json.loads((built / f"stream_dp-{__version__}.cdx.json").read_text())
     parts = bill["components"]
@@ -120,6 +143,7 @@ def test_the_bill_of_materials_is_whole(dist: ModuleType, built: Path) -> None:
         name for name, part in by_name.items() if part["scope"] == "required"
     }
     assert by_name["fastapi"]["scope"] == "optional"
+    assert by_name["stream-dp-native"]["hashes"][0]["content"] == dist.sha256(built / NATIVE)
     assert by_name["cryptography"]["licenses"]
     assert len([ref for ref in refs if ref.startswith("pkg:maven/")]) == len(listed_jars())
     assert {"uplot", "swagger-ui-dist"} <= by_name.keys()

@@ -2,7 +2,8 @@
 
 Rules: `helm` is no package of the lock. What it rendered is committed with the digest of the chart, so the rules are
 tried on it everywhere, and a chart that was changed without rendering it again is noticed. Where `helm` is there, it
-lints the chart, and renders what is committed: `python tests/deploy/test_helm.py` writes it.
+lints the chart, and renders what is committed: `python tests/deploy/test_helm.py` writes it. Where kubeconform is
+there, it judges that as well, by the schemas of kubernetes-validate.
 """
 
 import hashlib
@@ -15,11 +16,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from deploy.deploy_files import DEPLOY, ROOT, mutated, unknown_words
 from deploy.test_kubernetes import (
     FILES,
+    VERSIONS,
+    WORKERS,
     Manifests,
     against_schemas,
     confined,
@@ -30,6 +34,7 @@ from deploy.test_kubernetes import (
     pipelines,
     secrets,
     the_pod,
+    workers,
 )
 
 from stream_dp.pipeline.yaml import load_as
@@ -49,14 +54,33 @@ hosts: [stats.example.org]
 serviceMonitor: {enabled: true, tokenSecret: scraper}
 """
 """Values of another release than the default: one pod, closed reading, the Prometheus operator."""
+SCHEMAS = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+BY_WORKERS = mutated(VALUES["pipeline"], "topic: ", "workers: {lanes: 12}, topic: ")
+SQLITE = BY_WORKERS + "journal: {kind: sqlite, path: journal.db}\n"
+
+
+def with_workers(pipeline: str = BY_WORKERS, **given: Any) -> str:
+    return yaml.safe_dump({"pipeline": pipeline, "workers": {"replicas": 3, **given}})
+
+
+RELEASES = {"default": "", "alone": ALONE, "workers": with_workers()}
+REFUSED = {
+    "no workers in the file": with_workers(VALUES["pipeline"]),
+    "a SQLite journal": with_workers(SQLITE),
+    "the operator's key": with_workers(keySecret="orders-key"),
+    "no number": with_workers(replicas="many"),
+    "a negative number": with_workers(replicas=-1),
+}
 CHECKS = (against_schemas, confined, secrets, life, joined)
-TEXT = RENDERED.read_text() if RENDERED.exists() else "# \n--- default\n--- alone\n"
+TEXT = RENDERED.read_text() if RENDERED.exists() else ""
 
 
 def digest() -> str:
     files = sorted(path for path in CHART.rglob("*") if path.is_file())
     parts = [f"{path.relative_to(CHART)}\n{path.read_text()}" for path in files]
-    return hashlib.sha256("\n".join([*parts, ALONE]).encode()).hexdigest()
+    given = [*RELEASES.values(), *REFUSED.values()]
+    return hashlib.sha256("\n".join([*parts, *given]).encode()).hexdigest()
 
 
 def helm(*arguments: str, values: str = "") -> subprocess.CompletedProcess[str]:
@@ -64,24 +88,27 @@ def helm(*arguments: str, values: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, input=values, capture_output=True, text=True, check=False)
 
 
+def template(values: str) -> subprocess.CompletedProcess[str]:
+    return helm("template", "orders", "--namespace", "stream-dp", values=values)
+
+
 def rendered() -> str:
-    """Return what `helm` makes of the chart, with the default values and with `ALONE`."""
-    parts = [
-        helm("template", "orders", "--namespace", "stream-dp", values=values).stdout
-        for values in ("", ALONE)
-    ]
-    return f"# sha256 of the chart: {digest()}\n# default\n{parts[0]}# alone\n{parts[1]}"
+    """Return what `helm` makes of the chart, and what it says where it refuses."""
+    parts = [f"# sha256 of the chart: {digest()}\n"]
+    parts += [f"## {name}\n{template(values).stdout}" for name, values in RELEASES.items()]
+    for name, values in REFUSED.items():
+        refused = template(values)
+        assert refused.returncode != 0
+        [said] = [line for line in refused.stderr.splitlines() if "Error: " in line]
+        parts.append(f"## refused: {name}: {said.partition('): ')[2]}\n")
+    return "".join(parts)
 
 
-def releases(text: str = TEXT) -> tuple[Manifests, Manifests]:
-    default, _, alone = text.partition("# alone\n")
-    found = [
-        [one for one in yaml.safe_load_all(part) if one is not None] for part in (default, alone)
-    ]
-    namespace = yaml.safe_load(
-        FILES["namespace.yaml"]
-    )  # it is the cluster's, and no part of the chart
-    return [*found[0], namespace], [*found[1], namespace]
+def release(name: str = "default", text: str = TEXT) -> Manifests:
+    _, _, behind = text.partition(f"\n## {name}\n")
+    found = [one for one in yaml.safe_load_all(behind.partition("\n## ")[0]) if one is not None]
+    # the namespace is the cluster's, and no part of the chart
+    return [*found, yaml.safe_load(FILES["namespace.yaml"])]
 
 
 def test_what_is_committed_is_of_this_chart() -> None:
@@ -93,42 +120,87 @@ def test_what_is_committed_is_of_this_chart() -> None:
 def test_helm_is_content_and_renders_what_is_committed() -> None:
     if shutil.which("helm") is None:
         missing("helm", "no helm")
-    for values in ("", ALONE):
+    for values in RELEASES.values():
         linted = helm("lint", "--strict", values=values)
         assert linted.returncode == 0, linted.stdout
     assert rendered() == TEXT
     assert helm("lint", "--strict", values="pipeline: {a: 1}\nhosts: 1").returncode != 0
 
 
+def test_kubeconform_is_content(tmp_path: Path) -> None:
+    if shutil.which("kubeconform") is None:
+        missing("kubeconform", "no kubeconform")
+    told = [one for name in RELEASES for one in release(name) if one["kind"] != "ServiceMonitor"]
+    named = ("_definitions", *{one["kind"].lower() + "-" for one in told})
+    definitions = tmp_path / "_definitions.json"
+    form = str(tmp_path / "{{.ResourceKind}}{{.KindSuffix}}.json")
+    for version in VERSIONS:
+        folder = SCHEMAS / f"v{version}.0-local-strict"
+        for path in (path for path in folder.iterdir() if path.name.startswith(named)):
+            text = path.read_text().replace("/api/_definitions.json", definitions.as_uri())
+            (tmp_path / path.name).write_text(text)
+        broken = mutated(WORKERS, "replicas: 3", "replica: 3")
+        for text, well in ((yaml.safe_dump_all(told), True), (WORKERS, True), (broken, False)):
+            command = ["kubeconform", "-strict", "-schema-location", form]
+            judged = subprocess.run(
+                command, input=text, capture_output=True, text=True, check=False
+            )
+            assert (judged.returncode == 0) is well, judged.stdout
+            assert well or "'replica'" in judged.stdout
+
+
+def test_what_does_not_fit_together_is_refused_in_words() -> None:
+    said = dict(re.findall("^## refused: (.+?): (.+)$", TEXT, re.MULTILINE))
+    assert said.keys() == REFUSED.keys()
+    told = "Give its source `workers: {lanes: N}`", "a SQLite journal", "opens the journal", "many"
+    for words, text in zip(told, said.values(), strict=False):
+        assert words in text
+        assert "workers." in text
+
+
 def test_the_versions_are_the_packages() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (version, version)
-    assert {one["image"] for one in the_pod(releases()[0])["spec"]["containers"]} == {
+    assert {one["image"] for one in the_pod(release())["spec"]["containers"]} == {
         f"stream-dp:{version}"
     }
 
 
 def test_every_value_is_known_and_used() -> None:
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
     templates = "\n".join(path.read_text() for path in (CHART / "templates").iterdir())
-    assert set(re.findall(r"\.Values\.(\w+)", templates)) == {*values}
-    for part in ("image", "storage", "networkPolicy", "serviceMonitor"):
-        assert all(f".{key}" in templates for key in values[part])
+    assert set(re.findall(r"\.Values\.(\w+)", templates)) == {*VALUES}
+    for part in ("image", "storage", "networkPolicy", "serviceMonitor", "workers"):
+        assert all(f".{key}" in templates for key in VALUES[part])
 
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_it_is_well(check: Callable[[Manifests], Iterator[str]]) -> None:
-    assert list(check(releases()[0])) == []
+    assert list(check(release())) == []
+
+
+def test_the_workers_are_those_of_the_manifests() -> None:
+    there = release("workers")
+    (deployed,) = of_kind(there, "Deployment")
+    [policy] = [one for one in of_kind(there, "NetworkPolicy") if "workers" in str(one["metadata"])]
+    assert list(workers(yaml.safe_dump_all([deployed, policy]))) == []
+    assert differences(deployed, next(yaml.safe_load_all(WORKERS))) == [CHECKSUM]
+    assert not [one for one in release() if "workers" in one["metadata"]["name"]]
+    rest = [one for one in there if one not in (deployed, policy)]
+    assert [one["kind"] for one in rest] == [one["kind"] for one in release()]
+    (configured,) = of_kind(there, "ConfigMap")
+    assert "workers: {lanes: 12}" in configured["data"]["pipeline.yaml"]
 
 
 def test_the_pipeline_is_that_of_the_manifests(tmp_path: Path) -> None:
-    default, _ = releases()
-    assert list(pipelines(default, tmp_path)) == []
+    assert list(pipelines(release(), tmp_path)) == []
 
 
-def differences() -> list[str]:
-    """Where the StatefulSet differs from that of deploy/kubernetes: paths of keys."""
+CHECKSUM = ".spec.template.metadata.annotations.checksum/configuration"
+
+
+def differences(mine: Any, theirs: Any) -> list[str]:
+    """Where a set of pods differs from that of deploy/kubernetes: paths of keys."""
 
     def paths(one: Any, at: str = "") -> set[tuple[str, str]]:
         if isinstance(one, dict):
@@ -137,17 +209,16 @@ def differences() -> list[str]:
             return {found for item in one for found in paths(item, at)}
         return {(at, str(one))}
 
-    (mine,) = of_kind(releases()[0], "StatefulSet")
-    theirs = yaml.safe_load_all(FILES["engine.yaml"])
-    return sorted({at for at, _ in paths(mine) ^ paths(next(theirs))})
+    return sorted({at for at, _ in paths(mine) ^ paths(theirs)})
 
 
 def test_the_pods_are_those_of_the_manifests() -> None:
-    assert differences() == [".spec.template.metadata.annotations.checksum/configuration"]
+    (mine,) = of_kind(release(), "StatefulSet")
+    assert differences(mine, next(yaml.safe_load_all(FILES["engine.yaml"]))) == [CHECKSUM]
 
 
 def test_one_pod_with_closed_reading(tmp_path: Path) -> None:
-    _, alone = releases()
+    alone = release("alone")
     (sets,) = of_kind(alone, "StatefulSet")
     assert sets["spec"]["replicas"] == 1
     assert of_kind(alone, "PodDisruptionBudget") == []
@@ -192,7 +263,7 @@ def test_one_pod_with_closed_reading(tmp_path: Path) -> None:
 def test_a_broken_chart_is_noticed(
     check: Callable[[Manifests], Iterator[str]], old: str, new: str
 ) -> None:
-    assert list(check(releases(mutated(TEXT, old, new))[0])) != []
+    assert list(check(release(text=mutated(TEXT, old, new)))) != []
 
 
 if __name__ == "__main__":

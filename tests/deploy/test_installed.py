@@ -30,6 +30,7 @@ USES = {
     "faust": "import stream_dp.integrations.faust.asking, faust",
     "frames": "import pandas, polars, pyarrow",
     "kafka": "from stream_dp.kafka.client.clients import library; library()",
+    "native": "from stream_dp.records.native import used; assert used().step is not None, used().says",
     "otel": "import opentelemetry.sdk.trace, opentelemetry.exporter.otlp.proto.http.trace_exporter",
     "parquet": "import pyarrow.parquet",
     "plot": "import matplotlib.pyplot",
@@ -104,6 +105,7 @@ def test_the_demo_runs_from_the_wheel(
     home.mkdir()
     subprocess.run([python, "-m", "venv", "--without-pip", env], check=True)
     install = f"{sys.executable} -m pip --python {env} install --quiet --no-compile -c {versions}"
+    install += f" --find-links {wheel.parent}"  # of the compiled step
     what = f"{wheel}[{extras}]" if extras else str(wheel)
     subprocess.run([*install.split(), what], cwd=home, check=True)
     own, command = env / "bin" / "python", env / "bin" / "stream-dp"

@@ -87,7 +87,7 @@ def test_the_plan_says_what_is_remembered(
 ) -> None:
     file = tmp_path / "pipeline.yaml"
     for text, words in (
-        (PIPELINE, "remembers every user who counts until the window is over"),
+        (PIPELINE, "remembers every user who counts, until the window is over"),
         (PIPELINE.replace("max_events: 2, per: 5h", "overall: 2, share: 1/4"), "1/4 of all users"),
     ):
         file.write_text(text)

@@ -1,6 +1,6 @@
 """Lanes hosted by a PyFlink job on a cluster of its own, which is killed: all counts once, and publishes equal bytes.
 
-`make test-flink` makes the environment; where that is missing the tests say so and are not passed.
+`make flink` makes the environment; where that is missing the tests say so and are not passed.
 """
 
 import asyncio
@@ -21,10 +21,13 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from faults.cases import Case, make_key
 from faults.checker import Expected
+from faults.kafka_evidence import over_kafka
+from kafka import test_user_topics as users
 from kafka.flight_topics import PARTITIONS, judged, over, ticks_of, topic_of
 from kafka.kafka_worlds import marks_of
 from kafka.test_lane_processes import committed, fed_up_to
-from kafka.test_workers import OFTEN, OPTIONS, TICKS, begun, bodies, topic_for
+from kafka.test_workers import OFTEN, OPTIONS, SERIES, TICKS, begun, bodies, topic_for
+from oracles.user_caps import judge
 
 from stream_dp.broker.jars import cache_dir, parse_jars, resolve_jars
 from stream_dp.broker.topics import create_topic
@@ -47,7 +50,7 @@ CONFIG = {
 @pytest.fixture(scope="session", autouse=True)
 def environment() -> None:
     if not Path(PYTHON).exists():
-        missing("flink", "no .venv-flink with PyFlink; `make test-flink` makes it")
+        missing("flink", "no .venv-flink with PyFlink; `make flink` makes it")
     if shutil.which("java") is None:
         missing("flink", "no java on the path; PyFlink needs Java 17 or 11")
 
@@ -221,6 +224,43 @@ async def test_generated_sql_that_is_killed_publishes_what_one_process_does(
         run.kill()
     assert run.returncode == 0, errors
     assert await bodies(kafka, case) == await bodies(kafka, one)
+
+
+async def test_users_of_a_job_that_is_killed_count_as_in_one_process(
+    kafka: str, tmp_path: Path, name: str
+) -> None:
+    plain = users.case_of(kafka, tmp_path, name)
+    text = f"{plain.pipeline.read_text().partition('series:')[0]}series:{SERIES}"
+    of_lanes = text.replace("keyed_by", "workers: {lanes: 3}, keyed_by")
+    plain.pipeline.write_text(of_lanes.replace(f"name: {name}\n", f"name: {name}-f\n"))
+    case = plain.expecting(pipeline=f"{name}-f")
+    await create_topic(kafka, f"{name}.events", users.PARTITIONS)
+    run = case.start(*OPTIONS, patch=OFTEN)
+    with ExitStack() as jobs:
+        jobs.callback(run.kill)
+        started = list[Job]()
+
+        async def another(begin: int) -> None:
+            """At the first tick a job begins; in the middle it is killed, and another one goes on."""
+            if begin in (0, 20):
+                if started:
+                    await committed(run, 15)  # of the 20 that can be over
+                    await asyncio.to_thread(kill_all, started[-1])
+                started.append(jobs.enter_context(job(case)))
+                await hosting(started[-1])
+
+        await users.produced(kafka, plain, another)
+        _, errors = await asyncio.to_thread(run.communicate)
+    assert run.returncode == 0, errors
+    logs = await users.logs_of(kafka, plain)
+    expected = judge(logs, users.CAP, users.WINDOW, users.home)
+    commits = (await over_kafka(kafka, case.expected.pipeline, case.key)).commits
+    assert sum(commit["capped"] for commit in commits) == expected.capped > 50
+    plain.pipeline.write_text(text)
+    await asyncio.to_thread(plain.finish, "--zero-noise")
+    published = await bodies(kafka, plain)
+    assert len(published) == 4 * users.TICKS
+    assert await bodies(kafka, case) == published
 
 
 READ = """

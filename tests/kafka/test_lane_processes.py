@@ -2,21 +2,26 @@
 
 import asyncio
 import os
+import re
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import httpx
 from faults.cases import Case
 from faults.checker import unfounded
 from faults.forked import Run
 from faults.kafka_evidence import over_kafka
 from faults.killing import lanes_of
+from free_ports import free_port
 from kafka.flight_topics import PARTITIONS, judged, over, ticks_of, topic_of
 from kafka.kafka_worlds import marks_of
 from kafka.test_user_topics import CAP, WINDOW, case_of, home, logs_of, produced, rows_of
 from oracles.user_caps import judge
 
 from stream_dp.broker.topics import create_topic
+from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.operate.replay_feed import feed
 
@@ -84,6 +89,38 @@ async def test_lanes_that_are_killed_or_hang_begin_again(kafka: str, tmp_path: P
     assert errors.count("its lane begins again") == 2
     assert "Traceback" not in errors
     assert await judged(kafka, case) == []
+
+
+async def test_the_operators_port_says_which_lane_lags(kafka: str, tmp_path: Path) -> None:
+    case = over(kafka, tmp_path, TICKS)
+    await create_topic(kafka, topic_of(case), PARTITIONS)
+    await fed_up_to(kafka, case, 15)
+    port, token = free_port(), Sealer(case.key, case.expected.pipeline).query_token()
+    asked = ("--processes", "2", "--operator-port", str(port))
+    run = case.start(*asked, "--yes", kit=False)
+
+    async def told(path: str, words: str) -> None:
+        said = ""
+        async with httpx.AsyncClient(headers={"authorization": f"Bearer {token}"}) as client:
+            async with asyncio.timeout(60):
+                while not re.search(words, said):
+                    assert run.poll() is None, run.communicate()
+                    await asyncio.sleep(0.02)
+                    with suppress(httpx.TransportError):
+                        said = (await client.get(f"http://127.0.0.1:{port}/{path}")).text
+
+    try:
+        lanes = await reading(run, 2)
+        await told("metrics", r"commits_total\S* [2-9]")
+        await told("lanes", "NOT PRIVATE: no lane lags\nlane 0: 0 closed ticks")
+        os.kill(lanes[0], signal.SIGSTOP)
+        await fed_up_to(kafka, case, 30)
+        await told("lanes", "the ticks of all others wait for lane [01]\n")
+        os.kill(lanes[0], signal.SIGCONT)
+        await told("lanes", "no lane lags")
+    finally:
+        run.kill()
+        run.communicate()
 
 
 async def test_lanes_end_with_their_engine_and_another_engine_goes_on(

@@ -21,6 +21,7 @@ from faults.kafka_evidence import records
 from kafka.cluster import Cluster, cluster
 from kafka.flight_topics import fed, judged
 from kafka.talking_worlds import TalkingWorld
+from kafka.test_workers import working
 from kafka.test_zombie_engines import wait_until_stopped
 
 OPTIONS = ("--until-end", "--zero-noise", "--trace", "--dawdle", "10")
@@ -203,3 +204,30 @@ THREE: dict[str, Fault] = {
 def test_what_happens_to_a_cluster_of_three(three: Cluster, tmp_path: Path, fault: str) -> None:
     case = asyncio.run(fed(three.bootstrap, tmp_path, ticks=600))
     print(f"{fault}: {rides_out(three, case, THREE[fault]):.1f} s from the fault to the end")
+
+
+@pytest.mark.full
+def test_workers_and_engines_begin_and_go_on_while_nodes_of_three_are_away(
+    three: Cluster, tmp_path: Path
+) -> None:
+    """A node is killed; engines and workers are killed, and others begin, before it is back; then all are restarted."""
+    case = asyncio.run(fed(three.bootstrap, tmp_path, ticks=200, workers={"lanes": 2}))
+    with working(case), working(case) as killed:
+        run = at_work(case)
+        three.kill(0)
+        killed.kill()
+        for _ in range(4):
+            run.kill()
+            run.communicate()
+            run = at_work(case, 4)
+        with working(case) as late:
+            three.start(0)
+            three.restart()
+            try:
+                done = ended(run)
+            finally:
+                run.kill()
+            assert late.poll() is None
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert asyncio.run(judged(three.bootstrap, case)) == []

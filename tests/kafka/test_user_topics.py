@@ -4,6 +4,7 @@ import asyncio
 import json
 import zlib
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -130,9 +131,15 @@ async def test_a_replay_puts_users_where_the_guard_counts_them(
     assert all(home(one.user) == at for one, at in placed)
 
 
-async def produced(kafka: str, case: Case) -> None:
+async def nothing(begin: int) -> None:
+    pass
+
+
+async def produced(
+    kafka: str, case: Case, before: Callable[[int], Awaitable[None]] = nothing
+) -> None:
     """Feed the file; between its ticks, producers with keys send the events of later ticks: the Java client's way, and
-    librdkafka's, which the pipeline file does not name."""
+    librdkafka's, which the pipeline file does not name. `before` is awaited before each ten ticks."""
     topic = f"{case.expected.pipeline}.events"
     await create_topic(kafka, topic, PARTITIONS)
     ticks = ticked(
@@ -144,6 +151,7 @@ async def produced(kafka: str, case: Case) -> None:
     await others.start()
     try:
         for begin in range(0, TICKS, 10):
+            await before(begin)
             for event in some_events(8, 4):
                 if begin <= event.tick < begin + 10:
                     key = event.user.encode()

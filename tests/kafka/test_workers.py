@@ -17,7 +17,7 @@ from faults.forked import Forked
 from faults.kafka_evidence import over_kafka
 from kafka import test_user_topics as users
 from kafka.flight_topics import PARTITIONS, judged, over, ticks_of, topic_of
-from kafka.kafka_worlds import marks_of
+from kafka.kafka_worlds import grow, marks_of
 from kafka.secured_broker import (
     DESCRIBE_CONFIGS,
     GROUP,
@@ -60,6 +60,14 @@ NEWER = (
     "from stream_dp.engine.lanes import rows, workers\nfrom stream_dp.operate.run import hosted\n"
     "rows.COUNTING = workers.COUNTING = hosted.COUNTING = 3\n"
 )
+
+
+READS = """
+from stream_dp.kafka.log.rows import Membership
+async def join(member):
+    member.lanes = frozenset({lanes})
+Membership.join = join
+"""
 
 
 @contextmanager
@@ -396,9 +404,17 @@ series:
 """
 
 
+FAST = """
+from stream_dp.files.system_clock import SystemClock, system_ms
+from stream_dp.operate.run import worker
+worker.SystemClock = lambda: SystemClock(lambda: system_ms() + 3_000)
+"""
+
+
 async def test_live_ticks_of_workers_hold_every_record_once(
     kafka: str, tmp_path: Path, name: str
 ) -> None:
+    """Under load partitions are added, a worker and the engine are killed, and the clock of another worker is wrong."""
     (tmp_path / "pipeline.yaml").write_text(LIVE.format(name=name, kafka=kafka))
     make_key(tmp_path)
     case = Case(tmp_path, Expected(name, 0, 500, 1, {}, (), (), zero_noise=True), ())
@@ -408,12 +424,12 @@ async def test_live_ticks_of_workers_hold_every_record_once(
     await producer.start()
     sent = 0
 
-    async def send(seconds: float) -> None:
+    async def send(seconds: float, partitions: int) -> None:
         nonlocal sent
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for at in range(5):
-                await producer.send_and_wait(topic, b'{"key": "a"}', partition=at % 3)
+                await producer.send_and_wait(topic, b'{"key": "a"}', partition=at % partitions)
                 sent += 1
             await asyncio.sleep(0.02)
 
@@ -425,15 +441,21 @@ async def test_live_ticks_of_workers_hold_every_record_once(
     try:
         with working(case), working(case) as killed:
             await begun(kafka, case)
-            await send(3)
+            with working(case, READS.format(lanes=(0, 1)) + FAST) as wrong:
+                await send(3, 3)
+                _, said = await asyncio.to_thread(wrong.communicate)
+                assert (wrong.returncode, "s ahead of that of broker" in said) == (4, True), said
+            await grow(kafka, topic, 5)
+            await producer.client.force_metadata_update()
+            await send(2, 5)
             killed.kill()
-            await send(3)
+            await send(2, 5)
             run.kill()
             run.communicate()
-            await send(1)
+            await send(1, 5)
             run = case.start("--zero-noise", patch=OFTEN)
             with working(case):
-                await send(2)
+                await send(2, 5)
                 deadline = time.monotonic() + 40
                 while await counted() < sent:
                     assert time.monotonic() < deadline, (await counted(), sent, run.poll())

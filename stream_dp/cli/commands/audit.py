@@ -34,9 +34,10 @@ RULES_WIDTH = 100  # where it is no terminal
 RULES_LEGEND = (
     "RR(e, d): randomized response, IRR its interactive form; every (e, d)-DP mechanism follows from one "
     "of them. A delta is the exact one at the booked epsilon.\n"
-    "[bold]equal[/bold]: an adversary gets all that is booked, so nothing less would hold. [bold]within[/bold]: nobody "
-    "gets all of it here. [bold]within the cut[/bold]: the product's code, its noise cut off at a radius, which hides "
-    "at most what is shown. An instance proves no theorem; one VIOLATED refutes the rule."
+    "[bold]equal[/bold]: an adversary reaches the booked amount, so a smaller amount would be wrong. "
+    "[bold]within[/bold]: no adversary reaches the booked amount here. [bold]within the cut[/bold]: the product's own "
+    "code, with its noise cut off at a radius; the cut changes the result by at most the amount shown. An instance "
+    "proves no theorem; one instance marked VIOLATED refutes the rule."
 )
 RUNS, TICKS, CONFIDENCE = 3000, 2, 0.99
 
@@ -48,7 +49,12 @@ class Games:
     runs: Annotated[
         int, Option(help="Number of games for each row of the table; half of them use each stream.")
     ] = RUNS
-    ticks: Annotated[int, Option(help="Number of ticks of a game, at most the horizon.")] = TICKS
+    ticks: Annotated[
+        int,
+        Option(
+            help="Number of ticks of a game, at most the horizon; more where a window ends later."
+        ),
+    ] = TICKS
     confidence: Annotated[
         float, Option(help="The confidence with which all bounds hold together.")
     ] = CONFIDENCE
@@ -142,8 +148,8 @@ def _attack(pipeline: Path, games: Games, as_json: bool) -> None:
 def _print(attacked: Attack, runs: int, confidence: float) -> None:
     console = wide_console()
     typer.echo(
-        f"{how_many(runs, 'game')} per row can see an epsilon from {attacked.seen:g} on, at confidence {confidence}: "
-        f"of a smaller claim even the least private mechanism would show nothing. {_louder(attacked)}"
+        f"{how_many(runs, 'game')} per row can see an epsilon from {attacked.seen:g} on, at confidence {confidence}. "
+        f"They detect no smaller epsilon, not even of the least private mechanism. {_louder(attacked)}"
     )
     table = Table(title=f"{attacked.pipeline}: audit by {how_many(runs, 'game')} per row")
     for column in ("series", "mechanism", "claimed epsilon", "played at", "epsilon is at least"):
@@ -156,24 +162,25 @@ def _print(attacked: Attack, runs: int, confidence: float) -> None:
     table.add_row(TOGETHER, f"{attacked.filter} filter", *_cells(attacked.claims[-1]))
     console.print(table)
     typer.echo(
-        f"Each game: two streams that differ in {attacked.unit} ({attacked.relation}), told apart by the releases; "
-        "together, one such pair for each series, the worst for it. All "
-        f"lower bounds hold together with confidence {confidence}. A bound below what was played proves nothing: "
-        "the derivation (stream-dp plan) does. One above it refutes the claim.\n"
+        f"A game uses one of two streams that differ in {attacked.unit} ({attacked.relation}), and the attack guesses "
+        "from the releases which one it was. The last row attacks all series together: each series has its own worst "
+        f"pair of streams. All lower bounds hold together with confidence {confidence}. A lower bound below the played "
+        "epsilon proves nothing: the proof is the derivation (stream-dp plan). A lower bound above it refutes the "
+        "claim.\n"
         f"{_deltas(attacked)}"
-        "Strongest possible: as many games against randomized response, the least private mechanism of the same claim "
-        "(computed from expected counts, not played; luck may show a little more). Where that is near 0 too, there "
-        "were too few games to tell."
+        "Strongest possible: the bound from as many games against randomized response, the least private mechanism of "
+        "the same claim. It is computed from expected counts, not played, so chance may give a slightly larger bound. "
+        "If the strongest possible bound is near 0, there were too few games for a result."
     )
 
 
 def _louder(attacked: Attack) -> str:
     """Return at which epsilons the series are played."""
     if all(claim.times == 1 for claim in attacked.claims):
-        return "Every series is played as the file has it."
+        return "The games use the epsilons of the file."
     return (
-        "So a series is played with all its epsilons multiplied (played at): the same code and the same derivation "
-        "with less noise, where games see more. --times 1 plays what the file says, and --runs more games."
+        "So the games multiply all epsilons of a series (column: played at). Code and derivation stay the same, and "
+        "games see more because there is less noise. --times 1 plays the epsilons of the file; --runs plays more games."
     )
 
 
@@ -182,8 +189,9 @@ def _deltas(attacked: Attack) -> str:
     if not any(claim.finding.delta for claim in attacked.claims):
         return ""
     return (
-        "At a delta: so much is taken off an event's probability before the bound is computed. A claim in zCDP, RDP or "
-        f"GDP holds at every delta and is attacked at {text(attacked.chosen_delta)}: so few games see no smaller one.\n"
+        "If a claim has a delta, the audit subtracts delta from an event's probability before it computes the bound. "
+        "A claim in zCDP, RDP or GDP holds at every delta. The audit attacks such a claim at delta "
+        f"{text(attacked.chosen_delta)}, because so few games detect no smaller delta.\n"
     )
 
 
@@ -194,17 +202,19 @@ def _statement(attacked: Attack, day: str) -> str:
     result = (
         f"REFUTED the claimed epsilon of {', '.join(attacked.refuted)}"
         if attacked.refuted
-        else f"refuted no claim, of all together epsilon {text(whole.claimed)}{at},"
+        else f"refuted no claim (all together: epsilon {text(whole.claimed)}{at})"
     )
     louder = max((series.times for series in attacked.series), default=1)
     multiplied = f" (at up to {louder} times its epsilon)" if louder > 1 else ""
+    most = max((series.ticks for series in attacked.series), default=0)
+    ticks += f" (up to {most:,} where a window ends later)" if most > attacked.ticks else ""
     return (
         f"To quote: on {day} stream_dp {__version__} played {how_many(attacked.runs, 'game')} of {ticks} against "
         f"each mechanism of {attacked.pipeline}{multiplied} and against all together, for {attacked.unit} "
-        f"({attacked.relation}), and {result} at confidence {attacked.confidence}; this can show faults in the code "
-        f"of the mechanisms that cost an epsilon of {attacked.seen:g} or more as played, within {ticks}, it cannot "
-        "prove a claim, and it does not see how records are read and capped, the journal, the key, the brokers, "
-        "times of publication, or people with access."
+        f"({attacked.relation}), and {result} at confidence {attacked.confidence}. The games can show faults in "
+        f"the code of the mechanisms that cost an epsilon of {attacked.seen:g} or more as played, within {ticks}. The "
+        "games cannot prove a claim. They do not test how records are read and capped, the journal, the key, the "
+        "brokers, times of publication, or people with access."
     )
 
 
@@ -219,6 +229,8 @@ def _cells(attacked: Attacked) -> tuple[str, ...]:
         f"{finding.strongest:.4f}",
         f"{finding.event}: {finding.rates[0]:.1%}, {finding.rates[1]:.1%}"
         if finding.lower
+        else f"it tells nothing before its tick {attacked.first - 1}: --ticks {attacked.first}"
+        if attacked.first > attacked.ticks
         else "none shows a difference at this confidence",
     )
 
@@ -244,7 +256,7 @@ def _print_trace(report: "TraceReport") -> None:
     )  # fmt: skip
     compared = f"{how_many(report.releases, 'release')} and {how_many(report.answers, 'answer')}"
     if report.made:
-        made = f"  of these {report.made:,} made of the other releases' bytes alone, without key or seed\n"
+        made = f"  {report.made:,} of these releases were computed only from other releases, without key or seed\n"
     typer.echo(
         f"{report.pipeline}: the trace of its journal, played through the concurrent composition ([HSV] Def 4.1) with "
         "the recorded seeds:\n"
@@ -270,8 +282,8 @@ def _print_trace(report: "TraceReport") -> None:
             f"beside itself with {one}; {apart}."
         )
     typer.echo(
-        "Rows and seeds are NOT PRIVATE and were read with the operator's key; nothing of them is shown here, and the "
-        "numbers above follow from ticks and series."
+        "Rows and seeds are NOT PRIVATE and were read with the operator's key. This output shows no row and no seed; "
+        "its numbers depend only on ticks and series."
     )
 
 

@@ -35,7 +35,7 @@ def send(
     ],
     *,
     topic: Annotated[
-        str, Option(help="The topic to write; with a pipeline file its own by default.")
+        str, Option(help="The topic to write. Default: the topic of the pipeline file.")
     ] = "",
     bootstrap: Bootstrap = "",
     pipeline: Annotated[

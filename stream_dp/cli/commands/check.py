@@ -54,7 +54,7 @@ def check(
     as_json: AsJson = False,
     key_file: KeyFile = None,
 ) -> None:
-    """Say which records of a sample PIPELINE.yaml could not use, and why, before any budget is spent. NOT PRIVATE.
+    """Show which records of a sample PIPELINE.yaml could not use, and why, before any budget is spent. NOT PRIVATE.
 
     The sample is taken from the pipeline's own source, or from what --data or --topic names. Exit code 2: more of it
     than `warn_dead` declares cannot be used, or the file is broken. No journal is opened, nothing is charged.
@@ -137,10 +137,11 @@ def _print_points(points: Sequence[Point], tried: Collection[str]) -> None:
         last = name
     wide_console().print(table)
     Console(soft_wrap=True, highlight=False).print(
-        "NOT PRIVATE: these figures are made of exact ones. Nothing was charged and nothing was published. To tune a "
-        "pipeline by data that it is to protect is a release of its own, which no budget covers: use public, synthetic "
-        "or old data. Errors are those of what counts; what caps cut off is beside them. Alerts are not simulated: "
-        "`stream-dp plan` says how likely false alarms are.",
+        "NOT PRIVATE: these figures are computed from exact values. Nothing was charged and nothing was published. If "
+        "you tune a pipeline on the data that it protects, the tuned file reveals something about these data, and no "
+        "budget covers that: use public, synthetic or old data. Errors are for the records that count; the column `cut "
+        "off` shows the part that caps cut off. Alerts are not simulated: `stream-dp plan` shows the "
+        "probability of false alarms.",
         markup=False,
     )
 
@@ -153,7 +154,8 @@ def _print(name: str, fitting: Fitting, alarms: list[str]) -> None:
     lines = Console(soft_wrap=True, highlight=False)
     if not fitting.records:
         lines.print(
-            f"There is nothing in {fitting.origin} yet, so nothing was learnt.", markup=False
+            f"There are no records in {fitting.origin} yet, so nothing could be checked.",
+            markup=False,
         )
     for hint in fitting.hints:
         times = f"{hint.records:,} x " if hint.records else ""
@@ -172,14 +174,14 @@ def _print(name: str, fitting: Fitting, alarms: list[str]) -> None:
 
 
 def _print_verdicts(judgement: Judgement) -> None:
-    title = "What the series are worth by this sample, NOT PRIVATE"
+    title = "How useful the series are, judged by this sample, NOT PRIVATE"
     wide_console().print(verdict_table(judgement.table, title))
     lines = Console(soft_wrap=True, highlight=False)
     for line in judgement.lines:
         lines.print(line, markup=False)
     lines.print(
-        "NOT PRIVATE: these verdicts are made of exact figures of the sample: for your own eyes, never to be "
-        "published. If you change the file because of them, it reveals something about the sample.",
+        "NOT PRIVATE: these verdicts are computed from exact figures of the sample. Never publish them. If you change "
+        "the file because of a verdict, the file reveals something about the sample.",
         markup=False,
     )
 
@@ -195,8 +197,8 @@ def _fields(name: str, fitting: Fitting) -> Table:
 
 
 def _reasons(fitting: Fitting) -> Table:
-    columns = ("reason", "field", "records", "such as")
-    table = folding_table(*columns, title="what cannot be used")
+    columns = ("reason", "field", "records", "example")
+    table = folding_table(*columns, title="records that cannot be used")
     for reason in fitting.reasons:
         table.add_row(reason.reason, reason.field or "", f"{reason.records:,}", reason.example)
     return table

@@ -65,7 +65,7 @@ def demo(
     port: Port = 8765,
     readers: Readers,
 ) -> None:
-    """Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on."""
+    """Show real flight departures, live and private, in the browser. Ctrl-C stops; a new start continues."""
     options = DemoOptions(
         embedded, headless, until_end, fresh, port, readers.processes, readers.workers
     )

@@ -34,7 +34,7 @@ def doctor(
     ] = False,
     key_file: KeyFile = None,
 ) -> None:
-    """Check brokers, login, rights, topics, clocks, key and disk for PIPELINE.yaml; say what to mend.
+    """Check brokers, login, rights, topics, clocks, key and disk for PIPELINE.yaml; say how to fix them.
 
     Exit codes: 0 all well, 4 `run` would stop rather than risk something, 5 something cannot be reached or is denied.
     """

@@ -18,12 +18,14 @@ def export(
     *,
     to: Annotated[str, Option("--to", metavar="ADDRESS", help=f"Where to: {FORMS}.")],
     follow: Annotated[
-        bool, Option("--follow", help="Go on with new releases until stopped.")
+        bool, Option("--follow", help="Export new releases, too, until stopped.")
     ] = False,
     every: Annotated[
         float,
         Option(
-            min=0.1, max=86_400, help="With --follow: seconds between two looks for new releases."
+            min=0.1,
+            max=86_400,
+            help="With --follow: seconds between two searches for new releases.",
         ),
     ] = 1.0,
     log_format: LogFormat = LogForm.TEXT,

@@ -26,7 +26,10 @@ def init(
     ] = "",
     bootstrap: Bootstrap = "",
     out: Annotated[
-        Path | None, Option(help="The file to write. Default: NAME.yaml, never over another.")
+        Path | None,
+        Option(
+            help="The file to write. Default: NAME.yaml. An existing file is never overwritten."
+        ),
     ] = None,
     name: Annotated[
         str, Option(help="The pipeline's name. Default: after the topic or the file.")

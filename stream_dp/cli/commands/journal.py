@@ -76,7 +76,8 @@ def commands() -> None:
 def archive(
     pipeline: PipelineFile,
     archive: Annotated[
-        Path, Argument(metavar="ARCHIVE", help="An SQLite file; it is made if there is none.")
+        Path,
+        Argument(metavar="ARCHIVE", help="An SQLite file, which is created if it does not exist."),
     ],
     *,
     as_json: AsJson = False,
@@ -92,10 +93,10 @@ def archive(
         )
         return
     if end == first:
-        typer.echo("The journal is empty yet, and nothing was written")
+        typer.echo("The journal is still empty, so nothing was written")
         return
-    lost = f"; those before {first:,} were pruned before they were archived" if first else ""
+    lost = f"; commits before {first:,} were pruned before they were archived" if first else ""
     typer.echo(
-        f"{archive}: {how_many(end - begin, 'commit')} added; it holds commits {first:,} to {end - 1:,}, each linked "
-        f"to the one before{lost}"
+        f"{archive}: {how_many(end - begin, 'commit')} added; the archive holds commits {first:,} to {end - 1:,}, each "
+        f"linked to the previous commit{lost}"
     )

@@ -48,7 +48,7 @@ def token(
             help="Make a token that may read a page closed to the public, but never ask questions.",
         ),
     ] = "",
-    days: Annotated[int, Option(help="For how many days it is valid.")] = 30,
+    days: Annotated[int, Option(help="Number of days for which the token is valid.")] = 30,
     listed: Annotated[
         bool, Option("--list", help="Show the tokens that were made, without their secrets.")
     ] = False,
@@ -66,18 +66,19 @@ def token(
     elif revoke:
         gone = take_back(pipeline, key_file, revoke)
         typer.echo(
-            f"{gone.id}: revoked; {gone.reader} can read with it no more, wherever page or engine read {gone.named_in}"
+            f"{gone.id}: revoked; {gone.reader} can no longer read with it, wherever page or engine read "
+            f"{gone.named_in}"
             if gone.reader
-            else f"{gone.id}: revoked; {gone.analyst} can ask with it no more, wherever the engine reads "
-            f"{gone.named_in}. What was created with it runs on; `stream-dp query halt` ends it"
+            else f"{gone.id}: revoked; {gone.analyst} can no longer ask with it, wherever the engine reads "
+            f"{gone.named_in}. Series that were created with it continue; `stream-dp query halt` ends them"
         )
     else:
         making = hand_out_reading if reader else hand_out
         made = making(pipeline, key_file, reader or analyst, days)
         typer.echo(made.secret)
         typer.echo(
-            f"stream-dp: token {made.id} of {reader or analyst}, valid until {made.expires}. It is shown this once; "
-            f"hand it over like a password. An engine accepts it while {made.named_in} names it",
+            f"stream-dp: token {made.id} of {reader or analyst}, valid until {made.expires}. The token is shown "
+            f"only now; hand it over like a password. An engine accepts the token while {made.named_in} lists it",
             err=True,
         )
 
@@ -114,7 +115,7 @@ key = typer.Typer(
 @key.command()
 def make(
     file: Annotated[
-        Path, Argument(metavar="FILE", help="Where it goes; an existing key is kept.")
+        Path, Argument(metavar="FILE", help="The file for the key; an existing key is kept.")
     ] = Path("stream-dp.key"),
 ) -> None:
     """Make the operator's key in FILE, as `stream-dp key FILE` does too; an existing key is kept.
@@ -126,7 +127,8 @@ def make(
     typer.echo(f"{file}: {outcome}", err=True)
     _export(KEY_VARIABLE, str(file.absolute()))
     typer.echo(
-        "Keep a copy of it apart from the journal, which nobody can read without it.", err=True
+        "Keep a copy of the key apart from the journal. Without the key, nobody can read the journal.",
+        err=True,
     )
 
 
@@ -155,12 +157,12 @@ def rotate(
     done = asyncio.run(rotating)
     typer.echo(
         f"{done.path}: {'the data key' if done.begun else 'a new data key'} is wrapped under the new operator's key, "
-        "and no other opens it. Keep copies of this file; replace or delete those of before",
+        "and no other key opens it. Keep copies of this file; replace or delete copies of the former file",
         err=True,
     )
     if done.former_is_data:
         typer.echo(
-            "The data key is the former operator's key: whoever has copied that can still read the journal",
+            "The data key is the former operator's key: anybody with a copy of that key can still read the journal",
             err=True,
         )
     if new_key_file is None:

@@ -29,7 +29,10 @@ def ledger(
     *,
     as_json: AsJson = False,
     messages: Annotated[
-        bool, Option("--messages", help="One JSON line for each message: who asked what, when.")
+        bool,
+        Option(
+            "--messages", help="Print one JSON line for each message: who asked what, and when."
+        ),
     ] = False,
     archive: Annotated[
         Path | None,
@@ -37,7 +40,7 @@ def ledger(
             "--archive",
             metavar="FILE",
             show_default=False,
-            help="Read what `journal: keep` has pruned from this archive, and check it, too.",
+            help="Read the commits that `journal: keep` has pruned from this archive, and check them, too.",
         ),
     ] = None,
     key_file: KeyFile = None,
@@ -73,7 +76,7 @@ def _loss(shown: dict[str, Any]) -> str:
     loss = shown.get("loss")
     if loss is None or loss["bound"] == shown["odometer"]["bound"]:
         return ""
-    return f" Loss at any time: at most {loss['bound']}, but for a probability of {loss['delta']}."
+    return f" Privacy loss at any time: at most {loss['bound']}, except with probability {loss['delta']}."
 
 
 def _amount(charge: dict[str, Any]) -> str:
@@ -92,9 +95,9 @@ def _vouched(shown: dict[str, Any]) -> str:
     if not begin:
         return ""
     return (
-        f" It begins with commit {begin}, because earlier commits were pruned. A checkpoint there holds what was spent "
-        "and what ran then; series that had ended are only in the sums. `--archive FILE` reads an archive that begins "
-        "earlier."
+        f" The journal begins with commit {begin}, because earlier commits were pruned. The checkpoint in this commit "
+        "states the budget spent and the series running at that time; series that had ended are only in the sums. "
+        "`--archive FILE` reads an archive that begins earlier."
     )
 
 
@@ -104,7 +107,7 @@ def _analysts(shown: dict[str, Any]) -> str:
         f"{a['name']} {a['left']} of {a['budget']}{on_records(a, ' ({})')}"
         for a in shown["analysts"]
     )
-    return f" Analysts have left: {theirs}." if theirs else ""
+    return f" Left for analysts: {theirs}." if theirs else ""
 
 
 def _print(shown: dict[str, Any]) -> None:
@@ -124,20 +127,22 @@ def _print(shown: dict[str, Any]) -> None:
     wide_console().print(table)
     if shown["accepted"]:
         console.print(
-            f"This journal began as new guarantee {shown['accepted']!r}; an older one on the same source adds to it.",
+            f"This journal began as new guarantee {shown['accepted']!r}; the older one on this source adds to it.",
             markup=False,
         )
     if file := shown.get("file"):
         ended = (
-            f"; of the first one have ended: {', '.join(file['ended'])}" if file["ended"] else ""
+            f"; ended series of the first file: {', '.join(file['ended'])}" if file["ended"] else ""
         )
         console.print(
-            f"This file holds from tick {tick_text(file, 'start')} on, an earlier one before{ended}.",
+            f"The pipeline uses this file from tick {tick_text(file, 'start')} on, and an earlier file before{ended}.",
             markup=False,
         )
     console.print(f"Unit {shown['protects']}; neighbours {shown['neighbors']}.", markup=False)
     if "condition" in shown:
-        console.print(f"All of it on the condition that {shown['condition']}.", markup=False)
+        console.print(
+            f"The guarantee holds on the condition that {shown['condition']}.", markup=False
+        )
     if not shown["private"]:
         console.print(
             "NOT PRIVATE: the test kit wrote this journal, with noise that protects nobody."

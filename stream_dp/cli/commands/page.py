@@ -39,7 +39,7 @@ def page(
     bootstrap: Bootstrap = "",
     log_format: LogFormat = LogForm.TEXT,
 ) -> None:
-    """Serve the page of PIPELINE.yaml, or of all in DIR, from what was published, apart from the engine."""
+    """Serve the page of PIPELINE.yaml, or of all files in DIR, from published releases, without the engine."""
     silent = log_format is LogForm.JSON
     with logged(pipeline, log_format) as log, progress(READING, silent=silent) as line:
 

@@ -41,8 +41,8 @@ def plan(
         Option(
             metavar="running|OLD.yaml",
             show_default=False,
-            help="What this file would change of the one that its journal goes on with, or of OLD.yaml; exit code 6 "
-            "if there is something to apply.",
+            help="Show what this file would change, compared with the file that the journal uses now (running) or with "
+            "OLD.yaml. Exit code 6: there are changes to apply.",
         ),
     ] = "",
     as_json: AsJson = False,
@@ -77,7 +77,8 @@ def _print(shown: dict[str, Any], *, proof: bool, notes: bool) -> None:
         console.print(_errors(shown, console.width))
     if shown["guessed"]:
         table = verdict_table(
-            shown["verdicts"], "What these are worth, by the guesses of privacy.expect"
+            shown["verdicts"],
+            "How useful these numbers are, judged by the guesses in privacy.expect",
         )
         console.print(table)
     console.print(shown["summary"], highlight=False, markup=False, soft_wrap=True, style="bold")
@@ -90,7 +91,7 @@ def _print_words(console: Console, shown: dict[str, Any], *, proof: bool, notes:
             console.print(line, highlight=False, markup=False)
     if shown["caps"]:
         console.print(
-            "Other caps, by the guesses of privacy.expect, which change no guarantee: half-widths, and what is cut off"
+            "Half-widths and cut-off parts with other caps, by the guesses in privacy.expect (same guarantee)"
         )
     for line in shown["caps"]:
         console.print(f"  {line}", highlight=False, markup=False)
@@ -100,7 +101,7 @@ def _print_words(console: Console, shown: dict[str, Any], *, proof: bool, notes:
         console.print(f"Note: {note}", highlight=False, markup=False)
     if not notes:
         more = how_many(len(shown["notes"]), "note")
-        console.print(f"`--notes` shows errors by tick, what each series rests on, and {more}.")
+        console.print(f"`--notes` shows errors by tick, how each series is computed, and {more}.")
     if not proof:
         console.print(
             "Why this holds: `--proof` shows the derivation, each theorem with its conditions."
@@ -138,27 +139,28 @@ def _guarantee(shown: dict[str, Any], *, notes: bool) -> str:
     return (
         f"[bold]{shown['name']}[/bold] is ({shown['epsilon']}, {shown['delta']})-differentially private: unit "
         f"{shown['unit']}, neighbours {shown['neighbors']}{lists}{condition}, over all releases for ever.\n"
-        f"With all that is asked while it runs: ({budget['budget']}, {budget['delta']}), by the "
-        f"{budget['filter']} filter.\nBudget {budget['budget']}: {budget_text(budget)}{_paid_for(budget)}.\n"
+        f"Together with all series that are added while it runs: ({budget['budget']}, {budget['delta']}), enforced by "
+        f"the {budget['filter']} filter.\nBudget {budget['budget']}: {budget_text(budget)}{_paid_for(budget)}.\n"
         f"{more}"
     )
 
 
 def _halts(budget: dict[str, Any]) -> str:
     what = (
-        "a live series that is halted gives its price back to later ticks, for the records that it sees"
+        "If a series that was added later is halted, its price becomes free for later ticks, on the records that the "
+        "series sees."
         if budget["frees"]
-        else f"a halt gives nothing back under the {budget['filter']} filter here"
+        else f"Under the {budget['filter']} filter, a halt of a series frees no budget here."
     )
-    return f"These series run as long as the pipeline; {what}."
+    return f"The series of this file run as long as the pipeline. {what}"
 
 
 def _filters(filters: list[dict[str, Any]]) -> str:
     """Return how many more series would fit under this filter and under others; empty where there is no other.
 
     >>> rows = [("optimal", 48), ("pure", 28), ("basic", 28), ("zcdp", None), ("gdp", None)]
-    >>> _filters([{"filter": name, "epsilon": "0.05", "series": number} for name, number in rows])[:61]
-    'Beside them fit at once, of epsilon 0.05 each: 48 series by o'
+    >>> _filters([{"filter": name, "epsilon": "0.05", "series": number} for name, number in rows])[:79]
+    'Number of series of epsilon 0.05 each that could be added now: 48 under optimal'
     """
     holds, *others = filters
     if not others:
@@ -169,11 +171,11 @@ def _filters(filters: list[dict[str, Any]]) -> str:
         if other["series"] is not None
     ]
     refusing = [other["filter"] for other in others if other["series"] is None]
-    by_others = f"; by others: {', '.join(taking)}" if taking else ""
-    refused = f"; {', '.join(refusing)} would refuse these series" if refusing else ""
+    by_others = f"; under other filters: {', '.join(taking)}" if taking else ""
+    refused = f"; {', '.join(refusing)} would refuse the series of this file" if refusing else ""
     return (
-        f"Beside them fit at once, of epsilon {holds['epsilon']} each: {_number(holds)} series by {holds['filter']}, "
-        f"which holds{by_others}{refused}.\n"
+        f"Number of series of epsilon {holds['epsilon']} each that could be added now: {_number(holds)} under "
+        f"{holds['filter']}, the filter of this file{by_others}{refused}.\n"
     )
 
 
@@ -187,12 +189,12 @@ def _paid_for(budget: dict[str, Any]) -> str:
 
     >>> ann = {"name": "ann", "budget": "1", "records": ""}
     >>> _paid_for({"analysts": [ann, {"name": "bob", "budget": "0.5", "records": "country = DE"}]})
-    '; spent is also what analysts may ask with: ann 1, bob 0.5 (on records with country = DE)'
+    '; the budgets of analysts count as spent: ann 1, bob 0.5 (on records with country = DE)'
     """
     theirs = ", ".join(
         f"{a['name']} {a['budget']}{on_records(a, ' ({})')}" for a in budget["analysts"]
     )
-    return f"; spent is also what analysts may ask with: {theirs}" if theirs else ""
+    return f"; the budgets of analysts count as spent: {theirs}" if theirs else ""
 
 
 def _errors(shown: dict[str, Any], width: int) -> Table:

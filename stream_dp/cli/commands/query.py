@@ -61,7 +61,9 @@ class Via(StrEnum):
     KAFKA = "kafka"
 
 
-Analyst = Annotated[str, Option(metavar="NAME", help="Whose quota pays.")]
+Analyst = Annotated[
+    str, Option(metavar="NAME", help="The analyst whose quota pays for the series.")
+]
 Id = Annotated[
     str,
     Option(
@@ -91,9 +93,11 @@ class Asking:
             help="Over HTTP (run --serve) or by Kafka; by Kafka a pipeline's name is enough for PIPELINE.yaml.",
         ),
     ] = Via.HTTP
-    url: Annotated[str, Option(help="The engine's address, as it printed it.")] = HERE
+    url: Annotated[
+        str, Option(help="The engine's address, as the engine printed it at its start.")
+    ] = HERE
     bootstrap: Annotated[
-        str, Option(metavar="HOST:PORT", help="With --via kafka: the brokers.")
+        str, Option(metavar="HOST:PORT", help="With --via kafka: the addresses of the brokers.")
     ] = ""
     key_file: KeyFile = None
     token_file: Annotated[
@@ -102,7 +106,7 @@ class Asking:
             "--token-file", help="An analyst's token (mode 0600), in place of the operator's key."
         ),
     ] = None
-    as_json: Annotated[bool, Option("--json", help="The answer as one line of JSON.")] = False
+    as_json: Annotated[bool, Option("--json", help="Print the answer as one line of JSON.")] = False
 
     def engine(self, pipeline: Path) -> "RemoteSeries | RemoteMessages":
         keys = (self.key_file, self.token_file, self.analyst)
@@ -133,7 +137,7 @@ def create(pipeline: PipelineFile, *, series: Series, asking: Asking, yes: Yes =
 
 @with_groups
 def apply(pipeline: PipelineFile, *, asking: Asking, message: Id = "") -> None:
-    """Let the running engine go on with PIPELINE.yaml, which was changed: series added and ended, in one commit."""
+    """Make the running engine use the changed PIPELINE.yaml: it adds and ends series, in one commit."""
     engine = asking.engine(pipeline)
     answer = _answered(lambda: engine.apply(pipeline, message))
     lines = json.dumps(answer) if asking.as_json else "\n".join(change_lines(answer))
@@ -150,7 +154,7 @@ def preview(
     answer = _answered(lambda: engine.preview(series))
     asking.say(
         answer,
-        "It {fits}: asked epsilon {asked}, spent {spent}{unit}, left {left}, largest that fits {largest}. "
+        "The series {fits}: asked epsilon {asked}, spent {spent}{unit}, left {left}, largest that fits {largest}. "
         + _ERROR,
     )
     if not asking.as_json:
@@ -160,7 +164,9 @@ def preview(
             typer.echo(line)
         if "derivation" in answer:
             why = "" if proof else "; `--proof` shows why"
-            typer.echo(f"Promised by it alone: {promise_text(answer['derivation'])}{why}.")
+            typer.echo(
+                f"Guarantee of this series alone: {promise_text(answer['derivation'])}{why}."
+            )
             if proof:
                 wide_console().print(derivation_tree(answer["derivation"]), highlight=False)
     if not answer.get("fits"):
@@ -178,7 +184,7 @@ def halt(
         bool, Option("--preview", help="Show how much budget a halt would free; changes nothing.")
     ] = False,
 ) -> None:
-    """End a series for good. Its budget becomes free for later ticks, as docs/filters.md says."""
+    """End a series for good. Its budget becomes free for later ticks (docs/filters.md)."""
     engine = asking.engine(pipeline)
     if preview:
         asking.say(
@@ -188,7 +194,7 @@ def halt(
     else:
         halted = _answered(lambda: engine.halt(name))
         back = ", gives back {back}" if "freed" in halted else ""
-        end = "End: tick {end}, the first it does not see."
+        end = "End: tick {end}, the first tick that the series does not see."
         asking.say(halted, f"{{name}}: halted{back}, left {{left}}. {end}")
 
 
@@ -197,7 +203,7 @@ def halt(
 def list_(pipeline: PipelineFile, *, asking: Asking) -> None:
     """Show every running series, of the file and live, and the last twenty halted series of each ledger.
 
-    `ledger` shows all that ever were. Over HTTP this needs no key.
+    `ledger` shows all series that ever ran. Over HTTP, this command needs no key.
     A series, or a watch of a monitor, sees the ticks from `start` on, up to and not including `end`.
     """
     queries = _answered(asking.engine(pipeline).queries)
@@ -284,14 +290,14 @@ def watch(
     asking: Asking,
     yes: Yes = False,
 ) -> None:
-    """Add a watch to a running monitor; it counts whole ticks and costs nothing more.
+    """Add a watch to a running monitor. A watch counts whole ticks, and needs no further budget.
 
     A watch that would fire mostly by noise needs a confirmation.
     """
     engine = asking.engine(pipeline)
     asking.say(
         _confirmed(lambda accept: engine.watch(series, watch, name, accept_noise=accept), yes),
-        "{watch}: watched in {series}. Start: tick {start}, the first it sees.",
+        "{watch}: watched in {series}. Start: tick {start}, the first tick that it sees.",
     )
 
 
@@ -305,21 +311,21 @@ def unwatch(
     name: Id = "",
     asking: Asking,
 ) -> None:
-    """End a watch of a monitor; its releases stay."""
+    """End a watch of a monitor. The releases of the watch stay."""
     engine = asking.engine(pipeline)
     asking.say(
         _answered(lambda: engine.unwatch(series, watch, name)),
-        "{watch}: watched in {series} no more. End: tick {end}, the first it does not see.",
+        "{watch}: no longer watched in {series}. End: tick {end}, the first tick that the watch does not see.",
     )
 
 
 @query.command("token")
 def own_token(pipeline: PipelineFile, *, analyst: Analyst = "", key_file: KeyFile = None) -> None:
-    """Print the operator's token, or that of an analyst. Whoever has it can spend the budget: keep it like the key."""
+    """Print the operator's token, or an analyst's token. Its holder can spend the budget: keep it like the key."""
     typer.echo(RemoteSeries(pipeline, key_file=key_file, analyst=analyst).token())
 
 
-_START = "Start: tick {start}, the first it sees. "
+_START = "Start: tick {start}, the first tick that it sees. "
 _ERROR = "Expected error: ± {error} at tick {error_tick} with {confidence} confidence{supposing}."
 _AMOUNTS = (
     "name", "epsilon", "start", "end", "asked", "spent", "left", "largest", "error", "error_tick", "confidence",

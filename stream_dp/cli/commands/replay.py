@@ -37,7 +37,7 @@ def replay(
     ] = False,
     key_file: KeyFile = None,
 ) -> None:
-    """Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.
+    """Send FILE (CSV, JSON lines or Parquet, .gz or not) to a topic, by time, with a mark for each tick.
 
     All records are examined first: what the pipeline cannot use is listed (NOT PRIVATE), and nothing is sent. The marks
     are signed with the operator's key. A replay that was interrupted goes on after its last complete tick; no record

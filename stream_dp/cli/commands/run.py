@@ -71,7 +71,7 @@ class Flags:
         bool,
         Option(
             "--yes",
-            help="Begin a new ledger without asking, even if most numbers would be noise by privacy.expect.",
+            help="Begin a new ledger without a question, even if privacy.expect predicts that most numbers are noise.",
         ),
     ] = False
     apply: Annotated[
@@ -121,7 +121,7 @@ class Telling:
         bool,
         Option(
             "--verbose",
-            help="Say at the end how many records were counted, late or dead. NOT PRIVATE.",
+            help="Print at the end how many records were counted, late or dead. NOT PRIVATE.",
         ),
     ] = False
     log_format: LogFormat = LogForm.TEXT
@@ -140,14 +140,14 @@ class Telling:
         Path | None,
         Option(
             "--operator-token-file",
-            help="With --operator-port: a token for it alone (mode 0600), in place of the operator's.",
+            help="With --operator-port: a token for this port only (mode 0600), instead of the operator's token.",
         ),
     ] = None
     operator_host: Annotated[
         str,
         Option(
             "--operator-host",
-            help="With --operator-port: address to listen on; other than 127.0.0.1 only in the operator's own network.",
+            help="With --operator-port: address to listen on. Use only 127.0.0.1 or the operator's own network.",
         ),
     ] = LOCAL
     traces: Annotated[
@@ -177,7 +177,7 @@ QUIET = Telling()
 
 @with_groups
 def run(pipeline: PipelineFile, *, flags: Flags, telling: Telling) -> None:
-    """Run PIPELINE.yaml until stopped; goes on where the journal ends."""
+    """Run PIPELINE.yaml until stopped; a restart continues at the end of the journal."""
     run_on_terminal(pipeline, flags.options, telling=telling)
 
 
@@ -216,7 +216,7 @@ def flink(
         Option("--key-file", help="Where task managers find what `worker --export-key` wrote."),
     ] = None,
 ) -> None:
-    """Print Flink SQL with which a cluster hosts the lanes of PIPELINE.yaml, as workers do."""
+    """Print the Flink SQL for a cluster that reads the lanes of PIPELINE.yaml, as workers do."""
     typer.echo(flink_script(pipeline, key_file), nl=False)
 
 

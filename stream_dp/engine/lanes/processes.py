@@ -365,6 +365,11 @@ class LaneReader(Reader):
             tick = closed[-1].tick + 1
             await self.inbox.put(closed, group)
 
+    @property
+    def waiting(self) -> dict[int, int]:
+        """How many closed ticks of each lane wait for those of the others."""
+        return {seat.number: sum(map(len, seat.came)) for seat in self._seats}
+
     def _closed(self, limit: int) -> list[ClosedTick]:
         """Return up to `limit` ticks that every lane has."""
         closed = list[ClosedTick]()

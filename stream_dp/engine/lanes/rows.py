@@ -44,6 +44,7 @@ _NONCE_BYTES = 12
 _LENGTH = 4
 _WIDTHS = (np.dtype("<i1"), np.dtype("<i2"), np.dtype("<i4"), np.dtype("<i8"))
 _PLACE = np.dtype("<u4")
+_FAR = 1 << 40
 _T = TypeVar("_T")
 Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 
@@ -223,6 +224,15 @@ def row_in(plain: bytes) -> LaneRow:
     return _read(_ROW, plain, "row")
 
 
+def _longest(row: LaneRow) -> LaneRow:
+    """Return a row as long as this one could be, with the same partitions, for other counts of its tick."""
+    cells = Cells(row.cells.width, b"", bytes(4 * row.cells.width))
+    places = {
+        name: dict.fromkeys(getattr(row, name), _FAR) for name in ("begins", "positions", "marks")
+    }
+    return msgspec.structs.replace(row, cells=cells, records=_FAR, late=_FAR, capped=_FAR, **places)
+
+
 def layout_in(plain: bytes) -> Layout:
     return _read(_LAYOUT, plain, "layout")
 
@@ -260,15 +270,18 @@ class Sealed(NamedTuple):
 
 
 class RowSealer:
-    """Seals rows and layouts of a pipeline under the key of rows. `pad`: in lengths of powers of 2."""
+    """Seals rows and layouts of a pipeline under the key of rows. `pad`: in lengths of powers of 2, where a row is as
+    long as if its counts and offsets were large ones.
+    """
 
     def __init__(self, key: bytes, pipeline: str, *, pad: bool = False) -> None:
         self._cipher, self._pipeline, self._pad = AESGCM(key), pipeline, pad
 
-    def seal(self, stamp: Stamp, plain: bytes) -> bytes:
+    def seal(self, stamp: Stamp, plain: bytes, least: int = 0) -> bytes:
         padded = len(plain).to_bytes(_LENGTH) + plain
         if self._pad:
-            padded = padded.ljust(1 << (len(padded) - 1).bit_length(), b"\0")
+            size = _LENGTH + max(len(plain), least)
+            padded = padded.ljust(1 << (size - 1).bit_length(), b"\0")
         nonce = fresh_seed()[:_NONCE_BYTES]
         form = bytes([_FORM])
         return form + nonce + self._cipher.encrypt(nonce, padded, form + self._bound(stamp))
@@ -278,7 +291,9 @@ class RowSealer:
         numbers = {"lane": stamp.lane, "tick": stamp.tick, "epoch": stamp.epoch}
         named = tuple((name, b"%d" % number) for name, number in numbers.items())
         headers = ((_HEADER, _VERSION), ("kind", stamp.kind.encode()), *named)
-        return Sealed(headers, self.seal(stamp, plain))
+        row = row_in(plain) if self._pad and stamp.kind == ROW else None
+        least = 0 if row is None else len(encoded(_longest(row)))
+        return Sealed(headers, self.seal(stamp, plain, least))
 
     def row(self, lane: int, record: Sealed) -> tuple[LaneRow, bytes]:
         """Return the row that a record of a lane's log holds, and its plain bytes. Raises `FailClosed`."""

@@ -175,6 +175,11 @@ class RowsReader(Reader):
                 "the topic"
             )
 
+    @property
+    def waiting(self) -> dict[int, int]:
+        """How many closed ticks of each lane wait for those of the others."""
+        return {lane: len(came) for lane, came in self._came.items()}
+
     def _closed(self, limit: int) -> list[ClosedTick]:
         """Return up to `limit` ticks that every lane has."""
         closed = list[ClosedTick]()

@@ -218,15 +218,19 @@ async def _causes(settings: KafkaSettings) -> list[BaseException]:
 
 
 async def some_broker(client: Any) -> Any:
-    """Return the id of a broker that a low-level client of the library can ask.
+    """Return the id of a broker that a low-level client of the library can ask: a random one of those that answer.
 
-    Brokers that have just begun, or are shut out for a moment, name no broker; the library would not ask again.
+    Brokers that have just begun, or are shut out for a moment, name no broker; the library would not ask again. It
+    would also ask one that is away, which stays in the list for seconds.
     """
-    if client.get_random_node() is None:
+    if (first := client.get_random_node()) is None:
         await client.force_metadata_update()
-    if (node := client.get_random_node()) is None:
-        raise library(".errors").KafkaConnectionError("no broker is known")
-    return node
+        first = client.get_random_node()
+    others = (broker.nodeId for broker in client.cluster.brokers() if broker.nodeId != first)
+    for node in () if first is None else (first, *others):
+        if await client.ready(node):
+            return node
+    raise library(".errors").KafkaConnectionError("no known broker answers")
 
 
 async def coordinated(

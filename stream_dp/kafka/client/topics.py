@@ -124,8 +124,14 @@ def _request() -> Any:
 
 @asynccontextmanager
 async def administering(settings: KafkaSettings, about: str) -> AsyncIterator[Any]:
-    """Yield a connected admin client."""
+    """Yield a connected admin client, which asks brokers that answer."""
     client = library(".admin").AIOKafkaAdminClient(**settings.client())
+    send = client._send_request  # noqa: SLF001 - it would ask any, also one that is away
+
+    async def asked(request: Any, node: Any = None) -> Any:
+        return await send(request, await some_broker(client._client) if node is None else node)  # noqa: SLF001
+
+    client._send_request = asked  # noqa: SLF001 - see above
     async with connected(settings, client):
         with speaking(settings, about):
             yield client

@@ -81,8 +81,8 @@ class KafkaRows:
             self._layout_reader = self._consumer("read_committed")
             self._reader = self._consumer("read_uncommitted")
             self._offsets = self._consumer("read_uncommitted")
-            for client in (self._layout_reader, self._reader, self._offsets):
-                self._clients.append(client)
+            self._clients += (self._layout_reader, self._reader, self._offsets)
+            for client in self._clients:
                 await connect(settings, client)
             place = self._place(self._layouts)
             self._layout_reader.assign([place])

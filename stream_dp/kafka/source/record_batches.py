@@ -157,7 +157,7 @@ class Unpacked(NamedTuple):
     `members` are those that each record's key and headers add to its value, which the unpacker does.
     """
 
-    values: list[bytes]
+    values: Sequence[bytes]
     offsets: Sequence[int]
     refused: list[Span]
     marks: dict[int, bytes]
@@ -167,7 +167,7 @@ class Unpacked(NamedTuple):
         before = sum(at_offset < offset for at_offset in self.offsets)
         refused = [span._replace(first=max(span.first, offset)) for span in self.refused]
         return Unpacked(
-            self.values[before:],
+            self.values[before:] if before else self.values,
             self.offsets[before:],
             [span for span in refused if span.first <= span.last],
             {at - before: mark for at, mark in self.marks.items() if at >= before},

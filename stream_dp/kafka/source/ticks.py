@@ -16,6 +16,7 @@ from stream_dp.journal.dead_letters import BAD_MARK, Span
 from stream_dp.kafka.client.tick_marks import TickMarks
 from stream_dp.kafka.source.record_batches import Cell, Kind, RecordBatch, Unpacked
 from stream_dp.kafka.source.unpacker import Unpacker
+from stream_dp.records.native import together
 
 ROOM_BYTES = 64 * 2**20
 _ENDS = (Kind.COMMIT, Kind.ABORT)
@@ -101,7 +102,7 @@ class PartitionTicks:
         self._commit: RecordBatch | None = None
         self._unpacker, self._open, self._out = unpacker, OpenTransactions(room), out
         self._tick: int | None = None
-        self._values: list[bytes] = []
+        self._values: Sequence[bytes] = []
         self._offsets: Sequence[int] = ()
         self._refused: list[Span] = []
 
@@ -184,10 +185,10 @@ class PartitionTicks:
         unpacked = self._unpacker.unpack(batch)
         return unpacked.behind(skip) if skip > batch.base else unpacked
 
-    def _gather(self, values: list[bytes], offsets: Sequence[int], refused: list[Span]) -> None:
+    def _gather(self, values: Sequence[bytes], offsets: Sequence[int], refused: list[Span]) -> None:
         if self._values:
             self._offsets = _joined(self._offsets, offsets)
-            self._values += values
+            self._values = together(self._values, values)
         else:
             self._values, self._offsets = values, offsets
         self._refused += refused

@@ -33,6 +33,7 @@ from stream_dp.kafka.source.record_batches import (
 )
 from stream_dp.records.cells import MOST_HEADERS, Reading, joined
 from stream_dp.records.leaf_values import Read
+from stream_dp.records.native import values_in
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 _GZIP_FRAME = b"\x1f\x8b"
@@ -210,6 +211,9 @@ class Unpacker:
         """Return the records in `data`; `whole` is the batch if it came uncompressed."""
         if batch.records > LIMIT_RECORDS:
             return _refused(batch, TOO_LARGE)
+        alone = not self._marks and self._beside is None
+        if alone and (values := values_in(data, batch.records)) is not None:
+            return Unpacked(values, range(batch.base, batch.base + len(values)), [], {})
         if len(data) <= _PARSED_BYTES:  # a large batch may hold millions of headers
             try:
                 plain = whole or plain_batch(data, batch.base, batch.records)
@@ -259,14 +263,14 @@ class Unpacker:
 
     def _walked(self, data: memoryview, base: int, records: int) -> Unpacked:
         beside = self._beside
-        unpacked = Unpacked([], offsets := [], [], {}, members := [])
+        unpacked = Unpacked(values := [], offsets := [], [], {}, members := [])
         for at, record in enumerate(walk(data, records, self._marks or beside is not None), base):
             if record is None:
                 unpacked.refused.append(Span(UNREADABLE_RECORD, None, at, at))
                 continue
             if self._marks and (mark := claimed(record.headers, record.value)) is not None:
                 unpacked.marks[len(unpacked.values)] = mark
-            unpacked.values.append(record.value or b"")
+            values.append(record.value or b"")
             offsets.append(at)
             if beside is not None:
                 members.append(beside.members(record.key, record.headers))
@@ -276,7 +280,7 @@ class Unpacker:
 def _join(into: Unpacked, more: Unpacked) -> None:
     before = len(into.values)
     into.marks.update({before + at: mark for at, mark in more.marks.items()})
-    into.values.extend(more.values)
+    cast("list[bytes]", into.values).extend(more.values)
     cast("list[int]", into.offsets).extend(more.offsets)
     cast("list[bytes]", into.members).extend(more.members)
     into.refused.extend(more.refused)

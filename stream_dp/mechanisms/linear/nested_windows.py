@@ -55,6 +55,9 @@ PLACES = 96  # of a view, at which errors are compared
 FINALISTS = 4
 MORE, FINER = 32, 10  # where errors have aims: starts that are tuned, and parts of a part at last
 LARGEST = 1 << 62
+USUAL = (1, 2.8), (24, 10.5), (168, 12.5), (8_760, 19.0), (10**6, 26.8)  # ticks of a view, aim
+MEAN_LOSS, LOSS = 1.01, 1.05
+"""By which factors usual aims may make errors larger: their geometric mean, and that of one view."""
 
 
 def covariances(spans: Sequence[int], variances: Sequence[float]) -> Floats:
@@ -130,6 +133,26 @@ def best_nested(
         ]
     _, arities, parts = min(tuned)
     return ForestShape(arities, tuple(Fraction(share, sum(parts)) for share in parts))
+
+
+@lru_cache(maxsize=64)
+def usual_nested(windows: tuple[int, ...], ever: bool, last: int, most: int) -> ForestShape:
+    """Return the shape for views without aims: for those that `USUAL` has for their lengths, if little is lost by it,
+    or else the shape with the least sum of errors.
+
+    Between two lengths, aims go by the logarithm.
+    """
+    lengths, errors = np.array(USUAL).T
+    own = np.array([*windows, last] if ever else windows)
+    aims = np.interp(np.log(own), np.log(lengths), errors).round(3)
+    views = Views(windows, ever, last)
+    least = best_nested(windows, ever, last, most)
+    aimed = best_nested(windows, ever, last, most, tuple(aims.tolist()))
+    ratios = np.sqrt(
+        views.errors(aimed.arities, aimed.shares) / views.errors(least.arities, least.shares)
+    ).round(9)
+    fits = ratios.max() <= LOSS and ratios.prod() <= MEAN_LOSS ** len(ratios)
+    return aimed if fits else least
 
 
 def _candidates() -> Iterator[tuple[int, ...]]:

@@ -19,7 +19,7 @@ from stream_dp.errors import FailClosed, UsageError
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.operate.run.live_series import series_claim
 from stream_dp.pipeline.budget import opened
-from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.promise import unit_words
 from stream_dp.pipeline.yaml import load
@@ -36,6 +36,8 @@ from stream_dp.verify.relations import filtered, fixed_mechanisms, own_or
 TOGETHER = "all series together"
 VISIBLE = 2
 """Epsilon from which a few thousand games show most of what a mechanism loses."""
+MOST_TICKS = 48
+"""For so many ticks a series is played at most until it tells its first number, where that comes later than asked."""
 M = TypeVar("M")
 
 
@@ -43,13 +45,16 @@ M = TypeVar("M")
 class Attacked:
     """A finding of the games: the name of a series, its mechanism, and how its claim fared.
 
-    The mechanism was played at `times` its epsilon: the finding's claim is as many times that of the file.
+    The mechanism was played at `times` its epsilon: the finding's claim is as many times that of the file. It was
+    played for `ticks` ticks, and tells nothing before it has seen `first`.
     """
 
     name: str
     mechanism: str
     finding: Finding
     times: int = 1
+    ticks: int = 0
+    first: int = 0
 
     @property
     def claimed(self) -> Fraction:
@@ -61,7 +66,8 @@ class Attack:
     """Findings of the games against a pipeline; `filter` is the filter over all its series.
 
     `unit` and `relation` say in what the two neighbouring streams differ. `seen` is the least epsilon of which so many
-    games could show anything; `runs` games were played for each claim, of `ticks` ticks each.
+    games could show anything; `runs` games were played for each claim, of `ticks` ticks each, or of as many as a series
+    had to see before it told anything.
     """
 
     pipeline: str
@@ -82,7 +88,7 @@ class Attack:
     @property
     def claims(self) -> tuple[Attacked, ...]:
         """All attacked claims: of each series, and of all series together."""
-        return (*self.series, Attacked(TOGETHER, "", self.together))
+        return (*self.series, Attacked(TOGETHER, "", self.together, ticks=self.ticks))
 
     @property
     def chosen_delta(self) -> Fraction:
@@ -120,6 +126,7 @@ def attack(
 ) -> Attack:
     """Play `runs` games of `ticks` ticks each; all bounds hold together with probability `confidence`.
 
+    A series that tells its first number later, at the end of a window, is played until then, up to `MOST_TICKS`.
     The mechanism of a series is played at `times` its epsilon; by default (None) at as many times as make `VISIBLE` of
     a pure claim. All together are played as the file has them. `progress` receives the number of games begun.
     """
@@ -139,6 +146,8 @@ def attack(
                 f"--times: {name} is not a pure mechanism, so it can be played only at the epsilon "
                 "of the file: leave --times out"
             )
+    firsts = [_first_told(part, spec.clock.step) for part in chosen]
+    lengths = [max(ticks, first) if first <= MOST_TICKS else ticks for first in firsts]
     begun, games = count(1), runs * (len(chosen) + 1)
 
     def noise() -> Noise:
@@ -149,10 +158,14 @@ def attack(
         Attacked(
             name,
             type(mechanism).__name__,
-            audit_mechanism(mechanism, noise, runs=runs, ticks=ticks, failure=failure, claim=claim),
+            audit_mechanism(mechanism, noise, runs=runs, ticks=own, failure=failure, claim=claim),
             factor,
+            own,
+            first,
         )
-        for name, (mechanism, claim, factor) in zip(mechanisms, played, strict=True)
+        for name, (mechanism, claim, factor), own, first in zip(
+            mechanisms, played, lengths, firsts, strict=True
+        )
     )
     together = audit_together(
         mechanisms, game_verifier(built, claims), built.block.guarantee.measure, noise,
@@ -162,6 +175,12 @@ def attack(
         spec.name, unit_words(spec), str(spec.relation), built.ledger.filter.name, series, together,
         least_seen(runs // 4, failure), runs, ticks, confidence,
     )  # fmt: skip
+
+
+def _first_told(part: Chosen, step: int) -> int:
+    """Return how many ticks a series has seen when it tells its first number."""
+    places = range(max(1, len(part.spec.views)))
+    return 1 + min(part.spec.first_told(place, step) for place in places)
 
 
 def _played_at(mechanism: Any, claim: Claim | None, times: int | None) -> tuple[Any, Any, int]:
@@ -249,7 +268,7 @@ def fresh_noise() -> Noise:
 def _finding_json(attacked: Attacked) -> dict[str, Any]:
     finding = attacked.finding
     return {
-        "file_epsilon": number(attacked.claimed), "times": attacked.times,
+        "file_epsilon": number(attacked.claimed), "times": attacked.times, "ticks": attacked.ticks,
         "claimed_epsilon": number(finding.claimed), "claimed_delta": number(finding.delta),
         "epsilon_lower_bound": finding.lower, "strongest": finding.strongest, "event": finding.event,
         "rates": list(finding.rates), "violated": finding.violated,

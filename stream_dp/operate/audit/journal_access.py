@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,13 @@ from stream_dp.engine.history import (
 )
 from stream_dp.engine.ports import closing
 from stream_dp.engine.run_config import another_file
-from stream_dp.errors import FailClosed, StreamDPError, UnknownFormat, UsageError, WorldError
+from stream_dp.errors import (
+    FailClosed,
+    Outage,
+    StreamDPError,
+    UnknownFormat,
+    UsageError,
+)
 from stream_dp.files.sqlite import (
     add_sealed,
     bounds_of,
@@ -209,7 +215,7 @@ async def sealed_commits_of(path: Path, progress: Progress = unseen, start: int 
 async def _unpruned(
     here: Sealed, name: str, bounds: Callable[[], Awaitable[tuple[int, int]]]
 ) -> AsyncIterator[bytes]:
-    """Yield the commits; raise WorldError, and not that they are damaged, if the engine prunes them meanwhile."""
+    """Yield the commits; raise Outage, and not that they are damaged, if the engine prunes them meanwhile."""
     number = here.begin
     try:
         async with closing(here.commits) as commits:
@@ -219,7 +225,7 @@ async def _unpruned(
     except FailClosed:
         if (await bounds())[0] <= number:
             raise
-        raise WorldError(
+        raise Outage(
             f"the engine pruned commits of the journal of {name} while this command read the "
             "journal: try again"
         ) from None
@@ -248,29 +254,47 @@ class GoingOn(NamedTuple):
 
 
 async def built_of(
-    spec: PipelineSpec, sealer: Sealer, opened: Callable[[], Awaitable[Sealed]] | None = None, *, sure: bool = False
-) -> GoingOn:  # fmt: skip
+    spec: PipelineSpec,
+    sealer: Sealer | None,
+    opened: Callable[[], Awaitable[Sealed]] | None = None,
+    *,
+    sure: bool = False,
+) -> GoingOn:
     """Build the pipeline of a file as its journal goes on, which may have begun with an earlier file. `opened` opens
-    the journal, if it is elsewhere. What cannot be read is left to who reads it next. `sure`: look also whether the
-    first file was changed since, which the engine does at its start.
+    the journal, if it is elsewhere. What is wrong with it is left to who reads it next. `sure`: look also whether the
+    first file was changed since, which the engine does at its start. Without a `sealer` no journal is looked at.
 
-    Raises what `build` raises, and `FailClosed` where the earlier file cannot be read.
+    Raises what `build` raises, `FailClosed` where the earlier file cannot be read, and `Outage` where
+    nobody answers.
     """
+    if sealer is None:
+        return GoingOn(build(spec), same=True)
     header, applied = None, None
     journal = partial(sealed_commits, spec) if opened is None else opened
     prints = fingerprints(spec)
-    with suppress(StreamDPError):
+    with _left():
         header = await _header(spec, sealer, journal)
     same = header is None or {**header.parts, "mechanisms": ""} == {
         **prints.parts,
         "mechanisms": "",
     }
     if header is not None and (sure or not same):
-        with suppress(StreamDPError):
+        with _left():
             applied = await _last_applied(spec, sealer, opened)
     if applied is not None:
         same = applied.fingerprint == prints.whole
     return GoingOn(build_again(spec, header, applied), same)
+
+
+@contextmanager
+def _left() -> Iterator[None]:
+    """Leave what is wrong with a journal to who reads it next, but not that nobody answers."""
+    try:
+        yield
+    except Outage:
+        raise
+    except StreamDPError:
+        pass
 
 
 def build_again(spec: PipelineSpec, header: Header | None, applied: Applied | None) -> Built:
@@ -320,10 +344,11 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
     Raises:
         FailClosed: the journal belongs to another pipeline, was written with another key, or in a form that this
         version does not read.
+        Outage: nobody answers.
     """
     try:
         _, sealed = await first_sealed(await sealed_commits(built.spec))
-    except UnknownFormat:
+    except (UnknownFormat, Outage):
         raise
     except UsageError:
         return True

@@ -45,6 +45,7 @@ class OperatorFigures:
     """Adds up the durable commits of a run; calls `warn` with the reasons if too large a share is dead or late.
 
     The figures are exact and NOT PRIVATE. `origin` (ms) is public; it is set only if this run began the ledger.
+    `waiting` returns how many closed ticks of each lane wait for those of the other lanes.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class OperatorFigures:
         self._committed: float | None = None
         self._positions: dict[int, int] = {}
         self._ends: Callable[[], Positions] = dict
+        self.waiting: Callable[[], Mapping[int, int]] = dict
         self._lanes = 1
         self._limit, self._warn, self._now = Fraction(1), warn, now
         self._reasons: Counter[str] = Counter()
@@ -124,6 +126,11 @@ class OperatorFigures:
                 by_lane[(str(place % lanes),)] += max(0, end - self._positions[place])
         return by_lane
 
+    @property
+    def lane_ticks(self) -> Mapping[tuple[str], int]:
+        """How many closed ticks of each lane wait for the other lanes; empty if one process reads all."""
+        return {(str(lane),): ticks for lane, ticks in self.waiting().items()}
+
     def watching(
         self, ports: Ports, limit: Fraction, ends: Callable[[], Positions] = dict
     ) -> Ports:
@@ -174,10 +181,11 @@ class WatchedJournal:
 
 _PREFIX = "stream_dp_not_private_"
 _DEAD = "dead_records_total"
-_LANE_LAG = "lane_lag"
+_LANE_LAG, _LANE_TICKS = "lane_lag", "lane_ticks"
 _LABELS: Mapping[str, tuple[str, ...]] = {
     _DEAD: ("pipeline", "reason", "field"),
     _LANE_LAG: ("pipeline", "lane"),
+    _LANE_TICKS: ("pipeline", "lane"),
 }
 """The labels of figures that have more than `pipeline`."""
 _FIGURES: Mapping[str, tuple[str, str]] = {
@@ -196,6 +204,10 @@ _FIGURES: Mapping[str, tuple[str, str]] = {
         "lag",
     ),
     _LANE_LAG: ("The lag of each lane: partition modulo the number of processes.", "lane_lag"),
+    _LANE_TICKS: (
+        "Closed ticks of a lane that wait for the other lanes: one with 0, where others have some, lags.",
+        "lane_ticks",
+    ),
 }
 """Help text and attribute of every figure."""
 
@@ -222,14 +234,38 @@ def figures_text(pipeline: str, figures: OperatorFigures, accepted: str) -> tupl
     return gauges.written(accepted), content_type(accepted)
 
 
+def lanes_text(pipeline: str, figures: OperatorFigures) -> tuple[bytes, str]:
+    """Return in words which lanes lag, and the content type; as private as the figures."""
+    ticks, lag = figures.waiting(), figures.lane_lag
+    behind = [str(lane) for lane, here in ticks.items() if not here and any(ticks.values())]
+    said = "one process reads the source" if not ticks else "no lane lags"
+    if behind:
+        said = f"the ticks of all others wait for {'lanes' if len(behind) > 1 else 'lane'} {', '.join(behind)}"
+    lines = [f"{pipeline}, NOT PRIVATE: {said}"]
+    for lane, here in ticks.items():
+        read = (
+            f", {lag[(str(lane),)]} places of the topic are not read" if (str(lane),) in lag else ""
+        )
+        lines.append(f"lane {lane}: {here} closed ticks wait for other lanes{read}")
+    return "\n".join([*lines, ""]).encode(), "text/plain; charset=utf-8"
+
+
 LOCAL = "127.0.0.1"
 _PATH = "/metrics"
-Written: TypeAlias = Callable[[str], tuple[bytes, str]]
-"""Returns text and content type for an `Accept` header."""
+_LANES = "/lanes"
+Written: TypeAlias = Mapping[str, Callable[[str], tuple[bytes, str]]]
+"""By path: returns text and content type for an `Accept` header."""
+
+
+def pages_of(pipeline: str, figures: OperatorFigures) -> Written:
+    return {
+        _PATH: lambda accepted: figures_text(pipeline, figures, accepted),
+        _LANES: lambda _: lanes_text(pipeline, figures),
+    }
 
 
 class OperatorServer(Listening):
-    """Serves the result of `written` to holders of `token`; `hosts` are further host names (without a port)."""
+    """Serves the pages of `written` to holders of `token`; `hosts` are further host names (without a port)."""
 
     what = "the operator's server"
 
@@ -265,23 +301,23 @@ def guarded(written: Written, token: str, hosts: frozenset[str] = LOOPBACK) -> "
 
     async def answer(scope: "Scope", receive: "Receive", send: "Send") -> None:
         request = Request(scope)
-        response = _refusal(request, token)
+        response = _refusal(request, token, written)
         if response is None:
-            text, form = written(request.headers.get("accept", ""))
+            text, form = written[request.url.path](request.headers.get("accept", ""))
             response = Response(text, headers={"content-type": form, "vary": "accept"})
         await response(scope, receive, send)
 
     return Shield(answer, hosts)
 
 
-def _refusal(request: "Request", token: str) -> "Response | None":
+def _refusal(request: "Request", token: str, pages: Written) -> "Response | None":
     """Return the refusal of a request, or None to answer it. The token is checked first."""
     from stream_dp.server.refusals import refusal
 
     if not _holds(request, token):
         return refusal(401, "needs `Authorization: Bearer TOKEN` with the operator's token")
-    if request.url.path != _PATH:
-        return refusal(404, f"only {_PATH} is here")
+    if request.url.path not in pages:
+        return refusal(404, f"only {' and '.join(pages)} are here")
     return None if request.method in ("GET", "HEAD") else refusal(405, "can only be read")
 
 
@@ -325,9 +361,7 @@ async def figures_told(
             "needs its own token: name the token's file with --operator-token-file"
         )
     token = sealer.query_token() if asked.token_file is None else read_token(asked.token_file)
-    server = OperatorServer(
-        lambda accepted: figures_text(pipeline, figures, accepted), token, asked.hosts
-    )
+    server = OperatorServer(pages_of(pipeline, figures), token, asked.hosts)
     await server.start(asked.port, asked.host)
     try:
         asked.opened(server.url)

@@ -25,9 +25,9 @@ from stream_dp.statistics import STATISTICS, Series
 from stream_dp.statistics.parts.series_spec import SeriesSpec
 
 KINDS: Mapping[str, str] = {
-    "by": "grouping", "of": "amount", "clamp": "range", "buckets": "whole", "at": "shares", "k": "whole",
-    "rank": "whole", "level": "whole", "threshold": "whole", "below": "flag", "windows": "windows", "every": "windows",
-    "running": "flag", "hop": "window",
+    "by": "grouping", "of": "amount", "plus": "values", "minus": "values", "clamp": "range", "buckets": "whole",
+    "at": "shares", "k": "whole", "rank": "whole", "level": "whole", "threshold": "whole", "below": "flag",
+    "windows": "windows", "every": "windows", "running": "flag", "hop": "window",
 }  # fmt: skip
 """The form element for each key of a definition."""
 _EVERYWHERE = ("statistic", "name", "epsilon", "delta", "where")
@@ -70,7 +70,11 @@ def _statistic(kind: type[SeriesSpec]) -> dict[str, Any] | None:
         "statistic": kind.model_fields["statistic"].default,
         "about": " ".join(words.split()),
         "keys": [
-            {"key": key, "kind": KINDS[key], "required": key in required}
+            {
+                "key": key,
+                "kind": "values_of" if key == "of" and "plus" in own else KINDS[key],
+                "required": key in required,
+            }
             for key in KINDS
             if key in own
         ],

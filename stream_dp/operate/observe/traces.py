@@ -190,5 +190,5 @@ def _listed(name: str, attributes: Mapping[str, str | int]) -> dict[str, str | i
     """Return the attributes under their exported names."""
     allowed = SPANS.get(name)
     if allowed is None or attributes.keys() - allowed:
-        raise UnlistedSpan("a span or an attribute that is not in `SPANS` is not told")
+        raise UnlistedSpan("only spans and attributes that are listed in `SPANS` are sent")
     return {NAMED[key]: value for key, value in attributes.items()}

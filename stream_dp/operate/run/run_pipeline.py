@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from stream_dp.operate.observe.operator_figures import FiguresPort, OperatorFigu
 from stream_dp.operate.observe.traces import traced
 from stream_dp.operate.run.file_change import going_on
 from stream_dp.operate.run.running import Run, alongside, signals
-from stream_dp.operate.run.settings import joined, source_there
+from stream_dp.operate.run.settings import WAIT_S, answered, joined, source_there
 from stream_dp.operate.run.wiring import PRODUCT, Setup, known_ends, presence_of
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import FileSourceSpec, KafkaSourceSpec, ReplayClock
@@ -267,8 +268,11 @@ async def run_pipeline(
         await source_there(spec, callbacks.starts)
     callbacks.progress("Looking for a journal")
     applies, progress = callbacks.applies if options.apply else None, callbacks.progress
-    built, change = await going_on(spec, sealer, options.was, applies, progress)
-    new = await require_own(built, sealer, private=setup.private)
+    seconds = inf if options.standby else WAIT_S if callbacks.patient else 0.0
+    built, change = await answered(
+        lambda: going_on(spec, sealer, options.was, applies, progress), seconds
+    )
+    new = await answered(lambda: require_own(built, sealer, private=setup.private), seconds)
     if new and not options.yes:
         require_wanted(built, str(pipeline), callbacks.noisy, callbacks.unjudged)
     if new and options.check:
@@ -299,6 +303,7 @@ async def run_pipeline(
         ):
             if not to_run:
                 return
+            callbacks.figures.waiting = lambda: this.engine.waiting
             async with beside(this), _announced(this, callbacks), ticks_told(this, callbacks.tell):
                 await this.until_end()
             if not options.until_end and not this.stopped.is_set():

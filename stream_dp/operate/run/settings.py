@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -234,6 +234,18 @@ async def joined(presence: Presence) -> None:
 WAIT_S = 60.0
 """How long to wait until a broker answers."""
 _AGAIN_S = 0.3
+
+
+async def answered(look: Callable[[], Awaitable[_T]], seconds: float) -> _T:
+    """Return what `look` finds, which changes nothing; look again for so many seconds while nobody answers."""
+    deadline, waits = time.monotonic() + seconds, backing_off(_LONGEST_WAIT_S)
+    while True:
+        try:
+            return await look()
+        except Outage:
+            if time.monotonic() >= deadline:
+                raise
+        await asyncio.sleep(next(waits))
 
 
 async def source_there(spec: PipelineSpec, tell: Callable[[str], None]) -> None:

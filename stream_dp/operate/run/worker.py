@@ -85,6 +85,7 @@ class Worker:
         self._settings = settings_for(source)
         self._members = members or Membership(self._settings, spec.name)
         self._said = ""
+        self._wrote = False
 
     async def run(self) -> None:
         """Work until cancelled. Raises `FailClosed`, or `WorldError` after an outage that is longer than `patience`."""
@@ -102,7 +103,7 @@ class Worker:
                     )
                     await asyncio.sleep(_PAUSE_S)
                 except Outage as error:
-                    wait = patience.wait(error, advanced=False)
+                    wait = patience.wait(error, self._wrote)
                     if str(error) != self._said:
                         _log.warning("%s; trying again", error)
                     self._said = str(error)
@@ -111,7 +112,7 @@ class Worker:
             await self._members.leave()
 
     async def _attempt(self, patience: Patience) -> None:
-        rows = rows_of(self._spec, self._keys.rows)
+        rows, self._wrote = rows_of(self._spec, self._keys.rows), False
         if rows is None:
             raise TypeError("a worker needs rows")
         async with AsyncExitStack() as stack:
@@ -135,7 +136,11 @@ class Worker:
             patience.runs()
             self._said = ""
             self._tell(f"reads {_numbered(lanes)} of {self._workers.lanes}")
-            await _Session(host, rows, lanes).work(self._members)
+            session = _Session(host, rows, lanes)
+            try:
+                await session.work(self._members)
+            finally:
+                self._wrote = session.wrote
 
     async def _there(self, rows: KafkaRows) -> None:
         told = False
@@ -160,6 +165,7 @@ class _Session:
     host: LaneHost
     rows: KafkaRows
     lanes: frozenset[int]
+    wrote: bool = False
 
     async def work(self, members: Members) -> None:
         """Work until something else than the layout changes. Raises `_Changed`, `Overtaken`, or what fails.
@@ -170,7 +176,8 @@ class _Session:
             partitions = await source.open(self.host.layout.origin)
             if source.identity != self.host.layout.source:
                 raise FailClosed(
-                    f"topic {source.name!r} is not the topic of the journal: it was created again"
+                    f"topic {source.name!r} was deleted and created again: it is not the topic that the "
+                    "journal has recorded"
                 )
             while True:
                 try:
@@ -239,6 +246,7 @@ class _Session:
                 for stamp, plain in work.rows()
             ]
             await producer.written(made)
+            self.wrote = self.wrote or bool(made)
             batches = await source.read()
 
     async def _listen(self, works: Mapping[int, LaneWork]) -> None:

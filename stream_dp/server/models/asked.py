@@ -89,7 +89,7 @@ class MessageAnswer(Answer):
 
 NOISE = (
     "mostly noise: a false alarm per key and day has a chance of at most 58 %, and the band of ± 56 is not less than "
-    "the threshold. A threshold of 120 or epsilon 0.25 would do"
+    "the threshold. A threshold of 120 or epsilon 0.25 is enough"
 )
 
 
@@ -319,8 +319,12 @@ class KeyEntry(Answer):
     """A key of the definition of a statistic, beside `name`, `epsilon` and `where`."""
 
     key: Annotated[str, Field(examples=["by", "threshold"])]
-    kind: Literal["grouping", "amount", "range", "whole", "shares", "flag", "windows", "window"]
-    """Its value: fields to group by, a field of numbers, two bounds, a whole number, shares, a flag, windows, one."""
+    kind: Literal[
+        "grouping", "amount", "range", "whole", "shares", "flag", "windows", "window", "values_of", "values"
+    ]  # fmt: skip
+    """Its value: fields to group by, a field of numbers, two bounds, a whole number, shares, a flag, windows, one, a
+    field of single values, some of these.
+    """
     required: bool
 
 

@@ -19,6 +19,7 @@ from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.neighbors import Neighbors, Users, UserShape
 from stream_dp.core.wording import how_many
+from stream_dp.engine.series import Meaning
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
@@ -184,7 +185,7 @@ class FalseAlarm:
         if epsilon is not None:
             dearer = float(epsilon) * compared.dearer(self.usual)
             enough.append(f"epsilon {two_digits(dearer):.12g}")
-        return f"{reason}. {' or '.join(enough).capitalize()} would do" if enough else reason
+        return f"{reason}. {' or '.join(enough).capitalize()} is enough" if enough else reason
 
 
 def noise_of(alarms: Sequence[FalseAlarm], epsilon: Fraction | None = None) -> str:
@@ -224,8 +225,7 @@ class Setting:
     identifiers, of which the events of one of these `users` have at most so many; None: they count the users.
     `entries`: in how many entries of a row these events lie at most, where each counts once. `total`: how many units a
     user may add to all series that share a total, of the amount `total_of` where there are several. `advise`: the
-    reason of a choice names what another method would have. `former`: closed intervals are predicted as journals of
-    before had it, which keep what was chosen so.
+    reason of a choice names what another method would have. `meaning`: a former one where a journal began with it.
     """
 
     width: int
@@ -248,7 +248,7 @@ class Setting:
     total: int = 0
     total_of: str = ""
     advise: bool = False
-    former: bool = False
+    meaning: Meaning = Meaning.NOW
 
     @property
     def last(self) -> int:
@@ -281,8 +281,8 @@ class Bounds:
     def proof(self) -> str:
         closing = how_many(self.intervals, "interval")
         return (
-            f"all releases up to tick {self.tick:,} at once: no error above {self.at_once:,} with probability "
-            f"{self.confidence:g}, while at most {closing} close (the number expected); {self.theorem}"
+            f"with probability {self.confidence:g}, no release up to tick {self.tick:,} has an error above "
+            f"{self.at_once:,}, while at most {closing} close (the expected number); {self.theorem}"
         )
 
 

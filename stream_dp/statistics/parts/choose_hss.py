@@ -26,6 +26,7 @@ from stream_dp.accounting.conversions import pure_to_zcdp
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wording import how_many
+from stream_dp.engine.series import Meaning
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.hss.hss import FAILURE, HSS, GaussianHSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
@@ -73,8 +74,8 @@ HSS_FORMS = (JOINT, BINS, GAUSSIAN_HSS)
 MOST_EVENTS = 1 << 50
 ALGORITHM_4 = "for rows in {0, 1}^d, by the bound of [HSV] Alg. 4: 4 a_S + 5 alpha + L + 1"
 RELATIVE = (
-    "for all data, also data chosen by somebody who sees the releases: the events that a sparse vector has not seen "
-    "are at most gamma + its threshold's noise, and the tails of all these noises and of the counter's add up"
+    "for all data, also data chosen by somebody who sees the releases: a sparse vector misses at most gamma events "
+    "plus the noise of its threshold, and the bound adds up the tails of these noises and of the counter's noise"
 )
 NEAR = 1.1  # what a declared shape may cost where the events have another one
 
@@ -411,7 +412,7 @@ def predicted_intervals(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -
     if demand.quantity is None:
         largest = max(round(float(profile.counts[0])) for profile in demand.profiles)
     events = largest * (tick + 1) // (demand.setting.horizon or ENDLESS)
-    if not demand.setting.former:
+    if demand.setting.meaning < Meaning.BY_GROWTH:
         possible = range(1, tick + 2)
         return bisect_right(possible, events, key=lambda k: k * mechanism.gamma(tick + 1, k // 2))
     growth = mechanism.tuned.growth

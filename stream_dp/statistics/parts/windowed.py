@@ -11,6 +11,7 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.wording import how_many
+from stream_dp.engine.series import Meaning
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
 from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
@@ -20,6 +21,7 @@ from stream_dp.mechanisms.linear.nested_windows import (
     NestedWindows,
     Views,
     best_nested,
+    usual_nested,
 )
 from stream_dp.mechanisms.linear.noisy_forest import MOST_HELD, best_forest, mean_variance
 from stream_dp.mechanisms.linear.window_forest import GaussianForest
@@ -137,7 +139,10 @@ def nested_windows(
     most = max(1, min(LONGEST_SPAN, room))
     last = max(setting.last + 1, max(ticks))
     aimed = tuple(float(aims.get(view, math.inf)) for view in views(declared)) if aims else ()
-    shape = best_nested(ticks, ever, last, most, aimed)
+    if aims or setting.meaning >= Meaning.SUM_OF_ERRORS:
+        shape = best_nested(ticks, ever, last, most, aimed)
+    else:
+        shape = usual_nested(ticks, ever, last, most)
     counter = NestedCounter(setting.width, epsilon, setting.neighbors, shape, setting.ones)
     levels = zip(shape.spans, shape.shares, strict=True)
     parts = ", ".join(f"{share} on spans of {how_many(span, 'tick')}" for span, share in levels)

@@ -135,14 +135,14 @@ def test_the_table_says_what_it_means(site: Any, monkeypatch: pytest.MonkeyPatch
     assert said.code == 0
     for text in (
         "Alerts", "claimed epsilon", "proves nothing", "confidence 0.99", "all series together", "basic filter",
-        "strongest possible", "at delta 0.01 ", "at delta 0.001 ", "so few games see no smaller one",
+        "strongest possible", "at delta 0.01 ", "at delta 0.001 ", "so few games detect no smaller delta",
     ):  # fmt: skip
         assert text in said.out
     quoted = said.out.splitlines()[-1]
     for text in (
         "To quote: on 20", " played 100 games of 6 ticks against each mechanism of clicks (at up to 8 times its epsil",
-        "for one event (add_remove), and refuted no claim, of all together epsilon ", "at confidence 0.99; this can",
-        f"epsilon of {least_seen(25, 0.01 / 4):g} or more as played, within 6 ticks, it cannot prove a claim, and it ",
+        "for one event (add_remove), and refuted no claim (all together: epsilon ", "at confidence 0.99. The games can",
+        f"epsilon of {least_seen(25, 0.01 / 4):g} or more as played, within 6 ticks. The games cannot prove a claim. ",
     ):  # fmt: skip
         assert text in quoted
 
@@ -167,6 +167,23 @@ def test_series_are_played_where_games_can_see_them(
     table = site.command("audit", "--runs", "800").out
     assert table.startswith("800 games per row can see an epsilon from 0.44 on")
     assert "2, 8 times" in table
+
+
+def test_a_window_that_ends_is_played_to_its_end(
+    site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeded. A twin: within two ticks nothing is told, and nothing is seen."""
+    seeds = itertools.count(1)
+    monkeypatch.setattr(audit_module, "fresh_noise", lambda: SeededNoise(next(seeds)))
+    site.write("statistic: count", "statistic: count, every: 3h")
+    found = json.loads(site.command("audit", "--runs", "800", "--json").out)
+    assert [s["ticks"] for s in found["series"]] == [3, 2, 2]
+    assert found["series"][0]["event"].startswith("tick 2, ")
+    assert 0.5 < found["series"][0]["epsilon_lower_bound"] <= 2
+    monkeypatch.setattr(audit_module, "MOST_TICKS", 2)
+    table = " ".join(site.command("audit", "--runs", "800").out.replace("│", " ").split())
+    assert "it tells nothing before its tick 2: --ticks 3" in table
+    assert "0.0000" in table
 
 
 def test_the_least_that_is_seen_is_where_the_strongest_begins_to_show() -> None:
@@ -252,7 +269,7 @@ def test_a_refuted_whole_is_named(site: Any, monkeypatch: pytest.MonkeyPatch) ->
     shown = json.loads(said.out)
     assert shown["violated"]
     assert (
-        " and REFUTED the claimed epsilon of all series together at confidence 0.999999999; "
+        " and REFUTED the claimed epsilon of all series together at confidence 0.999999999. "
         in shown["statement"]
     )
 
@@ -337,7 +354,7 @@ def test_an_archive_is_made_and_read_with_the_ledger(ran: Any) -> None:
     said = ran.say("journal", "archive", str(ran.pipeline), str(archive))
     assert (said.code, said.err) == (0, "")
     commits = len(read_sealed(ran.journal))
-    assert f"{commits} commits added; it holds commits 0 to {commits - 1}" in said.out
+    assert f"{commits} commits added; the archive holds commits 0 to {commits - 1}" in said.out
     again = ran.say("journal", "archive", str(ran.pipeline), str(archive), "--json")
     assert json.loads(again.out) == {
         "archive": str(archive), "added": 0, "begin": 0, "end": commits,

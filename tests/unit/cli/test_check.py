@@ -200,18 +200,18 @@ def test_what_the_series_are_worth_is_for_the_operators_eyes(site: Site) -> None
     said = site.command("check")
     assert said.code == 0
     table, _, ways = said.out.partition("Verdicts: 1 rough, 2 noise\n")
-    assert "What the series are worth by this sample, NOT PRIVATE" in table
+    assert "How useful the series are, judged by this sample, NOT PRIVATE" in table
     assert "rough (58%)" in table
     assert "false alarms 94.2% a day" in table
     more = "; needs a larger privacy.epsilon, or less for other series"
     assert ways.splitlines()[:3] == [
-        "clicks would be useful as one of these entries in its place:",
+        "clicks would be useful if one of these entries replaced it:",
         "    - {name: clicks, statistic: count, epsilon: 1.5}  # useful: ± 4 of 24" + more,
         "    - {name: clicks, statistic: count, epsilon: 0.67, every: 6h}  # useful: ± 4 of 24 over 6h"
         + more,
     ]
-    assert "busy is useful with none of the changes that were tried; the nearest:" in ways
-    assert "NOT PRIVATE: these verdicts are made of exact figures of the sample" in ways
+    assert "busy would be useful with no change that was tried; the nearest:" in ways
+    assert "NOT PRIVATE: these verdicts are computed from exact figures of the sample" in ways
     assert nothing_was_made(site)
 
 
@@ -253,7 +253,7 @@ def test_a_simulation_spends_nothing_and_says_what_tuning_is(site: Site) -> None
     shown = site.command("simulate", "--data", data, "--runs", "1")
     assert (shown.code, nothing_was_made(site)) == (0, True)
     assert shown.out.count("clicks") == 1
-    assert "is a release of its own, which no budget covers" in shown.out
+    assert "reveals something about these data, and no budget covers that" in shown.out
     assert "Alerts are not simulated" in shown.out
     wrong = site.command("simulate", "--data", data, "--epsilon", "1,x")
     assert (wrong.code, wrong.out, "--epsilon: " in wrong.err) == (2, "", True)

@@ -52,7 +52,7 @@ def test_a_token_is_made_listed_and_revoked(pipeline: Path, say: Say, tmp_path: 
     ]
     taken = say("token", str(pipeline), "--revoke", found.id)
     assert (taken.code, taken.err) == (0, "")
-    assert taken.out.startswith(f"{found.id}: revoked; ann can ask with it no more")
+    assert taken.out.startswith(f"{found.id}: revoked; ann can no longer ask with it")
     table = say("token", str(pipeline), "--list").out
     assert found.id in table
     assert "revoked" in table
@@ -73,7 +73,7 @@ def test_a_readers_token_is_made_listed_and_revoked(pipeline: Path, say: Say) ->
     listed = json.loads(say("token", str(pipeline), "--list", "--json").out)["tokens"]
     assert [(one["id"], one["analyst"], one["reader"]) for one in listed] == [(found.id, "", "bi")]
     taken = say("token", str(pipeline), "--revoke", found.id)
-    assert taken.out.startswith(f"{found.id}: revoked; bi can read with it no more")
+    assert taken.out.startswith(f"{found.id}: revoked; bi can no longer read with it")
     gone = keyless.shown_reading(text)
     assert gone is not None
     assert gone.revoked

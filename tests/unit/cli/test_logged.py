@@ -25,6 +25,7 @@ from stream_dp.operate import exporting
 from stream_dp.operate.observe import lifecycle_log, topic_page
 from stream_dp.operate.observe.lifecycle_log import ALWAYS, EVENTS, UnlistedEvent, warnings_told
 from stream_dp.operate.observe.operator_figures import OperatorFigures
+from stream_dp.operate.run.file_change import going_on
 
 NUMBERED = frozenset(
     {"time", "version", "file", "url", "tick", "origin", "releases", "exit_code", "error"}
@@ -111,6 +112,21 @@ def test_a_bug_is_logged_without_what_it_held(
     require_clean(lines(said))
     assert (said.code, lines(said)[-1]["exit_code"]) == (1, 1)
     assert "ValueError" in lines(said)[-1]["error"]
+
+
+def test_a_start_looks_again_at_a_journal_of_which_nobody_tells(
+    secretive: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = [Outage("a broker is away")]
+
+    async def away(*place: Any) -> Any:
+        if looks:
+            raise looks.pop()
+        return await going_on(*place)
+
+    monkeypatch.setattr(run_module, "going_on", away)
+    assert secretive.command("run", "--until-end").code == 0
+    assert looks == []
 
 
 def test_what_libraries_log_is_named_and_not_repeated() -> None:

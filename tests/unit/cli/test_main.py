@@ -176,7 +176,7 @@ def test_json_is_one_line_of_stdout_and_nothing_else(say: Say) -> None:
 def test_the_plan_says_what_analysts_have_of_what_is_spent(site: Any) -> None:
     """Else it is spent, and no series has it."""
     site.write("epsilon: 1}", "epsilon: 2, analysts: [{name: ann, epsilon: 0.1}]}")
-    words = "spent is also what analysts may ask with: ann 0.1"
+    words = "the budgets of analysts count as spent: ann 0.1"
     assert words in site.command("plan").out
     site.write()
     assert "analysts" not in site.command("plan").out

@@ -95,7 +95,7 @@ def test_commands_are_messages_signed_by_the_operator(ask: Ask_, engine: Engine)
     said = ask("create", "--series", SERIES, "--analyst", "ann")
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith("busy: created, charged epsilon 0.1, left 0.4. Start: tick 17")
-    assert ask("preview", "--series", SERIES).out.startswith("It fits")
+    assert ask("preview", "--series", SERIES).out.startswith("The series fits")
     assert ask("halt", "busy").out.startswith("busy: halted, left 0.4. End: tick 18")
     engine.answers = line(answer={"queries": [{"name": "busy", "statistic": "count", "start": 17}]})
     assert "busy" in ask("list").out

@@ -290,6 +290,36 @@ def test_padded_rows_have_few_lengths() -> None:
     assert longest[1] - longest[0] == 64
 
 
+def lengths_of_rows() -> set[tuple[int, int]]:
+    """How long padded rows of one lane are, whose ticks had no record, some, or a flood."""
+    sealer, random = RowSealer(KEY, "p", pad=True), Random(3)
+    lengths = set[tuple[int, int]]()
+    base = Written((0, 1), ()).row()
+    for width in (200, 15):
+        for most in (0, 1, 3, 200, 40_000, 2**31 - 1):
+            for _ in range(20):
+                some = random.choice([0.02, 0.5, 1])
+                counts = [random.randint(0, most) * (random.random() < some) for _ in range(width)]
+                offset = random.choice([0, 100, 70_000, 2**33])
+                places = {at: offset + random.randrange(200) for at in range(4)}
+                row = msgspec.structs.replace(
+                    base, begins=places, positions=places, cells=Cells.of(np.array(counts), width),
+                    records=sum(counts), late=random.randint(0, most), capped=random.randint(0, most),
+                )  # fmt: skip
+                sealed = sealer.record(Stamp(ROW, LANE, 0, EPOCH), encoded(row))
+                assert sealer.row(LANE, sealed)[0] == row
+                lengths.add((width, len(sealed.value)))
+    return lengths
+
+
+def test_the_length_of_a_padded_row_says_nothing_of_its_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert len(lengths_of_rows()) == 2
+    monkeypatch.setattr(form, "_longest", lambda row: row)  # padded as it is
+    assert len(lengths_of_rows()) > 4
+
+
 def test_a_chain_remembers_so_many_rows_and_takes_an_older_one_for_a_repeat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -84,7 +84,7 @@ def test_every_lane_has_one_subtask(pipeline: Path) -> None:
     assert sorted(map(sorted, FakeWorker.began)) == [[0, 2], [1]]
     assert lanes_of(pipeline) == 3
     pipeline.write_text(FILE.replace("workers: {lanes: 3}", "processes: 2"))
-    with pytest.raises(UsageError, match="no workers read its source"):
+    with pytest.raises(UsageError, match="its source is not read by workers"):
         lanes_of(pipeline)
 
 

@@ -738,7 +738,7 @@ async def test_records_of_an_added_schema_count_from_the_cut_on_and_are_dead_let
     changing = await topic.change(framed(7, 9))
     assert changing.shown["schemas"] == [{"id": 9, "start": 5}]
     assert list(change_lines(changing.shown))[1] == (
-        "  + schema 9: its records count from tick 5 on; those before were dead letters"
+        "  + schema 9: its records count from tick 5 on; earlier records with this schema were dead letters"
     )
     await topic.applied(8, framed(7, 9))
     counts = topic.releases("orders")

@@ -27,6 +27,7 @@ from stream_dp.mechanisms.linear.nested_windows import (
     NestedWindows,
     Views,
     best_nested,
+    usual_nested,
     view_variances,
 )
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
@@ -85,18 +86,54 @@ def test_no_linear_estimate_is_better(shape: ForestShape) -> None:
             assert predicted == pytest.approx(least, rel=1e-9)
 
 
-def test_a_year_of_hours_is_near_its_targets_and_far_below_forest_and_counter() -> None:
-    """RMSE at epsilon 1: aims 2.8, 10.5, 12.5, 19; a forest and a counter at their shares have 1.9, 9.2, 24.4, 60."""
-    asked = (1, 24, 168), True, 8_760
-    shape = best_nested(*asked, MOST)
-    parts = [int(share * 64) for share in shape.shares]
-    errors = np.sqrt(Views(*asked).errors(shape.arities, parts))
-    assert (errors < np.array([2.8, 10.5, 12.5, 19]) * 1.03).all()
+def test_a_year_of_hours_meets_its_targets_far_below_forest_and_counter() -> None:
+    """RMSE at epsilon 1: aims 2.8, 10.5, 12.5, 19; a forest and a counter at their shares have 1.9, 9.2, 24.4, 60.
+
+    At 200 ticks, by the law of what is released; the shape that was used before has 2.87 and 12.6 for tick and 7 d.
+    """
+    asked, targets = ((1, 24, 168), True, 8_760), [2.8, 10.5, 12.5, 19]
+    now, before = (shaped(*asked, MOST) for shaped in (usual_nested, best_nested))
+    assert (released_errors(now, *asked) < targets).all()
+    assert (released_errors(before, *asked) > targets)[[0, 2]].all()
     alone = best_nested((1, 24, 168), False, 8_760, MOST)
     parts = [int(share * 64) for share in alone.shares]
     assert (
         np.sqrt(Views((1, 24, 168), False, 8_760).errors(alone.arities, parts)) < [2.3, 7.2, 12.5]
     ).all()
+
+
+def released_errors(shape: ForestShape, over: tuple[int, ...], ever: bool, last: int) -> Any:
+    """RMSE by view at epsilon 1, over 200 ticks of a stream of `last` ticks."""
+    made = NestedWindows(counter(shape), over, ever)
+    publics = [
+        [made.view_public(place, last * at // 200 + 1, None) for at in range(200)]
+        for place in range(len(over) + ever)
+    ]
+    spreads = [
+        [made.noise(public, place).spread for public in each] for place, each in enumerate(publics)
+    ]
+    return np.sqrt(np.mean(spreads, axis=1))
+
+
+OVER = (24,), (24, 168), (24, 168, 720), (7, 28), (3, 12), (60, 1_440)
+STREAMS = [
+    each
+    for each in itertools.product(OVER, (False, True), (365, 1_460, 8_760, 35_040))
+    if max(each[0]) < each[2]
+]
+
+
+@pytest.mark.parametrize(("over", "ever", "last"), STREAMS)
+def test_usual_aims_make_no_mean_error_a_hundredth_larger(
+    over: tuple[int, ...], ever: bool, last: int
+) -> None:
+    """Nor the error of any view a twentieth, beside the shape with the least sum of errors, which it was before."""
+    asked = (1, *over), ever, last
+    now, before = (shaped(*asked, MOST) for shaped in (usual_nested, best_nested))
+    if now != before:
+        ratios = released_errors(now, *asked) / released_errors(before, *asked)
+        assert (ratios < 1.06).all()
+        assert ratios.prod() ** (1 / len(ratios)) < 1.011
 
 
 def test_aims_are_met_in_proportion_and_a_view_without_one_may_have_any_error() -> None:
@@ -147,6 +184,7 @@ def test_shapes_are_frozen() -> None:
         )
     ]
     aimed = best_nested((1, 24, 168), True, 8_760, MOST, (2.8, 10.5, 12.5, 19.0))
+    assert usual_nested((1, 24, 168), True, 8_760, MOST) == aimed
     assert (aimed.arities, [int(share * 640) for share in aimed.shares]) == (
         (36, 56),
         [321, 229, 90],
@@ -228,6 +266,23 @@ def test_a_shift_of_one_node_a_level_explains_an_event_to_the_last_bit(shape: Fo
             for counts, noise in (([0] * made.span, shifted(made, drawn, at)), (rows, drawn))
         )
         assert quiet == loud
+
+
+@pytest.mark.parametrize("level", [None, 0, 1, 2])
+def test_so_it_does_in_the_shape_of_a_year_and_not_without_a_level(level: int | None) -> None:
+    """A twin: the node of one level stays where it is, as if an event did not pay for it."""
+    made = counter(usual_nested((1, 24, 168), True, 8_760, MOST))
+    assert sum(1 / scale for scale in made.scales) == ONE
+    numbers = [made.span // span for span in made.shape.spans]
+    drawn = np.random.default_rng(5).integers(-900, 900, sum(numbers)).tolist()
+    for at in (0, 35, 36, 1_000, made.span - 1):
+        moved = shifted(made, drawn, at)
+        if level is not None:
+            place = sum(numbers[:level]) + at // made.shape.spans[level]
+            moved[place] = drawn[place]
+        rows = [int(step == at) for step in range(made.span)]
+        quiet = fine_values(made, [0] * made.span, ScriptedNoise(moved))
+        assert (quiet == fine_values(made, rows, ScriptedNoise(drawn))) == (level is None)
 
 
 def fine_values(made: NestedCounter, rows: list[int], noise: Any) -> list[int]:

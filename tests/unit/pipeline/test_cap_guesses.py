@@ -220,7 +220,7 @@ def test_what_where_drops_has_used_the_cap() -> None:
     assert "(its where takes 0.675 of the 6.75 events of a user that count)" in line
     assert "(its where takes all, where nothing is guessed, of the 6.75" in caps_words(plain)
     (note,) = [n for n in caveats(built_of(PER_DAY)) if n.startswith("records that the where of")]
-    assert "of germany drops have used their users' caps before" in note
+    assert "of germany drops use up their users' caps, too" in note
 
 
 def test_a_total_is_weighed_beside_a_roomy_cap() -> None:
@@ -282,7 +282,7 @@ def test_plan_says_what_a_shared_total_costs() -> None:
     assert built.promise.guarantee.measure == PureDP(Fraction(10))
     notes = " / ".join(caveats(built))
     assert "how much of amount each user has added" in notes
-    assert "records that the where of german, french drops have used the total before" in notes
+    assert "records that the where of german, french drops use up the total, too" in notes
     assert "and for the other kind only once the window of the cap is over" in notes
     assert "no series of this file has shared_total" not in notes
     assert "no series of this file has shared_total" in " ".join(
@@ -377,7 +377,7 @@ series: [{{name: orders, statistic: count, every: 1d, epsilon: 0.5}}]
 """)
     assert code_of(["plan", str(file)]) == 0
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert "Other caps, by the guesses of privacy.expect, which change no guarantee" in out
+    assert "Half-widths and cut-off parts with other caps, by the guesses in privacy.expect" in out
     assert (
         "orders over 1d, about 1,500: as it is ± 24, 50.0% cut off; max_events: 9 ± 54, 0.0% cut off;"
         in out

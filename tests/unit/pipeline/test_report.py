@@ -126,10 +126,10 @@ def test_errors_are_predicted_up_to_the_horizon(
 def test_notes_beside_the_guarantee(data: Data) -> None:
     built = build(PipelineSpec.model_validate(data))
     assert [note[:19] for note in caveats(built)] == [
-        "this pipeline only:",
+        "the guarantee is fo",
         "the guarantee holds",
         "records of a transa",
-        "ticks are longer th",
+        "because ticks are l",
     ]
     waiting = data | {"source": data["source"] | {"open_transactions": "wait"}}
     assert "ticks wait" in caveats(build(PipelineSpec.model_validate(waiting)))[2]
@@ -170,15 +170,15 @@ def test_the_text_has_the_promise_first_and_the_proof_where_it_is_asked_for(
     assert "[HSV]" not in short
     assert short.splitlines()[-1].startswith("Why this holds: `--proof`")
     assert "Note: " not in short
-    assert "`--notes` shows errors by tick, what each series rests on, and 3 notes." in short
+    assert "`--notes` shows errors by tick, how each series is computed, and 3 notes." in short
     out = planned(tmp_path, capsys, PIPELINE, "--proof", "--notes")
     for said in (
         "clicks is (0.3, 0)-differentially private: unit one event, neighbours add_remove",
         "Budget 0.333333333333: spent 0.3, left 0.033333333333.",
         "k-ary tree, l1 sensitivity = height",
-        "not taken: [HSV] Thm 5.4 (eps 0.3, delta 0); 4 that do not apply",
+        "not used: [HSV] Thm 5.4 (eps 0.3, delta 0); not applicable: 4 rules",
         "clicks: a count is a tree counter",
-        "Note: this pipeline only",
+        "Note: the guarantee is for this pipeline only",
     ):
         assert said in out
     assert "--proof" not in out

@@ -114,9 +114,9 @@ def test_a_live_series_is_for_users_too(data: Data) -> None:
 
 
 def test_notes_say_what_is_not_protected(data: Data) -> None:
-    assert "exactly the same note are one user's" in caveats(built(data))[-2]
-    assert "and not whether they were ever there" in caveats(built(data))[-1]
-    assert "exactly the same note are one user's" in caveats(built(data, overall="3"))[-1]
+    assert "exactly the same note belong to one user" in caveats(built(data))[-2]
+    assert "not whether the user is in the data at all" in caveats(built(data))[-1]
+    assert "exactly the same note belong to one user" in caveats(built(data, overall="3"))[-1]
     named = data | {"schema": data["schema"] | {"customer": {"type": "text"}}}
     (hint,) = [n for n in caveats(build(PipelineSpec.model_validate(named))) if "customer" in n]
     assert "docs/people.md" in hint

@@ -159,10 +159,12 @@ def entry_cost(ledger: Ledger) -> int:
 def test_the_plan_says_what_goes_by_the_shape() -> None:
     built = built_of({"per_tick": "1"})
     (note,) = [note for note in caveats(built) if note.startswith("Gaussian noise of")]
-    assert note.startswith("Gaussian noise of all, day, both, by, product, kinds goes by squares")
+    assert note.startswith(
+        "Gaussian noise of all, day, both, by, product, kinds is computed from squares"
+    )
     words = "1 in a tick and 20 in an entry change together"
     assert all(words in chosen.choice.why for chosen in built.chosen if chosen.spec.name != "tree")
-    assert not [note for note in caveats(built_of({})) if "goes by squares" in note]
+    assert not [note for note in caveats(built_of({})) if "is computed from squares" in note]
     values = {"name": "whom", "statistic": "distinct", "of": "shop", "epsilon": "0.1"}
     by_shop = {"key": "shop", "keys": "3"}
     notes = caveats(built_of(by_shop, series=[values]))

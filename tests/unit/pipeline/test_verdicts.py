@@ -221,7 +221,7 @@ def shop(**expect: Any) -> Built:
 
 def test_the_shop_is_told_that_it_is_noise_before_a_budget_is_spent() -> None:
     found = rows(shop())
-    assert found["clicks", "24h"].words == ("140", "± 682", "noise (4.9 times it)")
+    assert found["clicks", "24h"].words == ("140", "± 682", "noise (4.9 times the number)")
     assert {name: row.verdict for (name, window), row in found.items() if window != "tick"} == {
         "clicks": "noise", "revenue": "noise", "people": "rough",
     }  # fmt: skip

@@ -33,6 +33,7 @@ from stream_dp.pipeline import feature_counts
 from stream_dp.pipeline.layout import Feature
 from stream_dp.records.amount_units import Amount
 from stream_dp.records.conditions import Test
+from stream_dp.records.decoder import Decoded
 from stream_dp.records.groupings import Edges
 from stream_dp.records.record_columns import BoolArray, Numbers, _Ordered
 
@@ -44,8 +45,8 @@ _units = Amount.of
 _make, _read = _Ordered.__init__, _Ordered.read
 
 
-def _null_is_zero(column: _Ordered, records: Sequence[Any]) -> Numbers:
-    return Numbers(np.nan_to_num(_read(column, records).values), None)
+def _null_is_zero(column: _Ordered, decoded: Decoded) -> Numbers:
+    return Numbers(np.nan_to_num(_read(column, decoded).values), None)
 
 
 def _as_doubles(column: _Ordered, attribute: str, _: Any, tests: Sequence[Test]) -> None:

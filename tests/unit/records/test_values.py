@@ -174,7 +174,7 @@ def test_no_bytes_raise(tmp_path: Path, form: str) -> None:
 
 @pytest.mark.parametrize("form", FRAMED)
 def test_who_writes_plain_json_refuses_such_a_topic(tmp_path: Path, form: str) -> None:
-    with pytest.raises(UsageError, match=r"orders reads other values than plain JSON"):
+    with pytest.raises(UsageError, match=r"orders reads values that are not plain JSON"):
         written_to(spec_of(tmp_path, written(tmp_path, form, nested=False)))
     assert written_to(spec_of(tmp_path, None)).topic == "orders"
 

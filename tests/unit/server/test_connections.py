@@ -3,6 +3,7 @@
 import asyncio
 import resource
 import signal
+import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -21,7 +22,7 @@ from stream_dp.journal.commit import Release
 from stream_dp.server.access import Access
 from stream_dp.server.broadcast import SHARE, Turns
 from stream_dp.server.connections import MOST, BoundedProtocol, Connections, Limits, _foreign
-from stream_dp.server.server import _ACCEPTED_AT_ONCE, PageServer
+from stream_dp.server.server import _ACCEPTED_AT_ONCE, PageServer, listening_at
 from stream_dp.server.view import PublicView, ReleaseLog
 
 MakeRelease = Callable[..., Release]
@@ -238,6 +239,23 @@ def test_those_that_came_just_now_are_spared() -> None:
         room.admit(one)
     assert not any(one.gone for one in new)
     assert [one.gone for one in old] == [True] * len(new) + [False] * (200 - len(new))
+
+
+async def test_an_answer_does_not_wait_until_the_reader_says_that_it_has_the_first_half() -> None:
+    """Nagle's algorithm held each answer, of headers and a body, back for 40 ms."""
+    off = asyncio.get_running_loop().create_future()
+
+    async def seen(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted = writer.get_extra_info("socket")
+        off.set_result(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    listener = listening_at(socket.AF_INET, ("127.0.0.1", 0))
+    async with await asyncio.start_server(seen, sock=listener):
+        _, writer = await asyncio.open_connection(*listener.getsockname())
+        assert await off
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_a_taken_port_means_the_next_one_and_a_freed_one_is_free(view: PublicView) -> None:

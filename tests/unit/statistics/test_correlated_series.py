@@ -13,15 +13,17 @@ from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.engine.series import Meaning
 from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.nested_windows import NestedWindows, best_nested
+from stream_dp.mechanisms.linear.nested_windows import NestedWindows, best_nested, usual_nested
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
 from stream_dp.mechanisms.linear.window_forest import GaussianForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver, WindowsAndEver
 from stream_dp.mechanisms.quantiles.rank_window import RankWindow, best_rank_levels
 from stream_dp.mechanisms.states import mechanism_fingerprint
+from stream_dp.pipeline.builder import chosen_for
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
 from stream_dp.python.budget import Budget
@@ -119,19 +121,19 @@ def test_a_nested_one_costs_its_epsilon_and_needs_no_delta(data: Data) -> None:
     assert isinstance(mechanism, NestedWindows)
     assert (mechanism.windows, mechanism.ever) == ((1, 24), True)
     assert chosen.derivation.guarantee.measure == PureDP(Fraction(1))
-    assert mechanism.counter.shape == best_nested((1, 24), True, 100, 4_000)
+    assert mechanism.counter.shape == usual_nested((1, 24), True, 100, 4_000)
     assert chosen.choice.why.startswith("method: nested, one noise for tick / 24h / ever, of its ")
     data["clock"] = {"kind": "wall", "step": "1h"}
     endless: Any = made(data, {"epsilon": "2"}, NESTED).chosen[0].mechanism
-    assert endless.counter.shape == best_nested((1, 24), True, 10_000, 4_000)
+    assert endless.counter.shape == usual_nested((1, 24), True, 10_000, 4_000)
 
 
-AIMS = {"tick": "2.8", "24h": "10.5", "7d": "12.5", "ever": "19"}
+AIMS = {"tick": "2", "24h": "10", "7d": "14", "ever": "20"}
 
 
 @pytest.mark.parametrize("statistic", ["count", "histogram", "top"])
 def test_a_nested_one_is_made_for_its_aims(data: Data, statistic: str) -> None:
-    """And `plan` says its errors; without aims a file has the fingerprint and the shape that it had."""
+    """And `plan` says its errors; without aims a file has the fingerprint that it had."""
     keys = {"count": {}, "histogram": {"by": "destination"}, "top": {"by": "destination", "k": "1"}}
     series = NESTED | keys[statistic] | {"statistic": statistic, "windows": ["24h", "7d", "ever"]}
     data["clock"]["horizon"] = "8760"
@@ -142,22 +144,24 @@ def test_a_nested_one_is_made_for_its_aims(data: Data, statistic: str) -> None:
     mechanisms: Any = [each.chosen[0].mechanism for each in (plain, aimed)]
     asked = (1, 24, 168), True, 8_760, 4_000
     assert [each.counter.shape for each in mechanisms] == [
-        best_nested(*asked),
-        best_nested(*asked, (2.8, 10.5, 12.5, 19.0)),
+        usual_nested(*asked),
+        best_nested(*asked, (2.0, 10.0, 14.0, 20.0)),
     ]
-    said = "; typical errors (RMSE) 2.78 / 9.81 / 12.4 / 18.9, in proportion to the aims"
+    said = "; typical errors (RMSE) 2.13 / 8.92 / 14 / 21.2, in proportion to the aims"
     assert said in aimed.chosen[0].choice.why
     assert "aims" not in plain.chosen[0].choice.why
-    same = made(data, {"epsilon": "2"}, series | {"name": "it", "aims": AIMS | {"ever": "19.0"}})
+    same = made(data, {"epsilon": "2"}, series | {"name": "it", "aims": AIMS | {"ever": "20.0"}})
     assert fingerprint(plain.spec) != fingerprint(aimed.spec) == fingerprint(same.spec)
 
 
 def test_nested_windows_of_before_aims_have_the_fingerprints_they_had(data: Data) -> None:
-    """Of the file and of each mechanism, as they were computed before the key came."""
+    """Of the file and of each mechanism, as they were computed before the key came; by the rule of then."""
     data["clock"]["horizon"] = "8760"
     series = NESTED | {"windows": ["24h", "7d", "ever"]}
     built = made(data, {"epsilon": "2"}, series)
-    assert (built.parts["series"], mechanism_fingerprint(built.chosen[0].mechanism)[:16]) == (
+    (one,) = built.spec.series
+    then = chosen_for(built.spec, one, slice(0, 1), meaning=Meaning.SUM_OF_ERRORS)
+    assert (built.parts["series"], mechanism_fingerprint(then.mechanism)[:16]) == (
         "a66698a709a4",
         "80022a612ffd85af",
     )

@@ -32,7 +32,7 @@ ALARMS: Mapping[str, dict[str, Any]] = {
 WOULD = re.compile(
     r"mostly noise: a false alarm per (?:key and )?day has a chance of at most (?P<chance>\d+) %"
     r"(?:, and the band of ± (?P<band>[\d,.]+) is not less than the threshold)?"
-    r"\. A threshold of (?P<threshold>-?[\d,]+) or epsilon (?P<epsilon>[\d.]+) would do"
+    r"\. A threshold of (?P<threshold>-?[\d,]+) or epsilon (?P<epsilon>[\d.]+) is enough"
 )
 
 
@@ -164,7 +164,7 @@ async def test_a_watch_of_a_monitor_that_runs_is_confirmed_too() -> None:
     assert found["w1"]["refused"]["kind"] == "noise"
     assert re.match(
         r"watch: mostly noise: a false alarm per day has a chance of at most \d+ %, and the band of ± \d+ is not less "
-        r"than the threshold\. A threshold of [\d,]+ would do\. Nothing was done",
+        r"than the threshold\. A threshold of [\d,]+ is enough\. Nothing was done",
         found["w1"]["refused"]["detail"],
     )
     assert (found["w2"]["answer"]["watch"], found["w3"]["answer"]["watch"]) == ("fr", "de")

@@ -330,7 +330,7 @@ def test_plan_says_how_many_ticks_at_the_end_are_in_no_whole_hop(tmp_path: Path)
     built = built_of(tmp_path, f"{KEYS}, windows: [6h], hop: 3h", horizon=11)
     (note,) = (each for each in caveats(built) if "horizon" in each)
     assert (
-        "the horizon ends in the midst of a hop of 3h, so no release has the records of its last 2 ticks"
+        "the horizon ends in the midst of a hop of 3h, so no release has the records of the horizon's last 2 ticks"
         in note
     )
     whole = built_of(tmp_path, f"{KEYS}, windows: [6h], hop: 3h", horizon=12)

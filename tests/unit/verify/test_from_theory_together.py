@@ -232,7 +232,12 @@ LIVE: dict[str, dict[str, Any]] = {
     "running": ended(COUNT) | {"running": "true"},
     "histogram": ended(KEYS),
     "sum": ended(SUM),
-}
+    "top": ended(TOP),
+    "hop": {
+        "statistic": "quantiles", "of": "amount", "clamp": ["0", "2"], "buckets": "2", "at": ["0.5"],
+        "windows": ["2s"], "hop": "2s",
+    },
+}  # fmt: skip
 WITHIN, ANY = {"neighbors": "replace", "moves": "within_tick"}, {"neighbors": "replace"}
 UNITS = {
     "added": {},
@@ -242,7 +247,7 @@ UNITS = {
     "by tick": USERS | {"max_events": "4", "per_tick": "1"},
 }
 FEW: Logs = ((event(0, who="you"), 0, event(1, who="you"), 1, 2),)
-ONLY = {"any": ("count", "nested"), "within": ("histogram", "sum")}
+ONLY = {"any": ("count", "nested"), "within": ("histogram", "sum", "top")}
 """Where one window ends, an event in any tick shows itself by half its price; a count shows no other content."""
 CELLS = [(name, unit) for name in LIVE for unit in UNITS if name in ONLY.get(unit, LIVE)]
 MET = {"within": (Fraction(0), Fraction(1)), "by tick": (Fraction(1), Fraction(1, 2))}

@@ -8,13 +8,14 @@ const LABELS = {
   statistic: "Statistic", name: "Name", where: "Filter", error: "Error (half-width)", epsilon: "Budget ε",
   by: "Group by", of: "Field", clamp: "Clamp", buckets: "Buckets", at: "Quantiles", k: "Top k",
   rank: "Rank", level: "Minimum count", threshold: "Threshold", below: "Alert below the threshold", windows: "Sliding windows", every: "Tumbling windows",
-  running: "Running totals within a window", hop: "Hop",
+  running: "Running totals within a window", hop: "Hop", plus: "Counts up", minus: "Counts down",
 };
 const HINTS = {
   clamp: "Values outside count as the nearer end.", at: "0.5 is the median; several with commas.",
   windows: "Such as 1 hour or 24 hours; empty: since it was asked.", every: "Such as 24 hours: one number for each, when it is over. Less noise.",
   running: "A number at every tick since the window began: more noise.",
   hop: "A part of the window, 12 hours say: a number at the end of each, with less noise; empty: at every tick.", buckets: "A whole number that divides the range.",
+  plus: "One value of the field, or several with commas.", minus: "One value of the field, or several with commas.",
 };
 const NUMBERS = ["integer", "number"];
 const OPERATORS = {
@@ -103,6 +104,8 @@ export class QuestionForm {
         return both;
       },
       amount: () => select(key, [...none, ...of(NUMBERS)], { required }),
+      values_of: () => select(key, [...none, ...of(["category", "text", "boolean", "integer"])], { required }),
+      values: () => el("input", text),
       range: () => el("span", { class: "ask-pair" }, el("input", { ...text, inputmode: "decimal", size: 8 }), " to ", el("input", { ...text, name: `${key}-2`, inputmode: "decimal", size: 8, "aria-label": "to" })),
       whole: () => el("input", { ...text, type: "number", min: 1, step: 1 }),
       shares: () => el("input", { ...text, value: "0.5" }),
@@ -201,6 +204,7 @@ export class QuestionForm {
       else if (value && kind === "windows") found[key] = listed(value).map(windowOf);
       else if (value && kind === "window") found[key] = windowOf(value);
       else if (value && kind === "shares") found[key] = listed(value).map(shareOf);
+      else if (value && kind === "values") found[key] = listed(value);
       else if (value) found[key] = value;
     }
     const where = [...this.conditions.children].map(conditionOf);

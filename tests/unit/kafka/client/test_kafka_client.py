@@ -6,7 +6,7 @@ import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -15,13 +15,29 @@ from typing import Any
 import pytest
 from kafka.certificates import Authority
 
+from stream_dp.engine.lanes.rows import RowSealer
 from stream_dp.errors import FailClosed, Outage, UsageError, WorldError
 from stream_dp.kafka.client import clients as kafka_client
 from stream_dp.kafka.client import topics as kafka_topics
-from stream_dp.kafka.client.clients import KafkaSettings, disconnect, library, patiently, speaking
+from stream_dp.kafka.client.clients import (
+    KafkaSettings,
+    disconnect,
+    library,
+    patiently,
+    some_broker,
+    speaking,
+)
 from stream_dp.kafka.client.security import BearerTokens, arguments
-from stream_dp.kafka.client.topics import UNCOMPACTED, ensure, warnings
+from stream_dp.kafka.client.topics import (
+    UNCOMPACTED,
+    TopicLook,
+    administering,
+    ensure,
+    warnings,
+)
+from stream_dp.kafka.log import rows as kafka_rows
 from stream_dp.kafka.log.lease import KafkaLease
+from stream_dp.kafka.log.rows import KafkaRows
 from stream_dp.records.endpoints import Security
 
 NOWHERE = KafkaSettings("127.0.0.1:1", patience_s=3)
@@ -384,3 +400,65 @@ async def test_a_broker_that_denies_is_not_asked_again(cluster: Cluster) -> None
     with pytest.raises(WorldError, match="grant this user the rights"):
         await ensure(KafkaSettings("kafka:9092"), "t", UNCOMPACTED)
     assert cluster.codes == [FINE]
+
+
+class Nodes:
+    """A client that knows nodes 1 to 3, of which these answer; it takes the first at random."""
+
+    def __init__(self, *up: int) -> None:
+        self._up = up
+        self.cluster = SimpleNamespace(
+            brokers=lambda: [SimpleNamespace(nodeId=n) for n in (1, 2, 3)]
+        )
+
+    def get_random_node(self) -> int:
+        return 1
+
+    async def ready(self, node: int) -> bool:
+        return node in self._up
+
+
+async def test_a_broker_that_is_away_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [await some_broker(Nodes(*up)) for up in ((1, 2), (2, 3), (3,))] == [1, 2, 3]
+    with pytest.raises(library(".errors").KafkaConnectionError):
+        await some_broker(Nodes())
+
+    class Admin:
+        _client = Nodes(3)
+
+        def __init__(self, **_: object) -> None: ...
+
+        async def _send_request(self, request: str, node: int | None = None) -> tuple[str, Any]:
+            return request, node
+
+    fake = {".admin": SimpleNamespace(AIOKafkaAdminClient=Admin)}
+    monkeypatch.setattr(kafka_topics, "library", lambda part: fake.get(part) or library(part))
+    monkeypatch.setattr(kafka_topics, "connected", lambda *_: nullcontext())
+    async with administering(KafkaSettings("kafka:9092"), "a test") as admin:
+        assert await admin._send_request("any") == ("any", 3)
+        assert await admin._send_request("the second", 2) == ("the second", 2)
+
+
+async def test_rows_that_cannot_be_opened_leave_no_client_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, made = KafkaRows(NOWHERE, "shop", RowSealer(bytes(32), "shop"), 2, ""), list[Any]()
+    consumer = rows._consumer
+
+    async def look(_: KafkaRows) -> TopicLook:
+        return TopicLook("id", (0, 1))
+
+    async def away(*_: object) -> None:
+        raise Outage("no broker answers")
+
+    def noted(level: str) -> Any:
+        made.append(consumer(level))
+        return made[-1]
+
+    monkeypatch.setattr(KafkaRows, "_look", look)
+    monkeypatch.setattr(rows, "_consumer", noted)
+    monkeypatch.setattr(kafka_rows, "connect", away)
+    with pytest.raises(Outage):
+        await rows.open()
+    await rows.close()
+    assert [client._closed for client in made] == [True] * 3

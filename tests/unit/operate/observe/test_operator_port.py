@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from fractions import Fraction
+from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from stream_dp.operate.observe.operator_figures import (
     figures_text,
     figures_told,
     guarded,
+    pages_of,
 )
 from stream_dp.operate.run.run_pipeline import Operator, RunOptions, run_pipeline
 from stream_dp.operate.run.running import Run
@@ -41,6 +43,7 @@ def known() -> OperatorFigures:
     seconds = chain([10.0, 10.0, 12.5, 12.5], repeat(20.0))
     figures = OperatorFigures(lambda _: None, lambda: next(seconds))
     figures._attempts, figures._lanes = 2, 2
+    figures.waiting = lambda: {0: 0, 1: 3, 2: 1}
     figures._ends = lambda: {0: 5950, 1: 4, 2: 9}
     letters = (DeadLetter(0, "wrong_type", "page", 37, ()), DeadLetter(1, "not_json", None, 2, ()))
     figures.take(Commit(1, b"", records=50, late=3, dead_letters=letters[:1], capped=13))
@@ -84,7 +87,29 @@ def test_the_figures_are_those_of_the_commits() -> None:
         f"{name}lag": 49,
         f"{name}lane_lag 0": 49,
         f"{name}lane_lag 1": 0,
+        f"{name}lane_ticks 0": 0,
+        f"{name}lane_ticks 1": 3,
+        f"{name}lane_ticks 2": 1,
     }
+
+
+async def test_the_operator_is_told_which_lane_lags() -> None:
+    figures = known()
+    app = guarded(pages_of("clicks", figures), SEALER.query_token())
+    answer = await said(app, path="/lanes", headers=RIGHT)
+    assert answer.text.splitlines() == [
+        "clicks, NOT PRIVATE: the ticks of all others wait for lane 0",
+        "lane 0: 0 closed ticks wait for other lanes, 49 places of the topic are not read",
+        "lane 1: 3 closed ticks wait for other lanes, 0 places of the topic are not read",
+        "lane 2: 1 closed ticks wait for other lanes",
+    ]
+    for waiting, words in (
+        ({0: 0, 1: 0}, "no lane lags"), ({0: 2, 1: 1}, "no lane lags"), ({}, "one process reads the source"),
+        ({0: 0, 1: 0, 2: 1}, "the ticks of all others wait for lanes 0, 1"),
+    ):  # fmt: skip
+        figures.waiting = partial(dict, waiting)
+        answer = await said(app, path="/lanes", headers=RIGHT)
+        assert answer.text.splitlines()[0] == f"clicks, NOT PRIVATE: {words}"
 
 
 RIGHT = bearer(SEALER.query_token())
@@ -98,6 +123,8 @@ REFUSED: dict[str, tuple[dict[str, Any], int]] = {
     "a token in the address": ({"params": {"token": SEALER.query_token()}}, 401),
     "two tokens": ({"headers": [*RIGHT.items()] * 2}, 401),
     "another path without a token": ({"path": "/"}, 401),
+    "the lanes without a token": ({"path": "/lanes"}, 401),
+    "the lanes for a write": ({"path": "/lanes", "method": "POST", "headers": RIGHT}, 405),
     "another path": ({"path": "/healthz", "headers": RIGHT}, 404),
     "a write": ({"method": "POST", "headers": RIGHT}, 405),
     "another host": ({"host": "rebound.example", "headers": RIGHT}, 421),
@@ -106,7 +133,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int]] = {
 
 async def tells_nothing(request: dict[str, Any], status: int) -> bool:
     figures = known()
-    app = guarded(lambda form: figures_text("clicks", figures, form), SEALER.query_token())
+    app = guarded(pages_of("clicks", figures), SEALER.query_token())
     answer = await said(app, **dict(request))
     shown = [secret for secret in (*SECRETS, "not_private") if secret in answer.text]
     return answer.status_code == status and not shown

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,13 +24,19 @@ from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.operate.audit import journal_access
-from stream_dp.operate.audit.journal_access import _header, require_own, sealed_commits
+from stream_dp.operate.audit.journal_access import (
+    _header,
+    built_of,
+    require_own,
+    sealed_commits,
+)
 from stream_dp.operate.published_bodies import TickTimes
 from stream_dp.operate.run import settings
 from stream_dp.operate.run.lane_processes import PipedLane, _framed
 from stream_dp.operate.run.run_pipeline import lived, standing_by, start_line
 from stream_dp.operate.run.running import Run
 from stream_dp.operate.run.settings import RESTARTS, WINDOW_S, Patience, settings_at, settings_for
+from stream_dp.operate.run.worker import Worker
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.endpoints import (
@@ -450,6 +456,51 @@ async def test_no_journal_is_the_engines_business(made: Make, tmp_path: Path) ->
         [sealed async for sealed in (await sealed_commits(made().spec)).commits]
     (tmp_path / "shop.journal").write_bytes(b"no database")
     await require_own(made(), SEALER, private=True)
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+async def test_a_journal_of_which_nobody_tells_is_not_taken_for_none(
+    made: Make, monkeypatch: pytest.MonkeyPatch, answers: int
+) -> None:
+    built, looks = made(), list[int]()
+
+    async def away(*place: Any) -> Any:
+        looks.append(1)
+        if len(looks) == answers + 1:
+            raise Outage("nobody answers")
+        return await sealed_commits(*place)
+
+    monkeypatch.setattr(journal_access, "sealed_commits", away)
+    monkeypatch.setattr(settings, "backing_off", lambda _: repeat(0.0))
+    with pytest.raises(Outage):
+        await require_own(built, SEALER, private=True)
+    looks.clear()
+    assert not await settings.answered(lambda: require_own(built, SEALER, private=True), 60)
+    assert len(looks) == answers + 3
+    looks.clear()
+    with nullcontext() if answers else pytest.raises(Outage):
+        await built_of(built.spec, SEALER)
+
+
+@pytest.mark.parametrize("wrote", [True, False])
+async def test_a_worker_whose_rows_come_between_outages_goes_on(
+    monkeypatch: pytest.MonkeyPatch, wrote: bool
+) -> None:
+    spec = PipelineSpec.model_validate(
+        PIPELINE | {"source": TOPIC.model_dump() | {"patience": "50ms", "workers": {"lanes": 2}}}
+    )
+    attempts = list[int]()
+
+    async def attempt(worker: Worker, patience: Patience) -> None:
+        attempts.append(1)
+        patience.runs()
+        worker._wrote = wrote
+        await asyncio.sleep(0.03)
+        raise Outage("a broker is away") if len(attempts) < 5 else FailClosed("the last one")
+
+    monkeypatch.setattr(Worker, "_attempt", attempt)
+    with pytest.raises(FailClosed if wrote else WorldError, match="last" if wrote else "Given up"):
+        await Worker(spec, SEALER.worker_keys(), lambda _: None).run()
 
 
 async def test_a_report_that_comes_slowly_is_read_on_where_waiting_was_given_up() -> None:

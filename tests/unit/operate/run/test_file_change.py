@@ -105,7 +105,7 @@ def test_a_changed_file_is_planned_applied_and_runs_on(
         "ended": ["countries"],
     }
     assert code_of(["ledger", str(new)]) == 0
-    assert "of the first one have ended: countries." in capsys.readouterr().out
+    assert "ended series of the first file: countries." in capsys.readouterr().out
     assert code_of(["ledger", str(old), "--json"]) == 4
     assert code_of(["audit", "--trace", str(new)]) == 0
     assert code_of(["doctor", str(new)]) == 0

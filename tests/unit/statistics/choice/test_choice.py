@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.engine.series import Meaning
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
@@ -316,7 +317,7 @@ def test_predicted_intervals_by_hand() -> None:
 
 
 def test_a_former_rule_predicts_by_growth_alone() -> None:
-    former = replace(DEMAND.setting, former=True)
+    former = replace(DEMAND.setting, meaning=Meaning.BY_GROWTH)
     demand = replace(DEMAND, quantity=MAXIMUM, setting=former, expected_events=1_000)
     hss = joint_hss(demand)
     few = min(1_000, 1_000 // hss.tuned.growth(1_000))
