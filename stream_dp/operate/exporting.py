@@ -26,13 +26,10 @@ from stream_dp.client.frames import COLUMNS, KINDS, TABLE, Row, arrow_table, lib
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.files.threads import replace_file
 from stream_dp.journal.public_sequence import RELEASES
-from stream_dp.journal.release import (
-    KeysUnknown,
-    ReleaseReader,
-)
+from stream_dp.journal.release import KeysUnknown, ReleaseReader, read, read_head
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.published_bodies import all_published, find_keys, published
-from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.yaml import load
 
 UNIQUE = ("pipeline", "series", "tick", "time_window", "key")
@@ -525,13 +522,14 @@ async def export_releases(
     async def rows_in(body: bytes) -> list[Row]:
         try:
             return rows_of(spec.name, body, reader.read)
-        except KeysUnknown as unknown:
-            await find_keys(reader, unknown.series, all_published(spec))
+        except KeysUnknown:
+            await find_keys(reader, body, all_published(spec))
             return rows_of(spec.name, body, reader.read)
 
     try:
         tell("starting", pipeline=spec.name, version=__version__)
         beyond = await target.open()
+        await _learn_keys(reader, built, beyond)
         async for bodies in published(spec, beyond - 1, every):
             for body in bodies:
                 number = RELEASES.number_of(body, spec.name)
@@ -552,6 +550,24 @@ async def export_releases(
                 rows, newest = [], Newest()
     finally:
         await target.close()
+
+
+async def _learn_keys(reader: ReleaseReader, built: Built, beyond: int) -> None:
+    """Read the first release of each series of the file, up to the sequence `beyond`, for its keys.
+
+    The file names the keys of the newest version of a series, and releases of an older version may have others.
+    """
+    unread = set(built.keys) if beyond >= 0 and built.spec.in_order else set[str]()
+    if not unread:
+        return
+    async for body in all_published(built.spec):
+        head = read_head(body)
+        if head.series in unread:
+            unread.remove(head.series)
+            if read(body).keys:
+                reader.read(body)
+        if not unread or head.sequence >= beyond:
+            return
 
 
 def _foreign(target: RowTarget, pipeline: str) -> FailClosed:

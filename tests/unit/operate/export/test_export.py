@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +14,15 @@ import duckdb
 import pyarrow.dataset
 import pyarrow.parquet
 import pytest
-from unit.operate.export.export_worlds import FORMS, ROWS, bodies, body, changed, published
+from unit.operate.export.export_worlds import (
+    FORMS,
+    PIPELINE,
+    ROWS,
+    bodies,
+    body,
+    changed,
+    published,
+)
 
 from stream_dp.client.frames import COLUMNS, Row, arrow_table, rows_of
 from stream_dp.errors import FailClosed, UsageError, WorldError
@@ -24,6 +33,7 @@ from stream_dp.pipeline.yaml import load
 Read = Callable[[Path], list[tuple[Any, ...]]]
 FORMER = COLUMNS[:-1]
 """The columns before series had versions."""
+ARRAYS = "releases: {values: array}\n"
 
 
 def of_csv(folder: Path) -> list[tuple[Any, ...]]:
@@ -363,3 +373,35 @@ async def test_a_former_table_that_ends_in_a_second_version_is_gone_on_with(tmp_
     made_former("duckdb", to)
     await export_releases(published(tmp_path, found), f"duckdb:{to}")
     assert ordered(of_duckdb(to)) == told_by(changed(bodies(range(3)), 2))
+
+
+@pytest.mark.parametrize("series", ["s0", "orders"])
+async def test_values_in_arrays_have_the_keys_of_their_version(tmp_path: Path, series: str) -> None:
+    """Also where the export goes on long after the first release of a version, which alone names its keys.
+
+    The file declares `orders`, with the keys of the newest version.
+    """
+    to, found, names = (
+        tmp_path / "out",
+        list[bytes](),
+        {1: ["a", "b", "c"], 2: ["AT", "DE", "other"]},
+    )
+    for number in range(8):
+        said = {"values": [number, number + 1, number + 2], "band": 3, "version": 1 + number // 4}
+        if number in (0, 4):
+            said["keys"] = names[1 + number // 4]
+        whole = json.loads(body(number * len(FORMS), said))
+        found.append(json.dumps({**whole, "series": series}).encode())
+    for releases in (2, 3, 7, 8):
+        path = published(tmp_path, found[:releases])
+        path.write_text(
+            PIPELINE.replace("statistic: count", "statistic: histogram, by: country") + ARRAYS
+        )
+        await export_releases(path, f"duckdb:{to}")
+    columns = [COLUMNS.index(name) for name in ("tick", "key", "value", "version")]
+    told = sorted(tuple(row[column] for column in columns) for row in of_duckdb(to))
+    assert told == [
+        (tick, name, tick + place, 1 + tick // 4)
+        for tick in range(8)
+        for place, name in enumerate(names[1 + tick // 4])
+    ]
