@@ -77,6 +77,11 @@ KINDS = dict.fromkeys(COLUMNS, "text") | {
     "sequence": "bigint", "version": "integer",
 }  # fmt: skip
 """The SQL type of each column."""
+HAS_VERSION = (
+    f"select exists (select from pg_attribute where attrelid = to_regclass('{TABLE}') "  # noqa: S608 - ours
+    "and attname = 'version' and not attisdropped)"
+)
+"""Asks PostgreSQL whether the table has the column `version`; tables of former versions of stream_dp have none."""
 
 _T = TypeVar("_T")
 _Number = int | float | None

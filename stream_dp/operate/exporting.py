@@ -22,7 +22,16 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from stream_dp import __version__
-from stream_dp.client.frames import COLUMNS, KINDS, TABLE, Row, arrow_table, library, rows_of
+from stream_dp.client.frames import (
+    COLUMNS,
+    HAS_VERSION,
+    KINDS,
+    TABLE,
+    Row,
+    arrow_table,
+    library,
+    rows_of,
+)
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.files.threads import replace_file
 from stream_dp.journal.public_sequence import RELEASES
@@ -298,11 +307,6 @@ _COLUMNS = ", ".join(
 _CREATE = f"create table if not exists {TABLE} ({_COLUMNS}, primary key ({_KEY}))"
 _ADD = f"alter table {TABLE} add column if not exists version integer default 1"
 """For tables of former versions and new ones; former versions go on in a table that has the column."""
-HAS_VERSION = (
-    f"select exists (select from pg_attribute where attrelid = to_regclass('{TABLE}') "  # noqa: S608 - ours
-    "and attname = 'version' and not attisdropped)"
-)
-"""Whether the table in PostgreSQL has the column `version`."""
 _LAST = f"select coalesce(max(sequence), -1) from {TABLE} where pipeline = "  # noqa: S608 - ours
 _SEQUENCES = f"create index if not exists {TABLE}_sequence on {TABLE} (pipeline, sequence)"
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from stream_dp.client.frames import COLUMNS, TABLE, ReleaseTable, Row, rows_of
+from stream_dp.client.frames import COLUMNS, HAS_VERSION, TABLE, ReleaseTable, Row, rows_of
 from stream_dp.errors import FailClosed, ReleasesMissing, UsageError, WorldError
 from stream_dp.journal.public_sequence import RELEASES
 from stream_dp.journal.release import ReleaseReader, read_head
-from stream_dp.operate.exporting import HAS_VERSION
 from stream_dp.operate.published_bodies import of_file, of_topic, published
 from stream_dp.operate.run.settings import settings_at
 from stream_dp.pipeline.builder import build
