@@ -36,10 +36,12 @@ from stream_dp.files.memory import MemoryJournal
 from stream_dp.journal.commit import Applied, Created, Halted, Watched
 from stream_dp.journal.release import KeysUnknown, ReleaseReader
 from stream_dp.live.planner import LiveSeriesPlanner
+from stream_dp.live.planner import counted as counted_there
 from stream_dp.operate.audit.journal_access import build_again
 from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.operate.audit.trace_check import compared
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.router import OpenRouter
 
 WHERE: list[dict[str, Any]] = [{"field": "amount", "at_least": "5"}]
 FINER = COUNTRIES | {"epsilon": "0.3"}
@@ -429,6 +431,47 @@ async def test_watches_of_the_version_before_count_nowhere_in_the_next(
     shop, wanted = await _watched()
     assert wanted[0]
     assert not any("own" in names for names in shop.releases("m").values())
+
+
+async def test_workers_count_a_watch_of_a_later_version_by_its_own_filter() -> None:
+    """Both versions count the same in the same columns, but only the second sees no records of other countries."""
+    country = [{"field": "country", "equals": "DE"}]
+    own = {"name": "own", "where": country, "above": "35"}
+    first, more = MONITOR | {"watch": [own]}, {"privacy": PIPELINE_M["privacy"]}
+    old, new = (
+        file([ORDERS, first], **more),
+        file([ORDERS, first | {"where": country}], **more),
+    )
+    shop = Shop(noise=zero)
+    await shop.upto(1, old)
+    await shop.applied(3, new)
+    source = Stopping(4)
+    shop.__dict__["built"] = build_again(new, None, (await shop.summary()).applied)
+    engine = shop.engine(source)
+    run = asyncio.create_task(engine.run())
+    await shop.until(4, run)
+
+    async def act() -> None:
+        live = engine.admission.registry.named("m")
+        assert live is not None
+        dear = json.dumps({"name": "dear", "where": WHERE, "above": 4}).encode()
+        await engine._changes.watch(live, dear, "", accept_noise=True, worked=lambda *_: None)
+        await engine._changes.flush()
+
+    await engine._inbox.executed(act)
+    engine.stop()
+    source.go(HORIZON)
+    await run
+    (created,) = (change for change in shop.changes if isinstance(change, Created))
+    router = engine.admission.planner.router  # type: ignore[union-attr]
+    layout = router.layout
+    assert created.column == layout.features[layout.series["m"]].start
+    for counting in (router.counting(),):
+        there = OpenRouter(shop.built.spec, 0)
+        there.count(counted_there(there._spec, counting.told, [], counting.width))
+        mine, theirs = counting.added, there.counting().added
+        assert len(mine) == 1
+        assert list(theirs) == list(mine)
 
 
 async def _twin() -> tuple[Mapping[int, Any], Fraction]:
