@@ -489,7 +489,7 @@ async def export_releases(
         try:
             return rows_of(spec.name, body, reader.read)
         except KeysUnknown as unknown:
-            await find_keys(reader, unknown.series, all_published(spec))
+            await find_keys(reader, unknown, all_published(spec))
             return rows_of(spec.name, body, reader.read)
 
     try:

@@ -262,7 +262,7 @@ class _Handed:
         try:
             release = PublicRelease.of(body, self.reader.read)
         except KeysUnknown as unknown:
-            await find_keys(self.reader, unknown.series, sink.read())
+            await find_keys(self.reader, unknown, sink.read())
             release = PublicRelease.of(body, self.reader.read)
         self.last = sequence
         self.hand_on(release)

@@ -110,8 +110,8 @@ class TopicPage:
             reader = ReleaseReader({})
             try:
                 released = reader.read(body)
-            except KeysUnknown:
-                await find_keys(reader, release.series, all_published(self._built.spec, bootstrap))
+            except KeysUnknown as unknown:
+                await find_keys(reader, unknown, all_published(self._built.spec, bootstrap))
                 released = reader.read(body)
             self._others[release.series] = _described(released)
         if self.log.last_sequence < 0:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -33,13 +33,14 @@ from stream_dp.cli.printing import change_lines
 from stream_dp.engine.admission import Admission
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.files.memory import MemoryJournal
-from stream_dp.journal.commit import Applied, Created, Halted, Watched
+from stream_dp.journal.commit import Applied, Commit, Created, Halted, Watched
 from stream_dp.journal.release import KeysUnknown, ReleaseReader
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.live.planner import counted as counted_there
 from stream_dp.operate.audit.journal_access import build_again
 from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.operate.audit.trace_check import compared
+from stream_dp.operate.published_bodies import find_keys
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.router import OpenRouter
 
@@ -290,6 +291,16 @@ async def test_a_name_that_a_message_gave_or_halted_is_never_taken_over() -> Non
         changing = await shop.change(file([*FIRST, DEAR | {"name": name}], **ann))
         with pytest.raises(UsageError, match="has or had this name"):
             changing.require()
+    admission = engine.admission
+    number = admission.registry.named("mine").number  # type: ignore[union-attr]
+    admission.halt("hers", HORIZON - 1, by_file=True)
+    for name in ("hers", "sum"):
+        with pytest.raises(UsageError, match="has or had this name"):
+            admission.propose(json.dumps(DEAR | {"name": name}).encode(), HORIZON - 1, 2)
+    later = json.dumps(DEAR | {"name": "mine"}).encode()
+    created = Created(admission.registry.next_number, later, HORIZON - 1, 0, version=2)
+    with pytest.raises(FailClosed, match="has or had this name"):
+        admission.replay(Commit(9, b"", changes=(Halted(number, HORIZON - 1), created)))
 
 
 @pytest.mark.parametrize(
@@ -348,6 +359,19 @@ async def test_answers_are_never_those_of_the_version_before() -> None:
     await run
 
 
+async def test_series_that_are_released_together_have_their_own_versions() -> None:
+    """Counts of one mechanism and start, which one block writes: two of the second version, one of the first."""
+    low, more = {"epsilon": "0.2"}, {"name": "more", "epsilon": "0.2"}
+    shop = Shop()
+    await shop.upto(2, file([ORDERS, DEAR, COUNTRIES]))
+    await shop.applied(6, file([ORDERS | low, DEAR | low, COUNTRIES, DEAR | more]))
+    for name, version in (("orders", 2), ("dear", 2), ("more", 1)):
+        versions = {tick: version for tick, (version, _) in told(shop, name).items()}
+        assert versions == ({} if version == 1 else dict.fromkeys(range(3), 1)) | dict.fromkeys(
+            range(3, 7), version
+        )
+
+
 async def test_a_reader_keeps_the_keys_of_each_version_apart() -> None:
     shop, as_array = Shop(noise=zero), {"releases": {"values": "array"}}
     other = COUNTRIES | {"epsilon": "0.2", "windows": ["1h", "2h"]}
@@ -357,8 +381,16 @@ async def test_a_reader_keeps_the_keys_of_each_version_apart() -> None:
     read = [reader.read(body) for body in shop.bodies if b"countries" in body]
     assert [one.version for one in read] == [1] * 5 + [2] * 4
     assert {bool(one.windows) for one in read[5:]} == {True}
-    with pytest.raises(KeysUnknown):
-        ReleaseReader({"countries": ("DE", "FR")}).read(shop.bodies[-1])
+    reader = ReleaseReader({"countries": ("DE", "FR")})
+    with pytest.raises(KeysUnknown) as unknown:
+        reader.read(shop.bodies[-1])
+
+    async def bodies() -> AsyncIterator[bytes]:
+        for body in shop.bodies:
+            yield body
+
+    await find_keys(reader, unknown.value, bodies())
+    assert reader.read(shop.bodies[-1]) == read[-1]
 
 
 async def _watched() -> tuple[Shop, list[list[int]]]:
@@ -466,12 +498,10 @@ async def test_workers_count_a_watch_of_a_later_version_by_its_own_filter() -> N
     router = engine.admission.planner.router  # type: ignore[union-attr]
     layout = router.layout
     assert created.column == layout.features[layout.series["m"]].start
-    for counting in (router.counting(),):
-        there = OpenRouter(shop.built.spec, 0)
-        there.count(counted_there(there._spec, counting.told, [], counting.width))
-        mine, theirs = counting.added, there.counting().added
-        assert len(mine) == 1
-        assert list(theirs) == list(mine)
+    counting, there = router.counting(), OpenRouter(shop.built.spec, 0)
+    there.count(counted_there(shop.built.spec, counting.told, [], counting.width))
+    assert len(counting.added) == 1
+    assert [*there.counting().added] == [*counting.added]
 
 
 async def _twin() -> tuple[Mapping[int, Any], Fraction]:
