@@ -34,7 +34,7 @@ from stream_dp.engine.admission import Admission
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.files.memory import MemoryJournal
 from stream_dp.journal.commit import Applied, Commit, Created, Halted, Watched
-from stream_dp.journal.release import KeysUnknown, ReleaseReader
+from stream_dp.journal.release import KeysUnknown, ReleaseReader, release_of
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.live.planner import counted as counted_there
 from stream_dp.operate.audit.journal_access import build_again
@@ -250,6 +250,7 @@ async def test_a_plan_says_the_price_of_a_changed_series() -> None:
     [
         ([ORDERS, FINER, SHARE], "series share: is made of releases of countries"),
         ([*FIRST, DEAR | {"name": "share"}], "series share: name: a series has or had this name"),
+        ([ORDERS | {"epsilon": "0.3"}, FINER], "series: one of those that run must stay"),
         (
             [
                 ORDERS,
@@ -360,11 +361,13 @@ async def test_answers_are_never_those_of_the_version_before() -> None:
 
 
 async def test_series_that_are_released_together_have_their_own_versions() -> None:
-    """Counts of one mechanism and start, which one block writes: two of the second version, one of the first."""
+    """Counts of one mechanism and start, which one block writes after a start: two second versions, and a first one."""
     low, more = {"epsilon": "0.2"}, {"name": "more", "epsilon": "0.2"}
     shop = Shop()
     await shop.upto(2, file([ORDERS, DEAR, COUNTRIES]))
-    await shop.applied(6, file([ORDERS | low, DEAR | low, COUNTRIES, DEAR | more]))
+    new = file([ORDERS | low, DEAR | low, COUNTRIES, DEAR | more])
+    await shop.applied(4, new)
+    await shop.upto(6, new)
     for name, version in (("orders", 2), ("dear", 2), ("more", 1)):
         versions = {tick: version for tick, (version, _) in told(shop, name).items()}
         assert versions == ({} if version == 1 else dict.fromkeys(range(3), 1)) | dict.fromkeys(
@@ -502,6 +505,31 @@ async def test_workers_count_a_watch_of_a_later_version_by_its_own_filter() -> N
     there.count(counted_there(shop.built.spec, counting.told, [], counting.width))
     assert len(counting.added) == 1
     assert [*there.counting().added] == [*counting.added]
+    router.close(created.number)
+    assert not router.counting().told
+
+
+async def test_a_watch_of_a_later_version_has_not_fired_yet() -> None:
+    """Also when a release of the version before is taken only then."""
+    once = {
+        "name": "once",
+        "where": [{"field": "country", "equals": "DE"}],
+        "above": "30",
+        "rearm": "false",
+    }
+    first, more = MONITOR | {"watch": [once]}, {"privacy": PIPELINE_M["privacy"]}
+    shop = Shop(noise=zero)
+    await shop.upto(4, file([ORDERS, first], **more))
+    engine = await shop.applied(5, file([ORDERS, first | {"epsilon": "1.2"}], **more))
+    fired, registry = shop.words.fired, engine.admission.registry
+    live = registry.named("m")
+    assert live is not None
+    (watch,) = live.series.asking.placed  # type: ignore[union-attr]
+    assert {tick for tick, names in shop.releases("m").items() if names} == {4}
+    assert fired.ends(live, watch) == {}
+    for body in shop.bodies:
+        fired.take(release_of(body), registry)
+    assert fired.ends(live, watch) == {}
 
 
 async def _twin() -> tuple[Mapping[int, Any], Fraction]:
