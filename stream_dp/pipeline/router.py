@@ -222,6 +222,8 @@ class Told(NamedTuple):
 
 
 UNTOLD = Told(0, "", b"")
+AGAIN = "="
+"""In place of a series' name: the definition is that of a later version, which counts in the columns of the first."""
 
 
 @dataclass(slots=True)
@@ -302,8 +304,7 @@ class OpenRouter:
         self._added.clear()
         self._shards.clear()
         for feature, column in counting.added:
-            if feature not in self.layout.features:
-                self._add(feature, column)
+            self._add(feature, column)
         self._muted = {0: list(counting.muted)}
         self._width, self._held, self._now = counting.width, None, None
 
@@ -334,8 +335,8 @@ class OpenRouter:
             )
         if feature in self.layout.features:
             slot = self.layout.features[feature]
-            if isinstance(feature, Block):  # a later version of the owner, of which watches may be told
-                self._same[user], self._now = (slot.start, told), None
+            if isinstance(feature, Block):  # of a later version: its watches are told, too
+                self._same[user], self._now = (slot.start, told._replace(series=AGAIN)), None
             return slice(slot.start, slot.stop)
         added = self._added.get(feature) or self._add(feature, column, told)
         added.users.add(user)
