@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -33,13 +33,16 @@ from stream_dp.cli.printing import change_lines
 from stream_dp.engine.admission import Admission
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.files.memory import MemoryJournal
-from stream_dp.journal.commit import Applied, Created, Halted, Watched
-from stream_dp.journal.release import KeysUnknown, ReleaseReader
+from stream_dp.journal.commit import Applied, Commit, Created, Halted, Watched
+from stream_dp.journal.release import KeysUnknown, ReleaseReader, release_of
 from stream_dp.live.planner import LiveSeriesPlanner
+from stream_dp.live.planner import counted as counted_there
 from stream_dp.operate.audit.journal_access import build_again
 from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.operate.audit.trace_check import compared
+from stream_dp.operate.published_bodies import find_keys
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.router import OpenRouter
 
 WHERE: list[dict[str, Any]] = [{"field": "amount", "at_least": "5"}]
 FINER = COUNTRIES | {"epsilon": "0.3"}
@@ -247,6 +250,7 @@ async def test_a_plan_says_the_price_of_a_changed_series() -> None:
     [
         ([ORDERS, FINER, SHARE], "series share: is made of releases of countries"),
         ([*FIRST, DEAR | {"name": "share"}], "series share: name: a series has or had this name"),
+        ([ORDERS | {"epsilon": "0.3"}, FINER], "series: one of those that run must stay"),
         (
             [
                 ORDERS,
@@ -288,6 +292,16 @@ async def test_a_name_that_a_message_gave_or_halted_is_never_taken_over() -> Non
         changing = await shop.change(file([*FIRST, DEAR | {"name": name}], **ann))
         with pytest.raises(UsageError, match="has or had this name"):
             changing.require()
+    admission = engine.admission
+    number = admission.registry.named("mine").number  # type: ignore[union-attr]
+    admission.halt("hers", HORIZON - 1, by_file=True)
+    for name in ("hers", "sum"):
+        with pytest.raises(UsageError, match="has or had this name"):
+            admission.propose(json.dumps(DEAR | {"name": name}).encode(), HORIZON - 1, 2)
+    later = json.dumps(DEAR | {"name": "mine"}).encode()
+    created = Created(admission.registry.next_number, later, HORIZON - 1, 0, version=2)
+    with pytest.raises(FailClosed, match="has or had this name"):
+        admission.replay(Commit(9, b"", changes=(Halted(number, HORIZON - 1), created)))
 
 
 @pytest.mark.parametrize(
@@ -346,6 +360,21 @@ async def test_answers_are_never_those_of_the_version_before() -> None:
     await run
 
 
+async def test_series_that_are_released_together_have_their_own_versions() -> None:
+    """Counts of one mechanism and start, which one block writes after a start: two second versions, and a first one."""
+    low, more = {"epsilon": "0.2"}, {"name": "more", "epsilon": "0.2"}
+    shop = Shop()
+    await shop.upto(2, file([ORDERS, DEAR, COUNTRIES]))
+    new = file([ORDERS | low, DEAR | low, COUNTRIES, DEAR | more])
+    await shop.applied(4, new)
+    await shop.upto(6, new)
+    for name, version in (("orders", 2), ("dear", 2), ("more", 1)):
+        versions = {tick: version for tick, (version, _) in told(shop, name).items()}
+        assert versions == ({} if version == 1 else dict.fromkeys(range(3), 1)) | dict.fromkeys(
+            range(3, 7), version
+        )
+
+
 async def test_a_reader_keeps_the_keys_of_each_version_apart() -> None:
     shop, as_array = Shop(noise=zero), {"releases": {"values": "array"}}
     other = COUNTRIES | {"epsilon": "0.2", "windows": ["1h", "2h"]}
@@ -355,8 +384,16 @@ async def test_a_reader_keeps_the_keys_of_each_version_apart() -> None:
     read = [reader.read(body) for body in shop.bodies if b"countries" in body]
     assert [one.version for one in read] == [1] * 5 + [2] * 4
     assert {bool(one.windows) for one in read[5:]} == {True}
-    with pytest.raises(KeysUnknown):
-        ReleaseReader({"countries": ("DE", "FR")}).read(shop.bodies[-1])
+    reader = ReleaseReader({"countries": ("DE", "FR")})
+    with pytest.raises(KeysUnknown) as unknown:
+        reader.read(shop.bodies[-1])
+
+    async def bodies() -> AsyncIterator[bytes]:
+        for body in shop.bodies:
+            yield body
+
+    await find_keys(reader, unknown.value, bodies())
+    assert reader.read(shop.bodies[-1]) == read[-1]
 
 
 async def _watched() -> tuple[Shop, list[list[int]]]:
@@ -429,6 +466,70 @@ async def test_watches_of_the_version_before_count_nowhere_in_the_next(
     shop, wanted = await _watched()
     assert wanted[0]
     assert not any("own" in names for names in shop.releases("m").values())
+
+
+async def test_workers_count_a_watch_of_a_later_version_by_its_own_filter() -> None:
+    """Both versions count the same in the same columns, but only the second sees no records of other countries."""
+    country = [{"field": "country", "equals": "DE"}]
+    own = {"name": "own", "where": country, "above": "35"}
+    first, more = MONITOR | {"watch": [own]}, {"privacy": PIPELINE_M["privacy"]}
+    old, new = (
+        file([ORDERS, first], **more),
+        file([ORDERS, first | {"where": country}], **more),
+    )
+    shop = Shop(noise=zero)
+    await shop.upto(1, old)
+    await shop.applied(3, new)
+    source = Stopping(4)
+    shop.__dict__["built"] = build_again(new, None, (await shop.summary()).applied)
+    engine = shop.engine(source)
+    run = asyncio.create_task(engine.run())
+    await shop.until(4, run)
+
+    async def act() -> None:
+        live = engine.admission.registry.named("m")
+        assert live is not None
+        dear = json.dumps({"name": "dear", "where": WHERE, "above": 4}).encode()
+        await engine._changes.watch(live, dear, "", accept_noise=True, worked=lambda *_: None)
+        await engine._changes.flush()
+
+    await engine._inbox.executed(act)
+    engine.stop()
+    source.go(HORIZON)
+    await run
+    (created,) = (change for change in shop.changes if isinstance(change, Created))
+    router = engine.admission.planner.router  # type: ignore[union-attr]
+    layout = router.layout
+    assert created.column == layout.features[layout.series["m"]].start
+    counting, there = router.counting(), OpenRouter(shop.built.spec, 0)
+    there.count(counted_there(shop.built.spec, counting.told, [], counting.width))
+    assert len(counting.added) == 1
+    assert [*there.counting().added] == [*counting.added]
+    router.close(created.number)
+    assert not router.counting().told
+
+
+async def test_a_watch_of_a_later_version_has_not_fired_yet() -> None:
+    """Also when a release of the version before is taken only then."""
+    once = {
+        "name": "once",
+        "where": [{"field": "country", "equals": "DE"}],
+        "above": "30",
+        "rearm": "false",
+    }
+    first, more = MONITOR | {"watch": [once]}, {"privacy": PIPELINE_M["privacy"]}
+    shop = Shop(noise=zero)
+    await shop.upto(4, file([ORDERS, first], **more))
+    engine = await shop.applied(5, file([ORDERS, first | {"epsilon": "1.2"}], **more))
+    fired, registry = shop.words.fired, engine.admission.registry
+    live = registry.named("m")
+    assert live is not None
+    (watch,) = live.series.asking.placed  # type: ignore[union-attr]
+    assert {tick for tick, names in shop.releases("m").items() if names} == {4}
+    assert fired.ends(live, watch) == {}
+    for body in shop.bodies:
+        fired.take(release_of(body), registry)
+    assert fired.ends(live, watch) == {}
 
 
 async def _twin() -> tuple[Mapping[int, Any], Fraction]:
