@@ -432,13 +432,11 @@ def read(body: bytes, what: str = "what should be a release") -> Released:
 
 
 class KeysUnknown(FailClosed):
-    """A release of `series`, in this version, has values in the order of keys that only its first release names, which
-    was not read.
-    """
+    """A release of `series` has values in the order of keys that only its first release names, which was not read."""
 
-    def __init__(self, series: str, version: int = 1) -> None:
+    def __init__(self, series: str) -> None:
         super().__init__(f"the first release of {series}, which names its keys, was not read")
-        self.series, self.version = series, version
+        self.series = series
 
 
 def by_key(part: WindowPart | Released) -> dict[str, _End]:
@@ -457,7 +455,7 @@ def named(released: Released, keys: Sequence[str] = ()) -> Released:
         return released
     keys = released.keys or keys
     if not keys:
-        raise KeysUnknown(released.series, released.version)
+        raise KeysUnknown(released.series)
 
     def changed(part: _P, **fields: Any) -> _P:
         if isinstance(part.values, tuple):
