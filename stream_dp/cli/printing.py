@@ -221,6 +221,31 @@ def watch_text(watch: Mapping[str, Any]) -> str:
     return f"watch: {limit}{tick}{by}{once}{where}"
 
 
+def _back(series: Mapping[str, Any]) -> str:
+    back = series["gives_back"]
+    return f"gives {back} back to later ticks" if back != "0" else "gives nothing back"
+
+
+def _series_lines(shown: Mapping[str, Any]) -> Iterator[str]:
+    for series in shown["added"]:
+        yield f"  + series {series['name']}: epsilon {series['epsilon']}, counts from tick {series['start']} on"
+        if series["noise"]:
+            yield f"      {series['noise']}"
+    for series in shown.get("changed", ()):
+        yield (
+            f"  ~ series {series['name']}: version {series['version']} counts anew from tick {series['start']} on, "
+            f"epsilon {series['epsilon']}; the one before has no release from tick {series['end']} on and "
+            f"{_back(series)}"
+        )
+        if series["noise"]:
+            yield f"      {series['noise']}"
+    for series in shown["ended"]:
+        yield (
+            f"  - series {series['name']}: no release from tick {series['end']} on; {_back(series)}; its name stays "
+            "taken"
+        )
+
+
 def change_lines(shown: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a changed pipeline file would change, a line each, from what `file_change` shows."""
     name, old = shown["pipeline"], shown["against"]
@@ -229,17 +254,7 @@ def change_lines(shown: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name}: nothing to apply; {whole} goes on with this file"
     else:
         yield f"{name}: changes against {whole}"
-    for series in shown["added"]:
-        yield f"  + series {series['name']}: epsilon {series['epsilon']}, counts from tick {series['start']} on"
-        if series["noise"]:
-            yield f"      {series['noise']}"
-    for series in shown["ended"]:
-        back = (
-            f"gives {series['gives_back']} back to later ticks"
-            if series["gives_back"] != "0"
-            else "gives nothing back"
-        )
-        yield f"  - series {series['name']}: no release from tick {series['end']} on; {back}; its name stays taken"
+    yield from _series_lines(shown)
     for series in shown.get("halted", ()):
         yield f"  ? series {series} was halted by a message, and does not run; its name stays taken: leave it out"
     yield from (f"  + field {field}" for field in shown["fields"])

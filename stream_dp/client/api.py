@@ -262,8 +262,9 @@ class Client:
     def _newest(self) -> list[_Newest]:
         return self.decoded(_NEWEST, self.send("GET", "/api/series")).series
 
-    def keys(self) -> dict[str, tuple[str, ...]]:
-        return {entry.name: entry.domain for entry in self.pipeline().series if entry.domain}
+    def keys(self) -> dict[tuple[str, int], tuple[str, ...]]:
+        series = self.pipeline().series
+        return {(own.name, own.version or 1): own.domain for own in series if own.domain}
 
     def _model(
         self, model: type[_M], method: str, path: str, body: bytes | None = None, **sent: Any

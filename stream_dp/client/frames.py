@@ -34,7 +34,8 @@ class Row(NamedTuple):
     `fired`. `low` and `high` bound the true number with `confidence` (value minus and plus band, if there is a
     band); None for an open end. The band of quantiles is in ranks. `name` is the entry that has the maximum or the
     rank. `tied` lists, as a JSON array, the names that cannot be distinguished from that of the rank. `sequence` is
-    the release's sequence number.
+    the release's sequence number. `version` is that of its series: from 2 on, a changed pipeline file gave the name
+    another definition.
     """
 
     pipeline: str
@@ -53,6 +54,7 @@ class Row(NamedTuple):
     rank: int | None
     tied: str | None
     sequence: int
+    version: int = 1
 
     @property
     def shown(self) -> str:
@@ -72,9 +74,14 @@ TABLE = "stream_dp_releases"
 KINDS = dict.fromkeys(COLUMNS, "text") | {
     "tick": "bigint", "tick_end": "timestamptz", "value": "double precision", "low": "double precision",
     "high": "double precision", "band": "double precision", "confidence": "double precision", "rank": "integer",
-    "sequence": "bigint",
+    "sequence": "bigint", "version": "integer",
 }  # fmt: skip
 """The SQL type of each column."""
+HAS_VERSION = (
+    f"select exists (select from pg_attribute where attrelid = to_regclass('{TABLE}') "  # noqa: S608 - ours
+    "and attname = 'version' and not attisdropped)"
+)
+"""Asks PostgreSQL whether the table has the column `version`; tables of former versions of stream_dp have none."""
 
 _T = TypeVar("_T")
 _Number = int | float | None
@@ -106,7 +113,7 @@ def rows_of(
         Row(
             pipeline, release.series, release.tick, at, window, row.key, row.kind,
             _float(row.value), _float(row.low), _float(row.high), _float(row.band),
-            release.confidence, row.name, row.rank, row.tied, release.sequence,
+            release.confidence, row.name, row.rank, row.tied, release.sequence, release.version,
         )
         for window, part in parts.items()
         for row in _numbers(part)
@@ -251,11 +258,11 @@ class ReleaseTable:
     ) -> "Axes":
         """Draw one series with matplotlib, and return the axes.
 
-        Numbers and quantiles are lines within their bands, or the ranges of quantiles; alerts are points, where they
-        fired; of a top list the newest release is drawn, with its ties. `window` is the name of one of its windows (if
-        not given, the first that is longer than a tick); `keys` are those to draw (of many the ten that were largest
-        last); `ax` are axes to draw on. Raises UsageError for more than one series, an unknown window or key, or
-        without matplotlib.
+        Of a series with several versions the newest is drawn. Numbers and quantiles are lines within their bands, or
+        the ranges of quantiles; alerts are points, where they fired; of a top list the newest release is drawn, with
+        its ties. `window` is the name of one of its windows (if not given, the first that is longer than a tick);
+        `keys` are those to draw (of many the ten that were largest last); `ax` are axes to draw on. Raises UsageError
+        for more than one series, an unknown window or key, or without matplotlib.
         """
         if len(self.series) > 1:
             names = ", ".join(self.series[:5])
@@ -272,16 +279,17 @@ class ReleaseTable:
         return axes
 
     def _window(self, window: str | None) -> list[Row]:
-        """Return the rows of one window, in the order of their ticks."""
-        names = tuple(dict.fromkeys(row.time_window for row in self.rows))
+        """Return the rows of one window of the newest version, in the order of their ticks."""
+        newest = max(row.version for row in self.rows)
+        rows = [row for row in self.rows if row.version == newest]
+        names = tuple(dict.fromkeys(row.time_window for row in rows))
         name = (
             next((name for name in names if name != "tick"), names[0]) if window is None else window
         )
         if name not in names:
             there = ", ".join(names) if any(names) else "it has none"
             raise UsageError(f"window: {name!r} is no window of {self.series[0]}: {there}")
-        rows = [row for row in self.rows if row.time_window == name]
-        return sorted(rows, key=lambda row: row.tick)
+        return sorted((row for row in rows if row.time_window == name), key=lambda row: row.tick)
 
     def _label(self, axes: "Axes", row: Row, drawn: int, keys: int) -> None:
         label = self.labels.get(row.series, Label())

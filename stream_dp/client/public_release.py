@@ -107,6 +107,8 @@ class PublicRelease:
     `confidence`, over the noise. `body` are the exact bytes that were published: one JSON object. `counts` has the
     noisy count of each key that fired, where the series tells it. `windows` has each window by its name, the single
     tick (`tick`) first. `name` is, of a maximum, who has most; None while the value is 0, and of all other series.
+    `version` counts the series that had this name: from 2 on, a changed pipeline file gave the name another definition,
+    and the line begins anew.
     """
 
     sequence: int
@@ -124,6 +126,7 @@ class PublicRelease:
     high: int | float | Counts | None = None
     name: str | None = None
     quantiles: Mapping[str, Quantile] = field(default_factory=dict)
+    version: int = 1
 
     @classmethod
     def of(cls, body: bytes, read: Callable[[bytes], Released] = read_by_key) -> "PublicRelease":
@@ -141,6 +144,7 @@ class PublicRelease:
             *(first.low, first.high),
             _known(release.name),
             first.quantiles,
+            release.version,
         )
 
 

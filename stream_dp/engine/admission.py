@@ -19,7 +19,7 @@ from stream_dp.accounting.ledger import Ledger, Preview
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.wording import meant
 from stream_dp.engine.proposals import Proposal, SeriesPlanner, WatchProposal, recorded
-from stream_dp.engine.series import LiveSeries, Registry
+from stream_dp.engine.series import LiveSeries, Registry, version_of
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
 from stream_dp.journal.answer_body import read_answer
 from stream_dp.journal.checkpoint import Account, Ended, Running, Spent, Standing, Watching
@@ -95,8 +95,10 @@ class Halting:
 class Admission:
     """Which series run, and the ledgers that paid for them; only creations, halts and changed files change this.
 
-    `names` holds every name ever used, because releases carry the name. Where `private` is False (noise of the test
-    kit), every release of a created series says so. `applied` is the last change of the pipeline file.
+    `names` holds every name ever used, because releases carry the name. `left` has those of the series that a changed
+    file ends at this cut, with their versions: the same change may go on with the name, and nothing else ever. Where
+    `private` is False (noise of the test kit), every release of a created series says so. `applied` is the last change
+    of the pipeline file.
     """
 
     registry: Registry
@@ -105,6 +107,7 @@ class Admission:
     names: UsedNames = field(default_factory=UsedNames)
     private: bool = True
     applied: Applied | None = None
+    left: dict[str, int] = field(default_factory=dict)
     first_ended: dict[str, int] = field(default_factory=dict)
     _running: dict[int, Running] = field(default_factory=dict)
     _ended: dict[str, deque[Ended]] = field(default_factory=dict)
@@ -118,12 +121,12 @@ class Admission:
         """The last halted series, at most `REMEMBERED` of each ledger, sorted by `end`."""
         return sorted(chain.from_iterable(self._ended.values()), key=attrgetter("end"))
 
-    def propose(self, definition: bytes, start: int) -> Proposal:
+    def propose(self, definition: bytes, start: int, version: int = 1) -> Proposal:
         """Derive the series of a definition, for ticks from `start` on; may take seconds, changes nothing. Raises
         `UsageError` (no series of this pipeline, or a name used before) or `NotDerivable`.
         """
         proposal = self._plans.propose(definition, start)
-        self._require_new(proposal)
+        self._require_new(proposal, version)
         proposal.predicted()  # the answer reports it after the charge, so fail before if it cannot be computed
         return proposal
 
@@ -133,8 +136,12 @@ class Admission:
             raise UsageError("this engine does not accept live series")
         return self.planner
 
-    def _require_new(self, proposal: Proposal) -> None:
-        if proposal.name in self.names:
+    def _require_new(self, proposal: Proposal, version: int) -> None:
+        """Raise `UsageError` if a series has or had the name, unless it is left to this `version`."""
+        runs = self.registry.named(proposal.name) is not None
+        if not runs and version > 1 and self.left.get(proposal.name) == version - 1:
+            return
+        if version != 1 or proposal.name in self.names:
             raise UsageError("name: a series has or had this name; choose another name")
 
     async def foresee(self, proposal: Proposal | UsageError, analyst: str) -> None:
@@ -151,28 +158,29 @@ class Admission:
 
     def preview(self, proposal: Proposal, analyst: str) -> Preview:
         """Return what creating the series would do to its ledger; changes nothing. Errors as of `create`."""
-        entry, _ = self._priced(proposal, analyst)
+        entry, _ = self._priced(proposal, analyst, 1)
         return self.subledgers.preview(entry, analyst, proposal.start)
 
     def create(
-        self, proposal: Proposal, analyst: str, start: int
+        self, proposal: Proposal, analyst: str, start: int, version: int = 1
     ) -> tuple[Created, Charge, LiveSeries]:
         """Charge for a series that sees ticks from `start` on, and open it. Raises `UsageError` (no such analyst, or a
         name used before), `NoRoom` or `BudgetRefused`; then nothing has changed.
         """
-        entry, column = self._priced(proposal, analyst)
+        entry, column = self._priced(proposal, analyst, version)
         self.subledgers.charge(entry, analyst, start)
         number = self.registry.next_number
-        created = Created(number, proposal.definition, start, column, proposal.mechanism)
+        created = Created(number, proposal.definition, start, column, proposal.mechanism, version)
         charge = charge_of(entry, analyst)
         return created, charge, self._admit(proposal, created, charge, entry)
 
-    def halt(self, name: str, end: int) -> Halted:
+    def halt(self, name: str, end: int, *, by_file: bool = False) -> Halted:
         """End a created series: it sees no tick from `end` on, and no tick at all if it has not begun by then. Raises
-        `UnknownMechanism` if no created series of this name runs; then nothing has changed.
+        `UnknownMechanism` if no created series of this name runs; then nothing has changed. A changed file (`by_file`)
+        may go on with the name.
         """
         halting = self.halting(name, end)
-        return self._end(halting.number, name, halting.end)
+        return self._end(halting.number, name, halting.end, by_file=by_file)
 
     def halting(self, name: str, end: int) -> Halting:
         """Return what `halt` would do; changes nothing. Errors as of `halt`."""
@@ -201,9 +209,14 @@ class Admission:
         before = () if self.applied is None else self.applied.ended
         if not set(before) <= set(applied.ended):
             raise UsageError("a series of the first pipeline file has ended and cannot start again")
+        first = {live.series.name for live in self.registry.live if not live.created}
+        self.left |= dict.fromkeys(first.intersection(applied.ended), 1)
         self.applied = applied
         self.first_ended = dict.fromkeys(applied.ended, applied.at) | self.first_ended
-        return self.registry.end(applied.ended)
+        ended = self.registry.end(applied.ended)
+        for number in ended if self.planner is not None else ():
+            self._plans.close(number)  # also what its watches count
+        return ended
 
     def hold(self) -> None:
         if self.planner is not None:
@@ -271,6 +284,8 @@ class Admission:
         `FailClosed` if the journal's ledger does not add up.
         """
         charges, created = list(commit.charges), list[tuple[LiveSeries, slice]]()
+        self.left.clear()
+        by_file = any(isinstance(change, Applied) for change in commit.changes)
         try:
             for change in commit.changes:
                 match change:
@@ -280,7 +295,7 @@ class Admission:
                             raise UnknownMechanism(
                                 f"a halt names series number {number}, which does not run"
                             )
-                        self._end(number, live.series.name, end)
+                        self._end(number, live.series.name, end, by_file=by_file)
                     case Created():
                         charge = charges.pop(0) if charges else None
                         live = self._create_again(change, charge)
@@ -291,6 +306,7 @@ class Admission:
                         self.apply(change)
         except (UsageError, BudgetRefused) as error:
             raise _broken(f"at commit {commit.sequence}", str(error)) from None
+        self.left.clear()
         if charges:
             raise _broken(
                 f"at commit {commit.sequence}",
@@ -299,8 +315,8 @@ class Admission:
         self.answered(commit)
         return created
 
-    def _priced(self, proposal: Proposal, analyst: str) -> tuple[Entry, int]:
-        self._require_new(proposal)
+    def _priced(self, proposal: Proposal, analyst: str, version: int) -> tuple[Entry, int]:
+        self._require_new(proposal, version)
         entry = self.subledgers.price(proposal.derivation, analyst, proposal.box)
         return entry, self._place(proposal, analyst)
 
@@ -323,7 +339,7 @@ class Admission:
     def _derive_again(self, created: Created, charge: Charge | None) -> tuple[Proposal, Entry]:
         """Return a recorded series and its entry; raises `UsageError` unless they are what was recorded."""
         proposal = recorded(self._plans, created)
-        self._require_new(proposal)
+        self._require_new(proposal, created.version)
         analyst = MAIN if charge is None else charge.analyst
         entry = self.subledgers.price(proposal.derivation, analyst, proposal.box)
         if charge_of(entry, analyst) != charge:
@@ -337,7 +353,9 @@ class Admission:
     def _admit(
         self, proposal: Proposal, created: Created, charge: Charge, entry: Entry
     ) -> LiveSeries:
-        series = replace(proposal.open(created), private=self.private)
+        version = created.version
+        series = replace(proposal.open(created), private=self.private, version=version)
+        self.left.pop(proposal.name, None)
         self.names.add(proposal.name)
         derived = digest(f"{proposal.derivation.stated} {entry.box.order}".encode())
         self._running[created.number] = Running(created, charge, derived)
@@ -389,7 +407,8 @@ class Admission:
         self.names, self.registry.next_number = UsedNames(saved.names), saved.next_number
 
     def _run_again(self, one: Running) -> None:
-        number, analyst = one.created.number, one.charge.analyst
+        number, analyst, version = one.created.number, one.charge.analyst, one.created.version
+        self.left = {one.charge.name: version - 1} if version > 1 else {}
         proposal, entry = self._derive_again(one.created, one.charge)
         self.registry.next_number = number
         self._admit(proposal, one.created, one.charge, entry)
@@ -406,12 +425,15 @@ class Admission:
     def _remember(self, ended: Ended) -> None:
         self._ended.setdefault(ended.analyst, deque(maxlen=REMEMBERED)).append(ended)
 
-    def _end(self, number: int, name: str, end: int) -> Halted:
+    def _end(self, number: int, name: str, end: int, *, by_file: bool) -> Halted:
         analyst, _ = self.subledgers.halt(name, end)
         live = self.registry.remove(number)
+        if by_file and analyst == MAIN:
+            self.left[name] = live.series.version
         del self._running[number]
         shown = {} if self.planner is None else self.planner.close(number)
-        self._remember(Ended(name, analyst, live.start, end, dict(shown)))
+        about = {**shown, **version_of(live.series)}
+        self._remember(Ended(name, analyst, live.start, end, about))
         return Halted(number, end)
 
 

@@ -35,7 +35,7 @@ from stream_dp.engine.messages.addressed import (
 from stream_dp.engine.proposals import Proposal
 from stream_dp.engine.recovery import Coming
 from stream_dp.engine.run_config import FileChange
-from stream_dp.engine.series import LiveSeries, MadeSeries, Series
+from stream_dp.engine.series import LiveSeries, MadeSeries, Series, version_of
 from stream_dp.engine.tick_reader import Reader
 from stream_dp.errors import MostlyNoise, RejectedMessage, UsageError
 from stream_dp.journal.commit import (
@@ -50,7 +50,7 @@ from stream_dp.journal.commit import (
     Unwatched,
     Watched,
 )
-from stream_dp.journal.release import Released, Shape, WindowPart, read_by_key
+from stream_dp.journal.release import Released, Shape, WindowPart, read, read_by_key
 
 Shown: TypeAlias = Series | MadeSeries
 _RANGE = ("keys", "from", "to")
@@ -75,6 +75,7 @@ def selected(series: Shown, body: bytes, parameters: Mapping[str, Any]) -> Mappi
         shown = {"windows": {name: _of_keys(released.windows[name], keys) for name in names}}
     return {
         "series": series.name,
+        **version_of(series),
         "sequence": released.sequence,
         "tick": released.tick,
         "end": released.end,
@@ -195,7 +196,9 @@ class CutChanges:
     def begins(self) -> int:
         return self.chain.next_tick + self.lead
 
-    async def create(self, proposal: Proposal, analyst: str, *, accept_noise: bool) -> Created:
+    async def create(
+        self, proposal: Proposal, analyst: str, *, accept_noise: bool, version: int = 1
+    ) -> Created:
         """Charge for a series that was derived for the ticks from `begins` on; it exists after `flush`.
 
         Raises `UsageError`, `BudgetRefused`, or `MostlyNoise` where an alarm of it fires mostly by noise and
@@ -206,7 +209,7 @@ class CutChanges:
         if noise and self.admission.preview(proposal, analyst).fits:
             raise _mostly_noise("series", noise)
         with self._held():
-            created, charge, live = self.admission.create(proposal, analyst, start)
+            created, charge, live = self.admission.create(proposal, analyst, start, version)
         seed, fresh = self._seeds(), self.admission.fresh_columns(live)
         if self.lead:
             self.chain.now.coming.append(Coming(live.number, fresh, seed))
@@ -219,11 +222,11 @@ class CutChanges:
         self._pending.changes.append(created)
         return created
 
-    def halt(self, name: str) -> Halted:
+    def halt(self, name: str, *, by_file: bool = False) -> Halted:
         """End a series at this cut, or at its start if that lies later; durable after `flush`; may raise
         `UnknownMechanism`.
         """
-        halted = self.admission.halt(name, self.chain.next_tick)
+        halted = self.admission.halt(name, self.chain.next_tick, by_file=by_file)
         self._pending.changes.append(halted)
         self._pending.then.append(partial(self._ensemble.halt, halted.number))
         return halted
@@ -234,17 +237,24 @@ class CutChanges:
         Errors as of `create`, `halt` and `Admission.apply`. After one, part of it has been done, and the caller ends
         the engine: none of it is durable.
         """
+        self.admission.left.clear()
         for name in change.halted:
-            self.halt(name)
+            self.halt(name, by_file=True)
         for definition in change.created:
-            propose = partial(self.admission.propose, definition, self.begins)
-            proposal = await asyncio.to_thread(propose)
-            await self.create(proposal, MAIN, accept_noise=True)
+            await self._create_of_file(definition, 1)
         applied = msgspec.structs.replace(change.applied, at=self.chain.next_tick)
         for number in self.admission.apply(applied):
             self._pending.then.append(partial(self._ensemble.halt, number))
         self._pending.changes.append(applied)
+        for definition, version in change.changed:
+            await self._create_of_file(definition, version)
+        self.admission.left.clear()
         return applied
+
+    async def _create_of_file(self, definition: bytes, version: int) -> None:
+        propose = partial(self.admission.propose, definition, self.begins, version)
+        proposal = await asyncio.to_thread(propose)
+        await self.create(proposal, MAIN, accept_noise=True, version=version)
 
     async def watch(
         self,
@@ -315,9 +325,10 @@ class CutChanges:
 
     def last_of(self, series: Shown, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what the last public release of a series says about the asked parameters, or raise `UsageError`."""
-        if series.name not in self.chain.now.latest:
+        body = self.chain.now.latest.get(series.name)
+        if body is None or (series.version > 1 and read(body).version != series.version):
             raise UsageError("series: has released nothing yet; ask again after its first tick")
-        return selected(series, self.chain.now.latest[series.name], parameters)
+        return selected(series, body, parameters)
 
     @property
     def pending(self) -> bool:

@@ -126,7 +126,9 @@ class SeriesPlanner(Protocol):
         """Start counting for what has begun since `hold`, and stop counting for what has ended."""
 
     def close(self, number: int) -> Mapping[str, Any]:
-        """Stop counting the entries of a series, free its columns, and return what lists show of it: public values."""
+        """Stop counting the entries of a series, free its columns, and return what lists show of it: public values.
+        Those of a series of the first file stay; what it has in columns of its own is not counted any more.
+        """
 
 
 @dataclass(frozen=True, slots=True)

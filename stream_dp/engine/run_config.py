@@ -64,13 +64,15 @@ class FileChange:
     """A changed pipeline file that a start applies, if the journal is still that of the file with fingerprint `before`.
 
     `applied` is what the journal records of it, at whichever tick; the live series `halted` end, and those of the
-    definitions `created` begin, all paid by the main ledger.
+    definitions `created` begin, all paid by the main ledger. Those of the definitions `changed` begin too, each as the
+    version of a name that a series which ends had until then.
     """
 
     before: str
     applied: Applied
     halted: tuple[str, ...] = ()
     created: tuple[bytes, ...] = ()
+    changed: tuple[tuple[bytes, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from enum import IntEnum
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -117,6 +117,7 @@ class MadeSeries:
     confidence: float
     private: bool = True
     array: bool = False
+    version: ClassVar[int] = 1  # a changed file cannot begin one
 
     @property
     def start(self) -> int:
@@ -171,8 +172,8 @@ def _written(
         fields = _in_order(series, tick, fields)
     return write(
         Released(
-            v=VERSION, sequence=sequence, series=series.name, tick=tick, end=grid.end_text(tick), **fields,
-            confidence=series.confidence, not_private=not series.private,
+            v=VERSION, sequence=sequence, series=series.name, tick=tick, end=grid.end_text(tick),
+            version=series.version, **fields, confidence=series.confidence, not_private=not series.private,
         )
     )  # fmt: skip
 
@@ -298,7 +299,8 @@ class Series:
     `told_bytes` are those of a view. `askers` are the analysts who may ask the mechanism, beside the operator and the
     analyst whose ledger paid for it (None: all). `unit` is the value of 1 in an answer; `signed`: true values may be
     below 0; `amounts`: its rows hold sums of units, not counts. `array`: values stand in the order of `keys`, which the
-    release of its first tick, `start`, names. `lag`: ends that stand beside the band (None: there are none).
+    release of its first tick, `start`, names. `lag`: ends that stand beside the band (None: there are none). `version`
+    counts the series that had this name, with this one.
     """
 
     name: str
@@ -322,6 +324,7 @@ class Series:
     array: bool = False
     start: int = 0
     lag: "Lag | None" = None
+    version: int = 1
 
     @property
     def windows(self) -> tuple[str, ...]:
@@ -367,7 +370,11 @@ class Series:
         """Return the content of the answer to a query: the mechanism's `answer`, with this `band` (in units)."""
         if self.asking is None:
             raise ValueError("this series is answered from its releases")
-        content = {"series": self.name, **self.asking.content(parameters, answer)}
+        content = {
+            "series": self.name,
+            **version_of(self),
+            **self.asking.content(parameters, answer),
+        }
         if band is not None:
             content |= {"band": told_number(band, self.unit), "confidence": self.confidence}
         return content if self.private else {**content, "not_private": True}
@@ -405,6 +412,11 @@ class Series:
         }
 
 
+def version_of(series: MadeSeries | Series) -> dict[str, int]:
+    """Return what answers and lists say of a series from the second one of its name on."""
+    return {"version": series.version} if series.version > 1 else {}
+
+
 def entry_bytes(keys: Sequence[str], *, counted: bool = False) -> int:
     """Return how many bytes entries of these names take in a release at most; `counted`: a count stands beside each."""
     return (sum(map(name_bytes, keys)) + _ENTRY_BYTES * len(keys)) * (2 if counted else 1)
@@ -433,7 +445,7 @@ class SeriesBlock:
             if not numbers or one.tell is not None or one.asking is not None:
                 continue
             if isinstance(mechanism, CountedTrees) and mechanism.width == 1:
-                key = mechanism, live.start, one.confidence, one.private, one.signed
+                key = mechanism, live.start, one.confidence, one.private, one.signed, one.version
                 alike.setdefault(key, []).append(live)
         return [group for group in alike.values() if len(group) > 1]
 
@@ -466,7 +478,7 @@ class SeriesBlock:
         counts = answer if first.signed else clipped(answer)
         one = Released(
             v=VERSION, sequence=0, series="", tick=tick, end=grid.end_text(tick), value=0, band=first.band(tick, state),
-            confidence=first.confidence, not_private=not first.private,
+            confidence=first.confidence, not_private=not first.private, version=first.version,
         )  # fmt: skip
         return state, write_scalars(one, self._names, zip(numbers, counts.tolist(), strict=True))
 

@@ -220,11 +220,13 @@ class Charge(_Part, frozen=True, tag="charge"):
     analyst: str = ""
 
 
-class Created(_Part, frozen=True, tag="created"):
+class Created(_Part, frozen=True, tag="created", omit_defaults=True):
     """A mechanism created while others run: it serves the series of `definition` and sees ticks from `start` on.
 
     The definition is public JSON. The series counts in the entries from `column` on of the tick rows. `number`
     counts all series since the first start, `mechanism` is a short digest of the mechanism and its parameters.
+    `version` counts the series of this name: beyond the first, each took the name over from one that the same change of
+    the pipeline file ended.
     """
 
     number: int
@@ -232,6 +234,7 @@ class Created(_Part, frozen=True, tag="created"):
     start: int
     column: int
     mechanism: str = ""
+    version: int = 1
 
 
 class Halted(_Part, frozen=True, tag="halted"):
@@ -278,7 +281,8 @@ class Applied(_Part, frozen=True, tag="applied"):
     """The pipeline file was changed at the cut before tick `at`; the journal goes on with the file of `fingerprint`.
 
     `file` is what it says, `first` what the file of the first start said (public JSON, deflated). The series `ended` of
-    that first file see no tick any more; what they were charged stays. What it creates and halts stands beside it.
+    that first file see no tick any more; what they were charged stays. What it creates and halts stands beside it; what
+    goes on with a name, behind it.
     """
 
     at: int

@@ -133,9 +133,11 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     or a value that does not exist. What lags behind has such ends beside its band, which hold with `confidence` too,
     and `ends` says why: "proven", or "calibrated" by a search for the worst data. `not_private` marks noise of the test
     kit, which protects nobody. `values` may be an array, also in windows; `keys` then name its entries, in the first
-    release of the series alone (`ReleaseReader`).
+    release of the series alone (`ReleaseReader`). `version` counts the series that had this name: from 2 on, a changed
+    pipeline file ended the one before, and this one has another definition, mechanism and first tick.
     """
 
+    version: Annotated[int, msgspec.Meta(ge=1)] = 1
     name: str | UnsetType = UNSET
     value: _End | UnsetType = UNSET
     keys: tuple[str, ...] | UnsetType = UNSET
@@ -475,22 +477,22 @@ def read_by_key(body: bytes, keys: Sequence[str] = ()) -> Released:
 class ReleaseReader:
     """Reads the releases of a pipeline, in whatever form they were written, with values by key.
 
-    It knows the keys of the series in `keys`, and of those whose first release it has read.
+    It knows the keys of the first series of each name in `keys`, and of those whose first release it has read.
     """
 
     def __init__(self, keys: Mapping[str, Sequence[str]]) -> None:
-        self._keys = dict(keys)
+        self._keys = {(name, 1): of for name, of in keys.items()}
 
-    def learn(self, keys: Mapping[str, Sequence[str]]) -> None:
-        """Know the keys of further series."""
+    def learn(self, keys: Mapping[tuple[str, int], Sequence[str]]) -> None:
+        """Know the keys of further series, by name and version."""
         self._keys.update(keys)
 
     def read(self, body: bytes) -> Released:
         """Return a release; errors as of `read_by_key`."""
         released = read(body)
         if released.keys is not UNSET:
-            self._keys[released.series] = released.keys
-        return named(released, self._keys.get(released.series, ()))
+            self._keys[released.series, released.version] = released.keys
+        return named(released, self._keys.get((released.series, released.version), ()))
 
 
 def read_exactly(body: bytes, keys: Sequence[str] = ()) -> dict[str, Any]:

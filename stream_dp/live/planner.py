@@ -24,7 +24,7 @@ from stream_dp.mechanisms.watches.monitor_state import ArmQuery, DisarmQuery
 from stream_dp.pipeline.builder import Chosen, chosen_for
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, feature_of, names_of, part_names
 from stream_dp.pipeline.problems import with_expected
-from stream_dp.pipeline.router import Counting, OpenRouter, Told
+from stream_dp.pipeline.router import AGAIN, Counting, OpenRouter, Told
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.verdicts import Guessed, Row, judged_alone, only_noise
 from stream_dp.pipeline.yaml import canonical_series, load_live, load_series
@@ -210,8 +210,10 @@ class LiveSeriesPlanner:
 
     def close(self, number: int) -> Mapping[str, Any]:
         self.router.close(number)
+        if (planned := self.running.pop(number, None)) is None:
+            return {}
         del self.entries[number]
-        return self.running.pop(number).series.listed
+        return planned.series.listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,11 +352,11 @@ def counted(
     """Return what a router counts of which another one has `told`; raise `UsageError` where this version cannot."""
     entries = {entry.name: entry for entry in spec.series}
     added = list[tuple[Feature | Block, int]]()
-    for column, (_, of, definition) in sorted(told, key=lambda each: bool(each[1][1])):
-        if not of:
+    for column, (_, of, definition) in sorted(told, key=lambda each: each[1][1] not in ("", AGAIN)):
+        if of in ("", AGAIN):
             entry = load_series(definition, spec)
             entries[entry.name] = entry
-            added.append((feature_of(spec, entry), column))
+            added += [] if of else [(feature_of(spec, entry), column)]
         elif of in entries:
             watch = _watch(spec, entries[of], definition, _NOBODY)
             added.append((_block(spec, entries[of], watch), column))

@@ -1,7 +1,8 @@
 """Exports: write new releases, group by group, into CSV or Parquet files, or into a table of PostgreSQL or DuckDB.
 
 Rules: a release is rows of one long table, one for each of its numbers, made from published bytes alone. A row is
-identified by pipeline, series, tick, window and key; writing it again changes nothing.
+identified by pipeline, series, tick, window and key; writing it again changes nothing. Targets of former versions of
+stream_dp have no column `version`.
 """
 
 import asyncio
@@ -21,23 +22,30 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from stream_dp import __version__
-from stream_dp.client.frames import COLUMNS, KINDS, TABLE, Row, arrow_table, library, rows_of
+from stream_dp.client.frames import (
+    COLUMNS,
+    HAS_VERSION,
+    KINDS,
+    TABLE,
+    Row,
+    arrow_table,
+    library,
+    rows_of,
+)
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.files.threads import replace_file
 from stream_dp.journal.public_sequence import RELEASES
-from stream_dp.journal.release import (
-    KeysUnknown,
-    ReleaseReader,
-)
+from stream_dp.journal.release import KeysUnknown, ReleaseReader, read, read_head
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
 from stream_dp.operate.published_bodies import all_published, find_keys, published
-from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.yaml import load
 
 UNIQUE = ("pipeline", "series", "tick", "time_window", "key")
 """The columns that identify a row."""
 _T = TypeVar("_T")
 
+_FORMER = COLUMNS[: COLUMNS.index("version")]
 _PLACES = [COLUMNS.index(name) for name in UNIQUE]
 _END = COLUMNS.index("tick_end")
 
@@ -133,6 +141,7 @@ class _Folder(_Blocking):
         self._folder, self._pipeline = folder, pipeline
         self._lock = -1
         self._reached = Newest()
+        self._former = False  # whether its files have the columns `_FORMER`
 
     async def holds(self, sequence: int, body: bytes, rows: Sequence[Row]) -> bool:
         return self._reached == Newest.at(sequence, body)
@@ -200,9 +209,19 @@ class CsvFolder(_Folder):
             file.truncate(size)
         if not size:
             self._append(_lines([COLUMNS]), self._reached)
+        with self._csv.open("rb") as file:
+            self._former = file.readline() == _lines([_FORMER])
 
     def _write(self, rows: Sequence[Row], last: Newest) -> None:
-        self._append(_lines(_in_utc(rows)), last)
+        lines = _in_utc(rows)
+        if self._former:
+            if changed := next((row for row in rows if row.version > 1), None):
+                raise UsageError(
+                    f"{self._csv} has no column for versions, but series {changed.series} has version "
+                    f"{changed.version} now: move it and {self._position.name} away and export again"
+                )
+            lines = (line[: len(_FORMER)] for line in lines)
+        self._append(_lines(lines), last)
 
     def _append(self, lines: bytes, last: Newest) -> None:
         with self._csv.open("ab") as file:
@@ -219,7 +238,8 @@ class CsvFolder(_Folder):
 class ParquetFolder(_Folder):
     """Files `PIPELINE-FIRST-LAST.parquet` in a folder, named by the sequences of their releases.
 
-    A file gets its name only when it is whole, so readers never see half a group.
+    A file gets its name only when it is whole, so readers never see half a group. Behind files of a former version of
+    stream_dp, the first file with the column `version` is that in which a series has a version other than 1.
     """
 
     def __init__(self, folder: Path, pipeline: str) -> None:
@@ -234,12 +254,16 @@ class ParquetFolder(_Folder):
         paths = {int(path.stem.rpartition("-")[2]): path for path in self._folder.glob(files)}
         if paths:
             last = max(paths)
-            self._reached = Newest(last, _digest_in(paths[last]))
+            digest, names = _digest_and_columns(paths[last])
+            self._reached, self._former = Newest(last, digest), "version" not in names
 
     def _write(self, rows: Sequence[Row], last: Newest) -> None:
         from pyarrow import parquet
 
         table = arrow_table(rows).replace_schema_metadata({_DIGEST_KEY: last.digest})
+        self._former = self._former and all(row.version == 1 for row in rows)
+        if self._former:
+            table = table.select(_FORMER)
         first = self._reached.sequence + 1
         path = self._folder / f"{self._pipeline}-{first:012}-{last.sequence:012}.parquet"
         whole = io.BytesIO()
@@ -248,12 +272,13 @@ class ParquetFolder(_Folder):
         self._reached = last
 
 
-def _digest_in(path: Path) -> str:
-    """Return the digest in a file that this command wrote; raise UsageError if the file has none."""
+def _digest_and_columns(path: Path) -> tuple[str, list[str]]:
+    """Return what is in a file that this command wrote; raise UsageError if the file has no digest."""
     from pyarrow import ArrowException, parquet
 
     try:
-        return str((parquet.read_schema(path).metadata or {})[_DIGEST_KEY].decode())
+        schema = parquet.read_schema(path)
+        return (schema.metadata or {})[_DIGEST_KEY].decode(), schema.names
     except (ArrowException, KeyError, OSError):
         raise UsageError(
             f"{path} was not written by this command: move it away or choose another folder"
@@ -277,9 +302,11 @@ _NULLABLE = ("value", "low", "high", "band", "name", "rank", "tied")
 _NAMES, _KEY = ", ".join(COLUMNS), ", ".join(UNIQUE)
 _REST = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS if name not in UNIQUE)
 _COLUMNS = ", ".join(
-    f"{name} {kind}{'' if name in _NULLABLE else ' not null'}" for name, kind in KINDS.items()
+    f"{name} {KINDS[name]}{'' if name in _NULLABLE else ' not null'}" for name in _FORMER
 )
 _CREATE = f"create table if not exists {TABLE} ({_COLUMNS}, primary key ({_KEY}))"
+_ADD = f"alter table {TABLE} add column if not exists version integer default 1"
+"""For tables of former versions and new ones; former versions go on in a table that has the column."""
 _LAST = f"select coalesce(max(sequence), -1) from {TABLE} where pipeline = "  # noqa: S608 - ours
 _SEQUENCES = f"create index if not exists {TABLE}_sequence on {TABLE} (pipeline, sequence)"
 
@@ -303,7 +330,9 @@ _LONGEST_KEY = 2_000  # bytes
 
 
 def _same(stored: Sequence[Sequence[Any]], wanted: Sequence[Sequence[Any]]) -> bool:
-    return {tuple(row) for row in stored} == {tuple(row) for row in wanted}
+    """Return whether rows are the same but for their version, which an export of a former version left out."""
+    kept = len(_FORMER)
+    return {tuple(row)[:kept] for row in stored} == {tuple(row)[:kept] for row in wanted}
 
 
 def for_postgresql(rows: Sequence[Row]) -> list[Row]:
@@ -327,8 +356,8 @@ def _accepted(row: Row) -> Row:
 class PostgresqlTable:
     """The table in a PostgreSQL database; missing parts of the address come from PGPASSWORD, PGPASSFILE, ...
 
-    It must have the columns of this version. A group of rows is one statement and one transaction, all or none; an
-    existing row is overwritten. Errors name the table, never a password.
+    It must have the columns of this version; only `version` is added where it is missing. A group of rows is one
+    statement and one transaction, all or none; an existing row is overwritten. Errors name the table, never a password.
     """
 
     def __init__(self, address: str, pipeline: str) -> None:
@@ -349,6 +378,7 @@ class PostgresqlTable:
             asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError,
             OverflowError,
         )  # fmt: skip
+        not_allowed = asyncpg.InsufficientPrivilegeError
         self._no_copy = (asyncpg.UniqueViolationError, asyncpg.FeatureNotSupportedError)
         with self._naming_the_table():
             try:
@@ -359,6 +389,14 @@ class PostgresqlTable:
                 ) from None
             if not await self._client.fetchval(_MADE):
                 await self._client.execute(f"{_CREATE}; {_SEQUENCES}")
+            if not await self._client.fetchval(HAS_VERSION):
+                try:
+                    await self._client.execute(_ADD)
+                except not_allowed:
+                    raise UsageError(
+                        f"{self.place} has no column version, and this user may not add it: let the owner of the "
+                        f"table run `{_ADD}`, then export again"
+                    ) from None
             return int(await self._client.fetchval(f"{_LAST}$1", self._pipeline))
 
     async def holds(self, sequence: int, body: bytes, rows: Sequence[Row]) -> bool:
@@ -423,7 +461,7 @@ class DuckdbTable(_Blocking):
 
     def _open(self) -> int:
         self._client = self._connect(str(self._path))
-        for query in ("set timezone = 'UTC'", _CREATE):
+        for query in ("set timezone = 'UTC'", _CREATE, _ADD):
             self._query(query)
         return int(self._query(f"{_LAST}?", (self._pipeline,))[0][0])
 
@@ -488,13 +526,14 @@ async def export_releases(
     async def rows_in(body: bytes) -> list[Row]:
         try:
             return rows_of(spec.name, body, reader.read)
-        except KeysUnknown as unknown:
-            await find_keys(reader, unknown.series, all_published(spec))
+        except KeysUnknown:
+            await find_keys(reader, body, all_published(spec))
             return rows_of(spec.name, body, reader.read)
 
     try:
         tell("starting", pipeline=spec.name, version=__version__)
         beyond = await target.open()
+        await _learn_keys(reader, built, beyond)
         async for bodies in published(spec, beyond - 1, every):
             for body in bodies:
                 number = RELEASES.number_of(body, spec.name)
@@ -515,6 +554,24 @@ async def export_releases(
                 rows, newest = [], Newest()
     finally:
         await target.close()
+
+
+async def _learn_keys(reader: ReleaseReader, built: Built, beyond: int) -> None:
+    """Read the first release of each series of the file, up to the sequence `beyond`, for its keys.
+
+    The file names the keys of the newest version of a series, and releases of an older version may have others.
+    """
+    unread = set(built.keys) if beyond >= 0 and built.spec.in_order else set[str]()
+    if not unread:
+        return
+    async for body in all_published(built.spec):
+        head = read_head(body)
+        if head.series in unread:
+            unread.remove(head.series)
+            if read(body).keys:
+                reader.read(body)
+        if not unread or head.sequence >= beyond:
+            return
 
 
 def _foreign(target: RowTarget, pipeline: str) -> FailClosed:

@@ -14,7 +14,7 @@ from stream_dp.core.time import TickGrid
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.files.system_clock import system_ms
 from stream_dp.journal.public_sequence import RELEASES
-from stream_dp.journal.release import ReleaseReader, read_head, release_of
+from stream_dp.journal.release import ReleaseReader, read, read_head, release_of
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.reader import PartitionLog, reading
 from stream_dp.operate.run.settings import settings_for, settled
@@ -132,11 +132,12 @@ def published(
     return of_topic(settings, f"{spec.name}.{RELEASES.name}", beyond, every, ticks)
 
 
-async def find_keys(reader: ReleaseReader, series: str, bodies: AsyncIterable[bytes]) -> None:
-    """Read the first release of a series, among `bodies` from the first one on, for its keys."""
-    async for body in bodies:
-        if read_head(body).series == series:
-            reader.read(body)
+async def find_keys(reader: ReleaseReader, body: bytes, bodies: AsyncIterable[bytes]) -> None:
+    """Read the first release of the series of `body`, of its version, among `bodies` from the first one on."""
+    wanted = read(body)
+    async for each in bodies:
+        if read_head(each).series == wanted.series and read(each).version == wanted.version:
+            reader.read(each)
             return
 
 

@@ -4,8 +4,9 @@ that changes while its journal goes on.
 Rules: the fingerprint covers everything that touches data or guarantee and nothing else. A key added in a later
 version is left out at its default, which has the meaning of files without the key. The series of the first file are one
 block, charged together, so the pipeline of a journal is always that of its first file; series that came with a later
-file are live series of the operator. A change may add and end series, add fields, and change words. All else belongs to
-the ledger or to the meaning of what is public, and is refused by name. This file opens no file.
+file are live series of the operator. A change may add and end series, end one and go on with its name, add fields, and
+change words. All else belongs to the ledger or to the meaning of what is public, and is refused by name. This file
+opens no file.
 """
 
 import hashlib
@@ -252,14 +253,15 @@ def going_on(first: PipelineSpec, now: PipelineSpec) -> PipelineSpec:
 
 @dataclass(frozen=True)
 class FileChanges:
-    """What a changed file would change: series by name, and added fields and schemas of values. `worded` have other
-    words only.
+    """What a changed file would change: series by name, and added fields and schemas of values. `changed` have another
+    definition, `worded` other words only.
 
     `refused` says what cannot be changed, and why; then nothing can be applied. `equal`: there is nothing to record.
     """
 
     added: tuple[Series, ...] = ()
     ended: tuple[Series, ...] = ()
+    changed: tuple[Series, ...] = ()
     fields: tuple[str, ...] = ()
     worded: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
@@ -271,26 +273,29 @@ def compared(then: Said, file: Said) -> FileChanges:
     """Return what changes from the file of before to a file of now, of one journal."""
     (before, others), now = then, file.spec
     old, new = _series(before), _series(now)
-    stays = [name for name in new if name in old]
-    changed = [name for name in stays if old[name] != new[name]]
+    changed = [name for name in new if name in old and old[name] != new[name]]
     said = {own.name: own for own in before.series}
     schemas, parts = _added_schemas(others, file.others), file.others
     if schemas:
         parts = {**parts, "source": others["source"]}
     refused = [*_other_changes(others, parts), *_schema_changes(before, now)]
     refused += [
-        f"series {name} ({_keys(old[name], new[name])}): a series keeps its meaning as long as it has its name, which "
-        f"its releases bear; write it under another name, such as {name}_2, and leave {name} out"
-        for name in changed
+        f"series {own.name}: is made of releases of {', '.join(made_of)}, which would be those of "
+        f"another series; leave {own.name} out"
+        for own in now.series
+        if own.name in old and (made_of := sorted({*own.inputs} & {*changed}))
     ]
     return FileChanges(
         tuple(own for own in now.series if own.name not in old),
         tuple(own for own in before.series if own.name not in new),
+        tuple(own for own in now.series if own.name in changed),
         tuple(name for name in now.fields if name not in before.fields),
         tuple(
             own.name
             for own in now.series
-            if own.name in said and _words(own) != _words(said[own.name])
+            if own.name in said
+            and own.name not in changed
+            and _words(own) != _words(said[own.name])
         ),
         tuple(refused),
         schemas,

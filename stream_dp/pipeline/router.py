@@ -221,6 +221,8 @@ class Told(NamedTuple):
 
 
 UNTOLD = Told(0, "", b"")
+AGAIN = "="
+"""In place of a series' name: the definition is that of a later version, which counts in the columns of the first."""
 
 
 @dataclass(slots=True)
@@ -245,7 +247,7 @@ class _Shard:
 @dataclass(frozen=True, slots=True)
 class Counting:
     """What is counted beside the file's series: each of `added` from its column on, but nothing in the columns `muted`;
-    the row has `width` entries. `told` says `added` in words, by column.
+    the row has `width` entries. `told` says `added` in words, by column, and series that count in the file's columns.
     """
 
     added: Sequence[tuple[Feature | Block, int]]
@@ -277,6 +279,7 @@ class OpenRouter:
         self._added: dict[Feature | Block, _Added] = {}
         self._shards: list[_Shard] = []
         self._muted: dict[int, list[slice]] = {}
+        self._same: dict[int, tuple[int, Told]] = {}  # of blocks of the file's layout, by user
         self._width = self._base.width
         self._now: _Counters | None = None
         self._held: _Counters | None = None
@@ -331,6 +334,8 @@ class OpenRouter:
             )
         if feature in self.layout.features:
             slot = self.layout.features[feature]
+            if isinstance(feature, Block):  # of a later version: its watches are told, too
+                self._same[user], self._now = (slot.start, told._replace(series=AGAIN)), None
             return slice(slot.start, slot.stop)
         added = self._added.get(feature) or self._add(feature, column, told)
         added.users.add(user)
@@ -365,6 +370,7 @@ class OpenRouter:
 
     def close(self, user: int) -> None:
         self._muted.pop(user, None)
+        self._same.pop(user, None)
         self._now = None
         for feature, added in list(self._added.items()):
             added.users.discard(user)
@@ -405,7 +411,8 @@ class OpenRouter:
                 every = self._base.beside(shards, self._width)
             added = [(feature, part.slot.start) for feature, part in self._added.items()]
             muted = list(chain.from_iterable(self._muted.values()))
-            told = sorted((part.slot.start, part.told) for part in self._added.values())
+            parts = ((part.slot.start, part.told) for part in self._added.values())
+            told = sorted((*parts, *self._same.values()))
             self._now = _Counters(Counting(added, muted, self._width, told), every, shards)
         return self._now
 

@@ -261,8 +261,8 @@ class _Handed:
             return
         try:
             release = PublicRelease.of(body, self.reader.read)
-        except KeysUnknown as unknown:
-            await find_keys(self.reader, unknown.series, sink.read())
+        except KeysUnknown:
+            await find_keys(self.reader, body, sink.read())
             release = PublicRelease.of(body, self.reader.read)
         self.last = sequence
         self.hand_on(release)

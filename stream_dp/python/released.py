@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from stream_dp.client.frames import COLUMNS, TABLE, ReleaseTable, Row, rows_of
+from stream_dp.client.frames import COLUMNS, HAS_VERSION, TABLE, ReleaseTable, Row, rows_of
 from stream_dp.errors import FailClosed, ReleasesMissing, UsageError, WorldError
 from stream_dp.journal.public_sequence import RELEASES
 from stream_dp.journal.release import ReleaseReader, read_head
@@ -114,8 +114,9 @@ async def _of_postgresql(address: str, pipeline: str, series: str) -> list[Row]:
         client = await asyncpg.connect(address, timeout=30)
         try:
             name = pipeline or await _only_pipeline(client)
+            columns = COLUMNS if await client.fetchval(HAS_VERSION) else COLUMNS[:-1]
             query = (
-                f"select {', '.join(COLUMNS)} from {TABLE} "  # noqa: S608 - ours
+                f"select {', '.join(columns)} from {TABLE} "  # noqa: S608 - ours
                 "where pipeline = $1 and $2 in ('', series) order by sequence, ctid"
             )
             return [Row(*row) for row in await client.fetch(query, name, series)]
@@ -137,12 +138,15 @@ async def _only_pipeline(client: Any) -> str:
 
 
 def _require_ticks(rows: Iterable[Row], place: str) -> None:
-    """Raise ReleasesMissing where a series has no row of a tick between others; alerts have none where none fired."""
-    ticks: dict[tuple[str, str], set[int]] = {}
+    """Raise ReleasesMissing where a series has no row of a tick between others.
+
+    Alerts have none where none fired. Between two versions of a series there may be ticks without a release.
+    """
+    ticks: dict[tuple[str, str, int], set[int]] = {}
     for row in rows:
         if row.kind != "fired":
-            ticks.setdefault((row.series, row.time_window), set()).add(row.tick)
-    for (series, _), there in ticks.items():
+            ticks.setdefault((row.series, row.time_window, row.version), set()).add(row.tick)
+    for (series, _, _), there in ticks.items():
         for tick, following in pairwise(sorted(there)):
             if following > tick + 1:
                 raise ReleasesMissing(tick + 1, following - 1, f"{place}: ticks of {series}")

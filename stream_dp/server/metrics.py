@@ -21,7 +21,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as open_tex
 
 from stream_dp import __version__
 from stream_dp.journal.commit import Release
-from stream_dp.journal.release import Released, Shape, WindowPart, by_key, read, read_by_key
+from stream_dp.journal.release import Released, Shape, WindowPart, by_key, named, read
 from stream_dp.server.broadcast import pause_after
 from stream_dp.server.view import PublicView, ReleaseLog
 
@@ -278,8 +278,9 @@ def _text(shown: Shown, latest: Mapping[str, Release], fired: FiredSoFar, form: 
     for series in shown.pipeline["series"]:
         if (newest := latest.get(series["name"])) is not None:
             domain = series.get("domain", ())
-            released = read_by_key(newest.body, domain)
-            releases.add(released, domain, fired.of(released.series))
+            released = read(newest.body)
+            if released.version == series.get("version", 1):  # not of a series that had its name
+                releases.add(named(released, domain), domain, fired.of(released.series))
     return gauges.written(form)
 
 

@@ -99,16 +99,26 @@ class ChangingEngine:
     ) -> AbstractAsyncContextManager[Page]:
         return showing(browser, engine, **more, **self.view())
 
+    def change(self, name: str, version: int, at: int) -> None:
+        """A changed file ends a series, and goes on with its name."""
+        entry = next(entry for entry in self.series if entry["name"] == name)
+        (before,) = (query for query in self.listed if query["name"] == name)
+        self.halt(name, at)
+        self.add({**entry, "version": version}, at, "")
+        self.listed.remove(before)
+        self.listed[-1]["version"] = version
+        self.listed.append(before)
+
 
 @pytest.fixture
 def changing() -> ChangingEngine:
     return ChangingEngine()
 
 
-def publish(engine: Engine, number: int) -> None:
+def publish(engine: Engine, number: int, **more: Any) -> None:
     """`number` ticks in which the new series releases too."""
     for _ in range(number):
-        engine.publish("late_by_airline", {"values": {"AA": 120, "UA": 7}, "band": 30})
+        engine.publish("late_by_airline", {**more, "values": {"AA": 120, "UA": 7}, "band": 30})
         engine.step()
 
 
@@ -145,6 +155,57 @@ async def test_a_new_series_appears_without_reload(
             "Start: tick 0 (1 Jan 2013, 10:00 UTC)",
         ]
         assert await page.evaluate("() => window.sameDocument")
+
+
+@pytest.mark.parametrize("reloads", [False, True])
+async def test_a_changed_series_has_one_card_whose_line_begins_anew(
+    browser: Browser, engine: Engine, changing: ChangingEngine, reloads: bool
+) -> None:
+    changing.add(late(), HISTORY, analyst="")
+    publish(engine, 5)
+    async with changing.shown(browser, engine) as page:
+        assert await received(page) == 1
+        assert not await page.locator(f"{CARD} .version").is_visible()
+        changing.change("late_by_airline", 2, HISTORY + 5)
+        if reloads:  # before the first release of the new one
+            await page.reload()
+            await page.wait_for_selector(CARD)
+            assert "Waiting" in await text(page, f"{CARD} .note")
+        publish(engine, 3, version=2)
+        await page.wait_for_selector(f"{CARD}[data-received='3']")
+        assert await page.locator(CARD).count() == 1
+        assert await text(page, f"{CARD} .version") == (
+            "Version 2. The definition was changed: the line begins anew at tick 705 (30 Jan 2013, 19:00 UTC)."
+        )
+        assert await page.locator(f".card.halted{CARD}").count() == 0
+        rows = await page.locator(f"{LISTED} th").all_inner_texts()
+        assert [" ".join(row.split()) for row in rows] == [
+            "Late by airline version 2",
+            "Late by airline",
+        ]
+        publish(engine, 1, version=2)
+        await page.wait_for_selector(f"{CARD}[data-received='4']")
+
+
+async def test_the_line_of_a_changed_series_has_no_number_of_the_one_before(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    changing.add(described("count", "calls"), HISTORY, analyst="")
+    for tick in range(9):
+        more = {"version": 2} if tick > 4 else {}
+        engine.publish("calls", {**more, "value": 1000 if tick <= 4 else 50, "band": 5})
+        engine.step()
+    changing.change("calls", 2, HISTORY + 5)
+    calls = "[data-series=calls]"
+    async with changing.shown(browser, engine) as page:
+        await page.wait_for_selector(f"{calls}[data-received='4']")
+        kept = (
+            "(name) => [...window.board.cards.values()].filter(({ series }) => series.name === name)"
+            ".map((card) => card.rows(card.range).rows)"
+        )
+        (rows,) = await page.evaluate(kept, "calls")
+        assert len(rows) == 4
+        assert "1000" not in str(rows)
 
 
 async def test_a_release_alone_announces_a_series_and_its_absence_a_halt(

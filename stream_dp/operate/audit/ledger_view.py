@@ -287,19 +287,21 @@ def _charges(
 
     `halt` says of a live series that runs what its halt would give back, from its own `end` on.
     """
-    charged: list[tuple[int | None, Charge, int, int | None]]
-    charged = [(0, charge, 0, None) for charge in summary.first_charges]
+    charged: list[tuple[int | None, Charge, int, int | None, int]]
+    charged = [(0, charge, 0, None, 1) for charge in summary.first_charges]
     charged += [
-        (live.commit, live.charge, live.created.start, live.end) for live in live_charges(summary)
+        (live.commit, live.charge, live.created.start, live.end, live.created.version)
+        for live in live_charges(summary)
     ]
     return [
         {
             "commit": n, "name": c.name, "analyst": c.analyst, "epsilon": text(c.epsilon), "delta": text(c.delta),
             "measure": c.measure, "rule": c.rule, "start": start, "start_time": begins(start),
             "end": end, "end_time": None if end is None else begins(end),
-            **_halt(halts.get(c.name), begins),
+            **({"version": version} if version > 1 else {}),
+            **_halt(halts.get(c.name) if end is None else None, begins),
         }
-        for n, c, start, end in charged
+        for n, c, start, end, version in charged
     ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ Rules: everything here is public: the pipeline file, charges, and what was relea
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from stream_dp.accounting.subledgers import MAIN
@@ -98,6 +99,10 @@ def public_view(
     planned, schema = judged_plan_json(built), askable_json(built.spec)
     live_series = EngineLiveSeries(built, shown, catching_up)
 
+    def versions() -> dict[str, int]:
+        registry = shown().engine.admission.registry
+        return {live.series.name: live.series.version for live in registry.live}
+
     def running() -> list[Series]:
         planner = shown().words.planner
         first = [series for series in built.spec.series if series.name in first_names()]
@@ -123,7 +128,7 @@ def public_view(
         return api_budget(built.spec, shown().engine.admission.subledgers, prices)
 
     return PublicView(
-        pipeline=lambda: pipeline_json(built, running(), log.ticks),
+        pipeline=lambda: pipeline_json(built, running(), log.ticks, versions()),
         plan=plan,
         budget=budget,
         log=log,
@@ -162,8 +167,12 @@ def _looked_up(look: Callable[[str], IssuedToken | None], text: str) -> IssuedTo
         ) from None
 
 
-def pipeline_json(built: Built, series: Iterable[Series], ticks: int = 0) -> dict[str, Any]:
-    """Return the public configuration and the running `series` for `GET /api/pipeline`; `ticks` are public."""
+def pipeline_json(
+    built: Built, series: Iterable[Series], ticks: int = 0, versions: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, Any]:  # fmt: skip
+    """Return the public configuration and the running `series` for `GET /api/pipeline`; `ticks` are public. `versions`
+    are those of the series that run, by name.
+    """
     spec = built.spec
     return {
         "name": spec.name,
@@ -181,8 +190,12 @@ def pipeline_json(built: Built, series: Iterable[Series], ticks: int = 0) -> dic
             **({"zone": zone} if (zone := _zone(spec)) else {}),
         },
         "over": ticks == spec.clock.horizon,
-        "series": [_series_json(spec, running) for running in series],
+        "series": [_series_json(spec, one) | _version(versions.get(one.name, 1)) for one in series],
     }
+
+
+def _version(version: int) -> dict[str, int]:
+    return {"version": version} if version > 1 else {}
 
 
 def _zone(spec: PipelineSpec) -> str:

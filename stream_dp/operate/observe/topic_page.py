@@ -111,7 +111,7 @@ class TopicPage:
             try:
                 released = reader.read(body)
             except KeysUnknown:
-                await find_keys(reader, release.series, all_published(self._built.spec, bootstrap))
+                await find_keys(reader, body, all_published(self._built.spec, bootstrap))
                 released = reader.read(body)
             self._others[release.series] = _described(released)
         if self.log.last_sequence < 0:

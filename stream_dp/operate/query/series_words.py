@@ -20,7 +20,7 @@ from stream_dp.engine.admission import Admission, Halting
 from stream_dp.engine.memories import OF_RELEASES
 from stream_dp.engine.proposals import Proposal
 from stream_dp.engine.run_config import FileChange
-from stream_dp.engine.series import LiveSeries, Registry
+from stream_dp.engine.series import LiveSeries, Registry, version_of
 from stream_dp.engine.tick_assembler import ClosedTick, Cut
 from stream_dp.journal.commit import Commit, Created, Release, part, part_in
 from stream_dp.journal.release import read
@@ -84,13 +84,15 @@ class FiredWatches:
         roster = None if live is None else live.series.asking
         if not isinstance(roster, WatchRoster) or not roster.once:
             return
+        if live is None or release.tick < live.start:  # of the one that had the name before
+            return
         for key in read(release.body).fired or ():
             for watch in roster.lives(key):
                 if watch.saw(release.tick):
                     if release.series not in self._ends:
                         self._forget_halted(registry)
-                    lives = self._lives(release.series, roster)
-                    lives.setdefault(_life(watch), {})[key] = release.tick + 1
+                    lives = self._lives(live, roster)
+                    lives.setdefault(_life(live, watch), {})[key] = release.tick + 1
 
     def since(self, registry: Registry) -> int | None:
         """Return the first tick of which releases are still to be taken, if any watch fires once."""
@@ -103,26 +105,31 @@ class FiredWatches:
         first = min(starts, default=None)
         return None if first is None else max(first, self._taken)
 
-    def ends(self, series: str, watch: Placed) -> Mapping[str, int]:
+    def ends(self, live: LiveSeries, watch: Placed) -> Mapping[str, int]:
         """Return the end tick of each key of a watch that has fired, in a release or in an answer to a query."""
-        return {**self._ends.get(series, {}).get(_life(watch), {}), **watch.asked}
+        lives = self._ends.get(live.series.name, {})
+        return {**lives.get(_life(live, watch), {}), **watch.asked}
 
     def _forget_halted(self, registry: Registry) -> None:
         for name in [name for name in self._ends if registry.named(name) is None]:
             del self._ends[name]
 
-    def _lives(self, series: str, roster: WatchRoster) -> dict[_Life, dict[str, int]]:
+    def _lives(self, live: LiveSeries, roster: WatchRoster) -> dict[_Life, dict[str, int]]:
         """Return the lives of a series' watches; once most are no longer on the roster, forget those."""
-        lives = self._ends.setdefault(series, {})
+        lives = self._ends.setdefault(live.series.name, {})
         if len(lives) > 2 * len(roster.once) + _FEW:
-            kept = set(map(_life, chain.from_iterable(roster.once.values())))
+            kept = {_life(live, watch) for watch in chain.from_iterable(roster.once.values())}
             for life in lives.keys() - kept:
                 del lives[life]
         return lives
 
 
-def _life(watch: Placed) -> _Life:
-    return watch.watch.name, watch.start
+def _life(live: LiveSeries, watch: Placed) -> _Life:
+    """Return which life of its name a watch has: one of its series' definition begins with the series, so a later
+    series of the same name has another.
+    """
+    later = watch.start is None and live.series.version > 1
+    return watch.watch.name, live.start if later else watch.start
 
 
 LISTED = 100
@@ -213,7 +220,8 @@ class SeriesWords:
             planned = self.planner.running.get(live.number)
             series = specs[live.series.name] if planned is None else planned.series
             analyst, _ = admission.subledgers.running.get(series.name, (MAIN, None))
-            row = self._row(series.name, analyst, series.listed, live.start, None, live.created)
+            listed = {**series.listed, **version_of(live.series)}
+            row = self._row(series.name, analyst, listed, live.start, None, live.created)
             if isinstance(live.series.asking, WatchRoster):
                 filters = payers is None or analyst in payers
                 most = LISTED_BYTES // monitors
@@ -254,7 +262,7 @@ class SeriesWords:
         start = live.start if watch.start is None else watch.start
         end, fired = watch.end, dict[str, int]()
         if not watch.watch.rearm:
-            ends = self.fired.ends(live.series.name, watch)
+            ends = self.fired.ends(live, watch)
             end = max(ends.values()) if len(ends) == watch.places else end
             fired = {"fired": len(ends)}
         return {

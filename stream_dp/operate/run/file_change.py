@@ -129,18 +129,22 @@ class _Known(NamedTuple):
     at: int = 0
 
     def change(
-        self, now: PipelineSpec, changes: FileChanges, halted: tuple[str, ...]
-    ) -> FileChange:
-        """Return what a journal records of the change to a file."""
+        self, now: PipelineSpec, changes: FileChanges, halted: tuple[str, ...], versions: Mapping[str, int]
+    ) -> FileChange:  # fmt: skip
+        """Return what a journal records of the change to a file; `versions` are those of the series that change."""
         first = (self.first or self.before).spec
-        named = {series.name for series in now.series}
+        ended = {*versions, *(() if self.applied is None else self.applied.ended)}
+        stays = {series.name for series in now.series} - ended
         applied = Applied(
             self.at, fingerprint(now), text_of(now),
             text_of(first) if self.applied is None else self.applied.first,
-            tuple(series.name for series in first.series if series.name not in named),
+            tuple(series.name for series in first.series if series.name not in stays),
         )  # fmt: skip
         created = tuple(canonical_series(series) for series in changes.added)
-        return FileChange(fingerprint(self.before.spec), applied, halted, created)
+        changed = tuple(
+            (canonical_series(own), versions.get(own.name, 1)) for own in changes.changed
+        )
+        return FileChange(fingerprint(self.before.spec), applied, halted, created, changed)
 
 
 def _compared(known: _Known, now: Said, old: str) -> tuple[FileChanges, dict[str, Any]]:
@@ -148,6 +152,7 @@ def _compared(known: _Known, now: Said, old: str) -> tuple[FileChanges, dict[str
     changes = compared(known.before, now)
     return changes, {
         "pipeline": now.spec.name, "against": old, "pending": not changes.equal, "added": [], "ended": [],
+        "changed": [],
         "fields": [*changes.fields], "words": [*changes.worded], "refused": [*changes.refused],
         "schemas": [{"id": int(number), "start": known.at} for number in changes.schemas],
     }  # fmt: skip
@@ -172,36 +177,46 @@ def _priced(
     """Make the change on an admission that is thrown away, add its prices to what is shown, and return why it does not
     fit, and it (None: there is none).
     """
-    ledgers, at = admission.subledgers, known.at
+    ledgers, at, registry = admission.subledgers, known.at, admission.registry
     start, before = at + built.run_config(0).lead, budget_json(spec, ledgers)
-    own = {series.name for series in (known.first or known.before).spec.series}
-    runs = {live.series.name for live in admission.registry.live}
-    halted = tuple(s.name for s in changes.ended if s.name not in own and s.name in runs)
-    for series in changes.ended:
+    runs = {live.series.name: live for live in registry.live}
+    changed = [own.name for own in changes.changed]
+    gone = [*(own.name for own in changes.ended), *changed]
+    halted = tuple(name for name in gone if name in runs and runs[name].created)
+    backs = dict[str, str]()
+    for name in gone:
         left = fits(ledgers.main)
-        if series.name in halted:
-            admission.halt(series.name, at)
-        frees = text(max(0, fits(ledgers.main) - left))
-        shown["ended"].append({"name": series.name, "end": at, "gives_back": frees})
+        if name in halted:
+            admission.halt(name, at, by_file=True)
+        backs[name] = text(max(0, fits(ledgers.main) - left))
+    shown["ended"] += [
+        {"name": own.name, "end": at, "gives_back": backs[own.name]} for own in changes.ended
+    ]
     named = {series.name for series in spec.series}
-    added = {series.name for series in changes.added}
-    shown["halted"] = sorted(named - added - {s.name for s in admission.registry.releasing})
-    change = known.change(spec, changes, halted)
+    begins = {series.name for series in (*changes.added, *changes.changed)}
+    shown["halted"] = sorted(named - begins - {series.name for series in registry.releasing})
+    versions = {name: runs[name].series.version + 1 for name in changed if name in runs}
+    change = known.change(spec, changes, halted, versions)
     kept = change.applied.file and change.applied.first
     wrong = [] if kept else ["the file cannot be kept in a journal"]
-    wrong += [] if runs & named else ["series: one of those that run must stay"]
+    wrong += [] if runs.keys() & named - {*changed} else ["series: one of those that run must stay"]
+    admission.apply(change.applied)
     short: BudgetRefused | None = None
-    for series in changes.added:
+    for series in (*changes.added, *changes.changed):
+        name, version = series.name, versions.get(series.name, 1)
         try:
-            proposal = admission.propose(canonical_series(series), start)
-            row = {"name": series.name, "epsilon": text(series.price), "start": start}
-            shown["added"].append(row | {"noise": proposal.noise})
-            admission.create(proposal, MAIN, start)
+            proposal = admission.propose(canonical_series(series), start, version)
+            row = {"name": name, "epsilon": text(series.price), "start": start}
+            row |= {"noise": proposal.noise}
+            if version > 1:
+                row |= {"version": version, "end": at, "gives_back": backs[name]}
+            shown["added" if version == 1 else "changed"].append(row)
+            admission.create(proposal, MAIN, start, version)
         except BudgetRefused as refusal:
-            short = BudgetRefused(f"series {series.name}: {refusal}")
+            short = BudgetRefused(f"series {name}: {refusal}")
             break
         except UsageError as refusal:
-            wrong.append(f"series {series.name}: {_PLACE.sub('', str(refusal))}")
+            wrong.append(f"series {name}: {_PLACE.sub('', str(refusal))}")
     after = budget_json(spec, ledgers)
     shown |= {"refused": wrong, "before": _amounts(before), "after": _amounts(after)}
     return _refused(wrong) if wrong else short, None if changes.equal else change

@@ -265,6 +265,8 @@ class Query(Answer):
     """A series of the file, or one that was created and runs, or was halted."""
 
     name: str
+    version: Annotated[int | Absent, Field(ge=2)] = None
+    """Which series of this name it is, if a changed file gave the name another definition; missing: the first."""
     statistic: str
     analyst: str
     """Whose ledger pays; empty: the pipeline's own."""

@@ -72,6 +72,8 @@ class SeriesEntry(Answer):
     """A series that runs, of the file or created since."""
 
     name: str
+    version: Annotated[int | Absent, Field(ge=2)] = None
+    """Which series of this name it is, if a changed file gave the name another definition; missing: the first."""
     statistic: Annotated[str, Field(examples=["count", "histogram", "maximum", "alerts"])]
     """Its kind, as in the pipeline file."""
     by: str | None

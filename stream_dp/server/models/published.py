@@ -23,6 +23,8 @@ class _Release(Answer):
     """The tick at whose end the value holds."""
     end: Time
     """When that tick ended, UTC."""
+    version: Annotated[int | Absent, Field(ge=2)] = None
+    """Which series of this name it is, if a changed file gave the name another definition; missing: the first."""
 
 
 class _Confident(_Release):

@@ -7,7 +7,7 @@
 import { Board } from "./board.js";
 import { isHalted, showBudget, showQueries } from "./budget.js";
 import { makeCard, shapeOf } from "./cards/kinds.js";
-import { UTC, count, duration, el, seconds, setText, theLength, time, titleOf, words, zoneShown } from "./format.js";
+import { UTC, count, duration, el, seconds, setText, theLength, time, titleOf, versionOf, words, zoneShown } from "./format.js";
 import { Histories, Pause } from "./histories.js";
 import { asksWho, logIn, logOut, loginForm, lost, visitor } from "./login.js";
 import { openProof, showPromise, showProof } from "./promise.js";
@@ -62,7 +62,7 @@ async function fetchAll() {
   return { pipeline, plan, budget, queries, series };
 }
 
-const halted = (queries, name) => queries.some((query) => query.name === name && isHalted(query.end));
+const halted = (queries, name) => isHalted(queries.find((query) => query.name === name)?.end ?? null); // one that runs is listed first
 const describe = (pipeline, name) => ({ ...(pipeline.series.find((series) => series.name === name) ?? { name }), capped: Boolean(pipeline.users), step: Number(pipeline.clock?.step ?? 0) });
 
 function build({ pipeline, plan, budget, queries, series }) {
@@ -100,8 +100,9 @@ function tell(name) {
 
 function addCard(name, release) {
   const series = describe(state.pipeline, name);
+  if (release !== null && versionOf(release) > versionOf(series)) series.version = release.version; // nobody describes it
   const planned = state.plan.series?.find((entry) => entry.name === name);
-  const card = makeCard(series, planned, shapeOf(series, release));
+  const card = makeCard(series, planned, shapeOf(series, release === null || versionOf(release) !== versionOf(series) ? null : release));
   board.put(card, state.cards.get(name));
   state.cards.set(name, card);
   tell(name);
@@ -111,12 +112,12 @@ function addCard(name, release) {
 
 function take(release) {
   let card = state.cards.get(release.series);
-  if (card === undefined) {
+  if (card === undefined || versionOf(release) > versionOf(card.series)) {
     state.waiting.push(release);
     if (state.waiting.length === 1) describeNew();
     return;
   }
-  if (card.latest === null && !card.element.classList.contains(shapeOf(card.series, release))) card = addCard(release.series, release);
+  if (card.latest === null && versionOf(release) === versionOf(card.series) && !card.element.classList.contains(shapeOf(card.series, release))) card = addCard(release.series, release);
   histories.note(card, release);
   card.push(release);
   if (state.latest === null || release.tick >= state.latest.tick) state.latest = release;
@@ -132,13 +133,17 @@ async function describeNew() {
   if (mine !== generation || turn < spending.described) return; // a late answer is not the newest
   const [pipeline, plan, budget, { queries }] = said ?? [state.pipeline, state.plan, state.budget, state];
   if (said !== null) spending.described = turn;
-  const known = new Set(state.pipeline.series.map(({ name }) => name));
+  const known = new Map(state.pipeline.series.map((series) => [series.name, versionOf(series)]));
   const added = pipeline.series.filter(({ name }) => !known.has(name) && !halted(queries, name));
+  const changed = pipeline.series.filter((series) => known.has(series.name) && versionOf(series) > known.get(series.name));
   if (added.some(({ name }) => state.cards.has(name))) return void load(); // it came before its description
   Object.assign(state, { pipeline, plan, budget, queries });
-  for (const { name } of added) addCard(name, null);
+  for (const { name } of [...added, ...changed]) addCard(name, null);
   const waiting = state.waiting.splice(0);
-  for (const release of waiting) if (!state.cards.has(release.series)) addCard(release.series, release);
+  for (const release of waiting) {
+    const card = state.cards.get(release.series);
+    if (card === undefined || versionOf(release) > versionOf(card.series)) addCard(release.series, release);
+  }
   showClaims();
   waiting.forEach(take);
 }

@@ -4,7 +4,7 @@
 // one piece of the bar, and what she asks is not. The bar is one piece where prices do not add up to what is spent:
 // where series see different records, or the filter composes prices or counts something else than epsilon.
 
-import { amount, beginning, count, el, percent, setChildren, setText, toNumber, words } from "./format.js";
+import { amount, beginning, count, el, percent, setChildren, setText, toNumber, versionOf, words } from "./format.js";
 
 const COLOURS = 6;
 const COMPOSED = "optimal"; // the filter whose prices do not add up
@@ -48,7 +48,8 @@ export function showBudget(holder, budget, queries, titled) {
 
 /** What the budget was paid for: the series that run, cost something and are nobody's, and the analysts' ledgers. */
 function payments(budget, queries, titled) {
-  const gone = new Set(queries.filter(({ end, analyst }) => isHalted(end) || analyst).map(({ name }) => name));
+  const runs = new Set(queries.filter(({ end }) => !isHalted(end)).map(({ name }) => name)); // perhaps a later one of the name
+  const gone = new Set(queries.filter(({ name, end, analyst }) => (isHalted(end) && !runs.has(name)) || analyst).map(({ name }) => name));
   const series = (budget.series ?? []).filter(({ name, epsilon }) => !gone.has(name) && toNumber(epsilon) > 0);
   const analysts = (budget.analysts ?? []).map(({ name, epsilon }) => ({ title: `Analyst ${words(name)}`, epsilon: epsilon.total }));
   return [...series.map(({ name, epsilon, records }) => ({ title: titled(name), epsilon, records })), ...analysts];
@@ -122,7 +123,7 @@ export function showQueries(holder, queries, named, over) {
   setText(holder.querySelector("p.count"), `${count(running.length)} ${over ? "ran to the end" : "running"}, ${halted.length < REMEMBERED ? "" : "the last "}${count(halted.length)} halted` +
     (shown.length < queries.length ? `; the first ${count(MOST_ROWS)} are listed, /api/queries has all of these` : ""));
   setChildren(holder.querySelector("tbody"), ...shown.map((query) => el("tr", { "data-query": query.name, class: isHalted(query.end) ? "halted" : "" },
-    el("th", { scope: "row" }, named(query.name)),
+    el("th", { scope: "row" }, named(query.name), versionOf(query) === 1 ? null : el("small", {}, ` version ${versionOf(query)}`)),
     el("td", {}, asker(query)),
     el("td", { class: "wide" }, words(query.statistic) || "–"),
     el("td", { class: "number" }, amount(query.epsilon)),

@@ -99,6 +99,8 @@ export function named(release, domain = []) {
 }
 /** What a series is called: by its title, else by its name. */
 export const titleOf = ({ name, title }) => sentence(words(title || name));
+/** How many series had the name of this one, or of this release, with its own. */
+export const versionOf = ({ version = 1 }) => version;
 export const words = (name) => String(name ?? "").replaceAll("_", " ");
 
 /** The ends of a range: to the minute. */

@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterator
 
 import matplotlib as mpl
+import numpy as np
 import pytest
-from unit.operate.export.export_worlds import FORMS, ROWS, bodies
+from unit.operate.export.export_worlds import FORMS, ROWS, bodies, changed
 
 import stream_dp as sdp
 from stream_dp.client import frames
@@ -69,6 +70,17 @@ def test_a_window_and_keys_are_chosen(table: ReleaseTable) -> None:
         table.plot()
     with pytest.raises(sdp.UsageError, match="no row belongs to series 's99'"):
         table["s99"]
+
+
+def test_a_changed_series_is_told_apart_and_its_newest_version_drawn() -> None:
+    found = [row for body in changed(bodies(range(3)), 1) for row in rows_of("shop", body)]
+    table = ReleaseTable(found)["s0"]
+    versions = [1, 2, 2]
+    assert table.to_arrow()["version"].to_pylist() == versions
+    assert table.to_pandas()["version"].tolist() == versions
+    assert table.to_polars()["version"].to_list() == versions
+    [line] = table.plot().lines
+    assert np.size(line.get_xdata()) == 2
 
 
 def test_of_many_keys_the_largest_are_drawn() -> None:

@@ -222,7 +222,7 @@ FROZEN = {
         "pending={} dead_letters=() late=0 records=0 snapshot=None changes=() admitted=() behind={} answers=() "
         "capped=0 parts={} version=5"
     ),
-    "created": "number definition start column mechanism=''",
+    "created": "number definition start column mechanism='' version=1",
     "halted": "number end",
     "header": (
         "pipeline fingerprint source partitions origin private key_id parts={} accepted='' identity='' file=b''"

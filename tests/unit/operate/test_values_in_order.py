@@ -296,7 +296,7 @@ async def test_a_reader_reads_up_to_the_first_release_of_a_series() -> None:
             yield body
 
     reader = ReleaseReader({})
-    await find_keys(reader, "live", bodies())
+    await find_keys(reader, FOUND[5], bodies())
     assert reader.read(FOUND[5]).values == {"a": 9, "b": 10}
     with pytest.raises(KeysUnknown) as caught:
         reader.read(FOUND[4])

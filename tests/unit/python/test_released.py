@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from unit.operate.export.export_worlds import FORMS, bodies, published
+from unit.operate.export.export_worlds import FORMS, bodies, changed, published
 
 import stream_dp as sdp
 from stream_dp.client.frames import Row, rows_of
@@ -58,4 +58,14 @@ def test_a_table_without_a_tick_is_found() -> None:
     for number in set(range(len(FORMS))) - {2, 3}:
         broken = [row for row in kept if not (row.series == f"s{number}" and row.tick == 1)]
         with pytest.raises(sdp.ReleasesMissing, match=f"a table: ticks of s{number}: 1 missing"):
+            _require_ticks(broken, "a table")
+
+
+def test_ticks_between_two_versions_are_no_gap() -> None:
+    found = rows(changed(bodies(range(7)), 4))
+    between = [row for row in found if (row.series, row.tick) != ("s0", 3)]
+    _require_ticks(between, "a table")
+    for tick in (1, 5):
+        broken = [row for row in between if (row.series, row.tick) != ("s0", tick)]
+        with pytest.raises(sdp.ReleasesMissing, match=f"a table: ticks of s0: {tick} missing"):
             _require_ticks(broken, "a table")

@@ -5,7 +5,7 @@
 // the file or a live one: price, expected error, start, end, analyst; how it is made is one click away. Cards know no network.
 
 import { CardTools, LARGE, MEDIUM, SIZES, SMALL } from "./tools.js";
-import { amount, band, count, duration, el, errorText, named, percent, round, sentence, setText, spelled, theLength, tickText, titleOf, toNumber, words } from "../format.js";
+import { amount, band, count, duration, el, errorText, named, percent, round, sentence, setText, spelled, theLength, tickText, titleOf, toNumber, versionOf, words } from "../format.js";
 import { madeId } from "../promise.js";
 
 const RECENT_TICKS = 2000; // kept whatever the range
@@ -45,6 +45,7 @@ export class Card {
     this.tag = el("span", { class: "tag", title: this.about }, this.about);
     this.title = titleOf(series);
     this.tools = new CardTools(this);
+    this.anew = el("p", { class: "description version", hidden: versionOf(series) === 1 });
     const where = (series.where ?? []).map((text) => el("li", {}, text));
     this.element = el(
       "article",
@@ -52,6 +53,7 @@ export class Card {
       this.progress,
       el("header", { class: "card-head" }, el("h3", { id: `card-${series.name}` }, this.title), this.worth, this.tag),
       series.description ? el("p", { class: "description", title: series.description }, series.description) : null,
+      this.anew,
       where.length > 0 ? el("ul", { class: "where", "aria-label": "Only what passes all of this is counted" }, ...where) : null,
       this.body,
       this.note,
@@ -62,10 +64,15 @@ export class Card {
 
   /** Take a release; false when it was known. */
   push(release) {
-    if (release.sequence <= this.sequence) return false;
+    if (release.sequence <= this.sequence || !this.#isMine(release)) return false;
     this.#add(release);
     this.#letGo();
     return true;
+  }
+
+  /** A release of another series that had this name before, or has it since, is none of its line. */
+  #isMine(release) {
+    return versionOf(release) === versionOf(this.series);
   }
 
   #add(published) {
@@ -85,7 +92,7 @@ export class Card {
     this.reached = spans[0][0];
     this.gap = gapOf(spans);
     this.empty();
-    for (const release of releases) if (release.sequence > this.sequence) this.#add(release);
+    for (const release of releases) if (release.sequence > this.sequence && this.#isMine(release)) this.#add(release);
     this.#letGo();
   }
 
@@ -190,6 +197,8 @@ export class Card {
     this.halted = query.end !== null && query.end !== undefined;
     this.#mark();
     this.#judge();
+    const since = query.start === undefined ? "" : `: the line begins anew at ${tickText(query.start, query.start_time)}`;
+    setText(this.anew, `Version ${versionOf(this.series)}. The definition was changed${since}.`);
     const price = priceText(this.planned, this.series.error_unit);
     const lines = [price, spanText(query)].filter(Boolean);
     if (lines.join() === this.told) return;

@@ -44,6 +44,17 @@ def bodies(ticks: Iterable[int]) -> list[bytes]:
     return [body(tick * len(FORMS) + at, said) for tick in ticks for at, said in enumerate(FORMS)]
 
 
+def changed(found: list[bytes], first: int) -> list[bytes]:
+    """The same releases, but those of s0 are of version 2 from this tick on."""
+    read = [json.loads(each) for each in found]
+    return [
+        json.dumps({**each, "version": 2}).encode()
+        if each["series"] == "s0" and each["tick"] >= first
+        else whole
+        for each, whole in zip(read, found, strict=True)
+    ]
+
+
 def published(folder: Path, found: list[bytes]) -> Path:
     """The pipeline's file, with these releases beside it; who follows sees all of them or none."""
     whole = folder / "whole"

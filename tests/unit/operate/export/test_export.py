@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,27 +11,39 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.dataset
 import pyarrow.parquet
 import pytest
-from unit.operate.export.export_worlds import FORMS, ROWS, bodies, body, published
+from unit.operate.export.export_worlds import (
+    FORMS,
+    PIPELINE,
+    ROWS,
+    bodies,
+    body,
+    changed,
+    published,
+)
 
-from stream_dp.client.frames import COLUMNS, Row, rows_of
+from stream_dp.client.frames import COLUMNS, Row, arrow_table, rows_of
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.operate.exporting import UNIQUE, export_releases, for_postgresql, target_named
 from stream_dp.operate.published_bodies import published as published_bodies
 from stream_dp.pipeline.yaml import load
 
 Read = Callable[[Path], list[tuple[Any, ...]]]
+FORMER = COLUMNS[:-1]
+"""The columns before series had versions."""
+ARRAYS = "releases: {values: array}\n"
 
 
 def of_csv(folder: Path) -> list[tuple[Any, ...]]:
     """What the CSV holds, as the rows that were written."""
     with (folder / "shop.csv").open(newline="") as file:
         head, *lines = list(csv.reader(file))
-    assert tuple(head) == COLUMNS
+    assert tuple(head) in (COLUMNS, FORMER)
     kinds = Row.__annotations__
     return [
-        tuple(_typed(str(kinds[name]), cell) for name, cell in zip(COLUMNS, line, strict=True))
+        tuple(Row(*(_typed(str(kinds[name]), cell) for name, cell in zip(head, line, strict=True))))
         for line in lines
     ]
 
@@ -44,8 +57,10 @@ def _typed(kind: str, cell: str) -> Any:
 
 
 def of_parquet(folder: Path) -> list[tuple[Any, ...]]:
-    found = pyarrow.parquet.read_table(folder).to_pylist()
-    return [tuple(row[name] for name in COLUMNS) for row in found]
+    """As docs/export.md says for a folder in which some files have no column `version`."""
+    files = pyarrow.dataset.dataset(folder, schema=arrow_table([]).schema)
+    found = files.to_table().to_pylist()
+    return [tuple(Row(**{**row, "version": row["version"] or 1})) for row in found]
 
 
 def of_duckdb(folder: Path) -> list[tuple[Any, ...]]:
@@ -58,8 +73,31 @@ def of_duckdb(folder: Path) -> list[tuple[Any, ...]]:
 TARGETS = [("csv", of_csv), ("parquet", of_parquet), ("duckdb", of_duckdb)]
 
 
+def made_former(kind: str, to: Path) -> None:
+    """Turn what was exported into what a former version would have written."""
+    if kind == "csv":
+        with (to / "shop.csv").open(newline="") as file:
+            head, *lines = list(csv.reader(file))
+        assert head[-1] == "version"
+        with (to / "shop.csv").open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(each[:-1] for each in (head, *lines))
+        position = to / "shop.csv.position"
+        sequence, _, digest = position.read_text().split()
+        position.write_text(f"{sequence} {(to / 'shop.csv').stat().st_size} {digest}")
+    elif kind == "parquet":
+        for path in to.glob("*.parquet"):
+            pyarrow.parquet.write_table(pyarrow.parquet.read_table(path).select(FORMER), path)
+    else:
+        with duckdb.connect(str(to)) as client:
+            client.execute("alter table stream_dp_releases drop column version")
+
+
 def wanted(ticks: range) -> list[tuple[Any, ...]]:
-    return ordered([tuple(row) for each in bodies(ticks) for row in rows_of("shop", each)])
+    return told_by(bodies(ticks))
+
+
+def told_by(found: list[bytes]) -> list[tuple[Any, ...]]:
+    return ordered([tuple(row) for each in found for row in rows_of("shop", each)])
 
 
 def ordered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -257,3 +295,113 @@ async def test_releases_of_another_pipeline_are_not_mixed_in(
     with pytest.raises(FailClosed, match="another pipeline of this name"):
         await asyncio.wait_for(export_releases(path, f"{kind}:{to}", every), 120)
     assert ordered(read(to)) == wanted(range(2))
+
+
+@pytest.mark.parametrize(("kind", "read"), TARGETS)
+async def test_rows_have_the_version_of_their_series(tmp_path: Path, kind: str, read: Read) -> None:
+    to, found = tmp_path / "out", changed(bodies(range(4)), 2)
+    for ticks in (3, 4):
+        kept = found[: ticks * len(FORMS)]
+        await export_releases(published(tmp_path, kept), f"{kind}:{to}")
+        assert ordered(read(to)) == told_by(kept)
+    versions = {row[COLUMNS.index("sequence")]: row[-1] for row in read(to)}
+    assert [versions[tick * len(FORMS)] for tick in range(4)] == [1, 1, 2, 2]
+    assert sum(versions.values()) == len(versions) + 2
+
+
+@pytest.mark.parametrize(("kind", "read"), TARGETS)
+async def test_a_former_target_is_gone_on_with(tmp_path: Path, kind: str, read: Read) -> None:
+    """Files keep their columns as long as every series has its first version."""
+    to = tmp_path / "out"
+    await export_releases(published(tmp_path, bodies(range(2))), f"{kind}:{to}")
+    made_former(kind, to)
+    for ticks in (3, 5):
+        await export_releases(published(tmp_path, bodies(range(ticks))), f"{kind}:{to}")
+        assert ordered(read(to)) == wanted(range(ticks))
+    if kind == "csv":
+        assert (to / "shop.csv").read_text().splitlines()[0] == ",".join(FORMER)
+    if kind == "parquet":
+        files = list(to.glob("*.parquet"))
+        assert len(files) == 3
+        assert {tuple(pyarrow.parquet.read_schema(each).names) for each in files} == {FORMER}
+
+
+@pytest.mark.parametrize(("kind", "read"), [("parquet", of_parquet), ("duckdb", of_duckdb)])
+async def test_a_former_target_takes_a_second_version(
+    tmp_path: Path, kind: str, read: Read
+) -> None:
+    to, found = tmp_path / "out", changed(bodies(range(5)), 2)
+    for ticks in (2, 3, 4, 5):
+        kept = found[: ticks * len(FORMS)]
+        await export_releases(published(tmp_path, kept), f"{kind}:{to}")
+        assert ordered(read(to)) == told_by(kept)
+        if ticks == 2:
+            made_former(kind, to)
+    if kind == "parquet":
+        schemas = [pyarrow.parquet.read_schema(each).names for each in sorted(to.glob("*.parquet"))]
+        assert schemas == [list(FORMER), *([list(COLUMNS)] * 3)]
+        assert pyarrow.parquet.read_table(to).num_rows == 5 * ROWS
+        files = f"read_parquet('{to}/*.parquet', union_by_name = true)"
+        counts = f"select version, count(*) from {files} group by version order by version"  # noqa: S608
+        assert duckdb.execute(counts).fetchall() == [(1, 3 * ROWS - 3), (2, 3), (None, 2 * ROWS)]
+
+
+async def test_a_former_csv_takes_no_second_version(tmp_path: Path) -> None:
+    to, found = tmp_path / "out", changed(bodies(range(3)), 2)
+    await export_releases(published(tmp_path, found[: 2 * len(FORMS)]), f"csv:{to}")
+    made_former("csv", to)
+    before = (to / "shop.csv").read_bytes()
+    path = published(tmp_path, found)
+    for _ in range(2):
+        with pytest.raises(
+            UsageError,
+            match=r"no column for versions, but series s0 has version 2 now: move it and shop.csv.position away",
+        ):
+            await export_releases(path, f"csv:{to}")
+        assert (to / "shop.csv").read_bytes() == before
+    for name in ("shop.csv", "shop.csv.position"):
+        (to / name).rename(to / f"former-{name}")
+    await export_releases(path, f"csv:{to}")
+    assert ordered(of_csv(to)) == told_by(found)
+
+
+async def test_a_former_table_that_ends_in_a_second_version_is_gone_on_with(tmp_path: Path) -> None:
+    """A former version left the version out, and its rows are no rows of another pipeline."""
+    to, found = tmp_path / "out", changed(bodies(range(3)), 1)
+    end = len(FORMS) + 1  # the first release of version 2 is the last one
+    await export_releases(published(tmp_path, found[:end]), f"duckdb:{to}")
+    made_former("duckdb", to)
+    await export_releases(published(tmp_path, found), f"duckdb:{to}")
+    assert ordered(of_duckdb(to)) == told_by(changed(bodies(range(3)), 2))
+
+
+@pytest.mark.parametrize("series", ["s0", "orders"])
+async def test_values_in_arrays_have_the_keys_of_their_version(tmp_path: Path, series: str) -> None:
+    """Also where the export goes on long after the first release of a version, which alone names its keys.
+
+    The file declares `orders`, with the keys of the newest version.
+    """
+    to, found, names = (
+        tmp_path / "out",
+        list[bytes](),
+        {1: ["a", "b", "c"], 2: ["AT", "DE", "other"]},
+    )
+    for number in range(8):
+        said = {"values": [number, number + 1, number + 2], "band": 3, "version": 1 + number // 4}
+        if number in (0, 4):
+            said["keys"] = names[1 + number // 4]
+        whole = json.loads(body(number * len(FORMS), said))
+        found.append(json.dumps({**whole, "series": series}).encode())
+    for releases in (2, 3, 7, 8):
+        path = published(tmp_path, found[:releases])
+        path.write_text(
+            PIPELINE.replace("statistic: count", "statistic: histogram, by: country") + ARRAYS
+        )
+        await export_releases(path, f"duckdb:{to}")
+    columns = [COLUMNS.index(name) for name in ("tick", "key", "value", "version")]
+    told = sorted(tuple(row[column] for column in columns) for row in of_duckdb(to))
+    assert told == [
+        (tick, name, tick + place, 1 + tick // 4)
+        for tick in range(8)
+        for place, name in enumerate(names[1 + tick // 4])
+    ]

@@ -16,7 +16,7 @@ from typing import Any
 import asyncpg
 import pytest
 from free_ports import free_port
-from unit.operate.export.export_worlds import FORMS, ROWS, bodies, published
+from unit.operate.export.export_worlds import FORMS, ROWS, bodies, changed, published
 
 from stream_dp.client.frames import COLUMNS, TABLE, Row, rows_of
 from stream_dp.errors import ReleasesMissing, UsageError, WorldError
@@ -187,4 +187,39 @@ async def test_a_user_without_rights_writes_by_its_policies(server: str, client:
     with pytest.raises(WorldError, match="row-level security"):
         await target.write([rows(1)[0]._replace(pipeline="other")], Newest(2 * len(FORMS)))
     await target.close()
+    assert await rows_in(client) == wanted(range(2))
+
+
+async def test_a_former_table_gets_the_version_of_each_series(
+    tmp_path: Path, server: str, client: Any
+) -> None:
+    """Python reads it before and after; that no release is there between two versions is no gap."""
+    found = [body for body in changed(bodies(range(5)), 3) if b'"tick": 2' not in body]
+    first, every = (
+        [row for body in each for row in rows_of("shop", body)] for each in (found[:20], found)
+    )
+    await export_releases(published(tmp_path, found[:20]), server)
+    await client.execute(f"alter table {TABLE} drop column version")
+    assert set(read_releases(server)) == set(first)
+    await export_releases(published(tmp_path, found), server)
+    assert set(await rows_in(client)) == set(every)
+    assert set(read_releases(server, series="s0")) == {row for row in every if row.series == "s0"}
+    versions = {row.tick: row.version for row in every if row.series == "s0"}
+    assert versions == {0: 1, 1: 1, 3: 2, 4: 2}
+
+
+async def test_a_user_who_may_not_add_the_version_learns_who_may(
+    tmp_path: Path, server: str, client: Any
+) -> None:
+    path = published(tmp_path, bodies(range(1)))
+    await export_releases(path, server)
+    await client.execute(
+        f"alter table {TABLE} drop column version; create role eve login password 's3cret'; "
+        f"grant select, insert, update on {TABLE} to eve"
+    )
+    asked = server.replace("ann", "eve")
+    with pytest.raises(UsageError, match="let the owner of the table run") as caught:
+        await export_releases(path, asked)
+    await client.execute(str(caught.value).split("`")[1])
+    await export_releases(published(tmp_path, bodies(range(2))), asked)
     assert await rows_in(client) == wanted(range(2))

@@ -164,8 +164,13 @@ def watch_named(name: str, *, rearm: bool = False, by: str | None = None) -> Any
     return SimpleNamespace(name=name, by=by, rearm=rearm)
 
 
+def live_of(asking: object, start: int = 0, version: int = 1) -> Any:
+    series = SimpleNamespace(name="m", asking=asking, version=version)
+    return SimpleNamespace(series=series, start=start)
+
+
 def registry(asking: object) -> Any:
-    live = SimpleNamespace(series=SimpleNamespace(asking=asking))
+    live = live_of(asking)
     return SimpleNamespace(named={"m": live}.get)
 
 
@@ -192,7 +197,11 @@ def test_each_key_of_a_watch_that_fires_once_has_its_end() -> None:
     seen.take(fired_at(7, "once", series="other"), registry(ROSTER))
     seen.take(fired_at(8), registry(None))
     again, once, by = ROSTER.placed
-    assert [seen.ends("m", one) for one in (again, once, by)] == [{}, {}, {"by/UA": 5, "by/AA": 7}]
+    assert [seen.ends(live_of(ROSTER), one) for one in (again, once, by)] == [
+        {},
+        {},
+        {"by/UA": 5, "by/AA": 7},
+    ]
 
 
 def test_what_was_told_where_it_was_asked_counts_too() -> None:
@@ -204,7 +213,7 @@ def test_what_was_told_where_it_was_asked_counts_too() -> None:
         assert kept is ROSTER
     seen = FiredWatches()
     seen.take(fired_at(4, "by/UA"), registry(told))
-    assert seen.ends("m", told.placed[2]) == {"by/AA": 3, "by/UA": 5}
+    assert seen.ends(live_of(told), told.placed[2]) == {"by/AA": 3, "by/UA": 5}
     assert told.placed[2].places == 2
     ended = ROSTER.without(ROSTER.named("once"), 9)
     late = ended.answered({"watch": "once", "threshold": 1, "fired": True}, 9)
@@ -295,3 +304,14 @@ def test_a_replay_and_a_clock_that_has_not_begun_are_not_behind() -> None:
         Backlog(PipelineSpec.model_validate(PIPELINE), log_of(1, "2020-01-01T00:00:00Z"))() is None
     )
     assert Backlog(PipelineSpec.model_validate(WALL), ReleaseLog())() is None
+
+
+def test_a_later_series_of_the_name_begins_without_the_ends_of_the_one_before() -> None:
+    seen, later = FiredWatches(), live_of(ROSTER, 6, 2)
+    seen.take(fired_at(4, "once"), registry(ROSTER))
+    now: Any = SimpleNamespace(named={"m": later}.get)
+    seen.take(fired_at(5, "by/UA"), now)
+    again, once, by = ROSTER.placed
+    assert [seen.ends(later, one) for one in (again, once, by)] == [{}, {}, {}]
+    seen.take(fired_at(6, "by/UA"), now)
+    assert [seen.ends(later, one) for one in (once, by)] == [{}, {"by/UA": 7}]
