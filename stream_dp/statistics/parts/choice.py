@@ -282,7 +282,7 @@ class Bounds:
         closing = how_many(self.intervals, "interval")
         return (
             f"with probability {self.confidence:g}, no release up to tick {self.tick:,} has an error above "
-            f"{self.at_once:,}, while at most {closing} close (the expected number); {self.theorem}"
+            f"{self.at_once:,}, as long as at most {closing} close (the expected number); {self.theorem}"
         )
 
 
@@ -388,4 +388,4 @@ def shape_words(setting: Setting) -> str:
     """Return what is said of the shape that noise goes by; empty where it goes by the number of events."""
     if setting.shape is None:
         return ""
-    return f"; its noise goes by the squares of what {setting.shape} change together"
+    return f"; its noise is computed from the squares of what {setting.shape} change together"
