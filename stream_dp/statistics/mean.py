@@ -166,9 +166,9 @@ class MeanSeries(AmountSeries):
             )
         return (
             f"sums of (amount - {centre}), with {share} of the epsilon, are divided by counts, with the rest of "
-            f"the epsilon{once}; at tick {setting.last}, for a mean r of n records, `low` and `high` are within "
-            f"about {', '.join(shown)} of r; the errors shown are for r = {decimal_text(self._at(self._middle))} "
-            f"and n = {RECORDS:,}"
+            f"the epsilon{once}; at tick {setting.last}, for a mean r of n records, the distance of `low` and "
+            f"`high` from r is at most about {', '.join(shown)}; the errors shown are for r = "
+            f"{decimal_text(self._at(self._middle))} and n = {RECORDS:,}"
         )
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:

@@ -283,7 +283,7 @@ def _beside_correlated(
     if bands[0] >= bands[1]:
         return choice
     return choice.saying(
-        f"method: {CORRELATED} has a band of {bands[0]:,.0f} in place of {bands[1]:,.0f}"
+        f"with method: {CORRELATED}, the band would be {bands[0]:,.0f} instead of {bands[1]:,.0f}"
     )
 
 

@@ -214,7 +214,8 @@ class RatioSeries(SeriesSpec):
         )
         return (
             f"post-processing of {of.name} and {over.name}, which costs no epsilon{share}; at tick {tick}, for a "
-            f"ratio r and a value n of {over.name}, `low` and `high` are within about {', '.join(shown)} of r"
+            f"ratio r and a value n of {over.name}, the distance of `low` and `high` from r is at most about "
+            f"{', '.join(shown)}"
         )
 
 
