@@ -583,7 +583,7 @@ _NOTHING = (
     "the sample holds no record (a row with as many cells as the first line, or a JSON object). A few records "
     "are enough, and they may be made up"
 )
-_NO_TIME = "No column was recognized as a time, so the file is not replayed: records count when they arrive in the topic"
+_NO_TIME = "No column was recognized as a time, so the file is not replayed: its records count when they arrive"
 LOCAL = "127.0.0.1:9092"
 
 
