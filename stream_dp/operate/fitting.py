@@ -492,7 +492,7 @@ def _of_list(field: ListField, value: object) -> str:
         return "values that are not lists"
     if len(value) > field.most and all(isinstance(text, str) for text in value):
         most = how_many(field.most, "entry", "entries")
-        return f"lists with more than {most} values; a larger `most:` accepts them, but adds noise to all numbers"
+        return f"lists with more than {most}; a larger `most:` accepts them, but adds noise to all numbers"
     return "lists with entries that are not texts"
 
 

@@ -168,7 +168,7 @@ async def test_a_refusal_says_what_fits_and_a_button_takes_it(browser: Browser, 
     await tab.fills("count", {})
     await tab.by("error", "2")
     refusal = await tab.prices()
-    assert "It does not fit; nothing was spent" in refusal
+    assert "It does not fit into the budget; nothing was spent" in refusal
     assert "Of your ε 0.5 you have spent ε 0, and ε 0.5 is left" in refusal
     await tab.page.click("text=Take ε 0.5")
     await tab.page.wait_for_selector("text=It costs ε 0.5")
@@ -330,7 +330,7 @@ async def test_an_error_that_no_price_reaches_leads_to_prices(browser: Browser, 
     await tab.fills("sum", {"of": "amount", "clamp": "0", "clamp-2": "999999999"})
     await tab.by("error", "25")
     assert "no epsilon up to 100" in await tab.prices()
-    await tab.page.click("text=See how far off ε 0.1 is")
+    await tab.page.click("text=See the error for ε 0.1")
     price = tab.page.locator(".ask-answer", has_text="It costs ε 0.1")
     await price.wait_for()
     assert "of amount" in await price.inner_text()

@@ -80,7 +80,7 @@ async def test_a_maximum_says_whose_it_is_and_where_that_changes(browser: Browse
         assert await text(page, f"{MOST} .figure") == "LAX · 594 ± 37"
         assert await text(page, f"{MOST} .note") == (
             "The largest count, and LAX's own, lie between 557 and 631 with 95% confidence: "
-            "whoever truly leads is at most 74 ahead of LAX."
+            "the true leader is at most 74 ahead of LAX."
         )
         label = str(await page.get_attribute(f"{MOST} .chart", "aria-label"))
         assert "now LAX · 594 ± 37" in label
@@ -187,7 +187,7 @@ async def test_quantiles_that_hop_say_how_long_they_stand(browser: Browser) -> N
     async with Cards("delays", parameters=hopping).shown(browser) as page:
         note = await text(page, f"{FAN} .note")
         assert note.endswith(
-            "all at once, with 95% confidence. They are released anew every 12 hours."
+            "all at once, with 95% confidence. A new release comes every 12 hours."
         )
 
 
@@ -223,8 +223,7 @@ async def test_where_all_values_are_possible_no_quantile_is_drawn(browser: Brows
     async with Cards("waits").shown(browser, "?last=all", KEEPS_PLOTS) as page:
         assert await texts(page, f"{card} dd") == ["–", "too few to tell"] * 2
         assert await text(page, f"{card} .note") == (
-            "Too few events in the last 24 hours to tell: as far as is known, each quantile may be anything from "
-            "−30 to 240."
+            "Too few events in the last 24 hours: each quantile may be anything from −30 to 240."
         )
         _, half, most = await page.evaluate(PLOT + "(card).data", card)
         for values, told in ((half, 4), (most, 60)):
@@ -326,8 +325,8 @@ async def test_a_top_list_says_which_names_are_not_told_apart(browser: Browser) 
             [["4–6", "BOS", "301"], ["4–8", "MCO", "290"]],
         ]
         assert await text(page, f"{TOP} .note") == (
-            "Each value ± 75, all at once, with 95% confidence. A range of ranks: the noise hides the "
-            "order of these names. As high, perhaps: SFO and 2 more."
+            "Each value ± 75, all at once, with 95% confidence. Names with a range of ranks cannot be ordered, "
+            "because of the noise. Perhaps as high: SFO and 2 more."
         )
 
 

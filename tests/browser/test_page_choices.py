@@ -256,7 +256,7 @@ async def test_of_many_series_some_are_found_or_none(browser: Browser, engine: E
         assert await chosen(page) == {"find": ["gate 7"]}
         await page.fill(".tools input[type=search]", "gate 17")
         await page.wait_for_selector("#empty")
-        assert await text(page, "#empty") == "No series has “gate 17” in its name or its words."
+        assert await text(page, "#empty") == "No series has “gate 17” in its name or description."
         await page.fill(".tools input[type=search]", "gate")
         await page.wait_for_selector("#empty", state="hidden")
 

@@ -77,7 +77,10 @@ async def test_an_engine_that_is_away_is_said_and_forgotten_when_it_is_back(
         page = await opened(browser, server.url)
         assert await page.locator("#empty").is_hidden()
     await shows(page, "reconnecting")
-    words = "The engine does not answer. The page goes on by itself as soon as it does; the numbers below are those"
+    words = (
+        "The engine does not answer. The page continues by itself as soon as the engine answers; the numbers "
+        "below are those"
+    )
     await page.locator("#empty", has_text=words).wait_for()
     async with serving(engine.log, port=port_of(page)):
         await shows(page, "live")

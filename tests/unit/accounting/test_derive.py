@@ -87,7 +87,9 @@ def test_the_tightest_is_taken_and_the_others_stay_with_their_price() -> None:
     assert [float(p) for p in at if p is not None] == pytest.approx([at[0], 3, by_rho], rel=1e-5)
     assert at[0] < by_rho < 3
     assert result.guarantee.measure == ApproxDP(at[0], MILLIONTH)
-    assert result.conditions[-1].why == "all 31 answers listed in intervals, rounded outwards"
+    assert result.conditions[-1].why == (
+        "all 31 combinations of answers are listed; amounts are intervals, rounded outwards"
+    )
     assert {
         "concurrent composition in Renyi DP",
         "concurrent composition in Gaussian DP",

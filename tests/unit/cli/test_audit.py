@@ -141,7 +141,7 @@ def test_the_table_says_what_it_means(site: Any, monkeypatch: pytest.MonkeyPatch
     quoted = said.out.splitlines()[-1]
     for text in (
         "To quote: on 20", " played 100 games of 6 ticks against each mechanism of clicks (at up to 8 times its epsil",
-        "for one event (add_remove), and refuted no claim (all together: epsilon ", "at confidence 0.99. The games can",
+        "for one event (add_remove), and refuted no claim (all series together: epsilon ", "at confidence 0.99. The games can",
         f"epsilon of {least_seen(25, 0.01 / 4):g} or more as played, within 6 ticks. The games cannot prove a claim. ",
     ):  # fmt: skip
         assert text in quoted
@@ -182,7 +182,7 @@ def test_a_window_that_ends_is_played_to_its_end(
     assert 0.5 < found["series"][0]["epsilon_lower_bound"] <= 2
     monkeypatch.setattr(audit_module, "MOST_TICKS", 2)
     table = " ".join(site.command("audit", "--runs", "800").out.replace("│", " ").split())
-    assert "it tells nothing before its tick 2: --ticks 3" in table
+    assert "the series releases no number before tick 2: use --ticks 3" in table
     assert "0.0000" in table
 
 
@@ -315,9 +315,9 @@ def test_a_run_is_the_composition_and_nothing_changes(ran: Any) -> None:
     assert (said.code, said.err) == (0, "")
     for text in (
         "3 creations, 36 asks, 0 halts in 6 ticks",
-        "18 releases and 0 answers to queries compared: equal, byte for byte",
+        "18 releases and 0 answers compared: equal, byte for byte",
         "0 snapshots compared", "accepts the trace beside itself with one event more",
-        "it refuses it with two, in two ticks", "NOT PRIVATE",
+        "It refuses the pair with two, in two ticks", "NOT PRIVATE",
     ):  # fmt: skip
         assert text in said.out
     beside = {path: path.read_bytes() for path in ran.folder.iterdir() if path.is_file()}

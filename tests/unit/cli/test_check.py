@@ -101,10 +101,10 @@ def test_one_record_that_fits_is_enough_to_begin(
 def test_the_end_of_a_run_names_records_on_request(site: Site) -> None:
     table(site, [*ROWS, "junk"])
     said = site.command("run", "--until-end", "--verbose")
-    totals = "NOT PRIVATE: counted in this run: 24 records, 0 of them late; 1 could not be used"
+    totals = "NOT PRIVATE: 24 records counted in this run, 0 of them late; 1 could not be used"
     assert totals in said.err
     again = site.command("run", "--until-end").err
-    assert "clicks: all its ticks are public already" in again
+    assert "clicks: all its ticks are published already" in again
     assert "24" not in again.replace(str(site.folder), "")
 
 
@@ -203,7 +203,7 @@ def test_what_the_series_are_worth_is_for_the_operators_eyes(site: Site) -> None
     assert "How useful the series are, judged by this sample, NOT PRIVATE" in table
     assert "rough (58%)" in table
     assert "false alarms 94.2% a day" in table
-    more = "; needs a larger privacy.epsilon, or less for other series"
+    more = "; needs a larger privacy.epsilon, or less epsilon for other series"
     assert ways.splitlines()[:3] == [
         "clicks would be useful if one of these entries replaced it:",
         "    - {name: clicks, statistic: count, epsilon: 1.5}  # useful: ± 4 of 24" + more,

@@ -151,7 +151,7 @@ def test_without_kafkas_files_it_goes_on(say: Say, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "resolve_jars", nowhere)
     said = say(*[flag for flag in FLAGS if flag != "--embedded"])
     assert last_line(said)["broker"] == "embedded"
-    assert "No local Kafka here (no network); going on with --embedded" in said.err
+    assert "No local Kafka can be started (no network); continuing with --embedded" in said.err
 
 
 @pytest.mark.usefixtures("brief", "page_first")

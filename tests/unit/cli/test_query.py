@@ -104,14 +104,15 @@ def test_create_list_halt(ask: Ask, engine: FakeLiveSeries) -> None:
     said = ask("create", "--series", LATE, "--analyst", "ann")
     assert (said.code, said.err) == (0, "")
     assert said.out == (
-        f"late: created, charged epsilon 0.1, left 0.4. Start: tick 17 ({TIME}), the first tick that it sees. {ERROR}\n"
+        f"late: created, charged epsilon 0.1, left 0.4. Start: tick 17 ({TIME}), the first tick that the series "
+        f"sees. {ERROR}\n"
     )
     assert engine.asked == [("create", LATE.encode(), "ann")]
 
     engine.now = 40
     where, when = "new series on records with origin = {JFK}", f"from tick 40 ({TIME}) on"
     assert ask("halt", "late", "--preview").out == (
-        f"late: a halt gives back 0.1 of 1 to {where}, {when} (to a series on every record: 0). Left then: 0.4.\n"
+        f"late: freed by a halt 0.1 of 1 to {where}, {when} (to a new series on every record: 0). Left then: 0.4.\n"
     )
     assert engine.series[-1]["end"] is None
     said = ask("halt", "late")
@@ -373,17 +374,14 @@ def test_watches_come_and_go_by_message(ask: Ask, engine: FakeLiveSeries, tmp_pa
     answering(engine, series="m", watch="fr", start=17)
     said = ask("watch", "m", "--watch", WATCH, "--analyst", "ann", "--id", "w-1")
     assert (said.code, said.err) == (0, "")
-    assert said.out == "fr: watched in m. Start: tick 17, the first tick that it sees.\n"
+    assert said.out == "fr: added to m. Start: tick 17, the first tick that the watch sees.\n"
     (tmp_path / "fr.yaml").write_text("name: fr\nabove: 4\nrearm: false\n")
     said = ask("watch", "m", "--watch", f"@{tmp_path / 'fr.yaml'}", "--json")
     assert json.loads(said.out) == {"series": "m", "watch": "fr", "start": 17}
     answering(engine, series="m", watch="fr", end=19)
     engine.answer = engine.answer.replace(b'"start": 17', b'"end": 19')
     said = ask("unwatch", "m", "fr")
-    assert (
-        said.out
-        == "fr: no longer watched in m. End: tick 19, the first tick that the watch does not see.\n"
-    )
+    assert said.out == "fr: ended in m. End: tick 19, the first tick that the watch does not see.\n"
     texts = [text for _, text, _ in engine.asked]
     assert WATCH.encode() in texts[0]  # word for word
     first, second, third = map(json.loads, texts)

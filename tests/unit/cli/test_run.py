@@ -348,7 +348,7 @@ def test_plan_has_a_verdict_for_each_number_and_a_line(site: Site) -> None:
     site.write("epsilon: 1}", GUESSED)
     (site.folder / "clicks.csv").unlink()  # no data is read
     said = site.command("plan")
-    assert "How useful these numbers are, judged by the guesses in privacy.expect" in said.out
+    assert "How useful these numbers are, according to the guesses in privacy.expect" in said.out
     assert "Verdicts: 1 rough, 2 noise" in said.out.splitlines()
     rows = json.loads(site.command("plan", "--json").out)["verdicts"]
     assert rows[0] == {"series": "clicks", "verdict": "rough", "typical": 24.0, "band": 14}

@@ -218,7 +218,7 @@ def test_what_where_drops_has_used_the_cap() -> None:
     assert (found["least"], plain["least"]) == ("max_events: 1", "max_events: 5")
     line = caps_words(found)
     assert "(its where takes 0.675 of the 6.75 events of a user that count)" in line
-    assert "(its where takes all, where nothing is guessed, of the 6.75" in caps_words(plain)
+    assert "(its where keeps all (nothing is guessed) of the 6.75" in caps_words(plain)
     (note,) = [n for n in caveats(built_of(PER_DAY)) if n.startswith("records that the where of")]
     assert "of germany drops use up their users' caps, too" in note
 
@@ -319,7 +319,7 @@ def test_a_number_over_another_window_and_one_of_several_entries() -> None:
         assert found["value"] is found["least"] is None
         assert all(way["error"] is None for way in ways.values())
     assert caps_words(found_of(PER_DAY, EXPECT, "mean")[0]).endswith(
-        "No guess says what that does to it"
+        "No guess says how this changes the error"
     )
     alike: Data = {"name": "s", "statistic": "count", "windows": ["12h", "36h"]}
     (longer,) = caps_json(built_of(PER_DAY, EXPECT, [alike]))["caps"]
@@ -328,7 +328,7 @@ def test_a_number_over_another_window_and_one_of_several_entries() -> None:
     assert (tick["over"], tick["value"]) == ("tick", 18_000)
     found, ways = found_of(PER_DAY, EXPECT, "who")
     band = ways["max_events: 1"]["bands"]["1d"]
-    assert caps_words(found) == f"who over 1d: ± {band} with any of these caps"
+    assert caps_words(found) == f"who over 1d: ± {band} with each of these caps"
 
 
 def test_guesses_change_no_guarantee_and_no_fingerprint() -> None:
@@ -382,7 +382,10 @@ series: [{{name: orders, statistic: count, every: 1d, epsilon: 0.5}}]
         "orders over 1d, about 1,500: as it is ± 24, 50.0% cut off; max_events: 9 ± 54, 0.0% cut off;"
         in out
     )
-    assert "Least band and cut together: max_events: 9, 54 + 0 = 54; as it is 24 + 750 = 774" in out
+    assert (
+        "The sum of band and cut-off part is least with max_events: 9, 54 + 0 = 54; as it is 24 + 750 = 774"
+        in out
+    )
 
 
 def test_the_example_of_the_page_is_what_plan_says(tmp_path: Path) -> None:

@@ -164,13 +164,16 @@ def test_the_text_has_the_promise_first_and_the_proof_where_it_is_asked_for(
 ) -> None:
     short = planned(tmp_path, capsys, PIPELINE)
     assert short.startswith(
-        "clicks protects one event: no single event can be told from what is published: with"
+        "clicks protects one event: what is published hides any single event. with"
     )
     assert "Predicted error" in short
     assert "[HSV]" not in short
     assert short.splitlines()[-1].startswith("Why this holds: `--proof`")
     assert "Note: " not in short
-    assert "`--notes` shows errors by tick, how each series is computed, and 3 notes." in short
+    assert (
+        "`--notes` shows the errors at several ticks, how each series is computed, and 3 notes."
+        in short
+    )
     out = planned(tmp_path, capsys, PIPELINE, "--proof", "--notes")
     for said in (
         "clicks is (0.3, 0)-differentially private: unit one event, neighbours add_remove",
@@ -193,7 +196,7 @@ def test_a_plan_names_no_class_and_folds_what_needs_no_reader(
     whole = planned(tmp_path, capsys, text, "--notes")
     assert 2 * len(short.splitlines()) < len(whole.splitlines()) + 10
     assert "Predicted error" in whole
-    assert "departures: windows add up single ticks" in whole
+    assert "departures: each window is the sum of its single ticks" in whole
     for folded in ("Predicted error", "add up single ticks", "Note: "):
         assert folded not in short
     names = {

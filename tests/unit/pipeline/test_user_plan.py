@@ -207,28 +207,28 @@ PER = "unit: user, user: customer, max_events: 5, per: 1d, epsilon: 1"
 SAYS = [
     (
         "epsilon: 2",
-        "shop protects one event: no single event can be told from what is published: with or without it every "
+        "shop protects one event: what is published hides any single event. With or without it every "
         "outcome is at most 7.39 times as likely.",
     ),
     (
         "epsilon: 0.5, neighbors: replace, moves: within_tick",
-        "shop protects one event: no single event can be told from what is published: with it or with another in "
+        "shop protects one event: what is published hides any single event. With it or with another in "
         "its place every outcome is at most 1.65 times as likely, if a replacement keeps its tick (moves: "
         "within_tick).",
     ),
     (
         PER,
-        "shop protects (user, day): no single customer's events of one day can be told from what is published: "
-        "with or without them every outcome is at most 2.72 times as likely.",
+        "shop protects (user, day): what is published hides any single customer's events of one day. With or "
+        "without them every outcome is at most 2.72 times as likely.",
     ),
     (
         "unit: user, user: customer, overall: 5, epsilon: 1, delta: 1e-9, filter: zcdp",
-        "shop protects user, for ever: no single customer's events can be told from what is published: with or "
-        "without them every outcome is at most 2.72 times as likely, apart from a probability of 0.000000001.",
+        "shop protects user, for ever: what is published hides any single customer's events. With or without "
+        "them every outcome is at most 2.72 times as likely, apart from a probability of 0.000000001.",
     ),
     (
         "epsilon: 10",
-        "shop protects one event: one event may show in what is published: with or without it every outcome is at "
+        "shop protects what is published may reveal a single event: one event. With or without it every outcome is at "
         "most 22,100 times as likely. That is weak: people usually take an epsilon of 0.5 to 2.",
     ),
 ]

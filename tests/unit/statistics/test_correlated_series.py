@@ -48,7 +48,7 @@ def test_it_has_all_of_a_zcdp_filter_and_buffers_for_its_windows(data: Data) -> 
     assert chosen.derivation.guarantee.measure == ZCDP(RHO)
     buffers = len(mechanism.counter.decays.halvings)
     assert chosen.choice.why == (
-        f"method: correlated, one noise for tick / 24h / ever, correlated by {buffers} buffers"
+        f"method: correlated, the same noise for tick / 24h / ever, correlated by {buffers} buffers"
     )
     windows = plan_json(made(data, ZCDP_FILTER, CORRELATED))["series"][0]["windows"]
     for place, of in enumerate(windows):
@@ -222,7 +222,8 @@ def test_quantiles_of_one_window_have_gaussian_noise_for_ranks(data: Data) -> No
     assert counts.levels == best_rank_levels(102, chosen.mechanism.at)
     assert chosen.choice.windows["24h"](90) == 189
     assert chosen.choice.why == (
-        "method: correlated, Gaussian noise for ranks, correlated over values and ticks; errors are in ranks: events"
+        "method: correlated, Gaussian noise for ranks, correlated over values and ticks; errors are in ranks, "
+        "that is, in events"
     )
 
 
@@ -230,7 +231,7 @@ def test_a_hop_of_quantiles_is_a_tick_of_their_noise(data: Data) -> None:
     chosen = ranks(data, method="correlated", hop="6h")
     assert chosen.mechanism.tree.counts.window == 4
     assert chosen.choice.windows["24h"](90) < 150
-    assert "; counts are told at the end of each 6h; " in chosen.choice.why
+    assert "; counts are released at the end of each 6h; " in chosen.choice.why
 
 
 def test_quantiles_of_users_and_of_replacements_pay_as_counts_do(data: Data) -> None:
@@ -261,7 +262,7 @@ def test_without_a_delta_or_under_gdp_there_is_none_and_plan_says_where_it_is_be
     with pytest.raises(NotDerivable, match="which filter gdp cannot add up: use filter zcdp"):
         ranks(data, ZCDP_FILTER | {"filter": "gdp"}, method="correlated")
     wide = ZCDP_FILTER | {"epsilon": "9"}
-    said = "method: correlated has a band of 189 in place of 341"
+    said = "with method: correlated, the band would be 189 instead of 341"
     assert said in ranks(data, wide, method="apart").choice.why
     for privacy, more in (({"epsilon": "2"}, {}), (wide, {"windows": ["24h", "48h"]})):
         assert "correlated" not in ranks(data, privacy, method="apart", **more).choice.why

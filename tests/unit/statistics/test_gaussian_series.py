@@ -51,7 +51,7 @@ HSS_SERIES: dict[str, Data] = {
         "counter": "gaussian",
     },
 }
-NAMED = "the name is told too, at no further cost, and the error is that of its own count as well"
+NAMED = "the name is released too, at no further cost, and the error also holds for the count of that name"
 GUESSED = "error predicted for 100 events (by default, one a tick: declare expected_events"
 WITHIN = {"neighbors": "replace", "moves": "within_tick"}
 

@@ -110,7 +110,8 @@ def test_windows_hop_and_what_is_told_stays_until_the_next_hop_ends(tmp_path: Pa
     assert isinstance(tree.counts.ever, Counter)
     assert tree.counts.ever.horizon == 4
     assert (
-        "; counts are told at the end of each 2h; errors are in ranks" in built.chosen[0].choice.why
+        "; counts are released at the end of each 2h; errors are in ranks"
+        in built.chosen[0].choice.why
     )
 
 
@@ -214,7 +215,7 @@ def test_the_error_is_a_part_of_the_records_that_are_expected(tmp_path: Path) ->
             f"{e / (10 * n):.1%} {name}" for e, n, name in zip(errors, lengths, names, strict=False)
         ]
         said = why(tmp_path, f"{KEYS}, {over}, expected_events: 2400")
-        assert f"of the records expected the error is {', '.join(parts)}" in said
+        assert f"as parts of the expected records, the errors are {', '.join(parts)}" in said
         assert ("; with every" in said) == over.startswith("windows")
     apart, together = (
         built_of(tmp_path, f"{KEYS}, every: [2h, 48h]{more}", horizon=240).chosen[0].choice.windows["48h"](0)
@@ -330,8 +331,8 @@ def test_plan_says_how_many_ticks_at_the_end_are_in_no_whole_hop(tmp_path: Path)
     built = built_of(tmp_path, f"{KEYS}, windows: [6h], hop: 3h", horizon=11)
     (note,) = (each for each in caveats(built) if "horizon" in each)
     assert (
-        "the horizon ends in the midst of a hop of 3h, so no release has the records of the horizon's last 2 ticks"
-        in note
+        "the horizon ends in the middle of a hop of 3h, so no release contains the records of the horizon's last "
+        "2 ticks" in note
     )
     whole = built_of(tmp_path, f"{KEYS}, windows: [6h], hop: 3h", horizon=12)
     assert not any("horizon" in each for each in caveats(whole))

@@ -302,7 +302,7 @@ def test_a_right_log_is_right_and_its_check_tells_nothing_exact(log: Log) -> Non
     ended = command(log)
     assert ended.exit_code == 0
     assert ended.output.splitlines() == [
-        "lane 0: ticks 0 to 4 count; 1 equal repeat, which do no harm", "lane 1: ticks 0 to 4 count"
+        "lane 0: ticks 0 to 4 count; 1 equal repeat (harmless)", "lane 1: ticks 0 to 4 count"
     ]  # fmt: skip
     said = json.loads(command(log, "--json").output)
     assert (said["findings"], said["wrong"]) == ([], 0)
@@ -313,7 +313,7 @@ def test_a_wrong_log_ends_with_4_and_a_place(log: Log) -> None:
     ended = command(log)
     assert isinstance(ended.exception, FailClosed)
     assert (
-        "vectors.private.rows, partition 1, offset 1: it is of tick 2, and before it tick 1 should be there"
+        "vectors.private.rows, partition 1, offset 1: it has tick 2, but tick 1 should come before it"
         in ended.output
     )
 
@@ -408,7 +408,7 @@ def test_a_layout_that_goes_on_needs_its_row(log: Log) -> None:
     checked = check_rows(str(log.written()), FOLDER / "pipeline.yaml", log.key)
     assert checked.wrong == 0
     assert checked.lines[1] == (
-        "lane 1: ticks 3 to 4 count; 2 rows of before this layout, of which only seal and form were checked"
+        "lane 1: ticks 3 to 4 count; 2 rows from before this layout, of which only seal and form were checked"
     )
     log.rows[1] = log.rows[1][:2]
     ((*place, what),) = log.wrong()
@@ -423,13 +423,13 @@ def test_a_new_epoch_counts_from_its_cut_on_and_rows_of_the_former_one_do_not(lo
     log.rows[0].append(log.sealed(late))
     checked = check_rows(str(log.written()), FOLDER / "pipeline.yaml", log.key)
     assert (checked.wrong, checked.lines) == (0, [
-        "lane 0: ticks 5 to 6 count; 6 rows of before this layout, of which only seal and form were checked",
-        "lane 1: ticks 5 to 6 count; 5 rows of before this layout, of which only seal and form were checked",
+        "lane 0: ticks 5 to 6 count; 6 rows from before this layout, of which only seal and form were checked",
+        "lane 1: ticks 5 to 6 count; 5 rows from before this layout, of which only seal and form were checked",
     ])  # fmt: skip
     narrow = msgspec.structs.replace(log.row(0, 6), cells=log.row(0, 4).cells)
     log.rows[0][6] = log.sealed(narrow)
     assert log.wrong()[0][:2] == (0, 6)
-    assert "its cells are 14 wide, those of the layout 15" in log.wrong()[0][2]
+    assert "it has 14 cells, but the layout has 15" in log.wrong()[0][2]
 
 
 @pytest.mark.parametrize(
