@@ -53,7 +53,7 @@ async def test_values_move_with_bands_and_budget(browser: Browser, engine: Engin
         assert await text(page, f"{DEPARTURES} .value") != before
         assert await text(page, f"{DEPARTURES} .band") == "± 45"
         assert await text(page, "#promise .plain") == (
-            "These numbers hide any single event: With or without it, whatever this page shows is at most "
+            "These numbers hide any single event: with or without it, everything that this page shows is at most "
             "2.72 times as likely."
         )
         await page.click("#promise .exactly summary")
@@ -166,23 +166,23 @@ async def test_a_card_says_what_its_operator_says_under_one_name(
 USERS = {"name": "(user, day)", "field": "customer", "max_events": 3, "per": "1d"}
 PROMISES: list[tuple[dict[str, Any], dict[str, str], str]] = [
     ({}, {"epsilon": "2.48", "delta": "0"},
-     "These numbers hide any single event: With or without it, everything that this page shows is at most 12 "
+     "These numbers hide any single event: with or without it, everything that this page shows is at most 12 "
      "times as likely. That is weak: people usually take an epsilon of 0.5 to 2."),
     ({"neighbors": "replace"}, {"epsilon": "0.5", "delta": "0"},
-     "These numbers hide any single event: With it or with another in its place, whatever this page shows "
+     "These numbers hide any single event: with it or with another in its place, everything that this page shows "
      "is at most 1.65 times as likely."),
     ({"unit": "user", "users": USERS}, {"epsilon": "1", "delta": "0.000000001"},
-     "These numbers hide any single customer's events of one day: With or without them, "
+     "These numbers hide any single customer's events of one day: with or without them, "
      "everything that this page shows is at most 2.72 times as likely, apart from a probability of 1.0e-9."),
     ({"unit": "user", "users": {**USERS, "name": "(user, 36h)", "per": "36h"}}, {"epsilon": "1", "delta": "0"},
-     "These numbers hide any single customer's events of one window of 36 hours: With or without them, "
-     "whatever this page shows is at most 2.72 times as likely."),
+     "These numbers hide any single customer's events of one window of 36 hours: with or without them, "
+     "everything that this page shows is at most 2.72 times as likely."),
     ({"unit": "user", "users": {**USERS, "per": None}, "neighbors": "replace_any_tick"},
      {"epsilon": "3", "delta": "0"},
-     "These numbers hide any single customer's events: With them or with others in their place, everything that "
+     "These numbers hide any single customer's events: with them or with others in their place, everything that "
      "this page shows is at most 20.1 times as likely. That is weak: people usually take an epsilon of 0.5 to 2."),
     ({}, {"epsilon": "10", "delta": "0"},
-     "These numbers may reveal a single event: With or without it, everything that this page shows is at most "
+     "These numbers may reveal a single event: with or without it, everything that this page shows is at most "
      "2.21e+4 times as likely. That is weak: people usually take an epsilon of 0.5 to 2."),
 ]  # fmt: skip
 

@@ -171,7 +171,7 @@ async def test_an_engine_that_begins_again_keeps_her_where_she_was(
     await tab.by("epsilon", "0.3")
     tab.console.tolerant = True
     await shop.stop()
-    assert "The engine does not answer just now" in await tab.prices()
+    assert "The engine does not answer now" in await tab.prices()
     await shop.start()
     await shop.go()
     await tab.page.wait_for_selector(f".card[data-series=first][data-tick='{shop.tick}']")

@@ -71,7 +71,7 @@ async def test_the_first_proposal_fits_and_is_judged(browser: Browser, prepared:
         assert "Verdict in 3 hours" in price
         assert "of about 9: mostly noise" in price
         await tab.page.click(".ask-answer button.primary")
-        assert "mostly noise by the guesses" in await tab.page.inner_text(".ask-noise")
+        assert "mostly noise according to the guesses" in await tab.page.inner_text(".ask-noise")
         assert shop.running == {}
         await tab.page.click("text=Ask it all the same")
         await tab.page.wait_for_selector(".ask-done")
@@ -106,7 +106,7 @@ async def test_a_price_is_compared_with_what_tells_the_same_or_with_nothing(
         await tab.by("epsilon", "0.2")
         price = await tab.prices()
         if beside is None:
-            assert "No series here tells such numbers yet" in price, case
+            assert "No series here releases such numbers yet" in price, case
             continue
         found = re.search(r"Beside ([^,]+)(?:, (\w+))?, which shows ([\d,]+) now", price)
         assert found is not None, case
@@ -169,7 +169,7 @@ async def test_a_refusal_says_what_fits_and_a_button_takes_it(browser: Browser, 
     await tab.by("error", "2")
     refusal = await tab.prices()
     assert "It does not fit into the budget; nothing was spent" in refusal
-    assert "Of your ε 0.5 you have spent ε 0, and ε 0.5 is left" in refusal
+    assert "You have spent ε 0 of your ε 0.5, and ε 0.5 is left" in refusal
     await tab.page.click("text=Take ε 0.5")
     await tab.page.wait_for_selector("text=It costs ε 0.5")
     assert await tab.page.input_value("[name=epsilon]") == "0.5"
@@ -177,7 +177,7 @@ async def test_a_refusal_says_what_fits_and_a_button_takes_it(browser: Browser, 
     await tab.left("0")
     assert shop.running == {"count": "bob"}
     await tab.by("epsilon", "0.1")
-    assert "Nothing fits now: end one of your questions" in await tab.prices()
+    assert "No question fits now. If you end one of your questions" in await tab.prices()
     assert shop.running == {"count": "bob"}
     assert await nothing_exact(tab) == []
     assert tab.console.complaints == []
@@ -204,7 +204,7 @@ async def test_what_is_ended_frees_its_price(browser: Browser, shop: Shop) -> No
     card = tab.page.locator(".card[data-series=short_lived]")
     await card.get_by_role("button", name="End this question").click()
     when = f"from tick {shop.tick + 1} \\(.* UTC\\) on"
-    would = re.compile(f"^Ending it gives back ε 0.75 of 1 to new questions, {when}.$")
+    would = re.compile(f"^If you end it, ε 0.75 of 1 becomes free for new questions, {when}.$")
     await card.get_by_role("status").filter(has_text=would).wait_for()
     await card.get_by_role("button", name="Keep it").click()
     assert await card.get_by_role("status").inner_text() == ""

@@ -320,11 +320,11 @@ async def test_the_budget_says_which_records_it_was_spent_on_and_what_an_end_giv
             "of 1 spent (on records with country = DE, where most was spent)",
             "arge on records with amount at least 500",
             "nalyst ann on records with country = FR",
-            "A question that is ended gives its ε back, from the next tick on, to new questions on the records",
+            "If a question ends, its ε is free again from the next tick on, for new questions on the records",
         ):
             assert part in shown
         assert await page.locator(".budget-bar .piece").count() == 1
-        most = "(the most of any record: of those with country = DE)"
+        most = "(on records with country = DE, where most was spent)"
         said = f"Privacy budget: ε 0.9 of 1 spent {most}, 0.1 left"
         assert await page.get_attribute(".budget-bar", "aria-valuetext") == said
         changing.told = {**changing.told, "heaviest": "", "series": [changing.told["series"][0]]}

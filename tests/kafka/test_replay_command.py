@@ -133,13 +133,13 @@ def test_bad_records_are_left_out_if_that_is_asked_for(make: Make) -> None:
     world = make()
     file = world.file([*GOOD, *BAD])
     said = world.replay(file, skip_bad=True).splitlines()
-    told = f"{world.topic}: fed up to the end of the declared range. NOT PRIVATE: "
-    assert said[-1] == told + "10 records sent, 5 skipped"
+    told = f"{world.topic}: all ticks of the clock are sent. NOT PRIVATE: "
+    assert said[-1] == told + "10 records sent, 5 left out"
     sent = world.values()
     assert len(sent) == len(GOOD) + MARKS
     assert not any(b"secret" in value for value in sent)
     said = world.replay(file, skip_bad=True).splitlines()
-    assert said[-1] == told + "0 records sent, 10 sent already by an earlier run, 5 skipped"
+    assert said[-1] == told + "0 records sent, 10 sent already by an earlier run, 5 left out"
     assert world.values() == sent
 
 
@@ -250,7 +250,7 @@ def test_a_bad_cell_of_a_parquet_file_is_one_record(make: Make) -> None:
     with pytest.raises(UsageError, match="--skip-bad"):
         world.replay(file)
     assert "wrong_type: 2, the first in line 2" in world.said()
-    assert "2 records sent, 2 skipped" in world.replay(file, skip_bad=True)
+    assert "2 records sent, 2 left out" in world.replay(file, skip_bad=True)
     assert [value for value in world.values() if value] == [
         b'{"time":"2020-01-01T00:00:00Z","shop":"a","count":1}',
         b'{"time":"2020-01-01T00:00:02Z","shop":"b","count":3}',

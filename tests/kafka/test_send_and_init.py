@@ -85,7 +85,7 @@ async def test_a_csv_without_a_pipeline_is_sent_as_it_looks(
     kafka: str, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where the pipeline is named, what comes before its first run is said to count nowhere."""
-    note = f"Note: no run of {topic} has begun, as far as can be seen: records that arrive before it do not count"
+    note = f"Note: it seems that no run of {topic} has begun. Records that arrive before the first run do not count"
     assert await off("send", "rows.csv", "--pipeline", "pipeline.yaml") == 0
     assert capsys.readouterr().err.count(note) == 1
     other = await create(kafka, f"{topic}.other")

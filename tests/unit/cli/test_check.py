@@ -91,7 +91,7 @@ def test_one_record_that_fits_is_enough_to_begin(
     table(site, [*(row.replace("Z,", ",") for row in ROWS), ROWS[0]])
     said = site.command("run", "--until-end")
     assert said.code == 0
-    assert said.err.count("Warning: more of the records than `warn_dead` allows") == 1
+    assert said.err.count("Warning: more records than `warn_dead` allows") == 1
     assert "(wrong_type in time)" in said.err
     assert "NOT PRIVATE: " not in said.err
     assert "`stream-dp dead-letters " in said.err
@@ -116,7 +116,7 @@ def test_what_a_person_reads(site: Site) -> None:
     for text in (
         "time_out_of_range", "line 27", "1 x rows with more or fewer cells than the first line",
         "1 x time: after the range that the clock declares", "26 records of clicks.csv: 2 dead (7.7%), 0 late (0.0%)",
-        "page: differs from the domain in upper and lower case",
+        "page: values that differ from the domain only in upper and lower case",
     ):  # fmt: skip
         assert text in said.out
 
@@ -205,12 +205,12 @@ def test_what_the_series_are_worth_is_for_the_operators_eyes(site: Site) -> None
     assert "false alarms 94.2% a day" in table
     more = "; needs a larger privacy.epsilon, or less epsilon for other series"
     assert ways.splitlines()[:3] == [
-        "clicks would be useful if one of these entries replaced it:",
+        "clicks would be useful with one of these entries instead:",
         "    - {name: clicks, statistic: count, epsilon: 1.5}  # useful: ± 4 of 24" + more,
         "    - {name: clicks, statistic: count, epsilon: 0.67, every: 6h}  # useful: ± 4 of 24 over 6h"
         + more,
     ]
-    assert "busy would be useful with no change that was tried; the nearest:" in ways
+    assert "No change that was tried makes busy useful. The nearest:" in ways
     assert "NOT PRIVATE: these verdicts are computed from exact figures of the sample" in ways
     assert nothing_was_made(site)
 
@@ -218,9 +218,9 @@ def test_what_the_series_are_worth_is_for_the_operators_eyes(site: Site) -> None
 @pytest.mark.parametrize(
     ("rows", "sample", "said"),
     [
-        (ROWS, 8, ["the sample is of 1h"]),
-        (ROWS[::-1], 8, ["time: lines are not in its order"]),
-        (ROWS[::5] + ROWS, 8, ["time: lines are not in its order"]),
+        (ROWS, 8, ["the sample covers 1h"]),
+        (ROWS[::-1], 8, ["time: the lines are not in the order of this time"]),
+        (ROWS[::5] + ROWS, 8, ["time: the lines are not in the order of this time"]),
         (ROWS[::-1], 100, []),
     ],
 )

@@ -112,7 +112,7 @@ def test_create_list_halt(ask: Ask, engine: FakeLiveSeries) -> None:
     engine.now = 40
     where, when = "new series on records with origin = {JFK}", f"from tick 40 ({TIME}) on"
     assert ask("halt", "late", "--preview").out == (
-        f"late: freed by a halt 0.1 of 1 to {where}, {when} (to a new series on every record: 0). Left then: 0.4.\n"
+        f"late: a halt gives back 0.1 of 1 to {where}, {when} (to a new series on every record: 0). Left then: 0.4.\n"
     )
     assert engine.series[-1]["end"] is None
     said = ask("halt", "late")
@@ -220,7 +220,7 @@ def test_errors_of_the_engine_keep_their_exit_code(
 ) -> None:
     engine.error = error
     said = ask("create", "--series", LATE)
-    known = str(error) if code != 1 else "a bug of ours"
+    known = str(error) if code != 1 else "a bug in stream_dp"
     assert (said.code, said.out, f"stream-dp: {known}" in said.err) == (code, "", True)
 
 

@@ -110,7 +110,7 @@ def test_ledger(site: Site) -> None:
     assert said.code == 0
     assert (
         "Budget 1 (pure filter): spent 1, left 0; delta 0. Odometer so far: 1. 6 ticks, 18 releases; "
-        "the journal is whole" in said.out
+        "The journal is complete" in said.out
     )
     assert "NOT PRIVATE" not in said.out
     assert "2024-05-01T00:00:00Z" in said.out  # not cut off
@@ -274,9 +274,9 @@ def test_a_run_that_stays_says_that_all_ticks_are_released(
     said = site.command("run", *options)
     assert said.code == 0
     (over,) = [line for line in said.err.splitlines() if line.startswith("All ticks of")]
-    assert over.startswith(f"All ticks of {site.pipeline} are released: nothing is counted")
+    assert over.startswith(f"All ticks of {site.pipeline} are released. No more events are counted")
     assert f"stream-dp export {site.pipeline} --to ADDRESS" in over
-    assert ("the page and what is under /api stay" in over) == bool(options)
+    assert ("The page and the API show the releases" in over) == bool(options)
 
 
 GUESSED = "epsilon: 1, expect: {records: 4}}"
@@ -336,7 +336,9 @@ def test_a_first_start_without_guesses_says_what_judges_its_numbers(
 ) -> None:
     monkeypatch.setattr(run_module, "on_terminal", lambda: terminal)
     said = site.command("run", "--until-end", *flags)
-    why = "the file has no guesses (privacy.expect), so nobody looked whether its numbers are worth"
+    why = (
+        "the file has no guesses (privacy.expect), so it is not known whether its numbers would be"
+    )
     assert (said.code, why in said.err) == (0, told)
     again = site.command("run", "--until-end")
     assert (again.code, why in again.err) == (0, False)

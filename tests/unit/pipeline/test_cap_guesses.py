@@ -377,13 +377,16 @@ series: [{{name: orders, statistic: count, every: 1d, epsilon: 0.5}}]
 """)
     assert code_of(["plan", str(file)]) == 0
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert "Half-widths and cut-off parts with other caps, by the guesses in privacy.expect" in out
     assert (
-        "orders over 1d, about 1,500: as it is ± 24, 50.0% cut off; max_events: 9 ± 54, 0.0% cut off;"
+        "Half-widths and cut-off parts with other caps, according to the guesses in privacy.expect"
         in out
     )
     assert (
-        "The sum of band and cut-off part is least with max_events: 9, 54 + 0 = 54; as it is 24 + 750 = 774"
+        "orders over 1d, about 1,500: as in the file ± 24, 50.0% cut off; max_events: 9 ± 54, 0.0% cut off;"
+        in out
+    )
+    assert (
+        "The sum of band and cut-off part is least with max_events: 9, 54 + 0 = 54; as in the file 24 + 750 = 774"
         in out
     )
 

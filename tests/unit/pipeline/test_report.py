@@ -164,11 +164,11 @@ def test_the_text_has_the_promise_first_and_the_proof_where_it_is_asked_for(
 ) -> None:
     short = planned(tmp_path, capsys, PIPELINE)
     assert short.startswith(
-        "clicks protects one event: what is published hides any single event. with"
+        "clicks protects one event: what is published hides any single event. With"
     )
     assert "Predicted error" in short
     assert "[HSV]" not in short
-    assert short.splitlines()[-1].startswith("Why this holds: `--proof`")
+    assert short.splitlines()[-1].startswith("`--proof` shows why")
     assert "Note: " not in short
     assert (
         "`--notes` shows the errors at several ticks, how each series is computed, and 3 notes."
@@ -197,13 +197,13 @@ def test_a_plan_names_no_class_and_folds_what_needs_no_reader(
     assert 2 * len(short.splitlines()) < len(whole.splitlines()) + 10
     assert "Predicted error" in whole
     assert "departures: each window is the sum of its single ticks" in whole
-    for folded in ("Predicted error", "add up single ticks", "Note: "):
+    for folded in ("Predicted error", "sum of its single ticks", "Note: "):
         assert folded not in short
     names = {
         type(chosen.mechanism).__name__ for chosen in build(load(tmp_path / "clicks.yaml")).chosen
     }
     assert not [name for name in names - {"Alerts"} if name in whole]
-    assert "Warning: delays: the horizon ends in the midst of a window of 7d" in short
+    assert "Warning: delays: the horizon ends in the middle of a window of 7d" in short
     assert "\nlate_departures: a false alarm per key and day" in short
 
 

@@ -207,7 +207,7 @@ PER = "unit: user, user: customer, max_events: 5, per: 1d, epsilon: 1"
 SAYS = [
     (
         "epsilon: 2",
-        "shop protects one event: what is published hides any single event. With or without it every "
+        "shop protects one event: what is published hides any single event. With or without it, every "
         "outcome is at most 7.39 times as likely.",
     ),
     (
@@ -219,16 +219,16 @@ SAYS = [
     (
         PER,
         "shop protects (user, day): what is published hides any single customer's events of one day. With or "
-        "without them every outcome is at most 2.72 times as likely.",
+        "without them, every outcome is at most 2.72 times as likely.",
     ),
     (
         "unit: user, user: customer, overall: 5, epsilon: 1, delta: 1e-9, filter: zcdp",
         "shop protects user, for ever: what is published hides any single customer's events. With or without "
-        "them every outcome is at most 2.72 times as likely, apart from a probability of 0.000000001.",
+        "them, every outcome is at most 2.72 times as likely, apart from a probability of 0.000000001.",
     ),
     (
         "epsilon: 10",
-        "shop protects what is published may reveal a single event: one event. With or without it every outcome is at "
+        "shop protects one event: what is published may reveal a single event. With or without it, every outcome is at "
         "most 22,100 times as likely. That is weak: people usually take an epsilon of 0.5 to 2.",
     ),
 ]

@@ -593,7 +593,7 @@ def test_a_preview_of_noise_says_so_and_asks_for_a_confirmation() -> None:
     definition = {"name": "it", "statistic": "count", "every": "1d", "epsilon": "0.001"}
     noisy = planner.propose(json.dumps(definition).encode(), 0)
     assert [row["verdict"] for row in noisy.verdicts] == ["noise"]
-    assert noisy.noise.startswith("mostly noise by the guesses of privacy.expect: ± ")
+    assert noisy.noise.startswith("mostly noise according to the guesses of privacy.expect: ± ")
     elsewhere = planner.received(noisy.packed(), 0)  # it was derived by another process
     assert (elsewhere.verdicts, elsewhere.noise) == (noisy.verdicts, noisy.noise)
     good = planner.propose(json.dumps(definition | {"epsilon": "1"}).encode(), 0)

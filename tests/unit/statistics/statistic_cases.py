@@ -171,7 +171,8 @@ CASES: dict[str, StatisticCase] = {
     "count while it runs": StatisticCase(
         "statistic: count, every: 2h, running: true", RunningWindows, {EVENT: (1,), WITHIN: (1,), MOVES: (1,)},
         [[1], [2], [4], [8]], [{"2h": 1}, {"2h": 3}, {"2h": 4}, {"2h": 12}],
-        "count since each 2h began", "a tree counter in each window", {"told": "since a window began"},
+        "count since each 2h began", "a tree counter that starts at zero with each window", {"told": "since a "
+        "window began"},
     ),
     "histogram while it runs": StatisticCase(
         "statistic: histogram, by: country, every: [1h, 2h], running: true", RunningWindows,
@@ -181,7 +182,7 @@ CASES: dict[str, StatisticCase] = {
             {w: {"DE": 3, "FR": 0, "other": 1} for w in ("1h", "2h")},
             {"1h": {"DE": 0, "FR": 2, "other": 0}, "2h": {"DE": 3, "FR": 2, "other": 1}},
         ],
-        "histogram by country since each 1h, 2h began", "a tree counter in each window",
+        "histogram by country since each 1h, 2h began", "a tree counter that starts at zero with each window",
         {"told": "since a window began"},
     ),
     "histogram every so often": StatisticCase(
@@ -191,7 +192,7 @@ CASES: dict[str, StatisticCase] = {
             {"1h": {"DE": 3, "FR": 0, "other": 1}, "2h": {"DE": None, "FR": None, "other": None}},
             {"1h": {"DE": 0, "FR": 2, "other": 0}, "2h": {"DE": 3, "FR": 2, "other": 1}},
         ],
-        "histogram by country in each 1h, 2h", "a window gets noise once", {"told": "when a window ends"},
+        "histogram by country in each 1h, 2h", "each window gets noise once", {"told": "when a window ends"},
     ),
     "sum every so often": StatisticCase(
         f"statistic: sum, {AMOUNTS}, every: 2h", EndedSums, {EVENT: (24_000,), WITHIN: (25_000,)},
@@ -229,7 +230,7 @@ CASES: dict[str, StatisticCase] = {
         "statistic: sum, of: amount, clamp: [0, 240], step: 0.5, shared_total: true, every: 2h", SharedSums,
         {SHARED: (1200,)}, [[1200], [80], [0]], [{"2h": None}, {"2h": 640}, {"2h": 640}],
         "sum of amount, each from 0 to 240, in each 2h, of each user no more than is left of the total",
-        "at its end; a user changes it, and all others with shared_total, by up to 600 together",
+        "at its end; a user changes this series and all other series with shared_total by up to 600 together",
         {"of": "amount", "clamp": "0 to 240", "step": "0.5", "shared_total": "of users", "told": "when a window ends"},
         error_unit="of amount",
     ),
@@ -266,7 +267,7 @@ CASES: dict[str, StatisticCase] = {
                 {"tick": (1, 1, 20), "2h": (2, 1, 30), "ever": (2, 1, 30)},
                 {"tick": (1, 2, 30), "2h": (2, 3, 50), "ever": (3, 3, 60)})
         ],
-        "histogram by tags per tick and over 2h, and so far", "method: nested, one noise for tick / 2h / ever",
+        "histogram by tags per tick and over 2h, and so far", "method: nested, the same noise for tick / 2h / ever",
     ),
     "sum": StatisticCase(
         f"statistic: sum, {AMOUNTS}", SumCounter,
@@ -305,7 +306,7 @@ CASES: dict[str, StatisticCase] = {
         f"statistic: mean, {AMOUNTS}", SumsAndCounts,
         {EVENT: (12_500, 1), WITHIN: (25_000, 1), MOVES: (12_500, 1), f"{USER}, max_events: 3, per: 2h": (12_500, 1)},
         [[0, 0], [-300, 2], [3_300, 4]], [None, 113.5, 120], "mean of amount, each from -10 to 240, so far",
-        "sums of amounts less 115, with 3/5 of the epsilon, divided by counts with the rest",
+        "sums of (amount - 115), with 3/5 of the epsilon, are divided by counts, with the rest",
         {"of": "amount", "clamp": "-10 to 240", "step": "0.01", "digits": 4}, ([-300, 2], 113.5),
         error_unit="of amount", nonnegative=False, predicted=False,
     ),
@@ -321,14 +322,15 @@ CASES: dict[str, StatisticCase] = {
             | {w: {"DE": 30, "FR": 60, "other": 10} for w in ("3h", "ever")},
         ],
         "mean of pieces, each from -20 to 60, by country per tick and over 3h, and so far",
-        "divided by counts with the rest", {"of": "pieces", "clamp": "-20 to 60", "step": "20", "digits": 2},
+        "divided by counts, with the rest", {"of": "pieces", "clamp": "-20 to 60", "step": "20", "digits": 2},
         error_unit="of pieces", nonnegative=False, predicted=False,
     ),
     "mean with a shared total": StatisticCase(
         "statistic: mean, of: amount, clamp: [0, 240], step: 0.5, shared_total: true, every: 2h", MeansWithinTotal,
         {SHARED: (1200, 1)}, [[300, 2], [60, 1], [0, 0]], [{"2h": None}, {"2h": 60}, {"2h": 60}],
         "mean of amount, each from 0 to 240, in each 2h, of records that fit into what is left of their user's total",
-        "changes the sums by up to 600, together with all others that share it, and the counts by up to 20 records",
+        "changes the sums, together with all other series that share the total, by up to 600, and the counts by "
+        "up to 20 records",
         {
             "of": "amount", "clamp": "0 to 240", "step": "0.5", "digits": 3, "shared_total": "of users",
             "told": "when a window ends",
@@ -345,7 +347,7 @@ CASES: dict[str, StatisticCase] = {
             {"1h": {"DE": None, "FR": None, "other": -20}, "2h": {"DE": 30, "FR": 60, "other": 40}},
         ],
         "mean of pieces, each from -20 to 60, by country in each 1h, 2h",
-        "divided by counts with the rest; each window gets noise once, at its end",
+        "divided by counts, with the rest of the epsilon; each window gets noise once, at its end",
         {"of": "pieces", "clamp": "-20 to 60", "step": "20", "digits": 2, "told": "when a window ends"},
         error_unit="of pieces", nonnegative=False, predicted=False,
     ),
@@ -353,7 +355,7 @@ CASES: dict[str, StatisticCase] = {
         "statistic: mean, of: pieces, clamp: [-20, 60], step: 20, every: 2h, running: true", SumsAndCounts,
         {EVENT: (2, 1)}, [[4, 4], [-1, 3], [2, 1]], [{"2h": 40}, {"2h": 28.57}, {"2h": 60}],
         "mean of pieces, each from -20 to 60, since each 2h began",
-        "divided by counts with the rest; a tree counter in each window",
+        "divided by counts, with the rest of the epsilon; a tree counter that starts at zero with each window",
         {"of": "pieces", "clamp": "-20 to 60", "step": "20", "digits": 2, "told": "since a window began"},
         error_unit="of pieces", nonnegative=False, predicted=False,
     ),
@@ -361,7 +363,7 @@ CASES: dict[str, StatisticCase] = {
         f"statistic: gauge, {DOORS}, by: country, every: 2h", EndedSums, {EVENT: (1,), WITHIN: (2,), PER: (1,)},
         [[2, -1, 0], [-5, 3, 0], [9, 9, 9]],
         [{"2h": {"DE": None, "FR": None, "other": None}}, *[{"2h": {"DE": -3, "FR": 2, "other": 0}}] * 2],
-        "enter less leave of kind, by country in each 2h", "a window gets noise once, at its end",
+        "enter less leave of kind, by country in each 2h", "each window gets noise once, at its end",
         {"of": "kind", "plus": "enter", "minus": "leave", "told": "when a window ends"}, nonnegative=False,
     ),
     "gauge": StatisticCase(
@@ -402,7 +404,7 @@ CASES: dict[str, StatisticCase] = {
         [[3, 0, 1], [1, 0, 0], [0, 0, 0], [2, 5, 0], [5, 1, 0]],
         [{"4h": n} for n in (*[dict.fromkeys(("DE", "FR", "other"))] * 3, *[{"DE": 6, "FR": 5, "other": 1}] * 2)],
         "different values of customer by country in each 4h",
-        "a window gets noise once, at its end; one event changes them by up to 1 in all",
+        "each window gets noise once, at its end; one event changes the numbers by up to 1 in all",
         {"of": "customer", "told": "when a window ends"}, error_unit="values of customer", live=False,
     ),
     "distinct so far by key": StatisticCase(
@@ -411,7 +413,7 @@ CASES: dict[str, StatisticCase] = {
         [[3, 0, 1], [1, 0, 0], [0, 2, 0]],
         [{"DE": 3, "FR": 0, "other": 1}, {"DE": 4, "FR": 0, "other": 1}, {"DE": 4, "FR": 2, "other": 1}],
         "different values of customer by country so far",
-        "a tree counter of first ticks; one event changes them by up to 2 in all", {"of": "customer"},
+        "a tree counter of first ticks; one event changes the numbers by up to 2 in all", {"of": "customer"},
         ([9, 0, 2], {"DE": 9, "FR": 0, "other": 2}), error_unit="values of customer", live=False,
     ),
     "distinct in windows": StatisticCase(
@@ -427,8 +429,8 @@ CASES: dict[str, StatisticCase] = {
         [{"4h": share, "4h before": before} for share, before in (
             (0, None), (0.1, None), (0.25, None), (0.25, None), (0.01, 0.25))],
         "the share of the users active in each 4h who had events beyond their cap, which are not counted",
-        "two tree counters of first ticks, at half the epsilon each: of the users active in each 4h, the share who had "
-        "events beyond their caps", {"within": "0 to 1", "told": "since a window began"},
+        "two tree counters of first ticks, each with half of the epsilon, give the share of the users active in each "
+        "4h who had events beyond their caps", {"within": "0 to 1", "told": "since a window began"},
         error_unit="users in either number", live=False,
     ),
     "cut_off for ever": StatisticCase(
@@ -459,13 +461,13 @@ CASES: dict[str, StatisticCase] = {
             {"1h": [("FR", 90), ("DE", 0)], "2h": [("FR", 100), ("DE", 40)]},
             {"1h": [("other", 1), ("DE", 0)], "2h": [("FR", 100), ("DE", 40)]},
         ],
-        "top 2 by country in each 1h, 2h", "a window gets noise once, at its end",
+        "top 2 by country in each 1h, 2h", "each window gets noise once, at its end",
         {"k": 2, "told": "when a window ends"},
     ),
     "top while it runs": StatisticCase(
         "statistic: top, by: country, k: 1, every: 2h, running: true", RunningWindows, {EVENT: (1,), WITHIN: (2,)},
         [[40, 10, 0], [0, 90, 0], [0, 0, 1]], [{"2h": [("DE", 40)]}, {"2h": [("FR", 100)]}, {"2h": [("other", 1)]}],
-        "top 1 by country since each 2h began", "a tree counter in each window",
+        "top 1 by country since each 2h began", "a tree counter that starts at zero with each window",
         {"k": 1, "told": "since a window began"},
     ),
     "top by an HSS": StatisticCase(
@@ -476,7 +478,7 @@ CASES: dict[str, StatisticCase] = {
     "maximum": StatisticCase(
         "statistic: maximum, by: country", Counter, {EVENT: (1,), WITHIN: (2,)},
         [[0, 0, 0], [0, 4, 0], [9, 0, 0]], [(None, 0), ("FR", 4), ("DE", 9)],
-        "maximum by country so far, with its name", "the name is told too, at no further cost", {"named": "country"},
+        "maximum by country so far, with its name", "the name is released too, at no further cost", {"named": "country"},
     ),
     "maximum by an HSS": StatisticCase(
         "statistic: maximum, by: country, method: hss", HSS, {EVENT: (1,)},
@@ -512,14 +514,14 @@ CASES: dict[str, StatisticCase] = {
         f"statistic: quantiles, {FAN}, every: [2h]", TumblingQuantiles, {EVENT: (1,), WITHIN: (2,)},
         [[0, 10, 0, 0, 0, 90], [0, 0, 0, 15, 0, 0], [0, 0, 5, 0, 0, 0]],
         [{"2h": {}}, {"2h": {"0.5": 5, "0.9": 5}}, {"2h": {"0.5": 5, "0.9": 5}}],
-        "quantiles 0.5, 0.9 of pieces in each 2h", "; method: together has", {"of": "pieces"},
+        "quantiles 0.5, 0.9 of pieces in each 2h", "; with method: together, the band would be", {"of": "pieces"},
         error_unit="events in rank",
     ),
     "quantiles by hops": StatisticCase(
         f"statistic: quantiles, {FAN}, windows: [4h, ever], hop: 2h", SlidingQuantiles, {EVENT: (1,), WITHIN: (2,)},
         [[0, 10, 0, 0, 0, 0], [0, 0, 0, 30, 0, 0], [0, 0, 0, 10, 0, 0]],
         [{w: {} for w in ("4h", "ever")}, *[{w: {"0.5": 4.66, "0.9": 5.72} for w in ("4h", "ever")}] * 2],
-        "quantiles 0.5, 0.9 of pieces over 4h and so far, told every 2h", "counts are told at the end of each 2h",
+        "quantiles 0.5, 0.9 of pieces over 4h and so far, told every 2h", "counts are released at the end of each 2h",
         {"of": "pieces", "hop": "2h"}, error_unit="events in rank",
     ),
     "quantiles chosen together": StatisticCase(

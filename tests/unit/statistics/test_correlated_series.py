@@ -122,7 +122,9 @@ def test_a_nested_one_costs_its_epsilon_and_needs_no_delta(data: Data) -> None:
     assert (mechanism.windows, mechanism.ever) == ((1, 24), True)
     assert chosen.derivation.guarantee.measure == PureDP(Fraction(1))
     assert mechanism.counter.shape == usual_nested((1, 24), True, 100, 4_000)
-    assert chosen.choice.why.startswith("method: nested, one noise for tick / 24h / ever, of its ")
+    assert chosen.choice.why.startswith(
+        "method: nested, the same noise for tick / 24h / ever, with these parts of its "
+    )
     data["clock"] = {"kind": "wall", "step": "1h"}
     endless: Any = made(data, {"epsilon": "2"}, NESTED).chosen[0].mechanism
     assert endless.counter.shape == usual_nested((1, 24), True, 10_000, 4_000)

@@ -160,7 +160,7 @@ async def test_a_ratio_of_the_tick_before_is_caught(monkeypatch: pytest.MonkeyPa
         world = seeded(MADE)
         source = Stopping()
         await world.engine(source).run()
-    with pytest.raises(FailClosed, match="give other bytes than the recorded release"):
+    with pytest.raises(FailClosed, match="differs from the recorded release"):
         await checked(world)
 
 

@@ -105,15 +105,15 @@ def test_a_good_record_has_no_hint(tmp_path: Path) -> None:
     [
         ({"time": "2024-05-01 00:30:00"}, "wrong_type in time", "time: times without an offset"),
         ({"time": 1714523400}, "wrong_type in time", "declare `format: epoch_s`"),
-        ({"time": HIDDEN}, "wrong_type in time", "time: texts that are no time with an offset"),
+        ({"time": HIDDEN}, "wrong_type in time", "time: texts that are not a time with an offset"),
         ({"time": None}, "wrong_type in time", "time: no time (null)"),
         ({"time": "2024-06-01T00:30:00Z"}, "time_out_of_range in time", "time: after the range"),
         ({"size": "60"}, "wrong_type in size", "size: numbers in quotes"),
         ({"size": HIDDEN}, "wrong_type in size", "size: texts, but numbers are declared"),
         ({"size": "1,5"}, "wrong_type in size", "size: numbers with a comma; write them with a"),
         ({"size": None}, "wrong_type in size", "size: null; declare `nullable: true`"),
-        ({"paid": "true"}, "wrong_type in paid", "paid: texts or numbers, where true or false"),
-        ({"who": 3}, "wrong_type in who", "who: numbers or true and false"),
+        ({"paid": "true"}, "wrong_type in paid", "paid: texts or numbers, but true or false"),
+        ({"who": 3}, "wrong_type in who", "who: numbers, or true and false"),
         ({"page": [HIDDEN]}, "wrong_type in page", "page: values of another type than `category`"),
         ({"size": ..., "Size": 3}, "missing_field in size", "size: there is a 'Size'"),
     ],
@@ -196,7 +196,7 @@ def test_values_outside_of_the_domain(tmp_path: Path) -> None:
     found = of(spec(tmp_path), record(page="Home "), record(page=HIDDEN), record())
     assert (found.dead, found.other) == (0, 2)
     (hint,) = found.hints
-    assert "differs from the domain in upper and lower case" in hint.says
+    assert "differ from the domain only in upper and lower case" in hint.says
     assert HIDDEN not in hint.says
 
 
@@ -246,7 +246,7 @@ def test_who_names_nobody_could_not_be_used() -> None:
         ("pay.Cents", True, ["there is a 'cents'; did you mean that?", "absent; no record has `pay.Cents`"]),
         ("Pay.cents", True, ["there is a 'pay'; did you mean that?"]),
         ("price.sum", True, ["absent; no record has `price.sum`: check its name or its `path:`"]),
-        ("price.sum", False, ["absent; no record has `price.sum`: look at its name or its `path:`"]),
+        ("price.sum", False, ["absent; no record has `price.sum`: check its name or its `path:`"]),
     ],
 )  # fmt: skip
 def test_a_path_that_leads_nowhere(
@@ -271,7 +271,7 @@ def test_a_path_that_leads_nowhere(
         ),
         ({"from_key": True}, [("n", b"3")], ["absent; no record has a key: check `from_key`"]),
         ({"from_header": "n"}, [("n", b"x")], ["texts, but numbers are declared"]),
-        ({"from_header": "n"}, [("n", b"3.0")], ["numbers that are no whole ones (12.5)"]),
+        ({"from_header": "n"}, [("n", b"3.0")], ["numbers that are not whole (12.5)"]),
     ],
 )
 def test_a_header_that_is_not_there_or_does_not_convert(

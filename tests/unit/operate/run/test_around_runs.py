@@ -99,7 +99,7 @@ def test_patience_counts_from_the_first_failure_to_the_next_commit(time: Time) -
     assert type(caught.value) is WorldError
     said = str(caught.value)
     assert said.startswith(
-        "it ends so. Given up after trying again, for nothing could be committed for 300 s"
+        "it ends so. stream_dp tried again and gave up, because nothing could be committed for 300 s"
     )
     assert "it began with: it began so" in said
 

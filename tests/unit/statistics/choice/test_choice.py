@@ -172,7 +172,7 @@ def test_auto_takes_the_narrowest_band_at_the_end(
     last = [choice.expected(setting.last) for choice in bands]
     assert last[0] == min(last)
     taken = "hss joint" if kind is HSS else "tree"
-    assert auto.why.startswith(f"method: auto, {taken} is taken, of bands at the end: tree ")
+    assert auto.why.startswith(f"method: auto, {taken}, because of the bands at the end: tree ")
     assert (last[1] > 1.7 * last[0]) == (epsilon == "1/4")
 
 
@@ -265,7 +265,7 @@ def test_a_declared_shape_moves_the_prediction_of_an_hss_and_is_named(
         chosen(data, "hss", expected_shape=shape, **more).choice for shape in ("even", "zipf")
     )
     assert flat.expected(65535) != steep.expected(65535)
-    assert flat.why.endswith("; error predicted for 400,000 events (expected; even)")
+    assert flat.why.endswith("; the predicted errors are for 400,000 events (expected; even)")
     guessed: Data = {"expected_shape": "even", "expected_events": None, "epsilon": "0.1"}
     for method in ("tree", "gaussian"):
         choice = chosen(data, method, **guessed).choice
