@@ -411,8 +411,8 @@ def caps_words(series: Mapping[str, Any]) -> str:
     if series["least"] is None:
         return f"{about}: {bands}. No guess says how this changes the error"
     least = next(row for row in series["ways"] if row["caps"] == series["least"])
-    now = "" if least is files else f"; as in the file {_both(files, over)}"
-    best = f"{least['caps'] or 'as in the file'}, {_both(least, over)}{now}"
+    now = "" if least is files else f"; with the caps of the file, it is {_both(files, over)}"
+    best = f"{least['caps'] or 'the caps of the file'} ({_both(least, over)}){now}"
     return f"{about}: {bands}. The sum of band and cut-off part is least with {best}"
 
 

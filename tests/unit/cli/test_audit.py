@@ -135,7 +135,8 @@ def test_the_table_says_what_it_means(site: Any, monkeypatch: pytest.MonkeyPatch
     assert said.code == 0
     for text in (
         "Alerts", "claimed epsilon", "proves nothing", "confidence 0.99", "all series together", "basic filter",
-        "strongest possible", "at delta 0.01 ", "at delta 0.001 ", "so few games detect no smaller delta",
+        "strongest possible", "at delta 0.01 ", "at delta 0.001 ", "because this number of games can detect no "
+        "smaller delta",
     ):  # fmt: skip
         assert text in said.out
     quoted = said.out.splitlines()[-1]

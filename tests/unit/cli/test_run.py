@@ -109,7 +109,7 @@ def test_ledger(site: Site) -> None:
     said = site.command("ledger")
     assert said.code == 0
     assert (
-        "Budget 1 (pure filter): spent 1, left 0; delta 0. Odometer so far: 1. 6 ticks, 18 releases; "
+        "Budget 1 (pure filter): spent 1, left 0; delta 0. Odometer so far: 1. 6 ticks, 18 releases. "
         "The journal is complete" in said.out
     )
     assert "NOT PRIVATE" not in said.out

@@ -386,8 +386,8 @@ series: [{{name: orders, statistic: count, every: 1d, epsilon: 0.5}}]
         in out
     )
     assert (
-        "The sum of band and cut-off part is least with max_events: 9, 54 + 0 = 54; as in the file 24 + 750 = 774"
-        in out
+        "The sum of band and cut-off part is least with max_events: 9 (54 + 0 = 54); with the caps of the file, "
+        "it is 24 + 750 = 774" in out
     )
 
 

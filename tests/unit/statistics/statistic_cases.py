@@ -478,7 +478,8 @@ CASES: dict[str, StatisticCase] = {
     "maximum": StatisticCase(
         "statistic: maximum, by: country", Counter, {EVENT: (1,), WITHIN: (2,)},
         [[0, 0, 0], [0, 4, 0], [9, 0, 0]], [(None, 0), ("FR", 4), ("DE", 9)],
-        "maximum by country so far, with its name", "the name is released too, at no further cost", {"named": "country"},
+        "maximum by country so far, with its name", "the name is released too, at no further cost",
+        {"named": "country"},
     ),
     "maximum by an HSS": StatisticCase(
         "statistic: maximum, by: country, method: hss", HSS, {EVENT: (1,)},
