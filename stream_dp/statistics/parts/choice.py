@@ -156,8 +156,8 @@ class FalseAlarm:
     def words(self) -> str:
         what = "count" if self.of is None else f"sum of {self.of}"
         return (
-            f"{self.name}: a false alarm {self._per} with a chance of at most {self.chance:.2g}, while its {what} "
-            f"stays at {self.usual:,}"
+            f"{self.name}: while its {what} stays at {self.usual:,}, the chance of a false alarm {self._per} is "
+            f"at most {self.chance:.2g}"
         )
 
     @property
