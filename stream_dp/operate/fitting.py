@@ -403,7 +403,9 @@ def _of_field(
             yield f"{fit.name}: a list with an entry that has no {where}; {_MAY_LACK}"
         else:
             alike = [] if field.beside else _alike(values[at], path, columns)
-            meant = f"there is {alike[0]!r}; did you mean that?" if alike else f"absent{told}"
+            meant = (
+                f"the records have {alike[0]!r}; did you mean that?" if alike else f"absent{told}"
+            )
             yield f"{fit.name}: {meant}"
     for at in fit.wrong:
         value = _texts(values[at], fit.name, field)

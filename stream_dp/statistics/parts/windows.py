@@ -302,7 +302,7 @@ def forest_words(shape: ForestShape, share: Fraction, what: str, of: str = "epsi
         made = "each window is the sum of its single ticks"
     else:
         levels = zip(shape.spans, shape.shares, strict=True)
-        parts = ", ".join(f"{part} on {what}s of {span} tick(s)" for span, part in levels)
+        parts = ", ".join(f"{part} on {what}s of {how_many(span, 'tick')}" for span, part in levels)
         made = f"windows from a forest, with these parts of its {of}: {parts}"
     return f"{made}; the {what} so far gets {share} of the {of}" if share else made
 

@@ -196,7 +196,7 @@ def test_a_delta_counts_for_every_creation_and_side_conditions_are_counted() -> 
     within = 1 - Fraction(9, 10) ** 3
     result = derive(kinds, Parallel("kinds", ONCE, (3, None), within))
     assert result.guarantee.measure == ApproxDP(TWO, within)
-    with pytest.raises(NotDerivable, match=r"come to 0\.271, 0\.2 is granted"):
+    with pytest.raises(NotDerivable, match=r"add up to 0\.271, and a delta of 0\.2 is granted"):
         derive(kinds, Parallel("kinds", ONCE, (3, None), Fraction(1, 5)))
     for creations, why in (
         ((3,), r"2 kind\(s\), but 1 creation count"),
@@ -326,7 +326,7 @@ def test_what_was_admitted_has_the_promise() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(
-        NotDerivable, match=r"admitted: the 2 part\(s\) exceed the filter's capacity"
+        NotDerivable, match=r"admitted: the parts \(2\) together exceed the filter's capacity"
     ):
         derive(measured(PureDP(ONE), PureDP(ONE)), Filtered("asked", PureFilter.of(ONE * 3 / 2)))
     with pytest.raises(NotDerivable, match="no theorem for zCDP"):

@@ -409,7 +409,7 @@ def test_bad_input_is_named(ran: Any) -> None:
             (str(ran.pipeline), "--trace", str(folder / "plain.txt")),
             "plain.txt is not a journal",
         ),
-        (2, ("--rules", "--trace", str(ran.pipeline)), "one at a time"),
+        (2, ("--rules", "--trace", str(ran.pipeline)), "one of them at a time"),
     ):
         said = ran.say("audit", *arguments)
         assert (said.code, said.out) == (code, "")

@@ -129,7 +129,7 @@ def test_a_column_with_another_name(site: Site) -> None:
         assert "did you mean Time?" in said.err
     table(site, ROWS, header="time,Page ")
     says = [one["says"] for one in checked(site, code=2)["hints"]]
-    assert says == ["page: there is a 'Page '; did you mean that?"]
+    assert says == ["page: the records have 'Page '; did you mean that?"]
 
 
 JUNK = ["too,many,cells", "too,few,cells", "2024-05-01T00:30:00Z,", "2030-05-01T00:30:00Z,home", "one"]  # fmt: skip
@@ -230,7 +230,7 @@ def test_what_the_beginning_of_a_file_cannot_say_of_its_windows_is_said(
     """Lines in no order have a part of each window; an hour of six has a rate that may be a burst's."""
     table(site, rows)
     hints = checked(site, "--sample", str(sample), code=0)["hints"]
-    assert [hint["says"].split(", ")[0] for hint in hints] == said
+    assert [hint["says"].split(", ")[0].split(". ")[0] for hint in hints] == said
     assert {hint["records"] for hint in hints} <= {
         0
     }  # printed without a number: they are about the whole sample
@@ -253,7 +253,7 @@ def test_a_simulation_spends_nothing_and_says_what_tuning_is(site: Site) -> None
     shown = site.command("simulate", "--data", data, "--runs", "1")
     assert (shown.code, nothing_was_made(site)) == (0, True)
     assert shown.out.count("clicks") == 1
-    assert "reveals something about these data, and no budget covers that" in shown.out
+    assert "reveals something about these data, and no budget covers this loss" in shown.out
     assert "Alerts are not simulated" in shown.out
     wrong = site.command("simulate", "--data", data, "--epsilon", "1,x")
     assert (wrong.code, wrong.out, "--epsilon: " in wrong.err) == (2, "", True)

@@ -52,7 +52,7 @@ def test_a_token_is_made_listed_and_revoked(pipeline: Path, say: Say, tmp_path: 
     ]
     taken = say("token", str(pipeline), "--revoke", found.id)
     assert (taken.code, taken.err) == (0, "")
-    assert taken.out.startswith(f"{found.id}: revoked; ann can no longer ask with it")
+    assert taken.out.startswith(f"{found.id}: revoked. ann can no longer ask with this token")
     table = say("token", str(pipeline), "--list").out
     assert found.id in table
     assert "revoked" in table
@@ -73,7 +73,7 @@ def test_a_readers_token_is_made_listed_and_revoked(pipeline: Path, say: Say) ->
     listed = json.loads(say("token", str(pipeline), "--list", "--json").out)["tokens"]
     assert [(one["id"], one["analyst"], one["reader"]) for one in listed] == [(found.id, "", "bi")]
     taken = say("token", str(pipeline), "--revoke", found.id)
-    assert taken.out.startswith(f"{found.id}: revoked; bi can no longer read with it")
+    assert taken.out.startswith(f"{found.id}: revoked. bi can no longer read with this token")
     gone = keyless.shown_reading(text)
     assert gone is not None
     assert gone.revoked
@@ -102,8 +102,8 @@ def test_a_proxys_analyst_must_be_one(pipeline: Path, say: Say, tmp_path: Path) 
     ("options", "said"),
     [
         ((), "name exactly one of --analyst NAME, --reader NAME, --list and --revoke ID"),
-        (("--reader", "bi", "--analyst", "ann"), "name one of"), (("--reader", "Bi"), "--reader: must be"),
-        (("--analyst", "ann", "--list"), "name one of"), (("--analyst", "carl"), "names ann"),
+        (("--reader", "bi", "--analyst", "ann"), "name exactly one of"), (("--reader", "Bi"), "--reader: must be"),
+        (("--analyst", "ann", "--list"), "name exactly one of"), (("--analyst", "carl"), "names ann"),
         (("--revoke", "0" * 12), "has no token with this id"), (("--analyst", "ann", "--days", "0"), "days"),
     ],
 )  # fmt: skip

@@ -160,7 +160,8 @@ def test_the_list_shows_the_watches_of_a_monitor(ask: Ask, engine: FakeLiveSerie
 
 
 PREVIEWED = (
-    f"The series fits: asked epsilon 0.1, spent 0.5, left 0.5, largest that fits 0.5. {ERROR}\n"
+    f"The series fits into the budget: it asks for epsilon 0.1; spent 0.5, left 0.5; the largest epsilon that "
+    f"fits is 0.5. {ERROR}\n"
     "Guarantee of this series alone: eps 0.1, delta 0, neighbours add_remove, by proven mechanism, [HSV] Lemma 7.4"
 )
 

@@ -312,9 +312,7 @@ def test_a_first_start_asks_once_where_most_numbers_would_be_noise(
     said = site.command("run", "--until-end", *flags)
     assert (said.code, site.journal.exists()) == ((0, True) if begins else (2, False))
     assert len(asked) == (answer is not None)
-    warning = (
-        "Warning: by the guesses of privacy.expect 2 of 3 numbers would be noise (by_page, busy)"
-    )
+    warning = "Warning: according to the guesses of privacy.expect, 2 of 3 numbers would be noise (by_page, busy)"
     assert said.err.count(warning) == warned
     if begins:  # it goes on without a word
         again = site.command("run", "--until-end")

@@ -217,7 +217,7 @@ def test_what_where_drops_has_used_the_cap() -> None:
         assert way["error"] - band == pytest.approx((all_of_it[words]["error"] - band) / 10)
     assert (found["least"], plain["least"]) == ("max_events: 1", "max_events: 5")
     line = caps_words(found)
-    assert "(its where takes 0.675 of the 6.75 events of a user that count)" in line
+    assert "(its where keeps 0.675 of the 6.75 events of a user that count)" in line
     assert "(its where keeps all (nothing is guessed) of the 6.75" in caps_words(plain)
     (note,) = [n for n in caveats(built_of(PER_DAY)) if n.startswith("records that the where of")]
     assert "of germany drops use up their users' caps, too" in note
@@ -272,7 +272,7 @@ def test_a_total_that_series_share_is_weighed_with_what_a_where_drops() -> None:
             lost = sum(n * 30 - min(min(n, 20) * 30, most) for n in (1, 4, 7, 60))
             assert ways[words]["error"] == pytest.approx(band + 250 * lost * part)
         assert ways["max_events: 60 and total: 1800"]["cut_off"] == 0
-    assert "(its where takes 2 of the 8 events" in caps_words(every["german"])
+    assert "(its where keeps 2 of the 8 events" in caps_words(every["german"])
 
 
 def test_plan_says_what_a_shared_total_costs() -> None:

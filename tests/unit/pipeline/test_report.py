@@ -129,7 +129,7 @@ def test_notes_beside_the_guarantee(data: Data) -> None:
         "the guarantee is fo",
         "the guarantee holds",
         "records of a transa",
-        "because ticks are l",
+        "ticks are longer th",
     ]
     waiting = data | {"source": data["source"] | {"open_transactions": "wait"}}
     assert "ticks wait" in caveats(build(PipelineSpec.model_validate(waiting)))[2]

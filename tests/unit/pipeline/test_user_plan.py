@@ -114,9 +114,11 @@ def test_a_live_series_is_for_users_too(data: Data) -> None:
 
 
 def test_notes_say_what_is_not_protected(data: Data) -> None:
-    assert "exactly the same note belong to one user" in caveats(built(data))[-2]
+    assert "exactly the same value of note belong to one user" in caveats(built(data))[-2]
     assert "not whether the user is in the data at all" in caveats(built(data))[-1]
-    assert "exactly the same note belong to one user" in caveats(built(data, overall="3"))[-1]
+    assert (
+        "exactly the same value of note belong to one user" in caveats(built(data, overall="3"))[-1]
+    )
     named = data | {"schema": data["schema"] | {"customer": {"type": "text"}}}
     (hint,) = [n for n in caveats(build(PipelineSpec.model_validate(named))) if "customer" in n]
     assert "docs/people.md" in hint
@@ -213,7 +215,7 @@ SAYS = [
     (
         "epsilon: 0.5, neighbors: replace, moves: within_tick",
         "shop protects one event: what is published hides any single event. With it or with another in "
-        "its place every outcome is at most 1.65 times as likely, if a replacement keeps its tick (moves: "
+        "its place, every outcome is at most 1.65 times as likely, if a replacement keeps its tick (moves: "
         "within_tick).",
     ),
     (

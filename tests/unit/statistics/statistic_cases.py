@@ -161,7 +161,7 @@ CASES: dict[str, StatisticCase] = {
         "statistic: count, windows: [3h, ever]", WindowsAndEver, {EVENT: (1,), WITHIN: (1,)},
         [[1], [2], [4], [8]],
         [{"tick": n, "3h": three, "ever": ever} for n, three, ever in ((1, 1, 1), (2, 3, 3), (4, 7, 7), (8, 14, 15))],
-        "count per tick and over 3h, and so far", "the count so far has 1/3 of the epsilon",
+        "count per tick and over 3h, and so far", "the count so far gets 1/3 of the epsilon",
     ),
     "count every so often": StatisticCase(
         "statistic: count, every: 2h", EndedCounts, {EVENT: (1,), WITHIN: (1,), MOVES: (1,)},

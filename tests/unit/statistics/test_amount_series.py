@@ -193,7 +193,7 @@ def test_long_windows_of_sums_get_levels(tmp_path: Path) -> None:
     keys = f"statistic: sum, {PLAIN}, windows: [30d]"
     (shown,) = plan_json(built_of(tmp_path, keys, horizon=9_000))["series"]
     assert "windows from a forest, with these parts of its epsilon:" in shown["why"]
-    assert "on sums of 1 tick(s)" in shown["why"]
+    assert "on sums of 1 tick" in shown["why"]
 
 
 @pytest.mark.parametrize(

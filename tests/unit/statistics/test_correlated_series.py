@@ -280,7 +280,7 @@ def test_files_of_before_keep_their_mechanism_and_hear_what_correlated_noise_has
     windows: Data = {"windows": ["24h", "7d", "ever"]}
     named = alone(data, method="gaussian", **windows)
     assert isinstance(named.mechanism, GaussianAndEver)
-    said = "; method: correlated has bands of 12 / 26 / 35 / 45 in place of 12 / 32 / 53 / 70"
+    said = "; with method: correlated, the bands would be 12 / 26 / 35 / 45 instead of 12 / 32 / 53 / 70"
     assert named.choice.why.endswith(said)
     correlated = [band(8_759) for band in alone(data, **windows).choice.windows.values()]
     assert correlated == [12, 26, 35, 45]
@@ -305,10 +305,10 @@ def test_a_pure_forest_names_a_nested_one_where_that_is_narrower(data: Data) -> 
     data["clock"]["horizon"] = "8760"
     windows: Data = {"windows": ["24h", "7d", "ever"]}
     tree = alone(data, {"epsilon": "2"}, method="tree", **windows)
-    assert "; method: nested has bands of " in tree.choice.why
+    assert "; with method: nested, the bands would be " in tree.choice.why
     auto = alone(data, ZCDP_FILTER | {"filter": "gdp", "epsilon": "20"}, method="auto", **windows)
     assert isinstance(auto.mechanism, WindowsAndEver)
-    assert "; method: correlated has bands of " in auto.choice.why
+    assert "; with method: correlated, the bands would be " in auto.choice.why
 
 
 def test_counters_of_before_have_the_fingerprints_they_had() -> None:

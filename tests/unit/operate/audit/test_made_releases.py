@@ -122,7 +122,10 @@ def no_share(commits: list[Commit]) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (another_share, "series share, tick 11: the releases of late and orders give other bytes"),
+        (
+            another_share,
+            "series share, tick 11: the release computed from the releases of late and orders differs",
+        ),
         (no_share, "lacks the release of series share at tick 11"),
     ],
 )

@@ -115,7 +115,7 @@ def test_a_good_record_has_no_hint(tmp_path: Path) -> None:
         ({"paid": "true"}, "wrong_type in paid", "paid: texts or numbers, but true or false"),
         ({"who": 3}, "wrong_type in who", "who: numbers, or true and false"),
         ({"page": [HIDDEN]}, "wrong_type in page", "page: values of another type than `category`"),
-        ({"size": ..., "Size": 3}, "missing_field in size", "size: there is a 'Size'"),
+        ({"size": ..., "Size": 3}, "missing_field in size", "size: the records have 'Size'"),
     ],
 )
 def test_a_mistake_in_a_field(
@@ -203,7 +203,7 @@ def test_values_outside_of_the_domain(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("time", "says"),
     [
-        ("2024-05-01T00:30:00Z", "texts, where `format: epoch_ms` is declared"),
+        ("2024-05-01T00:30:00Z", "texts, but `format: epoch_ms` is declared"),
         (1714523400, "in the clock's range if `format: epoch_s` is declared"),
         (1714523400000000, "in the clock's range if `format: epoch_us` is declared"),
     ],
@@ -243,8 +243,8 @@ def test_who_names_nobody_could_not_be_used() -> None:
         ("pay.cents", False, ["inside of something that is null or not an object; declare `nullable: true` if the "
         "field may be missing"]),
         ("pay.cents", True, []),
-        ("pay.Cents", True, ["there is a 'cents'; did you mean that?", "absent; no record has `pay.Cents`"]),
-        ("Pay.cents", True, ["there is a 'pay'; did you mean that?"]),
+        ("pay.Cents", True, ["the records have 'cents'; did you mean that?", "absent; no record has `pay.Cents`"]),
+        ("Pay.cents", True, ["the records have 'pay'; did you mean that?"]),
         ("price.sum", True, ["absent; no record has `price.sum`: check its name or its `path:`"]),
         ("price.sum", False, ["absent; no record has `price.sum`: check its name or its `path:`"]),
     ],

@@ -362,11 +362,11 @@ WRONG: dict[str, tuple[Callable[[Log], None], tuple[int, int], str]] = {
     "a row of another lane": (swapped_lanes, (0, 4), "cannot be decrypted"),
     "no headers": (headless, (0, 4), "neither an engine nor a worker has written"),
     "headers of another tick": (stamped_otherwise, (0, 4), "neither an engine nor a worker has written"),
-    "another form": (other_form, (0, 4), "not the one form"),
+    "another form": (other_form, (0, 4), "not have the required form"),
     "another file": (changed(0, 4, fingerprint="0" * 64), (0, 4), "another pipeline file"),
     "another version": (changed(0, 4, counting=3), (0, 4), "uses version 3 of the counting rules, but its engine "
     "uses version 2"),
-    "another width": (changed(0, 4, cells=Cells(15, b"", b"")), (0, 4), "cells are 15 wide"),
+    "another width": (changed(0, 4, cells=Cells(15, b"", b"")), (0, 4), "has 15 cells"),
     "a broken chain": (changed(0, 4, previous=bytes(32)), (0, 4), "`previous` is not the digest"),
     "a gap between rows": (changed(0, 4, begins={0: 6}), (0, 4), "`begins` is not the end"),
     "places that go back": (changed(0, 4, positions={0: 6}), (0, 4), "`positions` lies before `begins`"),
@@ -374,7 +374,7 @@ WRONG: dict[str, tuple[Callable[[Log], None], tuple[int, int], str]] = {
     "an epoch to come": (changed(0, 4, epoch=1), (0, 4), "epoch 1, but no layout has begun"),
     "marks of a live clock": (changed(0, 4, marks={0: 4}), (0, 4), "`marks` must be empty"),
     "what is over is pending": (changed(0, 4, pending={4: Cells(14, b"", b"\1" * 14)}), (0, 4), "a tick that is over"),
-    "numbers that cannot be": (changed(0, 4, late=1), (0, 4), "cannot be"),
+    "numbers that cannot be": (changed(0, 4, late=1), (0, 4), "an impossible value"),
     "cells of another form": (changed(0, 4, cells=Cells(14, b"", bytes(14))), (0, 4), "the shorter of the two forms"),
     "cells that are none": (changed(0, 4, cells=Cells(14, b"", bytes(15))), (0, 4), "another form than this version"),
     "another row of a tick": (
