@@ -199,7 +199,7 @@ def test_a_delta_counts_for_every_creation_and_side_conditions_are_counted() -> 
     with pytest.raises(NotDerivable, match=r"add up to 0\.271, and a delta of 0\.2 is granted"):
         derive(kinds, Parallel("kinds", ONCE, (3, None), Fraction(1, 5)))
     for creations, why in (
-        ((3,), r"2 kind\(s\), but 1 creation count"),
+        ((3,), r"2 kinds, but 1 creation count"),
         ((3, 0), "less than once"),
     ):
         with pytest.raises(NotDerivable, match=why):

@@ -78,7 +78,7 @@ def test_what_is_mostly_noise_is_created_once_it_is_confirmed(
     engine.noise = "mostly noise: a false alarm per key and day has a chance of at most 58 %"
     said = ask("preview", "--series", LATE)
     assert (
-        "late: a false alarm per key and day with a chance of at most 0.58, while its count stays at 25.\n"
+        "late: while its count stays at 25, the chance of a false alarm per key and day is at most 0.58.\n"
         "Mostly noise: a false alarm per key and day has a chance of at most 58 %. To create it all the same: --yes."
     ) in said.out
     said = ask("create", "--series", LATE)
@@ -175,7 +175,7 @@ def test_preview_shows_price_error_and_promise(ask: Ask, engine: FakeLiveSeries)
     assert "holds pure: no delta" in proof
     said = ask("preview", "--series", LATE.replace("0.1", "0.9"))
     assert (said.code, said.err) == (3, "")
-    assert said.out.startswith("The series does not fit: asked epsilon 0.9")
+    assert said.out.startswith("The series does not fit into the budget: it asks for epsilon 0.9")
     assert len(engine.series) == 1
 
 

@@ -150,7 +150,7 @@ def test_the_first_line_of_the_plan(tmp_path: Any, capsys: pytest.CaptureFixture
     assert code_of(["plan", str(path), "--proof"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert out.startswith(
-        "people protects (user, 2h): no single customer's events of one window of 2h can be told"
+        "people protects (user, 2h): what is published hides any single customer's events of one window of 2h"
     )
     assert (
         "people is (0.3, 0)-differentially private: unit (user, 2h): all events of one customer within one window "

@@ -352,7 +352,7 @@ def test_ways_make_a_file_useful_and_hold_in_it(tmp_path: Path) -> None:
     assert judgement.ways.keys() == {"count", "sum", "by", "q"}
     lines = {name: [way.lines for way in ways] for name, ways in judgement.ways.items()}
     assert ("every: 1d instead of windows",) in lines["count"]
-    assert any("every: 7d in place of method" in changed for changed in lines["by"])
+    assert any("every: 7d instead of method" in changed for changed in lines["by"])
     assert any(
         {"every: 7d instead of windows and hop", "method: together"} <= {*changed}
         for changed in lines["q"]

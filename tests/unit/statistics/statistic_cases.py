@@ -254,7 +254,7 @@ CASES: dict[str, StatisticCase] = {
             {"tick": {"new": 1, "gift": n, "other": 10 * (n + 1)}, "2h": {"new": two, "gift": g, "other": o}}
             for n, two, g, o in ((0, 1, 0, 10), (1, 2, 1, 30), (2, 2, 3, 50))
         ],
-        "histogram by tags per tick and over 2h", "windows",
+        "histogram by tags per tick and over 2h", "each window is the sum",
     ),
     "histogram of nested windows": StatisticCase(
         "statistic: histogram, by: tags, windows: [2h, ever], method: nested", NestedWindows,
@@ -273,14 +273,14 @@ CASES: dict[str, StatisticCase] = {
         f"statistic: sum, {AMOUNTS}", SumCounter,
         {EVENT: (24_000,), WITHIN: (25_000,), MOVES: (24_000,), f"{USER}, max_events: 3, per: 2h": (24_000,)},
         [[1250], [-2000]], [12.5, -7.5], "sum of amount, each from -10 to 240, so far",
-        "a sum is a tree counter; one event changes it by up to 240 in all",
+        "a sum is a tree counter; one event changes the numbers by up to 240 in all",
         {"of": "amount", "clamp": "-10 to 240", "step": "0.01"}, ([-750], -7.5),
         error_unit="of amount", nonnegative=False,
     ),
     "sum by key": StatisticCase(
         "statistic: sum, of: pieces, clamp: [0, 60], step: 20, by: country", SumCounter, {EVENT: (3,), WITHIN: (6,)},
         [[3, 0, 2], [-4, 1, 0]], [{"DE": 60, "FR": 0, "other": 40}, {"DE": 0, "FR": 20, "other": 40}],
-        "sum of pieces, each from 0 to 60, by country so far", "one event changes it by up to 60 in all",
+        "sum of pieces, each from 0 to 60, by country so far", "one event changes the numbers by up to 60 in all",
         {"of": "pieces", "clamp": "0 to 60", "step": "20"}, ([1, 0, 2], {"DE": 20, "FR": 0, "other": 40}),
         error_unit="of pieces",
     ),
@@ -288,7 +288,7 @@ CASES: dict[str, StatisticCase] = {
         f"statistic: sum, {AMOUNTS}, by: tags, windows: [2h, 4h]", SumForest, {EVENT: (48_000,), WITHIN: (72_000,)},
         [[100, 0, -50]], [{w: {"new": 1, "gift": 0, "other": -0.5} for w in ("tick", "2h", "4h")}],
         "sum of amount, each from -10 to 240, by tags per tick and over 2h, 4h",
-        "one event changes it by up to 480 in all", {"of": "amount", "clamp": "-10 to 240", "step": "0.01"},
+        "one event changes the numbers by up to 480 in all", {"of": "amount", "clamp": "-10 to 240", "step": "0.01"},
         error_unit="of amount", nonnegative=False,
     ),
     "sum in windows": StatisticCase(
@@ -369,7 +369,7 @@ CASES: dict[str, StatisticCase] = {
     "gauge": StatisticCase(
         f"statistic: gauge, {DOORS}", SumCounter, {EVENT: (1,), WITHIN: (2,), PER: (1,)},
         [[2], [-5], [4]], [2, -3, 1], "enter less leave of kind, so far",
-        "a gauge is a tree counter; one event changes it by up to 1 in all",
+        "a gauge is a tree counter; one event changes the numbers by up to 1 in all",
         {"of": "kind", "plus": "enter", "minus": "leave"}, ([-2], -2), nonnegative=False,
     ),
     "gauge with a floor": StatisticCase(
@@ -380,7 +380,7 @@ CASES: dict[str, StatisticCase] = {
             {w: {"DE": 2, "FR": 0, "other": 0} for w in ("tick", "2h", "ever")},
             {"tick": {"DE": 0, "FR": 3, "other": 0}} | {w: {"DE": 0, "FR": 2, "other": 0} for w in ("2h", "ever")},
         ],
-        "enter less leave of kind, by country per tick and over 2h, and so far", "changes it by up to 1 in all",
+        "enter less leave of kind, by country per tick and over 2h, and so far", "changes the numbers by up to 1 in all",
         {"of": "kind", "plus": "enter", "minus": "leave", "floor": 0},
     ),
     "distinct": StatisticCase(
@@ -436,7 +436,7 @@ CASES: dict[str, StatisticCase] = {
     "cut_off for ever": StatisticCase(
         "statistic: cut_off", CutOffCounter, {OVERALL: (2,)}, [[400, 0], [100, 50], [300, 150]], [0, 0.1, 0.25],
         "the share of the users active so far who had events beyond their cap, which are not counted",
-        "of the users active ever, the share who had events beyond their caps", {"within": "0 to 1"},
+        "give the share of the users active ever who had events beyond their caps", {"within": "0 to 1"},
         error_unit="users in either number", live=False,
     ),
     "top": StatisticCase(
@@ -451,7 +451,7 @@ CASES: dict[str, StatisticCase] = {
         [{"tick": [t], "2h": [two], "ever": [ever]} for t, two, ever in (
             (("DE", 40), ("DE", 40), ("DE", 40)), (("FR", 20), ("DE", 40), ("DE", 40)),
             (("FR", 1), ("FR", 21), ("DE", 40)))],
-        "top 1 by country per tick and over 2h, and so far", "windows", {"k": 1},
+        "top 1 by country per tick and over 2h, and so far", "each window is the sum", {"k": 1},
     ),
     "top every so often": StatisticCase(
         "statistic: top, by: country, k: 2, every: [1h, 2h]", EndedCounts, {EVENT: (1,), MOVES: (1,), WITHIN: (2,)},
@@ -529,7 +529,7 @@ CASES: dict[str, StatisticCase] = {
         f"statistic: quantiles, {FAN}, every: [2h], method: together", TumblingQuantiles, {EVENT: (1,), WITHIN: (2,)},
         [[0, 10, 0, 0, 0, 90], [0, 0, 0, 15, 0, 0], [0, 0, 5, 0, 0, 0]],
         [{"2h": {}}, {"2h": {"0.5": 5, "0.9": 5}}, {"2h": {"0.5": 5, "0.9": 5}}],
-        "quantiles 0.5, 0.9 of pieces in each 2h", "the choice of all has epsilon", {"of": "pieces"},
+        "quantiles 0.5, 0.9 of pieces in each 2h", "the choice of all quantiles together has epsilon", {"of": "pieces"},
         error_unit="events in rank",
     ),
     "alerts": StatisticCase(
