@@ -259,7 +259,9 @@ async def test_how_late_public_ticks_are_is_shown(browser: Browser, engine: Engi
     late = [Behind(7200, 90), None]
     async with showing(browser, engine, behind=lambda: late[0]) as page:
         await shows(page, "catching-up")
-        assert (await text(page, "#subtitle")).startswith("2 hours behind, there in 1.5 minutes, ")
+        assert (await text(page, "#subtitle")).startswith(
+            "2 hours behind, caught up in 1.5 minutes, "
+        )
         late.reverse()
         await page.evaluate("() => document.dispatchEvent(new Event('visibilitychange'))")
         await shows(page, "live")

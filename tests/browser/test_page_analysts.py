@@ -94,7 +94,7 @@ async def test_the_keyboard_is_enough(browser: Browser, shop: Shop) -> None:
         await page.keyboard.press(key)
         assert await page.input_value(".ask-form [name=statistic]") == statistic
     for words, leads_to in (
-        ("Show the price", ".ask-answer h3"), ("Why it costs that", ".ask-why"), ("Ask this for", ".ask-done"),
+        ("Show the price", ".ask-answer h3"), ("Why it costs this much", ".ask-why"), ("Ask this for", ".ask-done"),
     ):  # fmt: skip
         await reaches(tab, words)
         await page.keyboard.press("Enter")

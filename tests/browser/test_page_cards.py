@@ -158,7 +158,7 @@ async def test_quantiles_are_a_fan_that_is_read_by_keyboard(browser: Browser) ->
             "31.5", "30 to 33", "100.5", "99 to 102", "240", "at the end of its range",
         ]  # fmt: skip
         note = await text(page, f"{FAN} .note")
-        assert "in the 24 hours that ended last are off by 48 events at most" in note
+        assert "in the 24 hours that ended last are wrong by at most 48 events" in note
         assert "± 48 events in rank at tick 8,760" in str(
             await page.text_content(f"{FAN} .card-foot")
         )
@@ -221,7 +221,7 @@ async def test_cards_of_windows_that_end_wait_for_the_first_one(browser: Browser
 async def test_where_all_values_are_possible_no_quantile_is_drawn(browser: Browser) -> None:
     card = "[data-series=waits]"
     async with Cards("waits").shown(browser, "?last=all", KEEPS_PLOTS) as page:
-        assert await texts(page, f"{card} dd") == ["–", "too few to tell"] * 2
+        assert await texts(page, f"{card} dd") == ["–", "too few events"] * 2
         assert await text(page, f"{card} .note") == (
             "Too few events in the last 24 hours: each quantile may be anything from −30 to 240."
         )
@@ -229,7 +229,7 @@ async def test_where_all_values_are_possible_no_quantile_is_drawn(browser: Brows
         for values, told in ((half, 4), (most, 60)):
             days = [UNTOLD_DAYS.count(tick // 24) == 1 for tick in range(len(values))]
             assert values == [None if untold else told for untold in days]
-        assert (await readout(page, card, "End")).endswith("UTC: too few to tell")
+        assert (await readout(page, card, "End")).endswith("UTC: too few events")
 
 
 async def test_a_quotient_has_two_ends_and_says_where_an_end_is_open(browser: Browser) -> None:
@@ -379,7 +379,9 @@ async def test_what_has_no_picture_says_so_and_disturbs_nobody(browser: Browser)
     """
     async with Cards("rate", "turnover", "later").shown(browser, script=later_version) as page:
         for card in ("[data-series=later]", RATE):
-            await page.locator(f"{card} .note", has_text="No picture for this yet").wait_for()
+            await page.locator(
+                f"{card} .note", has_text="There is no chart for this kind of series yet"
+            ).wait_for()
         assert await text(page, "[data-series=turnover] .value") == "321.75"
         assert await text(page, "[data-series=turnover] .band") == "± 310.5"
 
@@ -462,7 +464,7 @@ async def test_a_card_says_what_its_window_is_worth(browser: Browser) -> None:
     async with Cards("departures", "rate", "most").shown(browser) as page:
         verdict = page.locator("[data-series=departures] .verdict")
         assert await verdict.inner_text() == "useful"
-        assert "about 2,510, and the band, ± 45, is at most a fifth" in str(
+        assert "about 2,510, and the band (± 45) is at most a fifth" in str(
             await verdict.get_attribute("title")
         )
         assert await page.locator(f"{MOST} .verdict").is_hidden()

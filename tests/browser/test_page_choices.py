@@ -155,7 +155,7 @@ async def test_a_pixel_stands_for_many_ticks_and_loading_is_shown(
         )
         assert values[-1] == told[-1]["value"]  # the number above the chart
         assert "on average" not in await readout(page, DEPARTURES, "End")
-        assert f"on average of {many} ticks" in await readout(page, DEPARTURES, "ArrowLeft")
+        assert f"on average over {many} ticks" in await readout(page, DEPARTURES, "ArrowLeft")
 
 
 async def test_a_mouse_shows_its_moment_and_the_time_it_drags_over_in_all_charts(

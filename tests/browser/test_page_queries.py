@@ -34,7 +34,7 @@ ODOMETER_IS_NEW = (
 )
 SPENDING = "#budget summary"
 CARD, LISTED = "[data-series=late_by_airline]", "[data-query=late_by_airline]"
-MADE = "How it is made"
+MADE = "How it is computed"
 CLAIM = "for every eps: the view truncated when this exceeds eps is (eps, delta)-DP"
 
 
@@ -412,7 +412,7 @@ async def test_another_filter_shows_what_it_adds_up(
         assert await pieces.count() == 1
         assert await pieces.evaluate("piece => piece.style.width") == "25%"
         shown = await text(page, "#budget")
-        assert "For everything together: ε 2 at δ 1.0e-9." in shown
+        assert "All series together: ε 2 at δ 1.0e-9." in shown
         assert "undefined" not in shown
         assert "%" not in shown
 

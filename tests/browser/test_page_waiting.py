@@ -141,7 +141,7 @@ async def test_a_series_that_is_gone_says_so_and_is_not_asked_for_again(
         words = "The engine no longer knows this series"
         await page.locator(f"{DEPARTURES} .note", has_text=words).wait_for()
         await drawn(page)
-        assert (await text(page, f"{DEPARTURES} .tag")).endswith("· not known any more")
+        assert (await text(page, f"{DEPARTURES} .tag")).endswith("· no longer known")
         assert await text(page, f"{DEPARTURES} .value") == "14,896"
         await page.clock.fast_forward("10:00")
         for _ in range(5):

@@ -115,13 +115,13 @@ async def test_a_line_that_is_no_record_sends_nothing_of_a_file(
     written("bad.jsonl", '{"a": 1}\n[2]\n{"a": 3}\n')
     line = ("send", "bad.jsonl", "--topic", topic, "--bootstrap", kafka)
     assert await off(*line) == 2
-    assert "bad.jsonl: line 2 is no JSON object" in capsys.readouterr().err
+    assert "bad.jsonl: line 2 is not a JSON object" in capsys.readouterr().err
     assert await values(kafka, topic) == []
     assert await off(*line, "--skip-bad") == 0
     assert "2 records sent and acknowledged, 1 line left out" in capsys.readouterr().err
     typed(monkeypatch, '{"a": 4}\nno\n{"a": 5}\n')
     assert await off("send", "-", "--topic", topic, "--bootstrap", kafka) == 2
-    assert "standard input: line 2 is no JSON object" in capsys.readouterr().err
+    assert "standard input: line 2 is not a JSON object" in capsys.readouterr().err
     assert {row["a"] for row in await values(kafka, topic)} == {1, 3, 4}
 
 

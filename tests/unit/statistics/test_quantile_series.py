@@ -240,7 +240,7 @@ def test_the_error_is_a_part_of_the_records_that_are_expected(tmp_path: Path) ->
 
 
 def part_with_hop(folder: Path, over: str, hop: int, events: int) -> float:
-    """The largest part as parts of the expected records in one of the windows of 12 and 24 hours, in 240, that an error is."""
+    """The largest part of the records expected in one of the windows of 12 and 24 hours, in 240, that an error is."""
     (chosen,) = built_of(folder, f"{KEYS}, {over}, hop: {hop}h", horizon=240).chosen
     errors = (chosen.choice.windows[f"{span}h"](239) / (events * span / 240) for span in (12, 24))
     return max(errors)

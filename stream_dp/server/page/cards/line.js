@@ -223,7 +223,7 @@ export class QuotientCard extends ScalarCard {
     if ((value === null && isBefore(this.window)) || noneOver(this.series, [value, low, high])) return NONE_OVER;
     const open = [low, high].filter((end) => !Number.isFinite(end)).length;
     const why = "Too few events were counted";
-    if (open === 2 || (open === 0 && !isClosed(low, high, this.form))) return `${why} to know anything.`;
+    if (open === 2 || (open === 0 && !isClosed(low, high, this.form))) return `${why} to say anything.`;
     if (open === 1) return `${why} for both ends: with ${sure} confidence the ${this.exactly} is ${ends(low, high, 0, this.form)}.`;
     return `The ${this.exactly} lies between these two ends with ${sure} confidence.`;
   }
