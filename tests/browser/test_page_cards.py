@@ -497,7 +497,7 @@ async def test_a_filter_is_offered_where_there_is_more_than_is_shown(browser: Br
     async with Cards("few", "many").shown(browser) as page:
         for name, words, filtered in (("few", "All 15", False), ("many", "All 16", True)):
             unfolded = f"[data-series={name}] .all"
-            assert await text(page, f"{unfolded} summary") == f"{words} with their bands"
+            assert await text(page, f"{unfolded} summary") == f"{words} keys with their bands"
             await page.click(f"{unfolded} summary")
             assert await page.locator(f"{unfolded} input").is_visible() is filtered
 

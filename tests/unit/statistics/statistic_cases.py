@@ -380,7 +380,8 @@ CASES: dict[str, StatisticCase] = {
             {w: {"DE": 2, "FR": 0, "other": 0} for w in ("tick", "2h", "ever")},
             {"tick": {"DE": 0, "FR": 3, "other": 0}} | {w: {"DE": 0, "FR": 2, "other": 0} for w in ("2h", "ever")},
         ],
-        "enter less leave of kind, by country per tick and over 2h, and so far", "changes the numbers by up to 1 in all",
+        "enter less leave of kind, by country per tick and over 2h, and so far",
+        "changes the numbers by up to 1 in all",
         {"of": "kind", "plus": "enter", "minus": "leave", "floor": 0},
     ),
     "distinct": StatisticCase(
