@@ -34,7 +34,7 @@ ODOMETER_IS_NEW = (
 )
 SPENDING = "#budget summary"
 CARD, LISTED = "[data-series=late_by_airline]", "[data-query=late_by_airline]"
-MADE = "How it is computed"
+MADE = "How it is made"
 CLAIM = "for every eps: the view truncated when this exceeds eps is (eps, delta)-DP"
 
 

@@ -135,7 +135,7 @@ function made(series, plan) {
       el("td", {}, mechanism, why ? el("small", {}, spelled(why)) : null),
       el("td", {}, last ? `${band(last.error)} ${known.get(name)?.error_unit ?? ""}` : "–", last ? el("small", {}, `tick ${count(last.tick)}, ${percent(last.confidence)}`) : null));
   });
-  return rows.length === 0 ? null : el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "How each series is computed" }, el("table", { class: "made" },
-    el("caption", {}, "How each series is computed, and its expected error. Both come from the plan: no data was read for them"),
+  return rows.length === 0 ? null : el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "How each series is made" }, el("table", { class: "made" },
+    el("caption", {}, "How each series is made, and its expected error. Both come from the plan: no data was read for them"),
     el("thead", {}, el("tr", {}, ...["Series", "Mechanism", "Expected error"].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, ...rows)));
 }

@@ -204,7 +204,7 @@ export class Card {
     if (lines.join() === this.told) return;
     this.told = lines.join();
     this.claims.replaceChildren(...lines.map((line) => el("p", {}, line)));
-    if (price) this.claims.firstChild.append(" · ", el("a", { href: `#${madeId(this.series.name)}` }, "How it is computed"));
+    if (price) this.claims.firstChild.append(" · ", el("a", { href: `#${madeId(this.series.name)}` }, "How it is made"));
   }
 
   /** How large it is until its reader chooses. */
