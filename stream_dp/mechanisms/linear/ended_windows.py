@@ -27,7 +27,6 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import ArrivalLaw, RowLaw
 from stream_dp.core.row_relations import COUNTS, Arrivals
 from stream_dp.core.wire import wire
-from stream_dp.core.wording import how_many
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import checked, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import Counter, CounterState, PureShares
@@ -57,7 +56,7 @@ def of_each_length(
 ) -> Derivation:
     """Derive the guarantee of windows that follow one another, of each of these lengths, from that of one window."""
     once = Touched.intervals(neighbors, "an event lies in one window of each length", suite)
-    spans = [Parallel(f"windows of {how_many(length, 'tick')}", once) for length in windows]
+    spans = [Parallel(f"{length}-tick windows", once) for length in windows]
     lengths = tuple(derive((window,), span) for span in spans)
     return derive(lengths, Fixed("windows of each length"))
 
@@ -228,7 +227,7 @@ class RunningWindows(Additive):
         lengths = [
             derive(
                 (counter.derivation(),),
-                Parallel(f"windows of {how_many(counter.horizon, 'tick')}", once),
+                Parallel(f"{counter.horizon}-tick windows", once),
             )
             for counter in self.counters
         ]

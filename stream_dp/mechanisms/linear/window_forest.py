@@ -32,7 +32,6 @@ from stream_dp.core.mechanism import IntArray, Noise
 from stream_dp.core.neighbors import Neighbors, UserShape
 from stream_dp.core.row_law import ShapedLaw
 from stream_dp.core.wire import wire
-from stream_dp.core.wording import how_many
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.linear.counter import PureShares
@@ -64,7 +63,7 @@ class LaplaceForest(PureShares, NoisyForest):
 
     def _levels(self, what: str) -> Derivation:
         once = Touched.intervals(self.neighbors, ONCE, TEST)
-        spans = [f"{what}s of {how_many(span, 'tick')}" for span in self.shape.spans]
+        spans = [f"{what}s of {span}-tick spans" for span in self.shape.spans]
         levels = tuple(
             derive((self._node(level),), Parallel(span, once)) for level, span in enumerate(spans)
         )
@@ -125,8 +124,8 @@ class WindowForest(CountRows, LaplaceForest):
         why = f"1 / scale = 1 / {text(scale)}, at most {text(share)}"
         enough = Condition("noise", scale * share >= 1, why)
         each = Guarantee(PureDP(share), self.neighbors)
-        one = leaf(f"one count of {how_many(span, 'tick')}", each, SOURCE, (enough,))
-        return derive((one,), Parallel(f"{how_many(self.width, 'column')}", touched, (self.width,)))
+        one = leaf(f"one count of a {span}-tick span", each, SOURCE, (enough,))
+        return derive((one,), Parallel(f"columns: {self.width}", touched, (self.width,)))
 
 
 @wire("sum-forest", 1)
@@ -166,7 +165,7 @@ class SumForest(EventAmounts, LaplaceForest):
         enough = Condition("noise", scale * share >= self.l1, why)
         each = Guarantee(PureDP(share), self.neighbors)
         return leaf(
-            f"{how_many(self.width, 'sum')} of {how_many(span, 'tick')}",
+            f"sums of a {span}-tick span, columns: {self.width}",
             each,
             SUM_SOURCE,
             (enough,),
@@ -231,15 +230,15 @@ class GaussianForest(CountRows, NoisyForest):
         levels = zip(self.squares, self.node_variances, strict=True)
         paid = sum((square / (2 * variance) for square, variance in levels), Fraction(0))
         unit = (
-            f"an event is in {how_many(self.shape.height, 'node')}, and adds 1 to "
-            f"{how_many(self.rows.l0, 'entry', 'entries')}"
+            f"number of nodes that contain an event: {self.shape.height}; number of entries to which it adds 1: "
+            f"{self.rows.l0}"
             if self.of_users is None
             else f"{self.of_users}: squared changes of the nodes, by level: {', '.join(map(str, self.squares))}"
         )
         why = f"{unit}: squared shifts divided by twice the variances: {text(paid)}, at most {text(self.rho)}"
         enough = Condition("noise", paid <= self.rho, why)
         subject = (
-            f"{how_many(self.width, 'Gaussian count')} over {how_many(len(self.windows), 'window')}"
+            f"Gaussian counts over windows, columns: {self.width}, windows: {len(self.windows)}"
         )
         return leaf(subject, self.guarantee, GAUSSIAN_FOREST_SOURCE, (enough,))
 
