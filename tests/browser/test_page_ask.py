@@ -259,7 +259,7 @@ async def test_the_error_of_every_window_is_told_before_it_is_paid_for(
     assert int(ended[1]) == single  # noise once, whatever the length
     card = tab.page.locator(f".card[data-series={await tab.asks()}]")
     await shop.go(2)
-    await card.locator(".note", has_text="No window is over yet").wait_for()
+    await card.locator(".note", has_text="No window has ended yet").wait_for()
     await shop.go(2)
     await card.locator(".band", has_text="in the 3 hours that ended last").wait_for()
     assert tab.console.complaints == []

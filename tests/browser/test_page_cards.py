@@ -133,7 +133,7 @@ async def test_the_share_cut_off_shows_the_whole_window_first(browser: Browser) 
         assert "Too few events were counted to say anything" in await text(page, f"{CUT} .note")
     async with Cards("cut", ticks=1).shown(browser) as page:
         assert await text(page, f"{CUT} .value") == "–"
-        assert "No window is over yet" in await text(page, f"{CUT} .note")
+        assert "No window has ended yet" in await text(page, f"{CUT} .note")
 
 
 async def test_where_windows_begin_anew_and_where_zero_is_can_be_seen(browser: Browser) -> None:
@@ -213,7 +213,7 @@ async def test_cards_of_windows_that_end_wait_for_the_first_one(browser: Browser
         for name, part in untold.items():
             cards.engine.publish(name, {"windows": {"tick": part, "24h": part}})
         for name in untold:
-            note = page.locator(f"[data-series={name}] .note", has_text="No window is over yet")
+            note = page.locator(f"[data-series={name}] .note", has_text="No window has ended yet")
             await note.wait_for()
         assert await page.locator("[data-series=leaders] table").is_hidden()
 
