@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the topics and grants the rights of one pipeline; may be run again, what is there already is left as it is.
+# Creates the topics and grants the rights of one pipeline. It can run again: what exists already is left as it is.
 # Rules: nobody gets a right that docs/kafka.md does not name. Nothing is deleted, altered or revoked.
 set -eu
 
@@ -176,12 +176,12 @@ analyst_rights() {
 }
 
 if [ "$topics" = yes ]; then
-    # uncompressed: brokers then unpack every batch themselves, and none gets in that nobody else can unpack
+    # uncompressed: the brokers then decompress every batch, so no batch gets in that nobody else can decompress
     topic "$source" "$partitions" cleanup.policy=delete compression.type=uncompressed \
         message.timestamp.type=LogAppendTime "retention.ms=$retention"
     kept "$pipeline.private.journal" 1
     kept "$pipeline.private.lease" 1
-    # by this one each broker tells its clock: one partition for each of them, and nothing in it that must be kept
+    # this topic shows the clock of each broker: one partition per broker, and no record that must be kept
     topic "$pipeline.private.clock" "$brokers" cleanup.policy=delete message.timestamp.type=LogAppendTime \
         retention.ms=3600000 unclean.leader.election.enable=true
     kept "$pipeline.releases" 1 message.timestamp.type=CreateTime max.message.bytes=8388608

@@ -80,8 +80,8 @@ class Standing:
 CONCURRENT: dict[str, Standing] = {
     PURE: Standing(
         True,
-        "[HSV] Thm 12.4 over basic composition, applied at each tick to the mechanisms alive at that tick, so that a "
-        "halt frees budget for later ticks: [HSV] Cor 5.7 and docs/time.md",
+        "[HSV] Thm 12.4 over basic composition, applied at each tick to the mechanisms that run at that tick, so "
+        "a halt frees budget for later ticks: [HSV] Cor 5.7 and docs/time.md",
     ),
     BASIC: Standing(
         True,
@@ -90,9 +90,9 @@ CONCURRENT: dict[str, Standing] = {
     "tight approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 1 for RR_(e,d)"),
     OPTIMAL: Standing(
         True,
-        "[HSV] Thm 4.10 over the optimal composition of RR_(e,d), applied at each tick to the mechanisms alive at that "
-        "tick: the answers before an event determine which mechanisms the event meets, and their parameters "
-        "(docs/time.md)",
+        "[HSV] Thm 4.10 over the optimal composition of RR_(e,d), applied at each tick to the mechanisms that "
+        "run at that tick: the answers before an event determine which mechanisms the event meets, and their "
+        "parameters (docs/time.md)",
         "an event meets all its mechanisms at one tick",
     ),
     "zCDP": Standing(True, "[HSV] Cor 13.8 at every order", "every delta is 0"),

@@ -99,11 +99,11 @@ def precision(epsilons: Sequence[Fraction], delta: Fraction) -> str:
     """Return in words how `least_epsilon` computes at this delta, and how much delta it sets aside for floats."""
     parts = Counter(e for e in epsilons if e > 0)
     if (number := _answers_of(parts)) <= LISTED:
-        return f"all {number} answers listed in intervals, rounded outwards"
+        return f"all {number:,} combinations of answers are listed; amounts are intervals, rounded outwards"
     step, indices = _grid(parts, _points(parts, delta))
     slack = _slack(indices)
     if slack * SHARE > 2 * delta:
-        return "floats do not resolve so small a delta: the sum"
+        return "floats cannot represent so small a delta, so the sum is used"
     return (
         f"privacy loss distribution, losses rounded up to steps of {float(step):.1e}, "
         f"{float(slack):.1e} of the delta set aside for floats"

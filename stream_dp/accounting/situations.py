@@ -31,7 +31,11 @@ class Touched:
     @classmethod
     def columns(cls, rows: RowLaw, what: str = "column") -> "Touched":
         """Return the bound for one part per entry of a row: the L0 of the law of rows of counts."""
-        kind = "one-hot rows" if rows.ones == 1 else f"rows with at most {rows.ones} ones an event"
+        kind = (
+            "one-hot rows"
+            if rows.ones == 1
+            else f"an event sets at most {rows.ones} entries of its row"
+        )
         touches = f"touches at most {rows.l0} of {how_many(rows.width, what)} ({kind})"
         return cls(rows.l0, rows.neighbors, f"one event under {rows.neighbors} {touches}")
 
@@ -48,8 +52,10 @@ class Touched:
     def shards(cls, relation: Neighbors, number: int, *, moves: bool) -> "Touched":
         """Return the bound for one part per partition; `moves`: a replacement may change the partition."""
         k = 2 if moves and relation is not Neighbors.ADD_REMOVE and number > 1 else 1
-        why = "an event lies in one partition, by itself alone"
-        return cls(k, relation, f"{why}; a replacement may lie in another" if k == 2 else why)
+        why = "an event lies in one partition, which depends on the event alone"
+        return cls(
+            k, relation, f"{why}; its replacement may lie in another partition" if k == 2 else why
+        )
 
 
 @takes_no_subclass

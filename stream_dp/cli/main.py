@@ -77,37 +77,42 @@ class Commands(LazyGroup):
     """All commands of `stream-dp`."""
 
     table: ClassVar[Mapping[str, str]] = {
-        "demo": "Show real flight departures, live and private, in the browser. Ctrl-C stops; a new start continues.",
-        "init": "Look at a sample of your records and write a first pipeline file; it marks what you have to declare.",
-        "key": "Make the operator's key in FILE, which nobody else can read (mode 0600); rotate it.",
-        "schema": "Print the JSON Schema of a pipeline file, with which an editor completes its keys and marks "
-        "mistakes.",
+        "demo": "Show real flight departures, live and private, in the browser. Ctrl-C stops the demo; the next start "
+        "continues it.",
+        "init": "Write a first pipeline file from a sample of your records. The file marks what you must declare.",
+        "key": "Make or rotate the operator's key, in a file that only its owner can read (mode 0600).",
+        "schema": "Print the JSON Schema of a pipeline file. With it, an editor completes keys and marks mistakes.",
         "plan": "Show what PIPELINE.yaml guarantees, why, and how large its errors will be.",
-        "check": "Show which records of a sample PIPELINE.yaml could not use, and why, before any budget is spent. NOT "
+        "check": "Show which records of a sample cannot be used, and why, before PIPELINE.yaml spends any budget. NOT "
         "PRIVATE.",
-        "simulate": "Say how large PIPELINE.yaml's errors are at several budgets, on data that you may look at. "
+        "simulate": "Show how large PIPELINE.yaml's errors are at several budgets, on data that you may look at. "
         "NOT PRIVATE.",
-        "audit": "Attack PIPELINE.yaml's mechanisms, alone and together: do they reveal one event too well?",
-        "run": "Run PIPELINE.yaml until stopped; a restart continues at the end of the journal.",
-        "worker": "Read a part of PIPELINE.yaml's topic for its engine, on this machine or any other; start as many as "
-        "you like.",
-        "flink": "Print the Flink SQL for a cluster that reads the lanes of PIPELINE.yaml, as workers do.",
-        "replay": "Send FILE (CSV, JSON lines or Parquet, .gz or not) to a topic, by time, with a mark for each tick.",
-        "apply": "Make the running engine use the changed PIPELINE.yaml: it adds and ends series, in one commit.",
+        "audit": "Attack PIPELINE.yaml's mechanisms, one by one and together: do they reveal more about an event than "
+        "claimed?",
+        "run": "Run PIPELINE.yaml until it is stopped. A restart continues where the journal ends.",
+        "worker": "Read a part of PIPELINE.yaml's topic for its engine. Start any number of workers, on any machines.",
+        "flink": "Print Flink SQL with which a Flink cluster reads the lanes of PIPELINE.yaml, instead of workers.",
+        "replay": "Send the records of FILE (CSV, JSON lines or Parquet) to a topic in order of time, and mark the "
+        "end of each tick.",
+        "apply": "Make the running engine use the changed PIPELINE.yaml: the engine adds and ends series in one "
+        "commit.",
         "ledger": "Show what was charged to PIPELINE.yaml's budget and check its journal from end to end.",
-        "journal": "Keep in an archive what `journal: keep` deletes from PIPELINE.yaml's journal.",
-        "dead-letters": "List the records that PIPELINE.yaml could not use: why, how many, where. NOT PRIVATE.",
-        "doctor": "Check brokers, login, rights, topics, clocks, key and disk for PIPELINE.yaml; say how to fix them.",
+        "journal": "Copy PIPELINE.yaml's journal to an archive before `journal: keep` deletes its old commits.",
+        "dead-letters": "List the records that PIPELINE.yaml could not use: how many, where, and why. NOT PRIVATE.",
+        "doctor": "Check brokers, login, rights, topics, clocks, key and disk for PIPELINE.yaml, and say how to fix "
+        "each problem.",
         "rows": "Check the rows that workers, or an engine of your own, wrote for a pipeline.",
         "export": "Write the releases of PIPELINE.yaml into PostgreSQL, DuckDB, Parquet or CSV, one row per number.",
-        "page": "Serve the page of PIPELINE.yaml, or of all files in DIR, from published releases, without the engine.",
-        "broker": "Start a real, local Apache Kafka; needs neither Docker nor an installed Java.",
-        "send": "Send the records of FILE (CSV or JSON lines, - for standard input) into a topic, which stamps them as "
-        "they come.",
+        "page": "Serve the page of PIPELINE.yaml, or of all pipeline files in DIR. It reads published releases and "
+        "needs no engine.",
+        "broker": "Start a real, local Apache Kafka. Neither Docker nor an installed Java is needed.",
+        "send": "Send the records of FILE (CSV or JSON lines; - is standard input) to a topic, whose brokers stamp "
+        "them on arrival.",
         "topic": "Create topic NAME, ready for the events of a pipeline.",
-        "token": "Make, list and revoke tokens: PIPELINE.yaml's analysts ask with theirs, on the page, over HTTP or by "
-        "Kafka; readers read where the operator closed reading (`--access`).",
-        "query": "Preview, create, halt, list and ask the series of a running engine, and watch in its monitors.",
+        "token": "Make, list and revoke tokens. With a token, an analyst of PIPELINE.yaml asks on the page, over "
+        "HTTP or by Kafka, and a reader reads what the operator has closed to the public (`--access`).",
+        "query": "Preview, create, halt, list and ask the series of a running engine, and add or end watches of its "
+        "monitors.",
     }
 
 
@@ -158,5 +163,7 @@ def bug_line(error: Exception) -> str:
     """Return the place of a bug, without the exception's text."""
     frames = traceback.extract_tb(error.__traceback__)
     trail = "\n".join(f"  {f.filename}:{f.lineno} in {f.name}" for f in frames[-8:])
-    what = f"a bug of ours ({type(error).__name__}); nothing uncommitted was released"
+    what = (
+        f"a bug in stream_dp ({type(error).__name__}). Nothing that was not committed was released"
+    )
     return f"stream-dp: {what}. Please report:\n{trail}"

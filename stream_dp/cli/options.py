@@ -28,7 +28,8 @@ LogFormat: TypeAlias = Annotated[
     LogForm,
     Option(
         "--log-format",
-        help="Format of stderr: text for people, json for programs (one line for each phase or tick).",
+        help="Format of the messages on stderr: text for people, or json for programs (one line for each phase or "
+        "tick).",
     ),
 ]
 
@@ -53,7 +54,12 @@ def logged(pipeline: Path, form: LogForm) -> Iterator[TellEvent]:
 
 
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object.")]
-Proof = Annotated[bool, Option("--proof", help="Show the derivation too, as a tree of theorems.")]
+Proof = Annotated[
+    bool,
+    Option(
+        "--proof", help="Show also why the guarantee holds: the derivation, as a tree of theorems."
+    ),
+]
 UntilEnd = Annotated[bool, Option("--until-end", help="Stop at the horizon of a replay clock.")]
 PipelineFile = Annotated[
     Path, Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file.")
@@ -65,12 +71,13 @@ Bootstrap = Annotated[
     str, Option(help="Address of Kafka (host:port), as `stream-dp broker` prints it.")
 ]
 Encoding = Annotated[
-    str, Option(help="What the bytes of a CSV mean: utf-8, or latin-1, cp1252 and the like.")
+    str, Option(help="The encoding of a CSV file, such as utf-8, latin-1 or cp1252.")
 ]
 Host = Annotated[
     str,
     Option(
-        "--host", help="Address to serve the page on; 0.0.0.0 for all, behind a proxy with TLS."
+        "--host",
+        help="The address on which the page is served. For all addresses: 0.0.0.0, behind a proxy with TLS.",
     ),
 ]
 AllowHost = Annotated[
@@ -79,7 +86,7 @@ AllowHost = Annotated[
         "--allow-host",
         metavar="NAME",
         show_default=False,
-        help="A further name by which clients may call the page; may be given several times.",
+        help="Another host name under which clients may open the page. Can be given several times.",
     ),
 ]
 AccessFile = Annotated[
@@ -88,11 +95,13 @@ AccessFile = Annotated[
         "--access",
         metavar="ACCESS.yaml",
         show_default=False,
-        help="States who may read the page and the API, which proxy names users, and where accesses are logged.",
+        help="A file that states who may read the page and the API, which proxy names users, and where accesses are "
+        "logged.",
     ),
 ]
 Port = Annotated[
-    int, Option(min=0, max=65535, help="Port of the page; the next free one if taken.")
+    int,
+    Option(min=0, max=65535, help="Port of the page. If the port is in use, the next free port."),
 ]
 Processes = Annotated[
     int | None,
@@ -100,7 +109,7 @@ Processes = Annotated[
         "--processes",
         min=0,
         show_default=False,
-        help="How many processes read a topic of several partitions; 0: one per processor. Default: as in the file.",
+        help="How many processes read a topic of several partitions. 0: one per processor. Default: as in the file.",
     ),
 ]
 

@@ -114,8 +114,8 @@ def budget_text(shown: Mapping[str, Any]) -> str:
     if shown["unit"] == "epsilon" and shown["capacity"] == shown["budget"]:
         return f"spent {shown['spent']}{records}, left {shown['left']}{deltas}"
     return (
-        f"spent {shown['spent']} {shown['unit']} of {shown['capacity']}{records}, one more series may cost epsilon "
-        f"{shown['left']}{deltas}"
+        f"spent {shown['spent']} {shown['unit']} of {shown['capacity']}{records}, one more series can cost up to "
+        f"epsilon {shown['left']}{deltas}"
     )
 
 
@@ -136,7 +136,7 @@ def given_back(halt: Mapping[str, Any]) -> str:
 
     >>> halt = {"freed": "0.1", "freed_everywhere": "0", "budget": "2", "records": "country = DE", "end": 4}
     >>> given_back(halt)
-    '0.1 of 2 to new series on records with country = DE, from tick 4 on (to a series on every record: 0)'
+    '0.1 of 2 to new series on records with country = DE, from tick 4 on (to a new series on every record: 0)'
     >>> given_back({"freed": "0.1", "records": "", "end": 4}), given_back({"freed": "0", "records": ""})
     ('0.1 to new series, from tick 4 on', 'nothing')
     """
@@ -144,7 +144,7 @@ def given_back(halt: Mapping[str, Any]) -> str:
     if back == "0":
         return "nothing"
     of = f" of {halt['budget']}" if "budget" in halt else ""
-    others = f" (to a series on every record: {everywhere})" if everywhere != back else ""
+    others = f" (to a new series on every record: {everywhere})" if everywhere != back else ""
     return (
         f"{back}{of} to new series{on_records(halt)}, from tick {tick_text(halt, 'end')} on{others}"
     )
@@ -233,16 +233,16 @@ def _series_lines(shown: Mapping[str, Any]) -> Iterator[str]:
             yield f"      {series['noise']}"
     for series in shown.get("changed", ()):
         yield (
-            f"  ~ series {series['name']}: version {series['version']} counts anew from tick {series['start']} on, "
-            f"epsilon {series['epsilon']}; the one before has no release from tick {series['end']} on and "
+            f"  ~ series {series['name']}: version {series['version']} starts at zero at tick {series['start']}, "
+            f"epsilon {series['epsilon']}. The version before has no release from tick {series['end']} on, and "
             f"{_back(series)}"
         )
         if series["noise"]:
             yield f"      {series['noise']}"
     for series in shown["ended"]:
         yield (
-            f"  - series {series['name']}: no release from tick {series['end']} on; {_back(series)}; its name stays "
-            "taken"
+            f"  - series {series['name']}: no release from tick {series['end']} on; {_back(series)}; its name "
+            "cannot be used again"
         )
 
 
@@ -251,18 +251,18 @@ def change_lines(shown: Mapping[str, Any]) -> Iterator[str]:
     name, old = shown["pipeline"], shown["against"]
     whole = f"the journal of {name}" if old == "running" else old
     if not shown["pending"]:
-        yield f"{name}: nothing to apply; {whole} goes on with this file"
+        yield f"{name}: nothing to apply; {whole} continues with this file"
     else:
         yield f"{name}: changes against {whole}"
     yield from _series_lines(shown)
     for series in shown.get("halted", ()):
-        yield f"  ? series {series} was halted by a message, and does not run; its name stays taken: leave it out"
+        yield f"  ? series {series} was halted by a message. Its name cannot be used again: leave the series out"
     yield from (f"  + field {field}" for field in shown["fields"])
     before = "earlier records with this schema were dead letters"
     for schema in shown["schemas"]:
         yield f"  + schema {schema['id']}: its records count from tick {schema['start']} on; {before}"
     for series in shown["words"]:
-        yield f"  ~ text of series {series}: is shown from the next start on; there is nothing to apply"
+        yield f"  ~ text of series {series}: shown from the next start on, so there is nothing to apply"
     for reason in shown["refused"]:
         yield f"  ! {reason}"
     if "after" in shown and shown["pending"]:

@@ -104,7 +104,7 @@ class Way(NamedTuple):
         parts = [part for line in self.lines for part in line.split(", ")]
         others = [part for part in parts if part.startswith(OF_THE_FILE)]
         if self.epsilon > now + left:
-            others.append("a larger privacy.epsilon, or less for other series")
+            others.append("a larger privacy.epsilon, or less epsilon for other series")
         needs = f"; needs {', '.join(others)}" if others else ""
         return f"- {self.entry}  # {self.judged.verdict}: ± {band} of {typical}{over}{needs}"
 
@@ -142,9 +142,9 @@ class Judgement:
         for name, ways in self.ways.items():
             useful = any(way.judged.verdict == USEFUL for way in ways)
             yield (
-                f"{name} would be useful if one of these entries replaced it{_kept(ways)}:"
+                f"{name} would be useful with one of these entries instead{_kept(ways)}:"
                 if useful
-                else f"{name} would be useful with no change that was tried{'; the nearest:' if ways else ''}"
+                else f"No change that was tried makes {name} useful{'. The nearest:' if ways else ''}"
             )
             for way in ways:
                 yield f"    {way.words(self.left, self.prices[name])}"
@@ -339,13 +339,13 @@ def _plain(key: str, value: Any) -> Any:
 
 
 _THIN = (
-    "{field}: lines are not in its order, so windows have only a part of their records here if the file is longer than "
-    "the sample, and the verdicts are too bad: give a --sample as large as the file"
+    "{field}: the lines are not in the order of this time. If the file is longer than the sample, windows of the "
+    "sample hold only a part of their records, and the verdicts are too bad: use a --sample as large as the file"
 )
 
 _SHORT = (
-    "the sample is of {part}, and longer windows are judged at its rate: where that is a busy time, they are too good, "
-    "and where it is a quiet one too bad; a larger --sample says more"
+    "the sample covers {part}, and longer windows are judged at its rate. If it covers a busy time, the verdicts "
+    "are too good; if it covers a quiet time, they are too bad. A larger --sample gives better verdicts"
 )
 
 
@@ -392,7 +392,7 @@ async def check_pipeline(
         and await asyncio.to_thread(out_of_order, spec, sample)
     ):
         poor = _THIN.format(field=clock.field)
-    progress("Judging what the series would show")
+    progress("Judging how useful the series would be")
     judgement = await asyncio.to_thread(judgement_of, built, sample)
     if cut and judgement.part:
         poor = poor or _SHORT.format(part=duration_text(judgement.part))
@@ -479,16 +479,18 @@ def require_wanted(
     """
     if built.spec.privacy.expect is None:
         tell(
-            f"{built.spec.name}: the file has no guesses (privacy.expect), so nobody looked whether its numbers are "
-            f"worth their budget. `stream-dp check {file}` looks at a sample and spends nothing"
+            f"{built.spec.name}: the file has no guesses (privacy.expect), so it is not known whether its numbers "
+            f"would be useful. `stream-dp check {file}` finds out from a sample, and spends nothing"
         )
     if not (warning := noise_by_guesses(built)):
         return
-    why = f"{warning}. `stream-dp plan {file}` shows each, `stream-dp check {file}` what would be useful"
+    why = (
+        f"{warning}. `stream-dp plan {file}` shows each number, and `stream-dp check {file}` shows which changes "
+        "would help"
+    )
     if not wanted(why):
         raise UsageError(
-            "not started: nothing was charged, created or published. --yes starts without this "
-            "question"
+            "not started: nothing was charged, created or published. --yes starts without asking"
         )
 
 

@@ -169,10 +169,9 @@ async def run_demo(options: DemoOptions, callbacks: Told) -> AsyncIterator[DemoR
     except FailClosed as error:
         flags = f"{'--embedded ' if embedded else ''}--fresh"
         raise FailClosed(
-            f"{error.args[0].rstrip('.')}. The state of the demo lies in {folder}. If no demo runs on it, "
-            f"`stream-dp demo {flags}` "
-            f"(or `make demo ARGS='{flags}'`) deletes it and begins anew; STREAM_DP_HOME=FOLDER before the command "
-            "gives this one a state of its own"
+            f"{error.args[0].rstrip('.')}. The state of the demo is in {folder}. If no other demo uses it, "
+            f"`stream-dp demo {flags}` (or `make demo ARGS='{flags}'`) deletes this state and starts from the "
+            "beginning. STREAM_DP_HOME=FOLDER before the command gives this demo a state of its own"
         ) from None
 
 
@@ -181,7 +180,7 @@ def _kafka_can_be_had(callbacks: Told) -> bool:
     try:
         resolve_jars(callbacks.progress)
     except (WorldError, UsageError) as error:
-        callbacks.line(f"No local Kafka here ({error}); going on with --embedded")
+        callbacks.line(f"No local Kafka can be started ({error}); continuing with --embedded")
         return False
     return True
 
@@ -192,7 +191,7 @@ def _delete(folder: Path, callbacks: Told) -> None:
         return
     if any(held(lock) for lock in (folder / "broker" / "lock", folder / f"{JOURNAL}.lock")):
         raise UsageError(
-            "a demo is running. Stop it first: --fresh would delete the state that it uses"
+            "a demo is running. Stop it first, because --fresh would delete the state that it uses"
         )
     for entry in sorted(folder.iterdir()):
         callbacks.line(f"--fresh deletes {entry}")
@@ -264,7 +263,9 @@ async def _run(
             await this.until_end()
         seconds = time.monotonic() - started
         if not options.until_end and not this.stopped.is_set():
-            callbacks.line("The flights are over; Ctrl-C ends the demo, --fresh begins anew")
+            callbacks.line(
+                "All flights are released. Ctrl-C ends the demo; --fresh starts it from the beginning"
+            )
             await this.stopped.wait()
     return DemoRun(built, sealer, folder.name, seconds, before.totals.records, this)
 

@@ -119,7 +119,7 @@ def check_key(spec: PipelineSpec, key_file: Path | None) -> tuple[Sealer | None,
     except StreamDPError as error:
         kind = denied if isinstance(error, WorldError) else closed
         return None, kind(about, "cannot be used", str(error))
-    private = "is there, and no one else may read it"
+    private = "exists, and nobody else can read it"
     return sealer, fine(about, f"opens the wrapped key {path}" if wrapped else private)
 
 
@@ -137,7 +137,7 @@ async def check_owner(going_on: GoingOn, sealer: Sealer) -> Observation:
     if not none:
         return fine("journal", "belongs to this file and key")
     if lost:
-        mend = "bring the journal back; an engine does not start without it"
+        mend = "restore the journal; an engine does not start without it"
         return closed("journal", "is missing, although this pipeline has run before", mend)
     return fine("journal", "does not exist yet: the first start creates it")
 
@@ -157,7 +157,7 @@ async def opens(spec: PipelineSpec, sealer: Callable[[], Sealer]) -> bool:
         except UsageError:
             given = Sealer(bytes(KEY_BYTES), spec.name)  # the mark's place depends on no key
         if _has_run(spec, given):
-            says = "is missing, and this pipeline has run before: bring it back"
+            says = "is missing, although this pipeline has run before: restore it"
             raise FailClosed(f"the journal of {spec.name} {says}") from None
         return False
     if sealed is not None:
@@ -189,7 +189,7 @@ async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> l
     late = total.totals.late
     records = total.totals.records + total.dead_letters
     if records < FEWEST or total.dead_letters + late <= spec.source.warn_dead * records:
-        return [fine(about, "could be used, but for a share that `warn_dead` allows")]
+        return [fine(about, "could be used, apart from a share that `warn_dead` allows")]
     kinds = {"dead letters": total.dead_letters, "late": late}
     named = " or ".join(kind for kind, number in kinds.items() if number)
     mend = f"`stream-dp dead-letters {pipeline}` lists these records"
@@ -204,7 +204,7 @@ def check_journal(spec: PipelineSpec) -> Observation:
         check_pages(spec)
     except FailClosed as error:
         return closed("journal", "has damaged pages", str(error))
-    return fine("journal", "can be read, every page of it")
+    return fine("journal", "can be read completely")
 
 
 async def check_partitions(spec: PipelineSpec, sealer: Sealer, now: int) -> list[Observation]:
@@ -214,7 +214,7 @@ async def check_partitions(spec: PipelineSpec, sealer: Sealer, now: int) -> list
     if first is None:
         return []
     if now == first:
-        return [fine(about, "are those of the first start")]
+        return [fine(about, "are the same as at the first start")]
     return [warning(about, grown(first, now), "")]
 
 
@@ -238,7 +238,7 @@ def _folder(folder: Path) -> Observation:
         return denied(about, "has less than 100 MiB free", "free some space there")
     if free < _LITTLE:
         return warning(about, "has less than 1 GiB free", "free some space there")
-    return fine(about, "may be written, and has space")
+    return fine(about, "can be written, and has free space")
 
 
 def check_mark(spec: PipelineSpec, sealer: Sealer) -> list[Observation]:
@@ -412,7 +412,7 @@ class _Cluster:
         if not isinstance(clock, WallClock):
             return fine(about, "do not matter to a replay clock")
         if not write:
-            says = "of brokers and this machine were not compared: a comparison writes a record into its own topic"
+            says = "of brokers and this machine were not compared, because a comparison writes records to a topic"
             return unchecked(about, says, "add --write")
         try:
             differences = await append_differences(self._settings, self._spec.name)
@@ -478,7 +478,7 @@ class _Topic:
     def packed(self, harm: str) -> list[Observation]:
         if not self.otherwise(PLAIN):
             return []
-        says = f"stores batches as their senders packed them; {harm}"
+        says = f"stores batches compressed as their senders sent them; {harm}"
         return [self.finding(warning, says, PLAIN)]
 
 
@@ -490,25 +490,25 @@ def check_source(topic: _Topic, *, wall: bool) -> list[Observation]:
     if wall and topic.otherwise(STAMPED):
         says = "does not stamp records on arrival, which a wall clock needs"
         findings.append(topic.finding(closed, says, STAMPED))
-    findings += topic.packed("records of a batch that cannot be unpacked become dead letters")
+    findings += topic.packed("records of a batch that cannot be decompressed become dead letters")
     kept = topic.number("retention.ms", -1)
     if 0 <= kept < _SHORT_MS:
         says = f"keeps records for {kept / _HOUR_MS:.3g} h: an engine that was stopped for longer cannot continue"
         findings.append(topic.finding(warning, says, {"retention.ms": str(7 * 24 * _HOUR_MS)}))
     if topic.number("retention.bytes", -1) >= 0:
-        says = "deletes records by size: a burst may delete records that were not read yet"
+        says = "deletes records by size, so a burst may delete records that were not read yet"
         findings.append(topic.finding(warning, says, {"retention.bytes": "-1"}))
     if topic.number("max.message.bytes", 0) > _LARGE:
         says = "accepts batches of more than 16 MiB, which delay ticks"
         findings.append(topic.finding(warning, says, {"max.message.bytes": str(_LARGE)}))
-    return findings or [fine(topic.about, "is kept and stamped as the pipeline needs it")]
+    return findings or [fine(topic.about, "keeps and stamps its records as the pipeline needs")]
 
 
 def check_own(topic: _Topic, brokers: int, partitions: int = 1) -> list[Observation]:
-    harm = "could lose or alter what it holds; if it is still whole"
+    harm = "could lose or alter its records; if it is still complete"
     findings = topic.ruled(KEPT, harm, partitions)
     if topic.seen.copies == 1:
-        says = "has one copy only: a power cut could lose commits"
+        says = "has only one copy: a power cut could lose commits"
         how = "replication 3 by kafka-reassign-partitions.sh"
         mend = how if brokers > 1 else f"three brokers, then {how}"
         findings.append(warning(topic.about, says, mend))
@@ -521,7 +521,7 @@ def check_own(topic: _Topic, brokers: int, partitions: int = 1) -> list[Observat
 def check_queries(topic: _Topic) -> list[Observation]:
     """Return findings on the topic of analysts' messages; unlike commits, messages may be deleted."""
     findings = topic.ruled(RULES, "must stamp messages on arrival, and must not be compacted")
-    findings += topic.packed("messages of a batch that cannot be unpacked are refused")
+    findings += topic.packed("messages of a batch that cannot be decompressed are refused")
     return findings or [fine(topic.about, "stamps messages on arrival, in one order")]
 
 
@@ -535,7 +535,7 @@ def check_clock(topic: _Topic, brokers: int) -> list[Observation]:
         mend = f"kafka-topics.sh --alter --topic {topic.seen.name} --partitions {brokers}"
         where = f"--bootstrap-server {topic.settings.bootstrap}"
         return [warning(topic.about, says, f"{mend} {where}")]
-    return [fine(topic.about, "stamps on arrival, with a partition for each broker")]
+    return [fine(topic.about, "stamps records on arrival, and has a partition for each broker")]
 
 
 async def check_brokers(settings: KafkaSettings, admin: Any, node: int) -> list[Observation]:

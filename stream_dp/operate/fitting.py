@@ -279,13 +279,11 @@ _CONFLUENT = (
 _UNITS = (("epoch_s", 10**8, 10**11), ("epoch_ms", 10**11, 10**14), ("epoch_us", 10**14, 10**17))
 """The range of a time between the years 1973 and 5138, in each unit."""
 _CELL = {
-    "integer": "numbers that are no whole ones (12.5); declare `type: number`, or write whole numbers",
-    "number": "numbers that are spelled otherwise than 12.5 or 1e3, such as with a space before them",
+    "integer": "numbers that are not whole (12.5); declare `type: number`, or write whole numbers",
+    "number": "numbers in another form than 12.5 or 1e3, for example with a space before them",
 }
-_MAY_LACK = "declare `nullable: true` if it may be"
-_NOBODY = (
-    "a record that names no user cannot be counted: write whose it is, or leave such records out"
-)
+_MAY_LACK = "declare `nullable: true` if the field may be missing"
+_NOBODY = "a record without a user cannot be counted: write the user into the record, or leave such records out"
 _ABSENT = object()
 
 
@@ -397,20 +395,22 @@ def _of_field(
     where = place_words(fit.name, field)
     advice = _NOBODY if fit.name == spec.privacy.user else _MAY_LACK
     if nowhere:
-        advice = f"no record has {where}: look at its name" + " or its `path:`" * (not field.beside)
-        advice = "no record has a key: look at `from_key`" if field.from_key else advice
+        advice = f"no record has {where}: check its name" + " or its `path:`" * (not field.beside)
+        advice = "no record has a key: check `from_key`" if field.from_key else advice
     told = f"; {advice}" if not isinstance(field, TimeField) or nowhere else ""
     for at in (*fit.missing, *(fit.null if nowhere else ())):
         if there[at]:
             yield f"{fit.name}: a list with an entry that has no {where}; {_MAY_LACK}"
         else:
             alike = [] if field.beside else _alike(values[at], path, columns)
-            meant = f"there is a {alike[0]!r}; did you mean that?" if alike else f"absent{told}"
+            meant = (
+                f"the records have {alike[0]!r}; did you mean that?" if alike else f"absent{told}"
+            )
             yield f"{fit.name}: {meant}"
     for at in fit.wrong:
         value = _texts(values[at], fit.name, field)
         if value is _ABSENT:
-            says: str | None = f"within what is null or no object; {advice}"
+            says: str | None = f"inside of something that is null or not an object; {advice}"
         elif isinstance(field, TimeField):
             says = _of_time(field, value)
         elif value is None:
@@ -432,7 +432,10 @@ def _of_domain(
         texts = value if isinstance(value, list) else [value]
         spelled = [text for text in texts if isinstance(text, str) and text not in exact]
         if any(text.strip().casefold() in domain for text in spelled if text):
-            yield f"{fit.name}: differs from the domain in upper and lower case or in spaces only, so it is `other`"
+            yield (
+                f"{fit.name}: values that differ from the domain only in upper and lower case or in spaces count as "
+                "`other`"
+            )
 
 
 def _of_time(field: TimeField, value: object) -> str | None:
@@ -440,25 +443,25 @@ def _of_time(field: TimeField, value: object) -> str | None:
     if value is None:
         return "no time (null)"
     if field.form.patterned:
-        return f"not as the pattern {field.format} says"
+        return f"not in the form of the pattern {field.format}"
     if type(value) is int:
         unit = next((name for name, least, end in _UNITS if least <= value < end), None)
-        return f"whole numbers; declare `format: {unit}` if that is what they are" if unit else None
+        return f"whole numbers; declare `format: {unit}` if they are in this unit" if unit else None
     if isinstance(value, float):
         return (
             "numbers with a fraction; declare `format: epoch_float` if they are seconds since 1970"
         )
     if not isinstance(value, str):
-        return "no text and no whole number"
+        return "neither a text nor a whole number"
     if _NUMBER.fullmatch(value):
         return "numbers in quotes; write them without, and declare their `format:`"
     if field.format != "iso" and own_time(value) is not None:
-        return f"texts, where `format: {field.format}` is declared; leave it out"
+        return f"texts, but `format: {field.format}` is declared; leave `format` out"
     if own_time(f"{value.strip()}Z") is not None:
         return "times without an offset; declare their `zone:` (such as Europe/Berlin), or write the offset"
     return (
-        "texts that are no time with an offset, such as 2013-01-01T10:00:00Z; of another form: declare it as a pattern "
-        'with its zone, such as `format: "%d.%m.%Y %H:%M", zone: Europe/Berlin`'
+        "texts that are not a time with an offset, such as 2013-01-01T10:00:00Z. If they have another form, "
+        'declare it as a pattern with its zone, such as `format: "%d.%m.%Y %H:%M", zone: Europe/Berlin`'
     )
 
 
@@ -471,28 +474,28 @@ def _of_value(field: Any, value: object, *, cells: bool) -> str:
             declared = 'declare `decimal: ","`, or ' * (cells and field.type == "number")
             return f"numbers with a comma; {declared}write them with a decimal point, such as 12.5"
         if _NUMBER.fullmatch(value) is None:
-            return "texts, where numbers are declared"
+            return "texts, but numbers are declared"
         return _CELL[field.type] if cells else "numbers in quotes; write them without"
     if isinstance(value, float) and field.type == "integer":
         return "numbers with a fraction (60.0); declare `type: number`, or write whole numbers"
     if field.type == "boolean":
-        return "texts or numbers, where true or false is declared"
+        return "texts or numbers, but true or false is declared"
     if isinstance(value, bool | int | float):
         return (
-            f"numbers or true and false, where `type: {field.type}` is declared; write them as text"
+            f"numbers, or true and false, but `type: {field.type}` is declared; write them as text"
         )
     return f"values of another type than `{field.type}`"
 
 
 def _of_list(field: ListField, value: object) -> str:
     if isinstance(value, str):
-        return "texts, where lists are declared; write lists, or declare the `separator:` of a file's cells"
+        return "texts, but lists are declared; write lists, or declare the `separator:` of a file's cells"
     if not isinstance(value, list):
-        return "values that are no list"
+        return "values that are not lists"
     if len(value) > field.most and all(isinstance(text, str) for text in value):
         most = how_many(field.most, "entry", "entries")
-        return f"lists with more than {most}; a larger `most:` takes them, and more noise for all"
-    return "lists that hold something else than texts"
+        return f"lists with more than {most}; a larger `most:` accepts them, but adds noise to all numbers"
+    return "lists with entries that are not texts"
 
 
 def _of_range(spec: PipelineSpec, values: Sequence[Any], outside: Sequence[int]) -> Iterator[str]:
@@ -644,6 +647,9 @@ def partitioner_hints(spec: PipelineSpec, sample: Sample, astray: Sequence[int])
         placed = placement_of(spec.model_copy(update={"source": source}))
         explained = sum(map(int.__eq__, placed(payloads, sample.partitions), actual))
         if 2 * explained > len(actual):
-            says = f"records lie where `partitioner: {other}` puts their users; declare that in `source:`"
+            says = (
+                f"records are in the partitions in which `partitioner: {other}` puts their users; declare it in "
+                "`source:`"
+            )
             advice.append(Hint(says, explained))
     return advice

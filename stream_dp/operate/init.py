@@ -66,13 +66,16 @@ SEPARATORS = (";", "|", ",")
 """Characters that may separate the entries of a cell; they belong to the form, not to the data."""
 ODD_ONE_IN = 20
 """A column keeps its type if at most one value in this many has another form (`n/a` among numbers)."""
-_ODD = "some values have another form: `check` says how many"
+_ODD = "some values have another form: `stream-dp check` says how many"
 _LATE = "a record without it cannot be used"
 _THOUSANDS = re.compile(r",[0-9]{3}$", re.ASCII)
-_COMMA = 'a decimal comma, or thousands? If decimals: `type: number, decimal: ","`'
-_NO_OFFSET = "its times have no offset: where were they written?"
-_DAYS = "dates alone: in UTC each day is whole ticks"
-_CODES = "few different ones: if they are codes and no amounts, `type: category`"
+_COMMA = (
+    "is the comma a decimal comma, or does it separate thousands? For a decimal comma, write `type: number, decimal: "
+    '","`'
+)
+_NO_OFFSET = "these times have no offset: in which time zone were they written?"
+_DAYS = "only dates: in UTC, each day consists of whole ticks"
+_CODES = "few different numbers: if they are codes and not amounts, write `type: category`"
 _PATTERNS = (
     "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M:%S",
     "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %I:%M %p", "%m/%d/%Y %I:%M:%S %p", "%Y/%m/%d %H:%M:%S", "%Y-%m-%d %H:%M",
@@ -190,7 +193,9 @@ class Column:
     def _type(self, *, cells: bool) -> ProposedType:
         there = self.there
         if not there:
-            return ProposedType("text", nullable=True, note="no value was there: look at the type")
+            return ProposedType(
+                "text", nullable=True, note="the sample has no value of it: check the type"
+            )
         forms = [*_times(self), *_simple(self, cells=cells)]
         counted = [(sum(map(fits, there)), proposed) for proposed, fits in forms]
         most, best = max(counted, key=itemgetter(0))
@@ -337,8 +342,8 @@ _SAID_OTHERWISE = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
 _NAMING = ("text", "integer")
 _COUNTED = ("category", "list")
 _DECLARES = {
-    "domain": "the values that may come, such as [DE, FR]; anything else counts in `other`",
-    "most": "the largest number of them in one record, such as 5; a record with more is a dead letter",
+    "domain": "the values that may occur, such as [DE, FR]; any other value counts as `other`",
+    "most": "the largest number of values in one record, such as 5; a record with more is a dead letter",
     "zone": "such as Europe/Berlin or UTC",
 }
 _MOST_SERIES, _MAX_EVENTS = 2, 10
@@ -363,8 +368,8 @@ class Draft:
         source = ["source:", *(f"  {line}" for line in self.source)]
         if self.person and self.timed is None:
             source += [
-                f"  keyed_by: {yaml_key(self.person)}   # producers give each record this as its key",
-                "  # partitioner: crc32   # where they use librdkafka (Python, Go, .NET) and not the Java client",
+                f"  keyed_by: {yaml_key(self.person)}   # producers use this field as the key of each record",
+                "  # partitioner: crc32   # if they use librdkafka (Python, Go, .NET) and not the Java client",
             ]
         parts = (
             self._head(),
@@ -426,30 +431,33 @@ class Draft:
         else:
             yield "  unit: event             # the guarantee protects each single record"
         if seldom and not person:
-            yield "  # Where one person has many records, protect all of them together:"
+            yield "  # If one person has many records, protect them together:"
             yield "  # unit: user"
             yield f"  # user: {yaml_key(seldom)}"
-            yield f"  # max_events: {_MAX_EVENTS}        # at most so many records of one user count ..."
+            yield f"  # max_events: {_MAX_EVENTS}        # at most this number of records of one user counts ..."
             yield "  # per: 1d               # ... in each day"
         whose = "a user is in the data at all" if person else "a record is in the data at all"
-        yield f"  neighbors: add_remove   # it hides whether {whose}"
-        yield "  epsilon: 1              # the whole budget, for ever: smaller is more private and less exact"
+        yield f"  neighbors: add_remove   # hides whether {whose}"
+        yield (
+            "  epsilon: 1              # the whole budget, for all time: a smaller epsilon is more private and less "
+            "exact"
+        )
         guessed = (
             "users in a day, and how many records some of them have"
             if person
             else "records in a step"
         )
-        yield f"  # With your guesses ({guessed}), `plan` shows how useful each number is:"
+        yield f"  # With public guesses of yours ({guessed}), `plan` shows how useful each number is:"
         yield f"  # expect: {'{users: 300, events: [1, 2, 3, 10]}' if person else '{records: 40}'}"
 
     def _clock(self) -> Iterator[str]:
         yield "clock:"
         if self.live_for:
             yield f"  # {self.live_for}."
-            yield "  # If a column is a time, see docs/records.md: then use a replay clock and a file source."
+            yield "  # If a column is a time, use a replay clock and a file source (docs/records.md)."
         if self.timed is None:
             yield "  kind: wall              # ticks follow the brokers' timestamps (the topic has LogAppendTime)"
-            yield "  step: 1m                # one release of each series a minute"
+            yield "  step: 1m                # each series has one release per minute"
             yield "  delay: 2s"
             return
         others = [name for name, of in self.declared.items() if of.type == "time"]
@@ -460,14 +468,17 @@ class Draft:
         yield "  kind: replay            # ticks follow the times in the records, which are declared public"
         yield f"  field: {yaml_key(self.timed)}{or_else}"
         yield f"  start: {UNDECLARED}     # such as 2024-01-01T00:00:00Z; earlier records do not count"
-        longer = "" if step == "1d" else "; `every: 1d` has a new number once a day"
-        yield f"  step: {step}                # one release of each series {of_steps}{longer}"
+        longer = "" if step == "1d" else "; `every: 1d` gives a new number once a day"
+        yield f"  step: {step}                # each series has one release {of_steps}{longer}"
         yield f"  horizon: {UNDECLARED}   # number of steps, such as {many} for a year; later records do not count"
 
     def _series(self) -> Iterator[str]:
         person, live = self.person, self.timed is None
         every, running = ("1h", ", running: true") if live and not person else ("1d", "")
-        yield "series:   # what is released; the epsilons add up, and the rest of the budget is for live series"
+        yield (
+            "series:   # what is released. The epsilons add up; the rest of the budget is for series that are "
+            "created later"
+        )
         told = (
             f"# `every`: a number for each {'hour' if every == '1h' else 'day'}; `windows` slide,"
         )
@@ -497,14 +508,20 @@ def _rank(name: str) -> tuple[bool, bool]:
 
 def _of_person(draft: Draft, user: str) -> Iterator[str]:
     gone = "" if draft.timed is not None else ", and `keyed_by` of the source"
-    yield f"  # {user} is called like people and its values come again: all records of one are protected together."
-    yield f"  # To protect each record by itself write `unit: event`, and delete `user`, `max_events`, `per`{gone}."
+    yield (
+        f"  # The name of {user} sounds like people, and its values occur again: all records of one {user} are "
+        "protected together."
+    )
+    yield f"  # To protect each record by itself, write `unit: event`, and delete `user`, `max_events`, `per`{gone}."
     if draft.fields[draft.person].nullable:
-        yield f"  # Records without {user} are dead letters: with `unit: user` they count nowhere."
+        yield f"  # Records without {user} are dead letters: with `unit: user`, they do not count."
     yield "  unit: user"
     yield f"  user: {user}"
-    yield f"  max_events: {_MAX_EVENTS}          # so many of one user's records count: fewer, and there is less noise"
-    yield "  per: 1d                 # in each day; a user who is there on many days is protected for each of them"
+    yield f"  max_events: {_MAX_EVENTS}          # this many records of one user count: a smaller cap needs less noise"
+    yield (
+        "  per: 1d                 # in each day; a user who has records on many days is protected for each day by "
+        "itself"
+    )
 
 
 def _field(name: str, proposed: ProposedType) -> Iterator[str]:
@@ -563,10 +580,10 @@ SAMPLE = 1000
 _ONE_IN = 10
 """A name that fewer than one in this many records have is left out."""
 _NOTHING = (
-    "there is no record to look at (a row as long as the first line, or a JSON object): a few are enough, made-up "
-    "ones too"
+    "the sample holds no record (a row with as many cells as the first line, or a JSON object). A few records "
+    "are enough, and they may be made up"
 )
-_NO_TIME = "No column was recognized as a time, so the file is not replayed: records count as they arrive in the topic"
+_NO_TIME = "No column was recognized as a time, so the file is not replayed: its records count when they arrive"
 LOCAL = "127.0.0.1:9092"
 
 
@@ -654,13 +671,13 @@ def _draft(
 ) -> Draft:
     fields = {column.name: column.proposal(cells=sample.cells) for column in sample.columns}
     if not any(proposed.type for proposed in fields.values()):
-        raise UsageError("no column can be a field: nothing was written")
+        raise UsageError("no column can be a field, so nothing was written")
     times = _clocks(fields, {column.name for column in sample.columns if column.nullable})
     if wanted.file is not None and not wanted.topic and times:
         source = ["kind: file", f"path: {yaml_key(os.path.relpath(wanted.file, path.parent))}"]
         if sample.encoding != UTF_8:
             source.append(
-                f"encoding: {sample.encoding}   # it is not UTF-8; a guess: look at --show-values"
+                f"encoding: {sample.encoding}   # a guess, because the file is not UTF-8: check it with --show-values"
             )
         return Draft(wanted.called, source, fields, times[0])
     address = wanted.bootstrap if settings is None else settings.bootstrap
@@ -671,7 +688,7 @@ def _draft(
     ]
     if sample.encoding != UTF_8:
         source.append(
-            f"# the sample is not UTF-8: send it with `--encoding {sample.encoding}`, a guess"
+            f"# the sample is not UTF-8: send it with `--encoding {sample.encoding}` (a guess)"
         )
     kinds = {name: proposed.stamped() for name, proposed in fields.items()}
     why = "" if wanted.file is None or wanted.topic else _NO_TIME

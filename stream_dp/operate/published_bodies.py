@@ -92,11 +92,11 @@ def behind_text(behind: Behind | None) -> str:
     """Return how late public ticks are, as the end of a line.
 
     >>> behind_text(Behind(5400, 61)), behind_text(Behind(20, None)), behind_text(None)
-    (', 1.5 h behind, there in 1 min', ', 20 s behind', '')
+    (', 1.5 h behind, caught up in 1 min', ', 20 s behind', '')
     """
     if behind is None:
         return ""
-    there = "" if behind.caught_up_in is None else f", there in {_roughly(behind.caught_up_in)}"
+    there = "" if behind.caught_up_in is None else f", caught up in {_roughly(behind.caught_up_in)}"
     return f", {_roughly(behind.behind)} behind{there}"
 
 
@@ -229,8 +229,8 @@ def _lines(path: Path, position: int) -> tuple[list[bytes], int]:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < position:
                 raise FailClosed(
-                    f"{path}: is shorter than before; restore the releases, or restart with the files "
-                    "that belong to it"
+                    f"{path}: is shorter than before. Restore the releases, or restart with the files that belong "
+                    "to this file"
                 )
             file.seek(position)
             read = file.read(_CHUNK)

@@ -41,7 +41,7 @@ from stream_dp.records.schema import TimeField
 _AT_ONCE = 8192
 _OUT_OF_RANGE = "the clock declares start, step and horizon"
 _NO_TIME = {
-    "offset": "a time needs an offset, or `zone:` in the schema, or the `format:` of its numbers",
+    "offset": "a time needs an offset, or the schema must declare its `zone:`, or the `format:` of its numbers",
     "zone": "a time is text such as 2013-01-01 10:00:00, and never null",
     "number": "a time is a whole number, as `format:` says, and never null",
     "pattern": "a time is text as the pattern of `format:` says, and never null",
@@ -229,11 +229,11 @@ async def feed(
     """
     sender = KafkaFeed(settings, marks, *how)
     try:
-        progress(f"Looking at what {marks.topic} holds")
+        progress(f"Reading what {marks.topic} holds")
         first = await sender.open()
         begin, due = first, time.monotonic()
         while begin < len(ticks):
-            progress(f"Feeding {marks.topic}", begin, len(ticks), "tick")
+            progress(f"Sending to {marks.topic}", begin, len(ticks), "tick")
             now = math.inf if speed is None else speed(begin)
             chunk = max(1, round(min(CHUNK_TICKS, now / CHUNKS_PER_SECOND)))
             if now < math.inf:

@@ -64,8 +64,8 @@ _UNSTAMPED = (
     "`stream-dp topic` makes topics that do"
 )
 _TOO_EARLY = (
-    "Note: no run of {0} has begun, as far as can be seen: records that arrive before it do not count; only "
-    "`stream-dp check` looks at them"
+    "Note: it seems that no run of {0} has begun. Records that arrive before the first run do not count; only "
+    "`stream-dp check` reads them"
 )
 
 
@@ -112,7 +112,7 @@ async def send_file(
                 if row.value is not None:
                     await producer.send(payload(row.value))
                     sent += 1
-                    progress(f"NOT PRIVATE: sending into {topic}", sent, 0, "record")
+                    progress(f"NOT PRIVATE: sending to {topic}", sent, 0, "record")
                 elif skip_bad:
                     skipped += 1
                 else:
@@ -138,7 +138,7 @@ def _where(
     """Return the topic, its brokers, and the pipeline whose schema gives the types of a CSV's cells, if any."""
     if pipeline is None:
         if not topic:
-            raise UsageError("into which topic? Name it with --topic, or a pipeline file")
+            raise UsageError("to which topic? Name it with --topic, or name a pipeline file")
         return topic, settings_at(bootstrap, None), None
     spec = load(pipeline)
     source = written_to(spec)
@@ -191,4 +191,4 @@ def _read_through(file: str, encoding: str) -> None:
 
 def _no_record(file: str, line: int) -> str:
     named = "standard input" if file == STDIN else file
-    return f"{named}: line {line:,} is no JSON object, or has not as many cells as the first line"
+    return f"{named}: line {line:,} is not a JSON object, or has another number of cells than the first line"

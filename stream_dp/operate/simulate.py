@@ -170,8 +170,8 @@ def simulate(
         rows = rows_of(built.spec, sample)
         if not len(rows.rows):
             raise UsageError(
-                f"{data}: none of its records lies in a tick of {spec.name}. simulate needs records that contain their "
-                "time, and a pipeline file with a replay clock whose range covers these times"
+                f"{data}: none of its records lies in a tick of {spec.name}. `simulate` needs records that "
+                "contain their time, and a pipeline file with a replay clock whose range contains these times"
             )
         cut_off = _cut_off(built, rows, sample)
         for budget in budgets or (own / 2, own, 2 * own):

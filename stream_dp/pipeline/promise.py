@@ -76,8 +76,8 @@ def warnings(built: Built) -> list[str]:
     people = looks_like_people(built.spec.fields) if built.spec.privacy.unit != "user" else []
     if people:
         found.append(
-            f"the unit is one event, but the schema has {', '.join(people)}: a person with many events is "
-            "protected for each of them, not for all together; privacy.unit: user protects all of them (docs/people.md)"
+            f"the unit is one event, but the schema has {', '.join(people)}: each event of a person is protected, "
+            "but not all events of the person together. privacy.unit: user protects all of them (docs/people.md)"
         )
     return found
 
@@ -93,8 +93,8 @@ def caveats(built: Built) -> list[str]:
         notes.append(_TRANSACTIONS[source.open_transactions])
     if built.spec.clock.step > READ_AGAIN_MS:
         notes.append(
-            f"because ticks are longer than {duration_text(READ_AGAIN_MS)}, a new series starts, and a watch begins "
-            "or ends, at the next tick. So no record of the open tick is read again"
+            f"ticks are longer than {duration_text(READ_AGAIN_MS)}, so a new series starts at the next tick, and "
+            "a watch begins or ends at the next tick: no record of the open tick is read again"
         )
     users = _of_users(built.spec) if built.spec.privacy.unit == "user" else ()
     about = [*_of_identifiers(built.spec), *users, *_of_shapes(built)]
@@ -112,8 +112,8 @@ def _unended(spec: PipelineSpec) -> list[str]:
             rest = horizon % (milliseconds(window) // step)
             if rest and series.first_told(place, step):
                 why = (
-                    f"the horizon ends in the midst of a {what} of {window}, so no release has the "
-                    f"records of the horizon's last {how_many(rest, 'tick')}"
+                    f"the horizon ends in the middle of a {what} of {window}, so no release contains the records "
+                    f"of the horizon's last {how_many(rest, 'tick')}"
                 )
                 cut.setdefault(why, []).append(series.name)
     return [f"{', '.join(names)}: {why}" for why, names in cut.items()]
@@ -127,63 +127,65 @@ def _of_identifiers(spec: PipelineSpec) -> list[str]:
     ]
     return [
         f"{what} "
-        f"{'for ever' if kind.span is None else f'until its window of {duration_text(kind.span)} is over'}: at most "
-        f"{64 * len(kind.keys)} bytes of memory each, and {20 * len(kind.keys)} bytes in the private commit of the "
-        f"tick where it counts{_early(spec, len(kind.keys))}. The memory grows with their number and forgets none "
-        "earlier; the size of a private commit shows roughly how many came"
+        f"{'for ever' if kind.span is None else f'until its window of {duration_text(kind.span)} is over'}. Each "
+        f"takes at most {64 * len(kind.keys)} bytes of memory, and {20 * len(kind.keys)} bytes in the private "
+        f"commit of the tick where it counts{_early(spec, len(kind.keys))}. None is forgotten earlier, so the "
+        "memory grows with their number. The size of a private commit shows roughly how many came"
         for what, kind in kept
     ]
 
 
 def _by(series: Series) -> str:
     by = grouping_text(series.grouped_by)
-    return f" once for each {by} that it comes with," if by else ""
+    return f", once for each {by} with which it comes," if by else ""
 
 
 def _early(spec: PipelineSpec, columns: int, size: int = 16) -> str:
     if not isinstance(spec.clock, ReplayClock):
         return ""
-    return (
-        f", and {size * columns} more in an earlier commit if it was read before that tick's turn"
-    )
+    return f", and {size * columns} bytes more in an earlier commit if its record was read before that tick's turn"
 
 
 def _of_users(spec: PipelineSpec) -> Iterator[str]:
     privacy, source = spec.privacy, spec.source
     until = "for ever" if privacy.per is None else "until the window is over"
     yield (
-        f"the guard remembers every user who counts, {until}: at most 64 bytes of memory for each user, and 20 bytes "
-        "in the private commit of each tick in which the user counts. The memory grows with the number of users and "
-        "forgets nobody earlier"
+        f"the guard remembers every user who counts, {until}. Each user takes at most 64 bytes of memory, and 20 "
+        "bytes in the private commit of each tick in which the user counts. No user is forgotten earlier, so the "
+        "memory grows with the number of users"
     )
     yield from _of_places(spec)
     cap = privacy.most_events(spec.clock)
     if cap > 1:
         yield (
-            f"noise is for all {cap} events of a user that count: {cap} times the noise for one event, unless a line "
-            "below states less. The noise of a sum with user_total or shared_total is for that total. The noise of "
-            "distinct users and of cut_off is for one user (by a field: for the entries that a user may be in)"
+            f"the noise must hide all {cap} events of a user that count, so it is {cap} times the noise for one "
+            "event, unless a note below states less. The noise of a sum with user_total or shared_total hides "
+            "that total. The noise of distinct users and of cut_off hides one user (with `by`: all entries in "
+            "which one user may be)"
         )
     if cap < privacy.cap:
         reached = (
-            f"per_tick lets {privacy.per_tick} in each of its ticks count"
+            f"per_tick lets {privacy.per_tick} count in each tick"
             if privacy.per_key is None
             or privacy.keys is None
             or cap < privacy.per_key * privacy.keys
-            else f"per_key and keys let {privacy.per_key} of each of {privacy.keys} values of {privacy.key} count"
+            else f"per_key and keys let {privacy.per_key} count for each of {privacy.keys} values of {privacy.key}"
         )
-        where = "that count for ever" if privacy.per is None else "of a window"
-        yield f"a user reaches at most {cap} of the {privacy.cap} events {where}: {reached}"
+        where = "for ever" if privacy.per is None else "in a window"
+        yield f"of the {privacy.cap} events of a user that may count {where}, at most {cap} are reached: {reached}"
     if privacy.key is not None:
         yield from _of_keys(privacy, until)
     yield from _of_total(spec, until)
     if privacy.share is not None:
-        yield f"only {privacy.share} of all users count, chosen by a keyed hash: counts are of these users alone"
+        yield (
+            f"only {privacy.share} of all users count, chosen by a keyed hash. All counts are counts of these users "
+            "alone"
+        )
     if isinstance(source, KafkaSourceSpec) and source.keyed_by is not None:
         yield (
-            f"a user's records count in one partition, the one that {source.partitioner} chooses among the partitions "
-            "of the first start; records elsewhere are dead letters. Records in partitions that are added later do not "
-            "count, and neither do users whom producers then place there"
+            f"a user's records count in one partition, the one that {source.partitioner} chooses among the "
+            "partitions of the first start; records in other partitions are dead letters. Records in partitions "
+            "that are added later do not count, nor do users whose records producers then send there"
         )
     for series in spec.series:
         if isinstance(series.amount, UserTotal):
@@ -191,17 +193,21 @@ def _of_users(spec: PipelineSpec) -> Iterator[str]:
             if (early or series.signed) and series.grouped_by is not None:
                 early += ", and each key that the user has in it"
             yield (
-                f"{series.name} remembers how much each user has added {until}: at most 64 bytes of memory each, and "
-                f"{24 if series.signed else 20} bytes in the private commit of each tick in which the user adds to it"
-                f"{early}. Amounts beyond the total are cut off, and no cut_off counts that"
+                f"{series.name} remembers how much each user has added, {until}. Each user takes at most 64 bytes "
+                f"of memory, and {24 if series.signed else 20} bytes in the private commit of each tick in which "
+                f"the user adds to it{early}. Amounts beyond the total are cut off, and no series with `cut_off` "
+                "counts these users"
             )
-    yield f"records with exactly the same {privacy.user} belong to one user; a record without it is a dead letter"
+    yield (
+        f"records with exactly the same value of {privacy.user} belong to one user; a record without a value is a "
+        "dead letter"
+    )
     if privacy.per is not None:
         yield (
             f"windows of {duration_text(privacy.per)} begin at the first tick. A user with records in several windows "
             "has this privacy loss in each window: the guarantee protects a user's part in one window, not whether the "
             "user is in the data at all "
-            "(overall protects that)"
+            "(privacy.overall protects that)"
         )
 
 
@@ -210,8 +216,8 @@ def _of_places(spec: PipelineSpec) -> Iterator[str]:
     some = [series.name for series in spec.counted if series.where]
     if some:
         yield (
-            f"records that the where of {', '.join(some)} drops use up their users' caps, too: fewer of the records "
-            "that the series would count fit into the cap, and noise is for the whole cap"
+            f"records that the where of {', '.join(some)} drops use up their users' caps, too. So fewer of the "
+            "records that the series would count fit into the cap, and the noise is still for the whole cap"
         )
 
 
@@ -222,28 +228,30 @@ def _of_total(spec: PipelineSpec, until: str) -> Iterator[str]:
         shared = [series for series in spec.counted if series.shares == total.of]
         own = f", of: {total.of}" if several else ""
         yield (
-            f"the guard also remembers, {until}, how much of {total.of} each user has added: at most 64 bytes of "
-            "memory each, and 20 bytes in the private commit of each tick in which they add some. Amounts beyond "
-            f"{total} are cut off (cut_off with cap: total{own} counts these users); a record whose {total.of} does "
-            "not fit the schema is a dead letter"
+            f"the guard also remembers, {until}, how much of {total.of} each user has added. Each user takes at "
+            "most 64 bytes of memory, and 20 bytes in the private commit of each tick in which the user adds "
+            f"some. Amounts beyond {total} are cut off (cut_off with cap: total{own} counts these users); a "
+            f"record whose {total.of} does not fit the schema is a dead letter"
         )
         if some := [series.name for series in shared if series.where and not series.parts]:
             yield (
                 f"records that the where of {', '.join(some)} drops use up the total, too: if a user adds more "
-                f"than {total} in all, the sum counts only the part that was left, and is too small by the rest"
+                f"than {total} in all, the sum contains only the part that was left, and is too small by the rest"
             )
         if means := [series.name for series in shared if series.parts]:
             yield (
-                f"a record that does not fit wholly into what is left of {total} does not count in {', '.join(means)}, "
-                f"neither in the sum nor in the number of records: users with more than {total} count with their first "
-                "records alone. The price of a sum is computed from units of the total, and of a number of records "
-                "from events"
+                f"a record that does not fit wholly into what is left of {total} does not count in "
+                f"{', '.join(means)}, neither in the sum nor in the number of records: of users with more than "
+                f"{total}, only the first records count. The price of a sum is computed from units of the total, "
+                "and the price of a number of records from events"
             )
         if not shared:
             yield (
-                f"no series of this file has shared_total of {total.of}: the total changes nothing until a live one has"
+                f"no series of this file has shared_total of {total.of}: the total changes nothing until a series "
+                "that is added later has it"
                 if several
-                else "no series of this file has shared_total: the total changes nothing until a live one has"
+                else "no series of this file has shared_total: the total changes nothing until a series that is "
+                "added later has it"
             )
     if spec.privacy.shared:
         when = "never" if spec.privacy.per is None else "only once the window of the cap is over"
@@ -251,30 +259,34 @@ def _of_total(spec: PipelineSpec, until: str) -> Iterator[str]:
             ("a total", "the other kinds") if several else ("the total", "the other kind")
         )
         add = (
-            "each total and events are a kind of their own, whose costs add up"
+            "each total is a kind of its own, and so are events; the costs of all kinds add up"
             if several
             else "both costs add up"
         )
         yield (
-            f"the price of series with shared_total is computed from units of {totals}, and of all other series from "
-            f"events; {add}. The budget that a halt frees is free for series of the same kind at once, and for "
-            f"{kinds} {when}"
+            f"the price of series with shared_total is computed from units of {totals}, and of all other series "
+            f"from events; {add}. The budget that a halt frees is free at once for series of the same kind, and "
+            f"for {kinds} {when}"
         )
 
 
 def _of_keys(privacy: Privacy, until: str) -> Iterator[str]:
     if privacy.keys is not None and privacy.per_key is None:
         yield (
-            f"keys alone decides which events count. It narrows the noise of distinct users by {privacy.key} and, if "
-            f"{privacy.key} is a text or an integer, of its distinct values, and no other: add per_key to let fewer "
-            "events of a user count"
+            f"keys alone decides which events count. It reduces only the noise of distinct users by {privacy.key} "
+            f"and, if {privacy.key} is a text or an integer, the noise of its distinct values. Add per_key to let "
+            "fewer events of a user count"
         )
-    beside = "one each" if privacy.keys is None else "one each, and one of the number of its values"
+    beside = (
+        "one entry for each value"
+        if privacy.keys is None
+        else "one entry for each value, and one for the number of values"
+    )
     yield (
-        f"the guard also remembers, {until}, which values of {privacy.key} each user's events that count had: "
-        f"{beside}, of at most 64 bytes of memory, and 20 bytes in the private commit of each tick in which "
-        "they count. Null is one value, and all values outside the domain of a category are one; a record whose "
-        f"{privacy.key} does not fit the schema is a dead letter"
+        f"the guard also remembers, {until}, which values of {privacy.key} the counted events of each user had: "
+        f"{beside}. Each entry takes at most 64 bytes of memory, and 20 bytes in the private commit of each tick "
+        "in which they count. Null is one value, and all values outside the domain of a category are one; a "
+        f"record whose {privacy.key} does not fit the schema is a dead letter"
     )
 
 
@@ -292,13 +304,13 @@ def _of_shapes(built: Built) -> Iterator[str]:
     if shaped:
         yield (
             f"Gaussian noise of {', '.join(shaped)} is computed from squares: less noise is needed if a user's "
-            "events lie in several ticks (per_tick) or entries (per_key). The noise of trees and HSS depends only on "
-            "the number of events"
+            "events must lie in several ticks (per_tick) or entries (per_key). The noise of trees and HSS "
+            "depends only on the number of events"
         )
     for name, most, entries in valued:
         each = f", each in up to {entries} entries" if entries > 1 else ""
         values = f"{most} values of {spec.privacy.key} of a user{each}"
-        yield f"{name} has noise for {values}, whatever the number of events"
+        yield f"{name} has noise for {values}, and the number of events does not matter"
 
 
 STRONG = 2  # above this epsilon, the text says that the promise is weak
@@ -313,17 +325,17 @@ def plain_promise(spec: PipelineSpec) -> str:
     thing, them, other = _protected(spec)
     factor, privacy = times(spec.privacy.epsilon), spec.privacy
     change = (
-        f"with or without {them}"
+        f"With or without {them}"
         if spec.relation is Neighbors.ADD_REMOVE
-        else f"with {them} or with {other}"
+        else f"With {them} or with {other}"
     )
     slack = f", apart from a probability of {text(privacy.delta)}" if privacy.delta else ""
     says = (
-        f"no single {thing} can be told from what is published"
+        f"what is published hides any single {thing}"
         if factor < TELLING
-        else f"one {thing} may show in what is published"
+        else f"what is published may reveal a single {thing}"
     )
-    moved = ", at any time," if spec.relation is Neighbors.REPLACE_ANY_TICK else ""
+    moved = ", at any time," if spec.relation is Neighbors.REPLACE_ANY_TICK else ","
     weak = (
         " That is weak: people usually take an epsilon of 0.5 to 2."
         if privacy.epsilon > STRONG
@@ -331,7 +343,7 @@ def plain_promise(spec: PipelineSpec) -> str:
     )
     vouched = f", if {spec.condition}" if spec.condition else ""
     bound = f"{change}{moved} every outcome is at most {factor:,f} times as likely{slack}{vouched}."
-    return f"{spec.name} protects {unit_name(spec)}: {says}: {bound}{weak}"
+    return f"{spec.name} protects {unit_name(spec)}: {says}. {bound}{weak}"
 
 
 def times(epsilon: Fraction) -> Decimal:

@@ -398,22 +398,22 @@ def caps_words(series: Mapping[str, Any]) -> str:
     over, (files, *others) = series["over"], series["ways"]
     about = f"{series['name']}{f' over {over}' if over else ''}"
     if all(row["bands"] == files["bands"] for row in others) and series["least"] is None:
-        return f"{about}: ± {shown_number(files['bands'][over])} with any of these caps"
+        return f"{about}: ± {shown_number(files['bands'][over])} with each of these caps"
     if series["value"] is not None:
         about += f", about {shown_number(series['value'])}"
     if "passing" in series:
         passing, many = series["passing"], series["counting"]
-        taken = "all, where nothing is guessed," if passing is None else f"{passing * many:,.3g}"
-        about += f" (its where takes {taken} of the {many:,.3g} events of a user that count)"
+        taken = "all (nothing is guessed)" if passing is None else f"{passing * many:,.3g}"
+        about += f" (its where keeps {taken} of the {many:,.3g} events of a user that count)"
     bands = "; ".join(
         _way(row, over) for row in (files, *others) if row is files or _other(row, files)
     )
     if series["least"] is None:
-        return f"{about}: {bands}. No guess says what that does to it"
+        return f"{about}: {bands}. No guess says how this changes the error"
     least = next(row for row in series["ways"] if row["caps"] == series["least"])
-    now = "" if least is files else f"; as it is {_both(files, over)}"
-    best = f"{least['caps'] or 'as it is'}, {_both(least, over)}{now}"
-    return f"{about}: {bands}. Least band and cut together: {best}"
+    now = "" if least is files else f"; with the caps of the file, it is {_both(files, over)}"
+    best = f"{least['caps'] or 'the caps of the file'} ({_both(least, over)}){now}"
+    return f"{about}: {bands}. The sum of band and cut-off part is least with {best}"
 
 
 def _other(row: Mapping[str, Any], files: Mapping[str, Any]) -> bool:
@@ -423,7 +423,7 @@ def _other(row: Mapping[str, Any], files: Mapping[str, Any]) -> bool:
 def _way(row: Mapping[str, Any], over: str) -> str:
     what = "of all events cut off" if row["error"] is None else "cut off"
     band = shown_number(row["bands"][over])
-    return f"{row['caps'] or 'as it is'} ± {band}, {row['cut_off']:.1%} {what}"
+    return f"{row['caps'] or 'as in the file'} ± {band}, {row['cut_off']:.1%} {what}"
 
 
 def _both(row: Mapping[str, Any], over: str) -> str:

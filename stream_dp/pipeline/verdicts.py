@@ -240,9 +240,10 @@ def only_noise(rows: Sequence[Row]) -> str:
         return ""
     row, (typical, band, *_) = min(known, key=lambda pair: pair[1].share)
     over = f" over {row.window}" if row.window else ""
-    width = f"± {shown_number(band)}" if band < float("inf") else "a band without an end"
+    width = f"± {shown_number(band)}" if band < float("inf") else "an unlimited band"
     return (
-        f"mostly noise by the guesses of {GUESSES}: {width} of about {shown_number(typical)}{over}"
+        f"mostly noise according to the guesses of {GUESSES}: {width} for a number of about "
+        f"{shown_number(typical)}{over}"
     )
 
 
@@ -257,6 +258,6 @@ def noise_by_guesses(built: Built) -> str:
     names = [*dict.fromkeys(row.series for row in noisy)]
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
     return (
-        f"by the guesses of {GUESSES} {len(noisy):,} of {how_many(len(known), 'number')} would be noise ({listed}): "
-        "the bands are wider than the typical numbers"
+        f"according to the guesses of {GUESSES}, {len(noisy):,} of {how_many(len(known), 'number')} would be "
+        f"noise ({listed}): their bands are wider than the typical numbers"
     )

@@ -81,7 +81,7 @@ def used() -> Use:
         return Use(None, f"by Python alone: {_DISTRIBUTION} {there} cannot be loaded here")
     if step.version != own:
         return Use(None, f"by Python alone: the library of {_DISTRIBUTION} is of {step.version}")
-    return Use(step, f"by {_DISTRIBUTION} {there}, and by Python what is not plain")
+    return Use(step, f"by {_DISTRIBUTION} {there}, and by Python for records that are not plain")
 
 
 class _Lazy(Sequence[_T]):

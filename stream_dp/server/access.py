@@ -278,8 +278,8 @@ class AccessLog:
         except OSError as error:
             if not self._failed:
                 _log.warning(
-                    "The log of accesses %s cannot be written (%s): what is asked and read is not recorded until it "
-                    "can be", self._to, error.strerror or error,
+                    "The log of accesses %s cannot be written (%s). Until it can be written, requests are not "
+                    "recorded", self._to, error.strerror or error,
                 )  # fmt: skip
             self._failed = True
         else:

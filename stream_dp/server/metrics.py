@@ -109,38 +109,39 @@ _RELEASED = {
         "low": "The lower end of a value's interval, or of the bucket that a quantile lies in.",
         "high": "The upper end of a value's interval, or of the bucket that a quantile lies in.",
         "rank": "The place of a key in a top list by the released values; 1 is the greatest.",
-        "tied": "How many other keys are not told apart from this one of a top list.",
+        "tied": "How many other keys of a top list cannot be distinguished from this key.",
     },
     ("series", "window"): {
-        "rank_band": "By how many events the buckets of quantiles may miss the ranks that were asked."
+        "rank_band": "How many events the buckets of quantiles may be away from the requested ranks."
     },
-    ("series", "name"): {"name_info": "Whose the maximum is."},
+    ("series", "name"): {"name_info": "The key that has the maximum."},
     ("series", "key"): {
-        "fired": "Whether the key, or the watch, fired at the newest tick: 1 or 0.",
-        "fired_ticks_total": "At how many ticks it fired, of those published since this server was first scraped.",
+        "fired": "1 if the key, or the watch, fired at the newest tick, else 0.",
+        "fired_ticks_total": "Number of ticks at which it fired, among those published since this server was first "
+        "scraped.",
     },
     ("series",): {
-        "threshold_band": "By how many events the threshold of alerts or watches may be missed.",
+        "threshold_band": "How many events the count may be away from the threshold of alerts or watches.",
         "confidence": "The probability with which a band holds for one value at one tick.",
         "tick": "The number of the newest released tick.",
         "end_timestamp_seconds": "When the newest released tick ended, in seconds since 1970.",
-        "not_private": "1 where the test kit made the noise: no guarantee holds.",
+        "not_private": "1 if the test kit made the noise, so that no guarantee holds.",
     },
 }
 _CONFIGURED = {
     ("fingerprint", "version"): {
-        "pipeline_info": "The pipeline that runs: a digest of all that touches data or guarantee, and the version of "
-        "stream_dp.",
+        "pipeline_info": "The running pipeline: a digest of everything that affects data or guarantee, and the "
+        "version of stream_dp.",
     },
     ("series", "statistic", "about", "title", "unit"): {
-        "series_info": "A series that runs: what it tells, in words.",
+        "series_info": "A running series, described in words.",
     },
     (): {
         "tick_seconds": "The length of a tick in seconds.",
         "tick_delay_seconds": "How long after its end a tick is published, on a wall clock.",
         "catching_up": "1 while the engine has lost its brokers and tries again: releases come late.",
         "release_sequence": "The number of the newest release over all series.",
-        "budget_odometer_epsilon": "An epsilon that bounds what is lost so far.",
+        "budget_odometer_epsilon": "An epsilon that bounds the privacy loss so far.",
     },
     ("kind",): {
         "budget_epsilon": "Epsilons: the total, the largest that one more series may cost (left), and, where the "
@@ -154,7 +155,7 @@ _CONFIGURED = {
     ("kind", "analyst"): {
         "budget_analyst_epsilon": "Epsilons of an analyst's ledger: total, spent, left.",
     },
-    ("series",): {"budget_series_epsilon": "The price of a series that runs."},
+    ("series",): {"budget_series_epsilon": "The price of a running series."},
 }
 RELEASED = _families("stream_dp_release_", _RELEASED)
 CONFIGURED = _families("stream_dp_", _CONFIGURED)

@@ -33,7 +33,7 @@ from stream_dp.server.live_series import LARGEST_DEFINITION
 from stream_dp.server.models.answer import Refusal
 from stream_dp.server.models.asked import NOISE, AnalystMessage, AskParameters, Definition, Question
 
-BUG = "a bug of ours; nothing uncommitted was released"
+BUG = "a bug in stream_dp; nothing that was not committed was released"
 
 _STATUS: Mapping[type[StreamDPError], int] = {
     UnknownMechanism: 404,

@@ -119,7 +119,7 @@ class AlertsSeries(OnSums, GroupedSeries):
     def choose(self, setting: Setting) -> Choice:
         watches = self._watches(setting)
         over = "" if self.over is None else f", over {self.over}"
-        chosen = steady(watches, f"re-armed per key{over}", setting)
+        chosen = steady(watches, f"each key is re-armed by itself{over}", setting)
         terms, level = self._terms(1, setting.step), (self.threshold, self.usual)
         looking = Looking(setting.step, setting.last + 1, setting.confidence)
         alarm = alarm_of(

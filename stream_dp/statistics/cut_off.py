@@ -148,8 +148,8 @@ class CutOffSeries(SeriesSpec):
         mechanism = CutOffCounter(self.epsilon, setting.neighbors, setting.horizon, users)
         when = "ever" if self.window is None else f"in each {self.window}"
         why = (
-            f"two tree counters of first ticks, at half the epsilon each: of the users active {when}, the share "
-            f"{self._whose('their caps')}. Half-widths are those of either number of users"
+            "two tree counters of first ticks, each with half of the epsilon, give the share of the users active "
+            f"{when} {self._whose('their caps')}. The half-widths hold for each of the two numbers of users"
         )
         chosen = windowed(mechanism, setting, self.views or ("",), why)
         return chosen if self.views else replace(chosen, windows={})

@@ -163,7 +163,7 @@ class DistinctSeries(SeriesSpec):
         ended = bool(self.every) and not self.running
         arrivals = Arrivals(ticks, setting.users, ended, setting.values, setting.entries)
         who = "one event" if setting.users is None else "a user"
-        moved = f"{who} changes them by up to {arrivals.changes} in all"
+        moved = f"{who} changes the numbers by up to {arrivals.changes} in all"
         if ended:
             whole = EndedArrivals(self.epsilon, setting.neighbors, arrivals, setting.width)
             return windowed(whole, setting, self.every, f"{ONCE}; {moved}")

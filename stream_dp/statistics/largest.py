@@ -132,7 +132,7 @@ class MaximumSeries(RankSeries):
 
     def choose(self, setting: Setting) -> Choice:
         return self.chosen(setting, MAXIMUM).saying(
-            "the name is told too, at no further cost, and the error is that of its own count as well"
+            "the name is released too, at no further cost, and the error also holds for the count of that name"
         )
 
     def entries(self, keys: Sequence[str]) -> tuple[str, ...]:

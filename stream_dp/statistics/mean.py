@@ -160,13 +160,15 @@ class MeanSeries(AmountSeries):
         if setting.users is not None:
             most, records = setting.total * self.step, how_many(setting.users.cap, "record")
             once += (
-                f"; of records that fit wholly into the total: a user changes the sums by up to {decimal_text(most)}, "
-                f"together with all others that share it, and the counts by up to {records}"
+                "; only records that fit wholly into the total count: a user changes the sums, together with all "
+                f"other series that share the total, by up to {decimal_text(most)}, and the counts by up to "
+                f"{records}"
             )
         return (
-            f"sums of amounts less {centre}, with {share} of the epsilon, divided by counts with the rest{once}; at "
-            f"tick {setting.last} the ends of a mean r of n records are within about {', '.join(shown)}; the errors "
-            f"shown are for r = {decimal_text(self._at(self._middle))} and n = {RECORDS:,}"
+            f"sums of (amount - {centre}), with {share} of the epsilon, are divided by counts, with the rest of "
+            f"the epsilon{once}; at tick {setting.last}, for a mean r of n records, the distance of `low` and "
+            f"`high` from r is at most about {', '.join(shown)}; the errors shown are for r = "
+            f"{decimal_text(self._at(self._middle))} and n = {RECORDS:,}"
         )
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:

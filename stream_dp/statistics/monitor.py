@@ -288,8 +288,8 @@ class MonitorSeries(OnSums, SeriesSpec):
     def choose(self, setting: Setting) -> Choice:
         monitor = self._monitor(setting)
         touched = f"an event counts in at most {setting.ones} of its places at once"
-        early = f"{monitor.false_alarms():.2g} fire too early in a tick without events, on average, at most"
-        chosen = steady(monitor, f"re-armed per watch; {touched}; {early}", setting)
+        early = f"in a tick without events, at most {monitor.false_alarms():.2g} watches fire too early on average"
+        chosen = steady(monitor, f"each watch is re-armed by itself; {touched}; {early}", setting)
         looking = Looking(setting.step, setting.last + 1, setting.confidence)
         alarms = tuple(self.alarm(watch, monitor, looking) for watch in self.watch[:_TOLD])
         return replace(chosen, alarms=alarms).in_steps(self.step)

@@ -186,7 +186,7 @@ FEWER = (5, 7, 10, 14, 20, 30, 50, 80, 125)
 """Numbers of buckets that `plan` compares with those of a file."""
 MUCH = 0.1
 """The part of a window's records from which on an error in ranks is much."""
-IN_RANKS = "errors are in ranks: events"
+IN_RANKS = "errors are in ranks, that is, in events"
 TUPLES_OF_AN_ENTRY = 50
 """As many tuples as a window's end looks at while a live series' entry is told, some 2 µs."""
 MOST_TUPLES = 1 << 21
@@ -211,12 +211,16 @@ def tumbling_choice(
     if not together and 1 < tuples_of(apart.buckets, len(at)) <= MOST_TUPLES:
         bands = [each.band(None, setting.confidence) for each in (joint, apart)]
         less = (
-            f"; method: together has {bands[0]} in place of {bands[1]}"
+            f"; with method: together, the band would be {bands[0]} instead of {bands[1]}"
             if bands[0] < bands[1]
             else ""
         )
     mechanism = joint if together and len(at) > 1 else apart
-    whole = "the choice of all" if mechanism.together else "each choice"
+    whole = (
+        "the choice of all quantiles together"
+        if mechanism.together
+        else "the choice of each quantile"
+    )
     why = f"{whole} has epsilon {mechanism.choice_epsilon}{less}; {IN_RANKS}"
     chosen = steady(mechanism, why, setting)
     windows = dict.fromkeys(lengths, chosen.expected)
@@ -253,8 +257,8 @@ def sliding_choice(
     windows = over_windows(nodes, epsilon, spans, share) if spans else None
     tree = ValueTree(levels, windows or tree_counter(nodes, epsilon), UNRANKED, ticks)
     mechanism = SlidingQuantiles(tree, at, Fraction(str(setting.confidence)))
-    over = f"; what counts so far has {share} of the epsilon" if share else ""
-    hops = "" if hop is None else f"; counts are told at the end of each {hop}"
+    over = f"; the counts so far get {share} of the epsilon" if share else ""
+    hops = "" if hop is None else f"; counts are released at the end of each {hop}"
     why = f"{_tree_words(levels)}{over}{hops}; {IN_RANKS}"
     choice = replace(windowed(mechanism, setting, views, why), supposing="in ranks")
     if (
@@ -279,7 +283,7 @@ def _beside_correlated(
     if bands[0] >= bands[1]:
         return choice
     return choice.saying(
-        f"method: {CORRELATED} has a band of {bands[0]:,.0f} in place of {bands[1]:,.0f}"
+        f"with method: {CORRELATED}, the band would be {bands[0]:,.0f} instead of {bands[1]:,.0f}"
     )
 
 
@@ -303,7 +307,7 @@ def correlated_choice(
     counts = RankWindow(levels.leaves, rho, setting.neighbors, window, levels)
     tree = ValueTree(levels, counts, UNRANKED, hop_ticks)
     mechanism = SlidingQuantiles(tree, at, Fraction(str(setting.confidence)))
-    hops = "" if hop is None else f"; counts are told at the end of each {hop}"
+    hops = "" if hop is None else f"; counts are released at the end of each {hop}"
     why = f"method: {CORRELATED}, Gaussian noise for ranks, correlated over values and ticks{hops}; {IN_RANKS}"
     return replace(windowed(mechanism, setting, views, why), supposing="in ranks")
 
@@ -312,7 +316,7 @@ def _tree_words(levels: ValueLevels) -> str:
     if levels.height == 1:
         return f"ranks add up the counts of {levels.leaves} buckets"
     sizes = ", ".join(map(str, levels.sizes))
-    return f"ranks from a tree over the values, levels of {sizes} counts at equal shares"
+    return f"ranks from a tree over the values; its levels have {sizes} counts and equal shares of the budget"
 
 
 def _share(value: Fraction) -> Fraction:
@@ -582,7 +586,7 @@ class QuantilesSeries(SeriesSpec):
         """Return how many records lie beyond the quantile that is nearest to an end, and the error in ranks."""
         share = min(min(at, 1 - at) for at in self.at)
         beyond = float(seen.totals[:-UNRANKED].sum()) * float(share)
-        return Judged(beyond, seen.band, f"records in {decimal_text(share)} of a window")
+        return Judged(beyond, seen.band, f"{decimal_text(share)} of the records in a window")
 
     def _of_expected(self, choice: Choice, setting: Setting, events: int) -> str:
         """Return what part of the records expected in each window the error is; the parts of other keys' too.
@@ -600,7 +604,7 @@ class QuantilesSeries(SeriesSpec):
             f"{part:.1%} {'so far' if name == EVER else f'in {name}'}"
             for name, part in parts.items()
         )
-        said = f"of the records expected the error is {shown}"
+        said = f"as parts of the expected records, the errors are {shown}"
         much = tuple(name for name, part in parts.items() if part > MUCH and name != EVER)
         if self.every or not much:
             return said
@@ -611,7 +615,7 @@ class QuantilesSeries(SeriesSpec):
             for name, many in records.items()
             if ended < windows[name](last)
         }
-        ending = f"; with {keys} in place of windows {_in_windows(less)}" if less else ""
+        ending = f"; with {keys} instead of windows {_in_windows(less)}" if less else ""
         return f"{said}{ending}{self._with_hop(setting, records)}{self._with_buckets(setting, records)}"
 
     def _ended(self, setting: Setting, lengths: Sequence[str]) -> tuple[float, str]:

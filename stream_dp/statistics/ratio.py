@@ -207,10 +207,15 @@ class RatioSeries(SeriesSpec):
             below, above = (decimal_text(series.band(tick, name)) for series in (over, of))
             window = f"{name}: " if name else ""
             shown.append(f"{window}sqrt({above}^2 + ({below} r)^2) / (n - {below})")
-        share = "" if within is None else f", a share: {of.name} counts a part of {over.name}"
+        share = (
+            ""
+            if within is None
+            else f"; the ratio is a share, because {of.name} counts a part of {over.name}"
+        )
         return (
-            f"post-processing of {of.name} and {over.name}: free{share}; at tick {tick} the ends of a ratio r, "
-            f"where {over.name} is n, are within about {', '.join(shown)}"
+            f"post-processing of {of.name} and {over.name}, which costs no epsilon{share}; at tick {tick}, for a "
+            f"ratio r and a value n of {over.name}, the distance of `low` and `high` from r is at most about "
+            f"{', '.join(shown)}"
         )
 
 

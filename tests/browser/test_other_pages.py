@@ -112,7 +112,7 @@ async def test_without_an_engine_every_released_series_is_shown_and_nobody_logs_
     assert "0 alerts so far" in await text(page, ".card[data-series=s3] .figure")
     assert await page.is_hidden(".card[data-series=s3] .alert-table")  # it has no rows
     assert await text(page, "#budget h2") == "Budget of the pipeline file"
-    unknown = "What was asked for while the engine runs has its price too, which is not known here"
+    unknown = "their prices are not known here"
     assert unknown in await text(page, "[data-budget=scope]")
     assert await page.is_hidden("#ask")
     assert await page.locator("#ask-token").count() == 0

@@ -53,7 +53,7 @@ async def test_values_move_with_bands_and_budget(browser: Browser, engine: Engin
         assert await text(page, f"{DEPARTURES} .value") != before
         assert await text(page, f"{DEPARTURES} .band") == "± 45"
         assert await text(page, "#promise .plain") == (
-            "No single event can be told from these numbers: with or without it, whatever this page shows is at most "
+            "These numbers hide any single event: with or without it, everything that this page shows is at most "
             "2.72 times as likely."
         )
         await page.click("#promise .exactly summary")
@@ -166,25 +166,24 @@ async def test_a_card_says_what_its_operator_says_under_one_name(
 USERS = {"name": "(user, day)", "field": "customer", "max_events": 3, "per": "1d"}
 PROMISES: list[tuple[dict[str, Any], dict[str, str], str]] = [
     ({}, {"epsilon": "2.48", "delta": "0"},
-     "No single event can be told from these numbers: with or without it, whatever this page shows is at most 12 "
+     "These numbers hide any single event: with or without it, everything that this page shows is at most 12 "
      "times as likely. That is weak: people usually take an epsilon of 0.5 to 2."),
     ({"neighbors": "replace"}, {"epsilon": "0.5", "delta": "0"},
-     "No single event can be told from these numbers: with it or with another in its place, whatever this page shows "
+     "These numbers hide any single event: with it or with another in its place, everything that this page shows "
      "is at most 1.65 times as likely."),
     ({"unit": "user", "users": USERS}, {"epsilon": "1", "delta": "0.000000001"},
-     "No single customer's events of one day can be told from these numbers: with or without them, "
-     "whatever this page shows is at most 2.72 times as likely, apart from a probability of 1.0e-9."),
+     "These numbers hide any single customer's events of one day: with or without them, "
+     "everything that this page shows is at most 2.72 times as likely, apart from a probability of 1.0e-9."),
     ({"unit": "user", "users": {**USERS, "name": "(user, 36h)", "per": "36h"}}, {"epsilon": "1", "delta": "0"},
-     "No single customer's events of one window of 36 hours can be told from these numbers: with or without them, "
-     "whatever this page shows is at most 2.72 times as likely."),
+     "These numbers hide any single customer's events of one window of 36 hours: with or without them, "
+     "everything that this page shows is at most 2.72 times as likely."),
     ({"unit": "user", "users": {**USERS, "per": None}, "neighbors": "replace_any_tick"},
      {"epsilon": "3", "delta": "0"},
-     "No single customer's events can be told from these numbers: with them or with others in their place, "
-     "whatever this page shows is at most 20.1 times as likely. That is weak: people usually take an epsilon of "
-     "0.5 to 2."),
+     "These numbers hide any single customer's events: with them or with others in their place, everything that "
+     "this page shows is at most 20.1 times as likely. That is weak: people usually take an epsilon of 0.5 to 2."),
     ({}, {"epsilon": "10", "delta": "0"},
-     "One event may show in these numbers: with or without it, whatever this page shows is at most 2.21e+4 times "
-     "as likely. That is weak: people usually take an epsilon of 0.5 to 2."),
+     "These numbers may reveal a single event: with or without it, everything that this page shows is at most "
+     "2.21e+4 times as likely. That is weak: people usually take an epsilon of 0.5 to 2."),
 ]  # fmt: skip
 
 
@@ -260,7 +259,9 @@ async def test_how_late_public_ticks_are_is_shown(browser: Browser, engine: Engi
     late = [Behind(7200, 90), None]
     async with showing(browser, engine, behind=lambda: late[0]) as page:
         await shows(page, "catching-up")
-        assert (await text(page, "#subtitle")).startswith("2 hours behind, there in 1.5 minutes, ")
+        assert (await text(page, "#subtitle")).startswith(
+            "2 hours behind, caught up in 1.5 minutes, "
+        )
         late.reverse()
         await page.evaluate("() => document.dispatchEvent(new Event('visibilitychange'))")
         await shows(page, "live")

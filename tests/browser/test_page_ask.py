@@ -71,7 +71,7 @@ async def test_the_first_proposal_fits_and_is_judged(browser: Browser, prepared:
         assert "Verdict in 3 hours" in price
         assert "of about 9: mostly noise" in price
         await tab.page.click(".ask-answer button.primary")
-        assert "mostly noise by the guesses" in await tab.page.inner_text(".ask-noise")
+        assert "mostly noise according to the guesses" in await tab.page.inner_text(".ask-noise")
         assert shop.running == {}
         await tab.page.click("text=Ask it all the same")
         await tab.page.wait_for_selector(".ask-done")
@@ -106,7 +106,7 @@ async def test_a_price_is_compared_with_what_tells_the_same_or_with_nothing(
         await tab.by("epsilon", "0.2")
         price = await tab.prices()
         if beside is None:
-            assert "No series here tells such numbers yet" in price, case
+            assert "No series here releases such numbers yet" in price, case
             continue
         found = re.search(r"Beside ([^,]+)(?:, (\w+))?, which shows ([\d,]+) now", price)
         assert found is not None, case
@@ -168,8 +168,8 @@ async def test_a_refusal_says_what_fits_and_a_button_takes_it(browser: Browser, 
     await tab.fills("count", {})
     await tab.by("error", "2")
     refusal = await tab.prices()
-    assert "It does not fit; nothing was spent" in refusal
-    assert "Of your ε 0.5 you have spent ε 0, and ε 0.5 is left" in refusal
+    assert "It does not fit into the budget; nothing was spent" in refusal
+    assert "You have spent ε 0 of your ε 0.5, and ε 0.5 is left" in refusal
     await tab.page.click("text=Take ε 0.5")
     await tab.page.wait_for_selector("text=It costs ε 0.5")
     assert await tab.page.input_value("[name=epsilon]") == "0.5"
@@ -177,7 +177,7 @@ async def test_a_refusal_says_what_fits_and_a_button_takes_it(browser: Browser, 
     await tab.left("0")
     assert shop.running == {"count": "bob"}
     await tab.by("epsilon", "0.1")
-    assert "Nothing fits now: end one of your questions" in await tab.prices()
+    assert "No question fits now. If you end one of your questions" in await tab.prices()
     assert shop.running == {"count": "bob"}
     assert await nothing_exact(tab) == []
     assert tab.console.complaints == []
@@ -204,7 +204,7 @@ async def test_what_is_ended_frees_its_price(browser: Browser, shop: Shop) -> No
     card = tab.page.locator(".card[data-series=short_lived]")
     await card.get_by_role("button", name="End this question").click()
     when = f"from tick {shop.tick + 1} \\(.* UTC\\) on"
-    would = re.compile(f"^Ending it gives back ε 0.75 of 1 to new questions, {when}.$")
+    would = re.compile(f"^If you end it, ε 0.75 of 1 becomes free for new questions, {when}.$")
     await card.get_by_role("status").filter(has_text=would).wait_for()
     await card.get_by_role("button", name="Keep it").click()
     assert await card.get_by_role("status").inner_text() == ""
@@ -259,7 +259,7 @@ async def test_the_error_of_every_window_is_told_before_it_is_paid_for(
     assert int(ended[1]) == single  # noise once, whatever the length
     card = tab.page.locator(f".card[data-series={await tab.asks()}]")
     await shop.go(2)
-    await card.locator(".note", has_text="No window is over yet").wait_for()
+    await card.locator(".note", has_text="No window has ended yet").wait_for()
     await shop.go(2)
     await card.locator(".band", has_text="in the 3 hours that ended last").wait_for()
     assert tab.console.complaints == []
@@ -330,7 +330,7 @@ async def test_an_error_that_no_price_reaches_leads_to_prices(browser: Browser, 
     await tab.fills("sum", {"of": "amount", "clamp": "0", "clamp-2": "999999999"})
     await tab.by("error", "25")
     assert "no epsilon up to 100" in await tab.prices()
-    await tab.page.click("text=See how far off ε 0.1 is")
+    await tab.page.click("text=See the error for ε 0.1")
     price = tab.page.locator(".ask-answer", has_text="It costs ε 0.1")
     await price.wait_for()
     assert "of amount" in await price.inner_text()

@@ -80,7 +80,7 @@ async def test_a_maximum_says_whose_it_is_and_where_that_changes(browser: Browse
         assert await text(page, f"{MOST} .figure") == "LAX · 594 ± 37"
         assert await text(page, f"{MOST} .note") == (
             "The largest count, and LAX's own, lie between 557 and 631 with 95% confidence: "
-            "whoever truly leads is at most 74 ahead of LAX."
+            "the true leader is at most 74 ahead of LAX."
         )
         label = str(await page.get_attribute(f"{MOST} .chart", "aria-label"))
         assert "now LAX · 594 ± 37" in label
@@ -133,7 +133,7 @@ async def test_the_share_cut_off_shows_the_whole_window_first(browser: Browser) 
         assert "Too few events were counted to say anything" in await text(page, f"{CUT} .note")
     async with Cards("cut", ticks=1).shown(browser) as page:
         assert await text(page, f"{CUT} .value") == "–"
-        assert "No window is over yet" in await text(page, f"{CUT} .note")
+        assert "No window has ended yet" in await text(page, f"{CUT} .note")
 
 
 async def test_where_windows_begin_anew_and_where_zero_is_can_be_seen(browser: Browser) -> None:
@@ -158,7 +158,7 @@ async def test_quantiles_are_a_fan_that_is_read_by_keyboard(browser: Browser) ->
             "31.5", "30 to 33", "100.5", "99 to 102", "240", "at the end of its range",
         ]  # fmt: skip
         note = await text(page, f"{FAN} .note")
-        assert "in the 24 hours that ended last are off by 48 events at most" in note
+        assert "in the 24 hours that ended last are wrong by at most 48 events" in note
         assert "± 48 events in rank at tick 8,760" in str(
             await page.text_content(f"{FAN} .card-foot")
         )
@@ -187,7 +187,7 @@ async def test_quantiles_that_hop_say_how_long_they_stand(browser: Browser) -> N
     async with Cards("delays", parameters=hopping).shown(browser) as page:
         note = await text(page, f"{FAN} .note")
         assert note.endswith(
-            "all at once, with 95% confidence. They are released anew every 12 hours."
+            "all at once, with 95% confidence. A new release comes every 12 hours."
         )
 
 
@@ -213,7 +213,7 @@ async def test_cards_of_windows_that_end_wait_for_the_first_one(browser: Browser
         for name, part in untold.items():
             cards.engine.publish(name, {"windows": {"tick": part, "24h": part}})
         for name in untold:
-            note = page.locator(f"[data-series={name}] .note", has_text="No window is over yet")
+            note = page.locator(f"[data-series={name}] .note", has_text="No window has ended yet")
             await note.wait_for()
         assert await page.locator("[data-series=leaders] table").is_hidden()
 
@@ -221,16 +221,15 @@ async def test_cards_of_windows_that_end_wait_for_the_first_one(browser: Browser
 async def test_where_all_values_are_possible_no_quantile_is_drawn(browser: Browser) -> None:
     card = "[data-series=waits]"
     async with Cards("waits").shown(browser, "?last=all", KEEPS_PLOTS) as page:
-        assert await texts(page, f"{card} dd") == ["–", "too few to tell"] * 2
+        assert await texts(page, f"{card} dd") == ["–", "too few events"] * 2
         assert await text(page, f"{card} .note") == (
-            "Too few events in the last 24 hours to tell: as far as is known, each quantile may be anything from "
-            "−30 to 240."
+            "Too few events in the last 24 hours: each quantile may be anything from −30 to 240."
         )
         _, half, most = await page.evaluate(PLOT + "(card).data", card)
         for values, told in ((half, 4), (most, 60)):
             days = [UNTOLD_DAYS.count(tick // 24) == 1 for tick in range(len(values))]
             assert values == [None if untold else told for untold in days]
-        assert (await readout(page, card, "End")).endswith("UTC: too few to tell")
+        assert (await readout(page, card, "End")).endswith("UTC: too few events")
 
 
 async def test_a_quotient_has_two_ends_and_says_where_an_end_is_open(browser: Browser) -> None:
@@ -268,7 +267,7 @@ async def test_quotients_by_key_put_what_is_known_first(browser: Browser) -> Non
     async with Cards("mean_by_door").shown(browser) as page:
         assert await texts(page, f"{card} .key") == ["idle", "in", "out"]
         assert await texts(page, f"{card} .amount") == ["24.25", "31", "–"]
-        assert "Too few events for both ends: 2 of 3 keys" in await text(page, f"{card} .note")
+        assert "2 of 3 keys have too few events for both ends" in await text(page, f"{card} .note")
         await page.click(f"{card} summary")
         await page.wait_for_selector(f"{card} tbody tr")
         assert await texts(page, f"{card} tbody tr") == [
@@ -326,8 +325,8 @@ async def test_a_top_list_says_which_names_are_not_told_apart(browser: Browser) 
             [["4–6", "BOS", "301"], ["4–8", "MCO", "290"]],
         ]
         assert await text(page, f"{TOP} .note") == (
-            "Each value ± 75, all at once, with 95% confidence. A range of ranks: the noise hides the "
-            "order of these names. As high, perhaps: SFO and 2 more."
+            "Each value ± 75, all at once, with 95% confidence. Names with a range of ranks cannot be ordered, "
+            "because of the noise. Perhaps as high: SFO and 2 more."
         )
 
 
@@ -380,7 +379,9 @@ async def test_what_has_no_picture_says_so_and_disturbs_nobody(browser: Browser)
     """
     async with Cards("rate", "turnover", "later").shown(browser, script=later_version) as page:
         for card in ("[data-series=later]", RATE):
-            await page.locator(f"{card} .note", has_text="No picture for this yet").wait_for()
+            await page.locator(
+                f"{card} .note", has_text="There is no chart for this kind of series yet"
+            ).wait_for()
         assert await text(page, "[data-series=turnover] .value") == "321.75"
         assert await text(page, "[data-series=turnover] .band") == "± 310.5"
 
@@ -448,9 +449,7 @@ async def test_a_line_inside_its_band_is_faint_and_never_fills_the_picture(
             (firm,) = await pixels(page, card, LINE)
             assert (firm == 0) == faint
             said = await page.inner_text(f"{card} .still")
-            assert said.startswith(
-                "ups and downs within the band" if faint else "faint where ups and downs"
-            )
+            assert said.startswith("changes within the band" if faint else "faint where changes")
             title = str(await page.locator(f"{card} .still").get_attribute("title"))
             assert said in title
             assert "the band says how much" in title
@@ -465,7 +464,7 @@ async def test_a_card_says_what_its_window_is_worth(browser: Browser) -> None:
     async with Cards("departures", "rate", "most").shown(browser) as page:
         verdict = page.locator("[data-series=departures] .verdict")
         assert await verdict.inner_text() == "useful"
-        assert "about 2,510, and the band, ± 45, is at most a fifth" in str(
+        assert "about 2,510, and the band (± 45) is at most a fifth" in str(
             await verdict.get_attribute("title")
         )
         assert await page.locator(f"{MOST} .verdict").is_hidden()
@@ -498,7 +497,7 @@ async def test_a_filter_is_offered_where_there_is_more_than_is_shown(browser: Br
     async with Cards("few", "many").shown(browser) as page:
         for name, words, filtered in (("few", "All 15", False), ("many", "All 16", True)):
             unfolded = f"[data-series={name}] .all"
-            assert await text(page, f"{unfolded} summary") == f"{words} with their bands"
+            assert await text(page, f"{unfolded} summary") == f"{words} keys with their bands"
             await page.click(f"{unfolded} summary")
             assert await page.locator(f"{unfolded} input").is_visible() is filtered
 

@@ -155,7 +155,7 @@ async def test_a_pixel_stands_for_many_ticks_and_loading_is_shown(
         )
         assert values[-1] == told[-1]["value"]  # the number above the chart
         assert "on average" not in await readout(page, DEPARTURES, "End")
-        assert f"on average of {many} ticks" in await readout(page, DEPARTURES, "ArrowLeft")
+        assert f"on average over {many} ticks" in await readout(page, DEPARTURES, "ArrowLeft")
 
 
 async def test_a_mouse_shows_its_moment_and_the_time_it_drags_over_in_all_charts(
@@ -256,7 +256,7 @@ async def test_of_many_series_some_are_found_or_none(browser: Browser, engine: E
         assert await chosen(page) == {"find": ["gate 7"]}
         await page.fill(".tools input[type=search]", "gate 17")
         await page.wait_for_selector("#empty")
-        assert await text(page, "#empty") == "No series has “gate 17” in its name or its words."
+        assert await text(page, "#empty") == "No series has “gate 17” in its name or description."
         await page.fill(".tools input[type=search]", "gate")
         await page.wait_for_selector("#empty", state="hidden")
 

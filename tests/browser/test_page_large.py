@@ -161,7 +161,7 @@ async def test_no_file_while_a_part_of_it_is_to_be_loaded(browser: Browser) -> N
         await page.wait_for_selector(f"{note} >> text=cannot be loaded just now")
         button = page.get_by_role("button", name="CSV")
         assert await button.is_disabled()
-        why = "What was released before is still being loaded"
+        why = "Earlier releases are still being loaded"
         assert await button.get_attribute("title") == why
         await page.unroute(fails)
         assert await holds(page, 0, last)

@@ -175,7 +175,7 @@ async def test_a_changed_series_has_one_card_whose_line_begins_anew(
         await page.wait_for_selector(f"{CARD}[data-received='3']")
         assert await page.locator(CARD).count() == 1
         assert await text(page, f"{CARD} .version") == (
-            "Version 2. The definition was changed: the line begins anew at tick 705 (30 Jan 2013, 19:00 UTC)."
+            "Version 2. The definition was changed: the line starts from zero at tick 705 (30 Jan 2013, 19:00 UTC)."
         )
         assert await page.locator(f".card.halted{CARD}").count() == 0
         rows = await page.locator(f"{LISTED} th").all_inner_texts()
@@ -317,14 +317,14 @@ async def test_the_budget_says_which_records_it_was_spent_on_and_what_an_end_giv
         await page.click(SPENDING)
         shown = await text(page, "#budget")
         for part in (
-            "of 1 spent (the most of any record: of those with country = DE)",
+            "of 1 spent (on records with country = DE, where most was spent)",
             "arge on records with amount at least 500",
             "nalyst ann on records with country = FR",
-            "A question that is ended gives its ε back, from the next tick on, to new questions on the records",
+            "If a question ends, its ε is free again from the next tick on, for new questions on the records",
         ):
             assert part in shown
         assert await page.locator(".budget-bar .piece").count() == 1
-        most = "(the most of any record: of those with country = DE)"
+        most = "(on records with country = DE, where most was spent)"
         said = f"Privacy budget: ε 0.9 of 1 spent {most}, 0.1 left"
         assert await page.get_attribute(".budget-bar", "aria-valuetext") == said
         changing.told = {**changing.told, "heaviest": "", "series": [changing.told["series"][0]]}
@@ -412,7 +412,7 @@ async def test_another_filter_shows_what_it_adds_up(
         assert await pieces.count() == 1
         assert await pieces.evaluate("piece => piece.style.width") == "25%"
         shown = await text(page, "#budget")
-        assert "For everything together: ε 2 at δ 1.0e-9." in shown
+        assert "All series together: ε 2 at δ 1.0e-9." in shown
         assert "undefined" not in shown
         assert "%" not in shown
 

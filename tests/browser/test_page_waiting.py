@@ -77,7 +77,10 @@ async def test_an_engine_that_is_away_is_said_and_forgotten_when_it_is_back(
         page = await opened(browser, server.url)
         assert await page.locator("#empty").is_hidden()
     await shows(page, "reconnecting")
-    words = "The engine does not answer. The page goes on by itself as soon as it does; the numbers below are those"
+    words = (
+        "The engine does not answer. The page continues by itself as soon as the engine answers; the numbers "
+        "below were published before."
+    )
     await page.locator("#empty", has_text=words).wait_for()
     async with serving(engine.log, port=port_of(page)):
         await shows(page, "live")
@@ -135,10 +138,10 @@ async def test_a_series_that_is_gone_says_so_and_is_not_asked_for_again(
         )
         await page.route(HISTORIES, failing(404))
         await page.goto(server.url)
-        words = "The engine does not know this series"
+        words = "The engine no longer knows this series"
         await page.locator(f"{DEPARTURES} .note", has_text=words).wait_for()
         await drawn(page)
-        assert (await text(page, f"{DEPARTURES} .tag")).endswith("· not known any more")
+        assert (await text(page, f"{DEPARTURES} .tag")).endswith("· no longer known")
         assert await text(page, f"{DEPARTURES} .value") == "14,896"
         await page.clock.fast_forward("10:00")
         for _ in range(5):
@@ -163,7 +166,7 @@ async def test_a_history_that_fails_is_asked_for_when_the_engine_is_back(
         await page.route(HISTORIES, fail)
         await page.add_init_script(NOTES_PAUSES)
         await page.goto(server.url)
-        words = "cannot be loaded just now"
+        words = "cannot be loaded now"
         await page.locator(f"{DEPARTURES} .note", has_text=words).wait_for()
         await shows(page, "live")
         await page.wait_for_function("() => window.waits !== null")  # and it never ends
@@ -240,6 +243,6 @@ async def test_an_engine_that_goes_after_the_last_tick_is_not_waited_for(
         engine.step()
         engine.step()
         await says_that_it_is_over(page)
-    words = "The run is over, and its engine has gone."
+    words = "The run is over, and its engine has ended."
     await page.locator("#empty", has_text=words).wait_for()
     assert await text(page, "#state") == "ended"

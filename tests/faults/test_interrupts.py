@@ -46,9 +46,9 @@ def test_the_first_ends_after_the_commit_in_flight(tmp_path: Path, number: signa
     _, errors = run.communicate()
     assert run.returncode == 0
     begun, done, hint = without_progress(errors).splitlines()
-    assert begun.startswith("flights: a new ledger; counts what slice.csv holds from ")
+    assert begun.startswith("flights: a new ledger; counts the records of slice.csv from ")
     assert re.fullmatch(r"flights: [\d,]+ ticks?, [\d,]+ releases?", done)
-    assert hint.startswith("How many records were counted, late or dead: ")
+    assert "shows how many records were counted, late or unusable" in hint
     ticks = sum(len(commit["ticks"]) for commit in case.left().commits)
     held_back = {"published"} if ticks % BLOCK else set()  # only whole blocks become public
     rules = {line.partition(":")[0] for line in case.findings()}

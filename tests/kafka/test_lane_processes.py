@@ -115,7 +115,7 @@ async def test_the_operators_port_says_which_lane_lags(kafka: str, tmp_path: Pat
         await told("lanes", "NOT PRIVATE: no lane lags\nlane 0: 0 closed ticks")
         os.kill(lanes[0], signal.SIGSTOP)
         await fed_up_to(kafka, case, 30)
-        await told("lanes", "the ticks of all others wait for lane [01]\n")
+        await told("lanes", "the ticks of all other lanes wait for lane [01]\n")
         os.kill(lanes[0], signal.SIGCONT)
         await told("lanes", "no lane lags")
     finally:

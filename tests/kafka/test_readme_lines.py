@@ -248,7 +248,7 @@ class Reader:
     def ends(self, engine: PastedTerminal) -> None:
         engine.interrupted()
         engine.paste(self.page.block("stream-dp ledger"))
-        engine.until(r"the journal is whole and adds up(?s:.*)\[ended: 0\]")
+        engine.until(r"The journal is complete, and its charges add up(?s:.*)\[ended: 0\]")
         assert engine.codes == [0] * (len(self.first) + 2), engine.log
 
     def operates(self, engine: PastedTerminal) -> None:

@@ -118,8 +118,8 @@ def test_bad_records_are_listed_and_nothing_is_sent(make: Make) -> None:
     assert said.splitlines() == [
         "NOT PRIVATE: shops cannot use 5 of the 15 records of data.csv:",
         "  wrong_type in count: 2, the first in line 13",
-        "  wrong_type in time: 1, the first in line 12 (a time needs an offset, or `zone:` in the schema, or the "
-        "`format:` of its numbers)",
+        "  wrong_type in time: 1, the first in line 12 (a time needs an offset, or the schema must declare its "
+        "`zone:`, or the `format:` of its numbers)",
         "  time_out_of_range in time: 1, the first in line 15 (the clock declares start, step and horizon)",
         "  wrong_type: 1, the first in line 16",
     ]
@@ -133,13 +133,13 @@ def test_bad_records_are_left_out_if_that_is_asked_for(make: Make) -> None:
     world = make()
     file = world.file([*GOOD, *BAD])
     said = world.replay(file, skip_bad=True).splitlines()
-    told = f"{world.topic}: fed up to the end of the declared range. NOT PRIVATE: "
-    assert said[-1] == told + "10 records sent, 5 skipped"
+    told = f"{world.topic}: all ticks of the clock are sent. NOT PRIVATE: "
+    assert said[-1] == told + "10 records sent, 5 left out"
     sent = world.values()
     assert len(sent) == len(GOOD) + MARKS
     assert not any(b"secret" in value for value in sent)
     said = world.replay(file, skip_bad=True).splitlines()
-    assert said[-1] == told + "0 records sent, 10 there already from an earlier run, 5 skipped"
+    assert said[-1] == told + "0 records sent, 10 sent already by an earlier run, 5 left out"
     assert world.values() == sent
 
 
@@ -218,7 +218,7 @@ def test_an_interrupted_replay_goes_on_behind_whatever_others_wrote(make: Make) 
     asyncio.run(fed(world, file, 2, 3))
     before = sum(int(row[18]) < 3 for row in GOOD)
     said = world.replay(file)
-    assert f"{10 - before} records sent, {before} there already from an earlier run" in said
+    assert f"{10 - before} records sent, {before} sent already by an earlier run" in said
 
 
 def test_what_a_killed_feed_left_open_is_no_record(make: Make) -> None:
@@ -250,7 +250,7 @@ def test_a_bad_cell_of_a_parquet_file_is_one_record(make: Make) -> None:
     with pytest.raises(UsageError, match="--skip-bad"):
         world.replay(file)
     assert "wrong_type: 2, the first in line 2" in world.said()
-    assert "2 records sent, 2 skipped" in world.replay(file, skip_bad=True)
+    assert "2 records sent, 2 left out" in world.replay(file, skip_bad=True)
     assert [value for value in world.values() if value] == [
         b'{"time":"2020-01-01T00:00:00Z","shop":"a","count":1}',
         b'{"time":"2020-01-01T00:00:02Z","shop":"b","count":3}',

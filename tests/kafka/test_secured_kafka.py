@@ -328,7 +328,7 @@ def test_what_a_topic_lacks_is_named_with_the_command_that_mends_it(
     assert [(one["level"], one["says"].split(":")[0].split(";")[0]) for one in found][:4] == [
         ("wrong", "is compacted"),
         ("wrong", "does not stamp records on arrival, which a wall clock needs"),
-        ("warning", "stores batches as their senders packed them"),
+        ("warning", "stores batches compressed as their senders sent them"),
         ("warning", "keeps records for 0.0167 h"),
     ]
     assert "--add-config cleanup.policy=delete" in found[0]["mend"]

@@ -85,7 +85,7 @@ async def test_a_csv_without_a_pipeline_is_sent_as_it_looks(
     kafka: str, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where the pipeline is named, what comes before its first run is said to count nowhere."""
-    note = f"Note: no run of {topic} has begun, as far as can be seen: records that arrive before it do not count"
+    note = f"Note: it seems that no run of {topic} has begun. Records that arrive before the first run do not count"
     assert await off("send", "rows.csv", "--pipeline", "pipeline.yaml") == 0
     assert capsys.readouterr().err.count(note) == 1
     other = await create(kafka, f"{topic}.other")
@@ -115,13 +115,13 @@ async def test_a_line_that_is_no_record_sends_nothing_of_a_file(
     written("bad.jsonl", '{"a": 1}\n[2]\n{"a": 3}\n')
     line = ("send", "bad.jsonl", "--topic", topic, "--bootstrap", kafka)
     assert await off(*line) == 2
-    assert "bad.jsonl: line 2 is no JSON object" in capsys.readouterr().err
+    assert "bad.jsonl: line 2 is not a JSON object" in capsys.readouterr().err
     assert await values(kafka, topic) == []
     assert await off(*line, "--skip-bad") == 0
     assert "2 records sent and acknowledged, 1 line left out" in capsys.readouterr().err
     typed(monkeypatch, '{"a": 4}\nno\n{"a": 5}\n')
     assert await off("send", "-", "--topic", topic, "--bootstrap", kafka) == 2
-    assert "standard input: line 2 is no JSON object" in capsys.readouterr().err
+    assert "standard input: line 2 is not a JSON object" in capsys.readouterr().err
     assert {row["a"] for row in await values(kafka, topic)} == {1, 3, 4}
 
 

@@ -320,7 +320,7 @@ def test_the_derivation_is_that_of_the_papers_section_7() -> None:
     derivation = PaperHSS(5, MAXIMUM, Fraction(3), 100).derivation()
     assert derivation.guarantee == PaperHSS(5, MAXIMUM, Fraction(3), 100).guarantee
     shown = str(derivation)
-    for part in ("sparse vector instances", "noisy checks", "5 column(s)", "[HSV] Lemma 7.4"):
+    for part in ("sparse vector instances", "noisy checks", "5 columns", "[HSV] Lemma 7.4"):
         assert part in shown
 
 

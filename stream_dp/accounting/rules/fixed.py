@@ -40,6 +40,7 @@ from stream_dp.accounting.situations import Alive, Filtered, Fixed
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Measure
+from stream_dp.core.wording import how_many
 from stream_dp.errors import BudgetRefused, NotDerivable
 
 
@@ -60,7 +61,7 @@ def fixed_before(premises: Premises, situation: Fixed) -> Condition:
         )
     over = Counter(measures(premises)) - Counter(situation.parameters)
     why = (
-        f"{over.total()} part(s) are not among the parameters that were fixed before"
+        f"{over.total()} of the parts have parameters that were not fixed before"
         if over
         else f"the parts' parameters are among the {len(situation.parameters)} fixed before (Thm 4.12)"
     )
@@ -150,7 +151,7 @@ def _admitted(premises: Premises, situation: Filtered) -> Condition:
     alive = situation.alive or (Alive(0, None),) * number
     boxes = situation.boxes or (EVERYTHING,) * number
     if not len(alive) == len(boxes) == number:
-        wrong = f"{number} part(s), {len(alive)} time(s), {len(boxes)} box(es)"
+        wrong = f"{how_many(number, 'part')}, {how_many(len(alive), 'time')}, {how_many(len(boxes), 'box', 'boxes')}"
         return Condition("admitted", False, wrong)
     try:
         loads = reached(premises, alive, boxes, situation.filter)
@@ -163,7 +164,7 @@ def _admitted(premises: Premises, situation: Filtered) -> Condition:
     boxed = any(box.sides for box in boxes)
     who = "" if not boxed else " for every record" if holds else " for some record"
     return Condition(
-        "admitted", holds, f"the {number} part(s) {fit} the filter's capacity{when}{who}"
+        "admitted", holds, f"the parts ({number}) together {fit} the filter's capacity{when}{who}"
     )
 
 

@@ -33,7 +33,7 @@ def finite_communication(premises: Premises) -> Condition:
     why = (
         f"not stated by {endless[0]}: clamp the answers to a finite set and declare a horizon (Def 14.4)"
         if endless
-        else "every part that is GDP itself has a horizon, and messages and answers from finite sets"
+        else "every part that is itself GDP has a horizon, and its messages and answers come from finite sets"
     )
     return Condition("finite communication", not endless, why)
 

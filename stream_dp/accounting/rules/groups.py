@@ -45,6 +45,7 @@ from stream_dp.core.guarantee import (
     is_pure,
 )
 from stream_dp.core.neighbors import Neighbors, Users
+from stream_dp.core.wording import how_many
 from stream_dp.errors import NotDerivable
 
 # Group privacy over k. Pure: k e. (e, d): k e and d (1 + e^e + ... + e^((k-1)e)), not k d. zCDP: k^2 rho (Bun, Steinke
@@ -81,7 +82,7 @@ def _conditions(premises: Premises, situation: Group) -> tuple[Condition, ...]:
     name, known = NAMES[type(measure)], isinstance(measure, KNOWN)
     why = f"{name} has a group rule" if known else f"no group rule is known for {name}"
     sized = Condition(
-        "group size", k >= 1, f"up to {k} event(s) of one unit, enforced by the guard"
+        "group size", k >= 1, f"up to {how_many(k, 'event')} of one unit, enforced by the guard"
     )
     has_rule = Condition("measure", known, why)
     if not (sized.holds and known):
@@ -89,7 +90,11 @@ def _conditions(premises: Premises, situation: Group) -> tuple[Condition, ...]:
     delta = _delta(measure, k)
     return (
         sized,
-        Condition("one premise", len(premises) == 1, "compose the parts first"),
+        Condition(
+            "one premise",
+            len(premises) == 1,
+            "the rule takes exactly one part: compose several parts first",
+        ),
         has_rule,
         Condition("delta below 1", delta < 1, f"the group's delta is {float(delta):.3g}"),
     )
@@ -237,7 +242,9 @@ of_users: Rule[OfUsers] = _chain(
     lambda situation: situation.users.cap,
     lambda premises, situation: (
         Condition(
-            "cap", True, f"{situation.users}: a guard in front of all parts lets no more count"
+            "cap",
+            True,
+            f"{situation.users}: a guard in front of all parts counts no more events than that",
         ),
         one_event_each("one event more each", premises),
     ),
@@ -260,8 +267,8 @@ def _first_arrivals_steps(premises: Premises, situation: FirstArrivals) -> tuple
     in_its_tick = like.neighbors is Neighbors.ADD_REMOVE or (
         like.neighbors is Neighbors.REPLACE and arrivals.users is None
     )
-    units = f"{arrivals}: rows of neighbours differ by {arrivals.changes} in all"
-    step = "an event keeps its tick, and one unit more or less at one tick is a neighbour of the premise"
+    units = f"{arrivals}: the rows of neighbouring streams differ by {arrivals.changes} in all"
+    step = "an event keeps its tick, and for the premise, one unit more or less at one tick is a neighbour"
     return (
         Condition("units", True, units),
         Condition("one unit each", in_its_tick and not like.unit, step),

@@ -30,6 +30,7 @@ from stream_dp.accounting.rules.rule import (
 from stream_dp.accounting.situations import Local, Parallel
 from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import ZCDP, Measure, RenyiDP
+from stream_dp.core.wording import how_many
 
 
 def sparse(premises: Premises, situation: Parallel) -> Condition:
@@ -45,7 +46,7 @@ def _miscounted(premises: Premises, situation: Parallel) -> Iterator[str]:
     if touched.k < 1:
         yield f"k must be at least 1 ({touched.why})"
     if len(creations) != len(premises):
-        yield f"{len(premises)} kind(s), but {len(creations)} creation count(s)"
+        yield f"{how_many(len(premises), 'kind')}, but {how_many(len(creations), 'creation count')}"
     if any(n is not None and n < 1 for n in creations):
         yield "a kind is created less than once"
     if relations != {touched.neighbors}:
@@ -110,7 +111,7 @@ def _sparse_delta(premises: Premises, situation: Parallel) -> tuple[Condition, .
     why = (
         "a kind with delta > 0 is created without bound, so 1 - prod(1 - delta_j) reaches 1 ([HSV] Thm 5.2)"
         if endless
-        else "every creation is counted, touched or not"
+        else "the bound counts every creation, also those that the event does not touch"
     )
     return (
         known,
@@ -139,7 +140,9 @@ def first_pair_consistent(situation: Parallel, broken_by: str) -> Condition:
     return Condition(
         "first-pair consistent",
         bool(why),
-        why or f"the parts take updates that may differ later on, and {broken_by} breaks the rule",
+        why
+        or f"the updates of the parts may still differ after the first pair, and {broken_by} shows that the rule "
+        "then fails",
     )
 
 
@@ -214,7 +217,7 @@ def _parallel(premises: Premises, situation: Local) -> Parallel:
 def _local(premises: Premises, situation: Local) -> tuple[Condition, ...]:
     counted = situation.users >= 1 and len(premises) in (1, situation.users)
     alike = ", identical procedures" if len(premises) == 1 else ""
-    why = f"{situation.users} user(s), {len(premises)} mechanism(s){alike}"
+    why = f"{how_many(situation.users, 'user')}, {how_many(len(premises), 'mechanism')}{alike}"
     users = Condition("users", counted, why)
     if not counted:
         return (users,)

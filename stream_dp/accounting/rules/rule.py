@@ -33,7 +33,9 @@ from stream_dp.core.guarantee import (
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.errors import NotDerivable
 
-DISCRETE = Condition("discrete answers", True, "arrays of integers; checked by tests/conformance")
+DISCRETE = Condition(
+    "discrete answers", True, "the answers are arrays of integers; checked by tests/conformance"
+)
 
 
 def leaf(
@@ -146,9 +148,9 @@ def same_neighbors(premises: Premises) -> Condition:
 
 def within(deltas: Fraction, granted: Fraction) -> Condition:
     why = (
-        f"the parts' deltas come to {text(deltas)}, {text(granted)} is granted"
+        f"the parts' deltas add up to {text(deltas)}, and a delta of {text(granted)} is granted"
         if deltas or granted
-        else "no part has one"
+        else "no part has a delta"
     )
     return Condition("delta", deltas <= granted, why)
 
@@ -179,7 +181,9 @@ def rests_on(derivation: Derivation, rule: str) -> bool:
 def one_event_each(name: str, premises: Premises) -> Condition:
     """Check that the premises are for one event under add_remove, each step in its own tick."""
     holds = {p.guarantee.protected for p in premises} == {Protected(Neighbors.ADD_REMOVE)}
-    return Condition(name, holds, "each is a step under add_remove, in a tick of its own")
+    return Condition(
+        name, holds, "each event more is one step under add_remove, in a tick of its own"
+    )
 
 
 # Composites ([HSV] Thm 6.1, Cor 6.6). The three properties of [HSV] 6.3 are properties of code: the suite that the
@@ -189,7 +193,11 @@ def _composite(premises: Premises, situation: Composite) -> tuple[Condition, ...
     checked = f"; checked by {suite}" if suite else "; no test suite is named"
     reasons = {"destination and response": situation.destination, "f to f'": situation.relation}
     return (
-        Condition("one composition", len(premises) == 1, "all sub-mechanisms are derived together"),
+        Condition(
+            "one composition",
+            len(premises) == 1,
+            "all sub-mechanisms are derived in one composition",
+        ),
         *(
             Condition(name, bool(suite and why), (why or "no reason given") + checked)
             for name, why in reasons.items()

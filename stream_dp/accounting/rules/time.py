@@ -35,6 +35,7 @@ from stream_dp.accounting.situations import Alive, Ticks
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Measure, PureDP
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wording import how_many
 
 
 def loads(alive: Sequence[Alive], epsilons: Sequence[Fraction]) -> list[tuple[int, Fraction]]:
@@ -54,9 +55,10 @@ def _conditions(premises: Premises, situation: Ticks) -> tuple[Condition, ...]:
         t.first >= 0 and (t.last is None or t.first <= t.last) for t in times
     )
     why = (
-        "every part is alive from its first tick to its last"
+        "every part runs from its first tick to its last"
         if valid
-        else f"{len(times)} time(s) for {len(premises)} part(s), or a part that ends before it begins"
+        else f"{how_many(len(times), 'time')} for {how_many(len(premises), 'part')}, or a part that ends before it "
+        "begins"
     )
     return (
         pure(premises, "a part is not pure DP, and its delta counts at every tick ([HSV] Thm 5.2)"),
@@ -70,21 +72,25 @@ def _event_level(premises: Premises) -> tuple[bool, str]:
     """Say whether an event lies in one tick; or in two that each cost half; or is one of a user's events; and why."""
     guarantees = [p.guarantee for p in premises]
     if any(g.group != 1 for g in guarantees):
-        return False, "a user has many ticks; give their cap (situation OfUsers)"
+        return (
+            False,
+            "a user has events in many ticks, so the rule needs the users' cap (situation OfUsers)",
+        )
     if any(map(currency_of, premises)):
         return (
             False,
-            "a part costs by units of a shared total, which other ticks may have than events",
+            "the price of a part is computed from units of a shared total, and these may lie in other ticks than "
+            "events",
         )
     if any(g.users for g in guarantees):
         if all(map(divided, premises)):
             return (
                 True,
-                "each of a user's events is in one tick, and costs its part of every epsilon",
+                "each event of a user is in one tick, and costs its part of every epsilon",
             )
         return (
             True,
-            "a part that one of a user's events may cost in full counts in whole windows, or for ever",
+            "if a single event of a user may cost a part's full price, the part counts in whole windows, or for ever",
         )
     if all(g.neighbors is not Neighbors.REPLACE_ANY_TICK for g in guarantees):
         return True, "an event is in one tick"
@@ -92,7 +98,7 @@ def _event_level(premises: Premises) -> tuple[bool, str]:
         return True, "a replaced event is in two ticks, and each costs half"
     return (
         False,
-        "a replaced event is in two ticks, and one of them alone may cost all that a part claims",
+        "a replaced event is in two ticks, and one of the two alone may cost the full price of a part",
     )
 
 

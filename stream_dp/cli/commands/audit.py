@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 RULES_WIDTH = 100  # where it is no terminal
 RULES_LEGEND = (
-    "RR(e, d): randomized response, IRR its interactive form; every (e, d)-DP mechanism follows from one "
-    "of them. A delta is the exact one at the booked epsilon.\n"
-    "[bold]equal[/bold]: an adversary reaches the booked amount, so a smaller amount would be wrong. "
-    "[bold]within[/bold]: no adversary reaches the booked amount here. [bold]within the cut[/bold]: the product's own "
-    "code, with its noise cut off at a radius; the cut changes the result by at most the amount shown. An instance "
-    "proves no theorem; one instance marked VIOLATED refutes the rule."
+    "RR(e, d) is randomized response, and IRR(e, d) is its interactive form. Every (e, d)-DP mechanism can be "
+    'computed from one of them. A delta in the column "exact worst case" is exact at the booked epsilon.\n'
+    "[bold]equal[/bold]: an adversary reaches the booked amount, so no smaller amount holds. "
+    "[bold]within[/bold]: no adversary reaches the booked amount in this instance. [bold]within the cut[/bold]: "
+    "the code of stream_dp itself, with its noise cut off at a radius. The cut changes the result by at most the "
+    "amount shown. No instance proves a theorem, but a single instance marked VIOLATED refutes the rule."
 )
 RUNS, TICKS, CONFIDENCE = 3000, 2, 0.99
 
@@ -47,12 +47,17 @@ class Games:
     """How many games are played, and what is concluded from them."""
 
     runs: Annotated[
-        int, Option(help="Number of games for each row of the table; half of them use each stream.")
+        int,
+        Option(
+            help="Number of games for each row of the table. Each of the two streams is used in half of the "
+            "games."
+        ),
     ] = RUNS
     ticks: Annotated[
         int,
         Option(
-            help="Number of ticks of a game, at most the horizon; more where a window ends later."
+            help="Number of ticks of a game, at most the horizon. If a series releases its first number later, its "
+            "games are longer."
         ),
     ] = TICKS
     confidence: Annotated[
@@ -63,8 +68,8 @@ class Games:
         Option(
             min=1,
             show_default=False,
-            help="Factor on each series' epsilon; 1: as in the file. By default the factor that makes it 2, which "
-            "a few thousand games can detect.",
+            help="Factor by which each series' epsilon is multiplied. 1: the epsilons of the file. Default: the "
+            "factor that makes the epsilon 2, which a few thousand games can detect.",
         ),
     ] = None
 
@@ -77,7 +82,11 @@ def audit(
     ] = None,
     *,
     rules: Annotated[
-        bool, Option("--rules", help="Certify the composition rules; no pipeline, no games.")
+        bool,
+        Option(
+            "--rules",
+            help="Check the composition rules exactly. Needs no pipeline, and plays no games.",
+        ),
     ] = False,
     trace: Annotated[
         Path | None,
@@ -85,8 +94,8 @@ def audit(
             "--trace",
             metavar="FILE",
             show_default=False,
-            help="Play a journal again as the theory's composition: FILE is a pipeline file, or a journal of "
-            "PIPELINE.yaml. Needs the key; no games.",
+            help="Replay a journal through the composition of the theory. FILE is a pipeline file, or a journal of "
+            "PIPELINE.yaml. Needs the operator's key, and plays no games.",
         ),
     ] = None,
     copy: Annotated[
@@ -95,32 +104,35 @@ def audit(
             "--copy",
             metavar="COPY",
             show_default=False,
-            help="With --trace PIPELINE.yaml: copy its journal, from disk or from Kafka, into this new file first, and "
-            "check the copy.",
+            help="With --trace PIPELINE.yaml: first copy the pipeline's journal, from disk or from Kafka, to this "
+            "new file, and check the copy.",
         ),
     ] = None,
     games: Games,
     as_json: AsJson = False,
     key_file: KeyFile = None,
 ) -> None:
-    """Attack PIPELINE.yaml's mechanisms, alone and together: do they reveal one event too well?
+    """Attack PIPELINE.yaml's mechanisms, one by one and together: do they reveal more about an event than claimed?
 
-    With --rules: every composition rule on small instances, exactly, against all adaptive adversaries (under a minute).
-    With --trace: what an engine did, from its journal, against the concurrent composition, byte for byte.
+    With --rules, the command checks every composition rule exactly, on small instances, against all adaptive
+    adversaries (under a minute). With --trace, it replays an engine's journal through the concurrent composition and
+    compares every byte.
     """
     if trace is not None:
         if rules:
-            raise UsageError("--trace checks a journal and --rules the rules: one at a time")
+            raise UsageError(
+                "--trace checks a journal, and --rules checks the rules: use one of them at a time"
+            )
 
         audit_trace(pipeline, trace, key_file, copy, as_json=as_json)
         return
     if copy is not None:
         raise UsageError(
-            "--copy: is for --trace PIPELINE.yaml, whose journal it copies; without --trace no journal is read"
+            "--copy: needs --trace PIPELINE.yaml, because it copies the journal that --trace checks"
         )
     if rules == (pipeline is not None):
         raise UsageError(
-            "name a PIPELINE.yaml to attack its mechanisms, or --rules to certify the composition rules"
+            "name a PIPELINE.yaml to attack its mechanisms, or --rules to check the composition rules"
             + (", not both" if rules else "")
         )
     if not 0 < games.confidence < 1:
@@ -148,29 +160,29 @@ def _attack(pipeline: Path, games: Games, as_json: bool) -> None:
 def _print(attacked: Attack, runs: int, confidence: float) -> None:
     console = wide_console()
     typer.echo(
-        f"{how_many(runs, 'game')} per row can see an epsilon from {attacked.seen:g} on, at confidence {confidence}. "
-        f"They detect no smaller epsilon, not even of the least private mechanism. {_louder(attacked)}"
+        f"{how_many(runs, 'game')} per row can detect an epsilon of {attacked.seen:g} or more, at confidence "
+        f"{confidence}. They cannot detect a smaller epsilon, not even that of the least private mechanism. "
+        f"{_louder(attacked)}"
     )
     table = Table(title=f"{attacked.pipeline}: audit by {how_many(runs, 'game')} per row")
     for column in ("series", "mechanism", "claimed epsilon", "played at", "epsilon is at least"):
         table.add_column(column)
-    table.add_column("strongest possible would show")
-    table.add_column("best event, how often under the two streams")
+    table.add_column("strongest possible result")
+    table.add_column("best event, and how often it occurs in each stream")
     for series in attacked.series:
         table.add_row(series.name, series.mechanism, *_cells(series))
     table.add_section()
     table.add_row(TOGETHER, f"{attacked.filter} filter", *_cells(attacked.claims[-1]))
     console.print(table)
     typer.echo(
-        f"A game uses one of two streams that differ in {attacked.unit} ({attacked.relation}), and the attack guesses "
-        "from the releases which one it was. The last row attacks all series together: each series has its own worst "
-        f"pair of streams. All lower bounds hold together with confidence {confidence}. A lower bound below the played "
-        "epsilon proves nothing: the proof is the derivation (stream-dp plan). A lower bound above it refutes the "
-        "claim.\n"
-        f"{_deltas(attacked)}"
-        "Strongest possible: the bound from as many games against randomized response, the least private mechanism of "
-        "the same claim. It is computed from expected counts, not played, so chance may give a slightly larger bound. "
-        "If the strongest possible bound is near 0, there were too few games for a result."
+        f"A game uses one of two streams that differ in {attacked.unit} ({attacked.relation}), and the attack "
+        "guesses from the releases which one it was. The last row attacks all series together: each series has "
+        f"its own worst pair of streams. All lower bounds hold together with confidence {confidence}. A lower "
+        "bound below the played epsilon proves nothing: the proof is the derivation (stream-dp plan). A lower "
+        f'bound above it refutes the claim.\n{_deltas(attacked)}"Strongest possible result" is the lower bound '
+        "that the same number of games would give against randomized response, the least private mechanism with "
+        "the same claim. This bound is computed from expected counts and not played, so a game can exceed it "
+        "slightly by chance. If it is near 0, there were too few games for a result."
     )
 
 
@@ -179,8 +191,9 @@ def _louder(attacked: Attack) -> str:
     if all(claim.times == 1 for claim in attacked.claims):
         return "The games use the epsilons of the file."
     return (
-        "So the games multiply all epsilons of a series (column: played at). Code and derivation stay the same, and "
-        "games see more because there is less noise. --times 1 plays the epsilons of the file; --runs plays more games."
+        'So the games multiply all epsilons of a series (column "played at"). The code and the derivation stay '
+        "the same, and the games detect more because there is less noise. --times 1 plays with the epsilons of "
+        "the file. --runs sets the number of games."
     )
 
 
@@ -189,9 +202,9 @@ def _deltas(attacked: Attack) -> str:
     if not any(claim.finding.delta for claim in attacked.claims):
         return ""
     return (
-        "If a claim has a delta, the audit subtracts delta from an event's probability before it computes the bound. "
-        "A claim in zCDP, RDP or GDP holds at every delta. The audit attacks such a claim at delta "
-        f"{text(attacked.chosen_delta)}, because so few games detect no smaller delta.\n"
+        "If a claim has a delta, the audit subtracts delta from an event's probability before it computes the "
+        "bound. A claim in zCDP, RDP or GDP holds at every delta. The audit attacks such a claim at delta "
+        f"{text(attacked.chosen_delta)}, because this number of games can detect no smaller delta.\n"
     )
 
 
@@ -202,19 +215,23 @@ def _statement(attacked: Attack, day: str) -> str:
     result = (
         f"REFUTED the claimed epsilon of {', '.join(attacked.refuted)}"
         if attacked.refuted
-        else f"refuted no claim (all together: epsilon {text(whole.claimed)}{at})"
+        else f"refuted no claim (all series together: epsilon {text(whole.claimed)}{at})"
     )
     louder = max((series.times for series in attacked.series), default=1)
     multiplied = f" (at up to {louder} times its epsilon)" if louder > 1 else ""
     most = max((series.ticks for series in attacked.series), default=0)
-    ticks += f" (up to {most:,} where a window ends later)" if most > attacked.ticks else ""
+    ticks += (
+        f" (up to {most:,} for a series whose first number comes later)"
+        if most > attacked.ticks
+        else ""
+    )
     return (
         f"To quote: on {day} stream_dp {__version__} played {how_many(attacked.runs, 'game')} of {ticks} against "
         f"each mechanism of {attacked.pipeline}{multiplied} and against all together, for {attacked.unit} "
-        f"({attacked.relation}), and {result} at confidence {attacked.confidence}. The games can show faults in "
-        f"the code of the mechanisms that cost an epsilon of {attacked.seen:g} or more as played, within {ticks}. The "
-        "games cannot prove a claim. They do not test how records are read and capped, the journal, the key, the "
-        "brokers, times of publication, or people with access."
+        f"({attacked.relation}), and {result} at confidence {attacked.confidence}. The games can detect a fault "
+        f"in the code of the mechanisms if the fault costs an epsilon of {attacked.seen:g} or more, as played, "
+        f"within {ticks}. The games cannot prove a claim. They test neither the reading and capping of records, "
+        "nor the journal, the key, the brokers, the times of publication, or people with access."
     )
 
 
@@ -229,9 +246,9 @@ def _cells(attacked: Attacked) -> tuple[str, ...]:
         f"{finding.strongest:.4f}",
         f"{finding.event}: {finding.rates[0]:.1%}, {finding.rates[1]:.1%}"
         if finding.lower
-        else f"it tells nothing before its tick {attacked.first - 1}: --ticks {attacked.first}"
+        else f"the series releases no number before tick {attacked.first - 1}: use --ticks {attacked.first}"
         if attacked.first > attacked.ticks
-        else "none shows a difference at this confidence",
+        else "no event shows a difference at this confidence",
     )
 
 
@@ -256,34 +273,31 @@ def _print_trace(report: "TraceReport") -> None:
     )  # fmt: skip
     compared = f"{how_many(report.releases, 'release')} and {how_many(report.answers, 'answer')}"
     if report.made:
-        made = f"  {report.made:,} of these releases were computed only from other releases, without key or seed\n"
+        made = f"  {report.made:,} of these releases were computed from other releases alone, without key or seed\n"
     typer.echo(
-        f"{report.pipeline}: the trace of its journal, played through the concurrent composition ([HSV] Def 4.1) with "
-        "the recorded seeds:\n"
-        f"  {played} in {how_many(report.ticks, 'tick')}\n"
-        f"  {compared} to queries compared: equal, byte for byte\n"
-        f"{made}"
-        f"  {how_many(report.snapshots, 'snapshot')} compared: equal"
+        f"{report.pipeline}: the journal was replayed through the concurrent composition ([HSV] Def 4.1) with the "
+        f"recorded seeds:\n  {played} in {how_many(report.ticks, 'tick')}\n  {compared} compared: equal, byte for "
+        f"byte\n{made}  {how_many(report.snapshots, 'snapshot')} compared: equal"
     )
     if report.ticks:
         users = report.users
         unit, one, two = (
-            ("one event", "one event more", "two")
+            ("one event", "one event more", "two events more")
             if users is None
-            else (f"{users}", "all events of one user more", "one beyond that")
+            else (f"{users}", "all events of one more user", "one event more than that")
         )
         apart = (
-            f"it refuses it with {two}, in two ticks"
+            f"It refuses the pair with {two}, in two ticks"
             if report.apart
-            else f"one tick is too few to show that it refuses {two}"
+            else f"One tick is too few to show that it refuses the pair with {two}"
         )
         typer.echo(
-            f"The verifier of the claimed relation ({report.relation}, {unit}, all series at once) accepts the trace "
-            f"beside itself with {one}; {apart}."
+            f"The verifier of the claimed relation ({report.relation}, {unit}, all series at once) accepts the "
+            f"trace and the trace with {one} as a pair of neighbours. {apart}."
         )
     typer.echo(
-        "Rows and seeds are NOT PRIVATE and were read with the operator's key. This output shows no row and no seed; "
-        "its numbers depend only on ticks and series."
+        "The command read rows and seeds, which are NOT PRIVATE, with the operator's key. This output shows none "
+        "of them: its numbers depend only on ticks and series."
     )
 
 
@@ -296,7 +310,9 @@ def audit_rules(*, as_json: bool) -> None:
 
     with progress("Making small instances") as line:
         if not as_json:
-            line.say("Playing every adaptive adversary of some small instances: under a minute.")
+            line.say(
+                "Playing every adaptive adversary against some small instances. This takes under a minute."
+            )
         table = rules_json(line)
     if as_json:
         typer.echo(json.dumps(table))
@@ -310,16 +326,17 @@ def _print_rules(table: dict[str, Any]) -> None:
     console.print("[bold]Composition rules against every adaptive adversary, exactly[/bold]\n")
     _print_compared(console, table["rules"])
     console.print(f"\n{RULES_LEGEND}")
-    console.print("\n[bold]Not certified here[/bold]\n")
+    console.print("\n[bold]Rules that are not checked here[/bold]\n")
     for rule in table["rules"]:
         if "why" in rule:
             console.print(_pair(escape(_head(rule)), escape(rule["why"])))
     console.print(
-        "\n[bold]Randomized response is universal[/bold], [HSV] Lemma 4.7, 5.6, [Lyu] Thm 3: constructed, law by law\n"
+        "\n[bold]Mechanisms computed from randomized response[/bold] ([HSV] Lemma 4.7, 5.6, [Lyu] Thm 3): "
+        "constructed, and all distributions compared\n"
     )
     for construction in table["constructions"]:
         console.print(_pair(escape(construction["words"]), _constructed(construction)))
-    console.print("\n[bold]Admission that an adversary exceeds[/bold]")
+    console.print("\n[bold]Wrong bookings, and the adversary that exceeds each[/bold]")
     for book in table["counterexamples"]:
         _print_book(console, book)
 
@@ -341,14 +358,14 @@ def _print_compared(console: Console, rules: list[dict[str, Any]]) -> None:
 def _constructed(construction: dict[str, Any]) -> str:
     if not (construction["decomposed"] and construction["equal"]):
         return "[bold red]NOT EQUAL[/bold red]"
-    return f"equal; IRR is asked {construction['asked']} time(s) while pairs are equal"
+    return f"equal; while the two inputs are equal, IRR is asked {how_many(construction['asked'], 'time')}"
 
 
 def _print_book(console: Console, book: dict[str, Any]) -> None:
     console.print(f"\n[bold]{escape(book['books'])}[/bold], {escape(book['source'])}")
-    console.print(_pair("they promise", f"{book['quantity']}: {_number(book['promised'])}"))
+    console.print(_pair("the booking promises", f"{book['quantity']}: {_number(book['promised'])}"))
     exact = f"[bold]{_number(book['exact'])}[/bold]: {escape(book['adversary'])}"
-    console.print(_pair("an adversary gets", exact))
+    console.print(_pair("an adversary reaches", exact))
     console.print(_pair("our rules", escape(book["ours"])))
 
 

@@ -30,27 +30,32 @@ def send(
     file: Annotated[
         str,
         Argument(
-            metavar="FILE", show_default=False, help="CSV or JSON lines, .gz or not; -: stdin."
+            metavar="FILE",
+            show_default=False,
+            help="CSV or JSON lines, also as .gz. -: standard input.",
         ),
     ],
     *,
     topic: Annotated[
-        str, Option(help="The topic to write. Default: the topic of the pipeline file.")
+        str, Option(help="The topic to send to. Default: the topic of the pipeline file.")
     ] = "",
     bootstrap: Bootstrap = "",
     pipeline: Annotated[
         Path | None,
-        Option(help="A pipeline file: where its source is, and the types of the cells of a CSV."),
+        Option(
+            help="The pipeline file that declares the topic's brokers and the types of a CSV file's cells."
+        ),
     ] = None,
     encoding: Encoding = "utf-8",
     skip_bad: Annotated[
         bool, Option("--skip-bad", help="Leave out lines that are not records.")
     ] = False,
 ) -> None:
-    """Send the records of FILE (CSV or JSON lines, - for standard input) into a topic, which stamps them as they come.
+    """Send the records of FILE (CSV or JSON lines; - is standard input) to a topic, whose brokers stamp them on
+    arrival.
 
-    Each is acknowledged by the brokers before this ends. Without a pipeline file the cells of a CSV become what they
-    look like: numbers, true, false, or texts.
+    The command ends when the brokers have acknowledged every record. Without a pipeline file, a cell of a CSV file
+    becomes a number, true, false or a text, as it looks.
     """
     with progress(f"Reading {pipeline or file}") as line:
         to = (topic, bootstrap, pipeline, line.say)
@@ -68,14 +73,14 @@ def topic(
     bootstrap: Bootstrap = "",
     pipeline: Annotated[
         Path | None,
-        Option(help="A pipeline file: its source says where Kafka is, and how to log in."),
+        Option(help="A pipeline file whose source declares the address of Kafka and the login."),
     ] = None,
     partitions: Annotated[int, Option(min=1, help="Number of partitions.")] = 1,
     stamped: Annotated[
         bool,
         Option(
             "--stamped/--no-stamped",
-            help="Let the brokers stamp records on arrival (LogAppendTime); a wall clock needs it.",
+            help="Let the brokers stamp records on arrival (LogAppendTime). A wall clock needs this.",
         ),
     ] = True,
 ) -> None:
@@ -100,21 +105,23 @@ _DEFAULT_FOLDERS = {1: "broker", 3: "broker-3"}
 def broker(
     nodes: Annotated[int, Option(help="Number of Kafka nodes: 1 or 3.")] = 1,
     port: Annotated[
-        int | None, Option(help="Port of the first node. Default: any free one.")
+        int | None, Option(help="Port of the first node. Default: any free port.")
     ] = None,
     data_dir: Annotated[
         Path | None,
-        Option(help="Folder of the data. Default: in your state folder, one for each checkout."),
+        Option(
+            help="Folder of the data. Default: a folder for this checkout, in your state folder."
+        ),
     ] = None,
 ) -> None:
-    """Start a real, local Apache Kafka; needs neither Docker nor an installed Java."""
+    """Start a real, local Apache Kafka. Neither Docker nor an installed Java is needed."""
     if nodes not in _DEFAULT_FOLDERS:
         raise UsageError(f"--nodes: a local Kafka has 1 or 3 nodes, not {nodes}")
     folder = data_dir or local_dir() / _DEFAULT_FOLDERS[nodes]
     shared = state_dir() / _DEFAULT_FOLDERS[nodes]
     if not folder.exists() and shared.exists():
         typer.echo(
-            f"A new, empty Kafka; --data-dir {shared} goes on with the one of before", err=True
+            f"This is a new, empty Kafka. --data-dir {shared} continues the earlier one", err=True
         )
     kafka = LocalKafka(folder, nodes=nodes, port=port)
     try:

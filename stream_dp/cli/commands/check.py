@@ -38,28 +38,26 @@ def check(
     pipeline: PipelineFile,
     *,
     data: Annotated[
-        Path | None, Option(help="A sample: CSV, JSON lines or Parquet, .gz or not.")
+        Path | None, Option(help="The file of the sample: CSV, JSON lines or Parquet, also as .gz.")
     ] = None,
-    topic: Annotated[
-        str, Option(help="A topic of the pipeline's brokers to take the sample from.")
-    ] = "",
+    topic: Annotated[str, Option(help="The topic of the sample, at the pipeline's brokers.")] = "",
     sample: Annotated[
         int,
         Option(
             min=1,
             max=1_000_000,
-            help="Number of records: the first of a file, or the last of a partition.",
+            help="Number of records: the first records of a file, or the last of each partition.",
         ),
     ] = 1000,
     as_json: AsJson = False,
     key_file: KeyFile = None,
 ) -> None:
-    """Show which records of a sample PIPELINE.yaml could not use, and why, before any budget is spent. NOT PRIVATE.
+    """Show which records of a sample cannot be used, and why, before PIPELINE.yaml spends any budget. NOT PRIVATE.
 
-    The sample is taken from the pipeline's own source, or from what --data or --topic names. Exit code 2: more of it
-    than `warn_dead` declares cannot be used, or the file is broken. No journal is opened, nothing is charged.
+    The sample comes from the pipeline's own source, or from --data or --topic. Exit code 2: more of the sample than
+    `warn_dead` allows cannot be used, or the pipeline file is broken. The command opens no journal and charges nothing.
     """
-    with progress("Looking at a sample of the records") as line:
+    with progress("Reading a sample of the records") as line:
         checking = check_pipeline(pipeline, data, topic, sample, key_file, line.say, line)
         checked = asyncio.run(checking)
     built, fitting, judgement = checked
@@ -80,11 +78,11 @@ class Tried:
         str,
         Option(
             metavar="E,E",
-            help="Budgets to try. Default: half the file's budget, the budget itself, and twice the budget.",
+            help="Budgets to try. Default: half of the file's budget, the budget itself, and twice the budget.",
         ),
     ] = ""
     cap: Annotated[
-        str, Option(metavar="N,N", help="Caps of users to try (max_events, or overall).")
+        str, Option(metavar="N,N", help="Caps of users (max_events, or overall) to try.")
     ] = ""
     step: Annotated[str, Option(metavar="D,D", help="Values of clock.step to try.")] = ""
 
@@ -94,25 +92,26 @@ def simulate(
     pipeline: PipelineFile,
     *,
     data: Annotated[
-        Path, Option(help="Data that you may look at: CSV, JSON lines or Parquet, .gz or not.")
+        Path, Option(help="Data that you may look at: CSV, JSON lines or Parquet, also as .gz.")
     ],
     tried: Tried,
     plot: Annotated[
-        Path | None, Option(help="Draw the errors into this file: .svg, .png or .pdf.")
+        Path | None,
+        Option(help="Draw the errors, and write the picture to this file: .svg, .png or .pdf."),
     ] = None,
-    runs: Annotated[int, Option(min=1, max=1000, help="Runs for each budget.")] = 10,
+    runs: Annotated[int, Option(min=1, max=1000, help="Number of runs for each budget.")] = 10,
     sample: Annotated[
         int,
         Option(min=1, max=10_000_000, help="Number of records to read from the start of the file."),
     ] = 1_000_000,
     as_json: AsJson = False,
 ) -> None:
-    """Say how large PIPELINE.yaml's errors are at several budgets, on data that you may look at. NOT PRIVATE.
+    """Show how large PIPELINE.yaml's errors are at several budgets, on data that you may look at. NOT PRIVATE.
 
-    Its router and mechanisms run on the records of --data, each time with fresh noise, and their releases are compared
-    with the truth. Each series has the same share of every budget; every cap and step is tried with each. No journal is
-    opened, nothing charged or published. Use public, synthetic or old data: to tune a pipeline on the data that it
-    protects reveals something about them.
+    The pipeline's mechanisms run on the records of --data, each time with fresh noise, and their releases are compared
+    with the true values. Each series gets the same share of every budget, and every cap and step is tried with every
+    budget. The command opens no journal, charges nothing and publishes nothing. Use public, synthetic or old data: if
+    you tune a pipeline on the data that it protects, the result reveals something about these data.
     """
     with progress("Simulating") as line:
         points = simulated(pipeline, data, tried.epsilon, runs, sample, line, tried.cap, tried.step)
@@ -127,7 +126,7 @@ def simulate(
 
 def _print_points(points: Sequence[Point], tried: Collection[str]) -> None:
     heads = ("over", "cut off", "typically", "budget", "epsilon", "band", "RMSE", "95 % error")
-    title = "What would be released, NOT PRIVATE"
+    title = "Simulated releases and their errors, NOT PRIVATE"
     table = folding_table("series", *tried, *heads, "coverage", "verdict", title=title)
     last = ""
     for point in points:
@@ -137,11 +136,11 @@ def _print_points(points: Sequence[Point], tried: Collection[str]) -> None:
         last = name
     wide_console().print(table)
     Console(soft_wrap=True, highlight=False).print(
-        "NOT PRIVATE: these figures are computed from exact values. Nothing was charged and nothing was published. If "
-        "you tune a pipeline on the data that it protects, the tuned file reveals something about these data, and no "
-        "budget covers that: use public, synthetic or old data. Errors are for the records that count; the column `cut "
-        "off` shows the part that caps cut off. Alerts are not simulated: `stream-dp plan` shows the "
-        "probability of false alarms.",
+        "NOT PRIVATE: these figures are computed from exact values. Nothing was charged and nothing was "
+        "published. If you tune a pipeline on the data that it protects, the tuned file reveals something about "
+        "these data, and no budget covers this loss: use public, synthetic or old data. Errors are computed for "
+        "the records that count. The column `cut off` shows the part of the records that caps cut off. Alerts "
+        "are not simulated: `stream-dp plan` shows the probability of false alarms.",
         markup=False,
     )
 
@@ -154,7 +153,7 @@ def _print(name: str, fitting: Fitting, alarms: list[str]) -> None:
     lines = Console(soft_wrap=True, highlight=False)
     if not fitting.records:
         lines.print(
-            f"There are no records in {fitting.origin} yet, so nothing could be checked.",
+            f"{fitting.origin} holds no records yet, so nothing could be checked.",
             markup=False,
         )
     for hint in fitting.hints:
@@ -188,7 +187,9 @@ def _print_verdicts(judgement: Judgement) -> None:
 
 def _fields(name: str, fitting: Fitting) -> Table:
     columns = ("field", "type", "fits", "null", "missing", "wrong type", "other")
-    table = folding_table(*columns, title=f"{name}: how {fitting.origin} fits, NOT PRIVATE")
+    table = folding_table(
+        *columns, title=f"{name}: how the records of {fitting.origin} fit the schema, NOT PRIVATE"
+    )
     for fit in fitting.fields:
         counts = (fit.fits, fit.null, fit.missing, fit.wrong, fit.other)
         unused = "" if fit.used else " (not used)"

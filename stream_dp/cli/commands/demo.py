@@ -41,7 +41,12 @@ class Readers:
 
     processes: Processes = None
     workers: Annotated[
-        int, Option("--workers", min=0, help="So many workers read the topic for the engine.")
+        int,
+        Option(
+            "--workers",
+            min=0,
+            help="Number of workers that read the topic for the engine. 0: the engine reads it.",
+        ),
     ] = 0
 
 
@@ -49,27 +54,37 @@ class Readers:
 def demo(
     *,
     embedded: Annotated[
-        bool, Option("--embedded", help="Use no broker, but a file source and an SQLite journal.")
+        bool,
+        Option("--embedded", help="Use no broker: read a file, and keep the journal in SQLite."),
     ] = False,
-    headless: Annotated[bool, Option("--headless", help="No page, not paced.")] = False,
+    headless: Annotated[
+        bool, Option("--headless", help="Serve no page, and release ticks as fast as possible.")
+    ] = False,
     until_end: Annotated[
-        bool, Option("--until-end", help="Stop at the end of the year and print a table.")
+        bool,
+        Option(
+            "--until-end", help="Stop at the end of the year, and print a table of the results."
+        ),
     ] = False,
-    fresh: Annotated[bool, Option("--fresh", help="Delete the demo's state first.")] = False,
+    fresh: Annotated[
+        bool, Option("--fresh", help="Delete the state of earlier demos first.")
+    ] = False,
     as_json: Annotated[
-        bool, Option("--json", help="End with one JSON object on the last line of stdout.")
+        bool, Option("--json", help="Print one JSON object as the last line of stdout.")
     ] = False,
     compare_exact: Annotated[
-        bool, Option("--compare-exact", help="Show exact values beside the private ones.")
+        bool, Option("--compare-exact", help="Show the exact values next to the private values.")
     ] = False,
     port: Port = 8765,
     readers: Readers,
 ) -> None:
-    """Show real flight departures, live and private, in the browser. Ctrl-C stops; a new start continues."""
+    """Show real flight departures, live and private, in the browser. Ctrl-C stops the demo; the next start continues
+    it.
+    """
     options = DemoOptions(
         embedded, headless, until_end, fresh, port, readers.processes, readers.workers
     )
-    with progress("Looking at what is here") as line:
+    with progress("Looking for the state of an earlier demo") as line:
         done, figures = asyncio.run(_demo(options, line, compare_exact=compare_exact))
     print_results(figures)
     if as_json:
@@ -102,8 +117,8 @@ def _invitation(url: str) -> str:
     us = f"{sys.executable} -m {called.parent.name}" if called.name == "__main__.py" else called
     command = f"{us} query create {flights_folder() / 'pipeline.yaml'} --url {url} --series '{LIVE_SERIES}'"
     return (
-        "The link has a guest's token: ask something of your own below the cards. Or as the operator, from a second "
-        f"terminal:\n  {there}{command}"
+        "The link contains a guest's token, so below the cards you can ask for a series of your own. As the "
+        f"operator, you can do the same from a second terminal:\n  {there}{command}"
     )
 
 
@@ -154,7 +169,7 @@ def _shown(release: dict[str, Any]) -> list[tuple[str, Any]]:
     values: dict[str, Any] = release["values"]
     ranked = sorted(values.items(), key=lambda item: -(item[1] or 0))[:SHOWN_KEYS]
     left = len(values) - len(ranked)
-    return [*ranked, *([(f"... {left} more", None)] if left else [])]
+    return [*ranked, *([(f"{left} more keys", None)] if left else [])]
 
 
 def _sure(part: dict[str, Any], key: str) -> str:

@@ -29,16 +29,19 @@ def doctor(
     write: Annotated[
         bool,
         Option(
-            "--write", help="Compare clocks by empty records in NAME.private.clock, as a run does."
+            "--write",
+            help="Also compare the clocks, by writing empty records to the topic NAME.private.clock, as "
+            "`run` does.",
         ),
     ] = False,
     key_file: KeyFile = None,
 ) -> None:
-    """Check brokers, login, rights, topics, clocks, key and disk for PIPELINE.yaml; say how to fix them.
+    """Check brokers, login, rights, topics, clocks, key and disk for PIPELINE.yaml, and say how to fix each problem.
 
-    Exit codes: 0 all well, 4 `run` would stop rather than risk something, 5 something cannot be reached or is denied.
+    Exit codes: 0 everything is in order; 4 `run` would refuse to start, because something is at risk; 5 something
+    cannot be reached, or access is denied.
     """
-    with progress(f"Looking at what {pipeline} needs"):
+    with progress(f"Checking what {pipeline} needs"):
         findings = asyncio.run(diagnose_pipeline(pipeline, key_file, write=write))
     code = exit_code(findings)
     if as_json:
@@ -74,7 +77,7 @@ def check(
         Argument(
             metavar="TOPIC|FILE",
             show_default=False,
-            help="The rows topic, or a file with a record a line.",
+            help="The rows topic, or a file with one record per line.",
         ),
     ],
     *,
@@ -87,12 +90,14 @@ def check(
     as_json: AsJson = False,
     key_file: Annotated[
         Path | None,
-        Option("--key-file", help="A worker's keys, or the operator's key (mode 0600)."),
+        Option(
+            "--key-file", help="The file of a worker's keys, or of the operator's key (mode 0600)."
+        ),
     ] = None,
 ) -> None:
-    """Check seals, forms, chain, order, repeats and versions of rows; say what is wrong, and where.
+    """Check the seals, forms, chain, order, repeats and versions of rows, and say what is wrong, and where.
 
-    Exit codes: 0 all well, 4 something is wrong.
+    Exit codes: 0 all rows are right, 4 something is wrong.
     """
     with progress(f"Reading {log}"):
         checked = check_rows(log, pipeline, key_file)

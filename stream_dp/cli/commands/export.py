@@ -16,27 +16,28 @@ from stream_dp.operate.exporting import FORMS, export_releases
 def export(
     pipeline: PipelineFile,
     *,
-    to: Annotated[str, Option("--to", metavar="ADDRESS", help=f"Where to: {FORMS}.")],
+    to: Annotated[str, Option("--to", metavar="ADDRESS", help=f"The target: {FORMS}.")],
     follow: Annotated[
-        bool, Option("--follow", help="Export new releases, too, until stopped.")
+        bool, Option("--follow", help="Go on with new releases until stopped.")
     ] = False,
     every: Annotated[
         float,
         Option(
             min=0.1,
             max=86_400,
-            help="With --follow: seconds between two searches for new releases.",
+            help="With --follow: how many seconds to wait before looking again for new releases.",
         ),
     ] = 1.0,
     log_format: LogFormat = LogForm.TEXT,
 ) -> None:
     """Write the releases of PIPELINE.yaml into PostgreSQL, DuckDB, Parquet or CSV, one row per number.
 
-    What is there already is not written again; with --follow it goes on until stopped.
+    Releases that are already in the target are not written again. With --follow, the export goes on until it is
+    stopped.
     """
     written, reported, text = "", 0, log_format is LogForm.TEXT
     with (
-        progress(f"Reading what {pipeline} has released", silent=not text) as line,
+        progress(f"Reading the releases of {pipeline}", silent=not text) as line,
         logged(pipeline, log_format) as log,
     ):
 

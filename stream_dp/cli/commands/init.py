@@ -14,15 +14,20 @@ from stream_dp.core.wording import how_many
 from stream_dp.operate.init import LOCAL, OPEN, Drafted, SampleWanted, draft_pipeline
 
 _MOST_SHOWN = 50
-_FOR_CHECK = "for `check` to see; what counts is sent once `run` has started"
+_FOR_CHECK = "only for `check`; records that count are sent after `run` has started"
 
 
 def init(
     *,
-    csv: Annotated[Path | None, Option(help="A sample: a CSV, .gz or not.")] = None,
-    jsonl: Annotated[Path | None, Option(help="A sample: JSON lines, .gz or not.")] = None,
+    csv: Annotated[Path | None, Option(help="A CSV file with the sample, also as .gz.")] = None,
+    jsonl: Annotated[
+        Path | None, Option(help="A file of JSON lines with the sample, also as .gz.")
+    ] = None,
     topic: Annotated[
-        str, Option(help="The topic to read; without a file, its records are the sample.")
+        str,
+        Option(
+            help="The topic that the pipeline will read. Without a file, its records are the sample."
+        ),
     ] = "",
     bootstrap: Bootstrap = "",
     out: Annotated[
@@ -32,17 +37,17 @@ def init(
         ),
     ] = None,
     name: Annotated[
-        str, Option(help="The pipeline's name. Default: after the topic or the file.")
+        str, Option(help="The pipeline's name. Default: the name of the topic or of the file.")
     ] = "",
     show_values: Annotated[
-        bool, Option("--show-values", help="Show the texts in the sample. NOT PRIVATE.")
+        bool, Option("--show-values", help="Print the texts of the sample. NOT PRIVATE.")
     ] = False,
 ) -> None:
-    """Look at a sample of your records and write a first pipeline file; it marks what you have to declare.
+    """Write a first pipeline file from a sample of your records. The file marks what you must declare.
 
-    It looks at the first 1,000 records of a file, or the last 1,000 of a topic. It proposes names and types of columns,
-    and the unit. Declare domains and ranges yourself: a range taken from the data would reveal something about the
-    data. No value of the sample is ever written.
+    The sample is the first 1,000 records of a file, or the last 1,000 of a topic. The command proposes names and types
+    of fields, and the unit. Declare domains and ranges yourself: a range taken from the data would reveal something
+    about the data. No value of the sample is written to the file.
     """
     wanted = SampleWanted(csv, jsonl, topic, bootstrap, out, name)
     with progress("Looking at a sample of the records") as line:
@@ -97,8 +102,8 @@ def _next(done: Drafted, wanted: SampleWanted) -> list[str]:
         lines.append(f"{done.draft.live_for}.")
     if user := done.draft.person:
         lines.append(
-            f"{user} is called like people, so all records of one are protected together (`unit: user`); "
-            f"{path} says how to protect each by itself."
+            f"The name of the field {user} sounds like people, so all records of one person are protected "
+            f"together (`unit: user`). {path} says how to protect each record by itself."
         )
     lines += [f"{path}: written. Next, {edit}, then:", f"  stream-dp plan {path}"]
     lines += ["  stream-dp key && export STREAM_DP_KEY_FILE=$PWD/stream-dp.key"]

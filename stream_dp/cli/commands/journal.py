@@ -20,7 +20,7 @@ _SHOWN = 3
 def dead_letters(
     pipeline: PipelineFile, *, as_json: AsJson = False, key_file: KeyFile = None
 ) -> None:
-    """List the records that PIPELINE.yaml could not use: why, how many, where. NOT PRIVATE."""
+    """List the records that PIPELINE.yaml could not use: how many, where, and why. NOT PRIVATE."""
     with progress(f"Reading {pipeline}") as line:
         shown = asyncio.run(read_dead_letters(pipeline, key_file, line.say, line))
     if as_json:
@@ -38,7 +38,11 @@ def _print(shown: dict[str, Any]) -> None:
             str(kind["partition"]), kind["reason"], kind["field"] or "", f"{kind['records']:,}", _places(kind)
         )  # fmt: skip
     console.print(table)
-    beyond = f", {shown['capped']:,} beyond their users' caps" if shown["capped"] else ""
+    beyond = (
+        f"; {shown['capped']:,} did not count, because their users had reached a cap"
+        if shown["capped"]
+        else ""
+    )
     console.print(
         f"NOT PRIVATE: exact numbers, for the operator alone. {how_many(shown['records'], 'record')} counted, "
         f"{shown['late']:,} of them late; {shown['dead']:,} could not be used{beyond}.",
@@ -60,7 +64,7 @@ def _places(kind: dict[str, Any]) -> str:
 
 
 journal = typer.Typer(
-    help="Keep in an archive what `journal: keep` deletes from PIPELINE.yaml's journal.",
+    help="Copy PIPELINE.yaml's journal to an archive before `journal: keep` deletes its old commits.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -77,13 +81,15 @@ def archive(
     pipeline: PipelineFile,
     archive: Annotated[
         Path,
-        Argument(metavar="ARCHIVE", help="An SQLite file, which is created if it does not exist."),
+        Argument(metavar="ARCHIVE", help="An SQLite file. It is created if it does not exist."),
     ],
     *,
     as_json: AsJson = False,
     key_file: KeyFile = None,
 ) -> None:
-    """Add the commits of PIPELINE.yaml's journal that ARCHIVE lacks, still sealed. The engine may run meanwhile."""
+    """Copy to ARCHIVE the commits of PIPELINE.yaml's journal that it lacks. They stay sealed. The engine may keep
+    running.
+    """
     with progress(f"Reading {pipeline}") as line:
         told = archive_journal(pipeline, archive, key_file, line.say, line)
         first, begin, end = asyncio.run(told)
@@ -93,10 +99,10 @@ def archive(
         )
         return
     if end == first:
-        typer.echo("The journal is still empty, so nothing was written")
+        typer.echo("The journal is still empty, so nothing was archived")
         return
-    lost = f"; commits before {first:,} were pruned before they were archived" if first else ""
+    lost = f". Commits before {first:,} were deleted before they were archived" if first else ""
     typer.echo(
-        f"{archive}: {how_many(end - begin, 'commit')} added; the archive holds commits {first:,} to {end - 1:,}, each "
-        f"linked to the previous commit{lost}"
+        f"{archive}: {how_many(end - begin, 'commit')} added. The archive holds commits {first:,} to {end - 1:,}, "
+        f"an unbroken chain{lost}"
     )

@@ -45,32 +45,34 @@ def token(
         str,
         Option(
             metavar="NAME",
-            help="Make a token that may read a page closed to the public, but never ask questions.",
+            help="Make a token that can read a page that is closed to the public, but cannot ask for anything.",
         ),
     ] = "",
     days: Annotated[int, Option(help="Number of days for which the token is valid.")] = 30,
     listed: Annotated[
-        bool, Option("--list", help="Show the tokens that were made, without their secrets.")
+        bool, Option("--list", help="List the tokens, without their secrets.")
     ] = False,
-    revoke: Annotated[str, Option(metavar="ID", help="Take this token back.")] = "",
-    as_json: Annotated[bool, Option("--json", help="With --list: JSON.")] = False,
+    revoke: Annotated[str, Option(metavar="ID", help="Make this token invalid.")] = "",
+    as_json: Annotated[bool, Option("--json", help="With --list: print JSON.")] = False,
     key_file: KeyFile = None,
 ) -> None:
-    """Make, list and revoke tokens: PIPELINE.yaml's analysts ask with theirs, on the page, over HTTP or by Kafka;
-    readers read where the operator closed reading (`--access`).
+    """Make, list and revoke tokens. With a token, an analyst of PIPELINE.yaml asks on the page, over HTTP or by Kafka,
+    and a reader reads what the operator has closed to the public (`--access`).
     """
     if (bool(analyst), bool(reader), listed, bool(revoke)).count(True) != 1:
-        raise UsageError("name one of --analyst NAME, --reader NAME, --list and --revoke ID")
+        raise UsageError(
+            "name exactly one of --analyst NAME, --reader NAME, --list and --revoke ID"
+        )
     if listed:
         _show(handed_out(pipeline, key_file), as_json)
     elif revoke:
         gone = take_back(pipeline, key_file, revoke)
         typer.echo(
-            f"{gone.id}: revoked; {gone.reader} can no longer read with it, wherever page or engine read "
-            f"{gone.named_in}"
+            f"{gone.id}: revoked. {gone.reader} can no longer read with this token from any page or engine that "
+            f"uses {gone.named_in}"
             if gone.reader
-            else f"{gone.id}: revoked; {gone.analyst} can no longer ask with it, wherever the engine reads "
-            f"{gone.named_in}. Series that were created with it continue; `stream-dp query halt` ends them"
+            else f"{gone.id}: revoked. {gone.analyst} can no longer ask with this token from any engine that uses "
+            f"{gone.named_in}. Series that were created with the token continue; `stream-dp query halt` ends them"
         )
     else:
         making = hand_out_reading if reader else hand_out
@@ -78,7 +80,8 @@ def token(
         typer.echo(made.secret)
         typer.echo(
             f"stream-dp: token {made.id} of {reader or analyst}, valid until {made.expires}. The token is shown "
-            f"only now; hand it over like a password. An engine accepts the token while {made.named_in} lists it",
+            f"only now: pass it on as safely as a password. An engine accepts the token as long as {made.named_in} "
+            "lists it",
             err=True,
         )
 
@@ -105,7 +108,7 @@ class _MakeUnlessNamed(WholeHelpGroup):
 
 
 key = typer.Typer(
-    help="Make the operator's key in FILE, which nobody else can read (mode 0600); rotate it.",
+    help="Make or rotate the operator's key, in a file that only its owner can read (mode 0600).",
     cls=_MakeUnlessNamed,
     add_completion=False,
     rich_markup_mode=None,
@@ -115,15 +118,18 @@ key = typer.Typer(
 @key.command()
 def make(
     file: Annotated[
-        Path, Argument(metavar="FILE", help="The file for the key; an existing key is kept.")
+        Path,
+        Argument(metavar="FILE", help="The file of the key. An existing key is left as it is."),
     ] = Path("stream-dp.key"),
 ) -> None:
-    """Make the operator's key in FILE, as `stream-dp key FILE` does too; an existing key is kept.
+    """Make the operator's key in FILE, unless FILE holds a key already. `stream-dp key FILE` does the same.
 
-    It seals the journal and makes the tokens of analysts. Keep a copy of it apart from the journal: without it nobody
-    can go on with the pipeline.
+    The key seals the journal, and tokens of analysts are made with it. Keep a copy of the key apart from the journal:
+    without the key, the pipeline cannot continue.
     """
-    outcome = "made; nobody else can read it" if key_at(file) else "is there already and stays"
+    outcome = (
+        "made; nobody else can read it" if key_at(file) else "exists already and was left as it is"
+    )
     typer.echo(f"{file}: {outcome}", err=True)
     _export(KEY_VARIABLE, str(file.absolute()))
     typer.echo(
@@ -143,26 +149,27 @@ def rotate(
         str,
         Option(
             metavar="COMMAND",
-            help="The program that wraps and unwraps the new key, with its arguments, for a KMS.",
+            help="For a KMS: the program, with its arguments, that wraps and unwraps under the new key.",
         ),
     ] = "",
     key_file: KeyFile = None,
 ) -> None:
-    """Wrap PIPELINE.yaml's data key under a new operator's key, in one step; the journal stays as it is.
+    """Wrap PIPELINE.yaml's data key under a new operator's key, in one step. The journal does not change.
 
-    An engine that runs goes on; from its next start on it needs the new key and the new file of the wrapped key. Keep
-    copies of both, in two places: nobody can read the journal without them.
+    A running engine keeps running. From its next start on, it needs the new key and the new file of the wrapped key.
+    Keep a copy of each, in different places: without both, nobody can read the journal.
     """
     rotating = rotate_key(pipeline, key_file, new_key_file, new_key_command, opens)
     done = asyncio.run(rotating)
     typer.echo(
-        f"{done.path}: {'the data key' if done.begun else 'a new data key'} is wrapped under the new operator's key, "
-        "and no other key opens it. Keep copies of this file; replace or delete copies of the former file",
+        f"{done.path}: {'the data key' if done.begun else 'a new data key'} is wrapped under the new operator's "
+        "key. No other key opens this file. Keep copies of the file, and replace or delete copies of the former "
+        "file",
         err=True,
     )
     if done.former_is_data:
         typer.echo(
-            "The data key is the former operator's key: anybody with a copy of that key can still read the journal",
+            "The data key is the former operator's key, so anybody with a copy of that key can still read the journal",
             err=True,
         )
     if new_key_file is None:

@@ -31,7 +31,7 @@ def ledger(
     messages: Annotated[
         bool,
         Option(
-            "--messages", help="Print one JSON line for each message: who asked what, and when."
+            "--messages", help="Print one JSON line for each message: who asked for what, and when."
         ),
     ] = False,
     archive: Annotated[
@@ -40,7 +40,7 @@ def ledger(
             "--archive",
             metavar="FILE",
             show_default=False,
-            help="Read the commits that `journal: keep` has pruned from this archive, and check them, too.",
+            help="Also check the old commits that `journal: keep` has deleted, by reading them from this archive.",
         ),
     ] = None,
     key_file: KeyFile = None,
@@ -68,7 +68,7 @@ def _messages(shown: dict[str, Any]) -> str:
     answered, refused = (sum(m[key] for m in shown["messages"]) for key in ("answered", "refused"))
     if not answered + refused:
         return ""
-    return f" {how_many(answered, 'message')} answered, {refused} refused; `--messages` shows who asked what."
+    return f" {how_many(answered, 'message')} answered, {refused} refused. `--messages` shows who asked for what."
 
 
 def _loss(shown: dict[str, Any]) -> str:
@@ -95,9 +95,9 @@ def _vouched(shown: dict[str, Any]) -> str:
     if not begin:
         return ""
     return (
-        f" The journal begins with commit {begin}, because earlier commits were pruned. The checkpoint in this commit "
-        "states the budget spent and the series running at that time; series that had ended are only in the sums. "
-        "`--archive FILE` reads an archive that begins earlier."
+        f" The journal begins with commit {begin}, because earlier commits were pruned. The checkpoint in this "
+        "commit states the budget that was spent, and the series that ran at that time. Series that had ended "
+        "before are contained only in the sums. `--archive FILE` reads an archive that begins earlier."
     )
 
 
@@ -115,7 +115,7 @@ def _print(shown: dict[str, Any]) -> None:
     halts = any("halt" in charge for charge in shown["charges"])
     columns = ["commit", "charge", "analyst", "epsilon", "start", "end", "rule"]
     if halts:
-        columns.insert(-1, "a halt gives back")
+        columns.insert(-1, "freed by a halt")
     table = folding_table(*columns, title=f"{shown['pipeline']}: ledger")
     for charge in shown["charges"]:
         table.add_row(
@@ -135,7 +135,8 @@ def _print(shown: dict[str, Any]) -> None:
             f"; ended series of the first file: {', '.join(file['ended'])}" if file["ended"] else ""
         )
         console.print(
-            f"The pipeline uses this file from tick {tick_text(file, 'start')} on, and an earlier file before{ended}.",
+            f"The pipeline uses this file from tick {tick_text(file, 'start')} on. Before, it used an earlier "
+            f"file{ended}.",
             markup=False,
         )
     console.print(f"Unit {shown['protects']}; neighbours {shown['neighbors']}.", markup=False)
@@ -148,9 +149,8 @@ def _print(shown: dict[str, Any]) -> None:
             "NOT PRIVATE: the test kit wrote this journal, with noise that protects nobody."
         )
     console.print(
-        f"Budget {shown['budget']} ({shown['filter']} filter): {budget_text(shown)}; "
-        f"delta {shown['delta']}.{_analysts(shown)} Odometer so far: {shown['odometer']['bound']}.{_loss(shown)} "
-        f"{how_many(shown['ticks'], 'tick')}, {how_many(shown['releases'], 'release')}; "
-        f"the journal is whole and adds up.{_vouched(shown)}"
-        f"{_messages(shown)}"
+        f"Budget {shown['budget']} ({shown['filter']} filter): {budget_text(shown)}; delta "
+        f"{shown['delta']}.{_analysts(shown)} Odometer so far: {shown['odometer']['bound']}.{_loss(shown)} "
+        f"{how_many(shown['ticks'], 'tick')}, {how_many(shown['releases'], 'release')}. The journal is complete, "
+        f"and its charges add up.{_vouched(shown)}{_messages(shown)}"
     )

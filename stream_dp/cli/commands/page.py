@@ -28,7 +28,7 @@ def page(
         Argument(
             metavar="PIPELINE.yaml|DIR",
             show_default=False,
-            help="The pipeline file, or a folder of them.",
+            help="A pipeline file, or a folder of pipeline files.",
         ),
     ],
     *,
@@ -39,7 +39,9 @@ def page(
     bootstrap: Bootstrap = "",
     log_format: LogFormat = LogForm.TEXT,
 ) -> None:
-    """Serve the page of PIPELINE.yaml, or of all files in DIR, from published releases, without the engine."""
+    """Serve the page of PIPELINE.yaml, or of all pipeline files in DIR. It reads published releases and needs no
+    engine.
+    """
     silent = log_format is LogForm.JSON
     with logged(pipeline, log_format) as log, progress(READING, silent=silent) as line:
 

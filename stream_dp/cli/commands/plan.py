@@ -41,15 +41,18 @@ def plan(
         Option(
             metavar="running|OLD.yaml",
             show_default=False,
-            help="Show what this file would change, compared with the file that the journal uses now (running) or with "
-            "OLD.yaml. Exit code 6: there are changes to apply.",
+            help="Compare this file with the file that the journal uses now (running), or with OLD.yaml, and show "
+            "what would change. Exit code 6: there are changes to apply.",
         ),
     ] = "",
     as_json: AsJson = False,
     proof: Proof = False,
     notes: Annotated[
         bool,
-        Option("--notes", help="Show errors by tick, notes on each series, and all other details."),
+        Option(
+            "--notes",
+            help="Show also the errors at several ticks, notes on each series, and all other details.",
+        ),
     ] = False,
     key_file: KeyFile = None,
 ) -> None:
@@ -78,7 +81,7 @@ def _print(shown: dict[str, Any], *, proof: bool, notes: bool) -> None:
     if shown["guessed"]:
         table = verdict_table(
             shown["verdicts"],
-            "How useful these numbers are, judged by the guesses in privacy.expect",
+            "How useful these numbers are, according to the guesses in privacy.expect",
         )
         console.print(table)
     console.print(shown["summary"], highlight=False, markup=False, soft_wrap=True, style="bold")
@@ -91,7 +94,8 @@ def _print_words(console: Console, shown: dict[str, Any], *, proof: bool, notes:
             console.print(line, highlight=False, markup=False)
     if shown["caps"]:
         console.print(
-            "Half-widths and cut-off parts with other caps, by the guesses in privacy.expect (same guarantee)"
+            "Half-widths and cut-off parts with other caps, according to the guesses in privacy.expect (the "
+            "guarantee is the same)"
         )
     for line in shown["caps"]:
         console.print(f"  {line}", highlight=False, markup=False)
@@ -101,10 +105,12 @@ def _print_words(console: Console, shown: dict[str, Any], *, proof: bool, notes:
         console.print(f"Note: {note}", highlight=False, markup=False)
     if not notes:
         more = how_many(len(shown["notes"]), "note")
-        console.print(f"`--notes` shows errors by tick, how each series is computed, and {more}.")
+        console.print(
+            f"`--notes` shows the errors at several ticks, how each series is computed, and {more}."
+        )
     if not proof:
         console.print(
-            "Why this holds: `--proof` shows the derivation, each theorem with its conditions."
+            "`--proof` shows why the guarantee holds: the derivation, with the conditions of each theorem."
         )
 
 
@@ -138,17 +144,17 @@ def _guarantee(shown: dict[str, Any], *, notes: bool) -> str:
     more = f"{_halts(budget)}\n{_filters(shown['filters'])}" if notes else ""
     return (
         f"[bold]{shown['name']}[/bold] is ({shown['epsilon']}, {shown['delta']})-differentially private: unit "
-        f"{shown['unit']}, neighbours {shown['neighbors']}{lists}{condition}, over all releases for ever.\n"
-        f"Together with all series that are added while it runs: ({budget['budget']}, {budget['delta']}), enforced by "
-        f"the {budget['filter']} filter.\nBudget {budget['budget']}: {budget_text(budget)}{_paid_for(budget)}.\n"
-        f"{more}"
+        f"{shown['unit']}, neighbours {shown['neighbors']}{lists}{condition}, over all releases for ever.\nAll "
+        f"series together, also those that are added while it runs: ({budget['budget']}, {budget['delta']}), "
+        f"enforced by the {budget['filter']} filter.\nBudget {budget['budget']}: "
+        f"{budget_text(budget)}{_paid_for(budget)}.\n{more}"
     )
 
 
 def _halts(budget: dict[str, Any]) -> str:
     what = (
-        "If a series that was added later is halted, its price becomes free for later ticks, on the records that the "
-        "series sees."
+        "If a series that was added later is halted, its price becomes free again for later ticks, on the "
+        "records that the series saw."
         if budget["frees"]
         else f"Under the {budget['filter']} filter, a halt of a series frees no budget here."
     )

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 query = typer.Typer(
     cls=WholeHelpGroup,
-    help="Preview, create, halt, list and ask the series of a running engine, and watch in its monitors.",
+    help="Preview, create, halt, list and ask the series of a running engine, and add or end watches of its monitors.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -51,7 +51,8 @@ Series = Annotated[
     str,
     Option(
         metavar="JSON|@FILE",
-        help="The series, as an entry of `series:` in the pipeline file, JSON or YAML; or @ and a file with it.",
+        help="The series, as JSON or YAML in the form of an entry of `series:` in the pipeline file. Or @FILE, a "
+        "file that holds it.",
     ),
 ]
 
@@ -69,13 +70,14 @@ Id = Annotated[
     Option(
         "--id",
         metavar="ID",
-        help="Id of the message; the same message under the same id gets the same answer (default: a fresh id).",
+        help="Id of the message. The same message with the same id gets the same answer. Default: a new id.",
     ),
 ]
 Yes = Annotated[
     bool,
     Option(
-        "--yes", help="Create the series without a question, even if it would fire mostly by noise."
+        "--yes",
+        help="Create the series or watch without asking, even if it would fire mostly because of noise.",
     ),
 ]
 HERE = "http://127.0.0.1:8765"
@@ -90,11 +92,12 @@ class Asking:
         Via,
         Option(
             "--via",
-            help="Over HTTP (run --serve) or by Kafka; by Kafka a pipeline's name is enough for PIPELINE.yaml.",
+            help="How to reach the engine: over HTTP (run --serve) or by Kafka. By Kafka, the pipeline's name can "
+            "take the place of PIPELINE.yaml.",
         ),
     ] = Via.HTTP
     url: Annotated[
-        str, Option(help="The engine's address, as the engine printed it at its start.")
+        str, Option(help="The engine's address, which the engine prints when it starts.")
     ] = HERE
     bootstrap: Annotated[
         str, Option(metavar="HOST:PORT", help="With --via kafka: the addresses of the brokers.")
@@ -103,7 +106,8 @@ class Asking:
     token_file: Annotated[
         Path | None,
         Option(
-            "--token-file", help="An analyst's token (mode 0600), in place of the operator's key."
+            "--token-file",
+            help="The file of an analyst's token (mode 0600), instead of the operator's key.",
         ),
     ] = None
     as_json: Annotated[bool, Option("--json", help="Print the answer as one line of JSON.")] = False
@@ -124,9 +128,10 @@ class Asking:
 @query.command()
 @with_groups
 def create(pipeline: PipelineFile, *, series: Series, asking: Asking, yes: Yes = False) -> None:
-    """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit.
+    """Charge a new series to the budget, and start it at the next tick. Exit code 3: the series does not fit into the
+    budget.
 
-    A series that would fire mostly by noise needs a confirmation.
+    A series that would fire mostly because of noise needs your confirmation.
     """
     engine = asking.engine(pipeline)
     asking.say(
@@ -137,7 +142,7 @@ def create(pipeline: PipelineFile, *, series: Series, asking: Asking, yes: Yes =
 
 @with_groups
 def apply(pipeline: PipelineFile, *, asking: Asking, message: Id = "") -> None:
-    """Make the running engine use the changed PIPELINE.yaml: it adds and ends series, in one commit."""
+    """Make the running engine use the changed PIPELINE.yaml: the engine adds and ends series in one commit."""
     engine = asking.engine(pipeline)
     answer = _answered(lambda: engine.apply(pipeline, message))
     lines = json.dumps(answer) if asking.as_json else "\n".join(change_lines(answer))
@@ -149,13 +154,13 @@ def apply(pipeline: PipelineFile, *, asking: Asking, message: Id = "") -> None:
 def preview(
     pipeline: PipelineFile, *, series: Series, asking: Asking, proof: Proof = False
 ) -> None:
-    """Show the price, promise and errors of a series; changes nothing. Exit code 3: it would not fit."""
+    """Show the price, guarantee and errors of a series, without any change. Exit code 3: the series would not fit."""
     engine = asking.engine(pipeline)
     answer = _answered(lambda: engine.preview(series))
     asking.say(
         answer,
-        "The series {fits}: asked epsilon {asked}, spent {spent}{unit}, left {left}, largest that fits {largest}. "
-        + _ERROR,
+        "The series {fits} into the budget: it asks for epsilon {asked}; spent {spent}{unit}, left {left}; the "
+        "largest epsilon that fits is {largest}. " + _ERROR,
     )
     if not asking.as_json:
         if "start" in answer:
@@ -181,10 +186,10 @@ def halt(
     *,
     asking: Asking,
     preview: Annotated[
-        bool, Option("--preview", help="Show how much budget a halt would free; changes nothing.")
+        bool, Option("--preview", help="Show how much budget a halt would free, without halting.")
     ] = False,
 ) -> None:
-    """End a series for good. Its budget becomes free for later ticks (docs/filters.md)."""
+    """End a series for good. Its budget becomes free again for later ticks (docs/filters.md)."""
     engine = asking.engine(pipeline)
     if preview:
         asking.say(
@@ -201,10 +206,10 @@ def halt(
 @query.command("list")
 @with_groups
 def list_(pipeline: PipelineFile, *, asking: Asking) -> None:
-    """Show every running series, of the file and live, and the last twenty halted series of each ledger.
+    """Show every running series, from the file or created later, and the last twenty halted series of each ledger.
 
-    `ledger` shows all series that ever ran. Over HTTP, this command needs no key.
-    A series, or a watch of a monitor, sees the ticks from `start` on, up to and not including `end`.
+    `ledger` shows all series that ever ran. Over HTTP, this command needs no key. A series, or a watch of a monitor,
+    sees the ticks from `start` up to, but not including, `end`.
     """
     queries = _answered(asking.engine(pipeline).queries)
     if asking.as_json:
@@ -229,13 +234,14 @@ def list_(pipeline: PipelineFile, *, asking: Asking) -> None:
 class Selection:
     """Options: the part of the last release to ask for; without any, all of it."""
 
-    keys: Annotated[str, Option(metavar="A,B", help="These keys of a histogram.")] = ""
-    first: Annotated[str, Option("--from", help="The first key of a range.")] = ""
-    last: Annotated[str, Option("--to", help="The last key of a range.")] = ""
-    window: Annotated[str, Option(help="One window of a series with windows.")] = ""
-    watch: Annotated[str, Option(help="A watch of a monitor, with --threshold.")] = ""
+    keys: Annotated[str, Option(metavar="A,B", help="Only these keys of a histogram.")] = ""
+    first: Annotated[str, Option("--from", help="The first key of a range of keys.")] = ""
+    last: Annotated[str, Option("--to", help="The last key of a range of keys.")] = ""
+    window: Annotated[str, Option(help="Only this window of a series with windows.")] = ""
+    watch: Annotated[str, Option(help="With --threshold: the watch of a monitor.")] = ""
     threshold: Annotated[
-        int | None, Option(help="The threshold that the watch is compared with.")
+        int | None,
+        Option(help="With --watch: the threshold with which the watch's count is compared."),
     ] = None
 
     @property
@@ -261,9 +267,9 @@ def ask(
     name: Id = "",
     asking: Asking,
 ) -> None:
-    """Ask a series for its last release, for all keys or some, or compare a watch of a monitor with a threshold.
+    """Ask a series for its last release, for all keys or some, or compare a monitor's watch with a threshold.
 
-    --json prints the answer as it was published, byte for byte.
+    --json prints exactly the bytes of the published answer.
     """
     engine = asking.engine(pipeline)
     line = _answered(lambda: engine.ask(series, selection.parameters, name))
@@ -283,21 +289,22 @@ def watch(
         str,
         Option(
             metavar="JSON|@FILE",
-            help="The watch, as an entry of `watch:` of a monitor, JSON or YAML; or @ and a file with it.",
+            help="The watch, as JSON or YAML in the form of an entry of a monitor's `watch:`. Or @FILE, a file that "
+            "holds it.",
         ),
     ],
     name: Id = "",
     asking: Asking,
     yes: Yes = False,
 ) -> None:
-    """Add a watch to a running monitor. A watch counts whole ticks, and needs no further budget.
+    """Add a watch to a running monitor. A watch counts whole ticks, and costs no further budget.
 
-    A watch that would fire mostly by noise needs a confirmation.
+    A watch that would fire mostly because of noise needs your confirmation.
     """
     engine = asking.engine(pipeline)
     asking.say(
         _confirmed(lambda accept: engine.watch(series, watch, name, accept_noise=accept), yes),
-        "{watch}: watched in {series}. Start: tick {start}, the first tick that it sees.",
+        "{watch}: added to {series}. Start: tick {start}, the first tick that the watch sees.",
     )
 
 
@@ -315,17 +322,19 @@ def unwatch(
     engine = asking.engine(pipeline)
     asking.say(
         _answered(lambda: engine.unwatch(series, watch, name)),
-        "{watch}: no longer watched in {series}. End: tick {end}, the first tick that the watch does not see.",
+        "{watch}: ended in {series}. End: tick {end}, the first tick that the watch does not see.",
     )
 
 
 @query.command("token")
 def own_token(pipeline: PipelineFile, *, analyst: Analyst = "", key_file: KeyFile = None) -> None:
-    """Print the operator's token, or an analyst's token. Its holder can spend the budget: keep it like the key."""
+    """Print the operator's token, or an analyst's token. Who holds the token can spend the budget: protect it like the
+    key.
+    """
     typer.echo(RemoteSeries(pipeline, key_file=key_file, analyst=analyst).token())
 
 
-_START = "Start: tick {start}, the first tick that it sees. "
+_START = "Start: tick {start}, the first tick that the series sees. "
 _ERROR = "Expected error: ± {error} at tick {error_tick} with {confidence} confidence{supposing}."
 _AMOUNTS = (
     "name", "epsilon", "start", "end", "asked", "spent", "left", "largest", "error", "error_tick", "confidence",
@@ -347,7 +356,7 @@ def _confirmed(asking: Callable[[bool], _T], yes: bool) -> _T:
         if not sys.stdin.isatty():
             raise MostlyNoise(f"{refusal} (--yes)") from None
         typer.echo(str(refusal), err=True)
-        if not typer.confirm("Run it all the same?", err=True):
+        if not typer.confirm("Create it all the same?", err=True):
             raise
     return _answered(lambda: asking(True))
 

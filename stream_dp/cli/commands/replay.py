@@ -17,18 +17,19 @@ from stream_dp.operate.replay_feed import Fed, Feed, replay_file
 def replay(
     file: Annotated[Path, Argument(metavar="FILE", show_default=False)],
     *,
-    topic: Annotated[str, Option("--topic", help="The topic to write.")],
+    topic: Annotated[str, Option("--topic", help="The topic to send to.")],
     pipeline: Annotated[
-        Path, Option("--pipeline", help="The pipeline file with schema, clock and broker.")
+        Path,
+        Option("--pipeline", help="The pipeline file, which declares schema, clock and broker."),
     ] = Path("pipeline.yaml"),
     speed: Annotated[
-        float | None, Option(help="Ticks per second; as fast as possible if not given.")
+        float | None, Option(help="Ticks per second. Default: as fast as possible.")
     ] = None,
     create: Annotated[
         int,
         Option(
             min=0,
-            help="Number of partitions with which to create a missing topic; 0: do not create it.",
+            help="If the topic does not exist, create it with this number of partitions. 0: do not create it.",
         ),
     ] = 0,
     encoding: Encoding = "utf-8",
@@ -37,11 +38,11 @@ def replay(
     ] = False,
     key_file: KeyFile = None,
 ) -> None:
-    """Send FILE (CSV, JSON lines or Parquet, .gz or not) to a topic, by time, with a mark for each tick.
+    """Send the records of FILE (CSV, JSON lines or Parquet) to a topic in order of time, and mark the end of each tick.
 
-    All records are examined first: what the pipeline cannot use is listed (NOT PRIVATE), and nothing is sent. The marks
-    are signed with the operator's key. A replay that was interrupted goes on after its last complete tick; no record
-    is sent twice. A topic with any other records is refused.
+    All records are examined before the first is sent. If the pipeline cannot use some of them, they are listed (NOT
+    PRIVATE) and nothing is sent. The marks are signed with the operator's key. A replay that was interrupted continues
+    after its last complete tick, and sends no record twice. A topic that holds any other records is refused.
     """
     if speed is not None and not 0 < speed < math.inf:
         raise UsageError("--speed: must be more than 0 ticks per second, and finite")
@@ -49,15 +50,15 @@ def replay(
         to = Feed(topic, None if speed is None else (lambda _: speed), create, encoding)
         feeding = replay_file(pipeline, file, to, key_file, line.say, skip_bad, progress=line)
         fed = asyncio.run(feeding)
-    say_on_stderr(f"{topic}: fed up to the end of the declared range. NOT PRIVATE: {_told(fed)}")
+    say_on_stderr(f"{topic}: all ticks of the clock are sent. NOT PRIVATE: {_told(fed)}")
 
 
 def _told(fed: Fed) -> str:
     """Return how many records were sent, were there already, or were skipped.
 
     >>> _told(Fed(1200, 0)), _told(Fed(0, 1200, 3))
-    ('1,200 records sent', '0 records sent, 1,200 there already from an earlier run, 3 skipped')
+    ('1,200 records sent', '0 records sent, 1,200 sent already by an earlier run, 3 left out')
     """
-    before = f", {fed.before:,} there already from an earlier run" if fed.before else ""
-    skipped = f", {fed.skipped:,} skipped" if fed.skipped else ""
+    before = f", {fed.before:,} sent already by an earlier run" if fed.before else ""
+    skipped = f", {fed.skipped:,} left out" if fed.skipped else ""
     return f"{how_many(fed.sent, 'record')} sent{before}{skipped}"

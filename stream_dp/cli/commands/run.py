@@ -40,7 +40,7 @@ from stream_dp.operate.run.running import Run, Unanswered
 from stream_dp.operate.run.wiring import PRODUCT, Setup
 from stream_dp.operate.run.worker import work
 
-OVER = "its last tick is over: messages that come from now on are not answered"
+OVER = "the last tick is over, so messages that arrive from now on get no answer"
 
 Standby: TypeAlias = Annotated[
     bool,
@@ -65,33 +65,37 @@ class Flags:
     standby: Standby = False
     processes: Processes = None
     no_check: Annotated[
-        bool, Option("--no-check", help="Begin a new ledger even if no record fits the schema.")
+        bool,
+        Option(
+            "--no-check", help="Begin a new ledger even if no record of a sample fits the schema."
+        ),
     ] = False
     yes: Annotated[
         bool,
         Option(
             "--yes",
-            help="Begin a new ledger without a question, even if privacy.expect predicts that most numbers are noise.",
+            help="Begin a new ledger without asking, even if privacy.expect predicts that most numbers are noise.",
         ),
     ] = False
     apply: Annotated[
         bool,
-        Option("--apply", help="Apply the changes of PIPELINE.yaml since its last run."),
+        Option("--apply", help="Apply what has changed in PIPELINE.yaml since its last run."),
     ] = False
     was: Annotated[
         Path | None,
         Option(
             metavar="OLD.yaml",
             show_default=False,
-            help="With --apply: the pipeline file of the last run, for a journal that does not contain it.",
+            help="With --apply: the pipeline file of the last run. Needed only if the journal does not contain that "
+            "file.",
         ),
     ] = None
     accept_new_guarantee: Annotated[
         str,
         Option(
             metavar="NAME",
-            help="Begin an empty journal although the pipeline ran on this source before; the journal records "
-            "NAME. The old and the new guarantee add up.",
+            help="Begin an empty journal although the pipeline NAME ran on this source before. The epsilons of the old "
+            "and the new journal add up. The new journal records NAME.",
         ),
     ] = ""
 
@@ -121,7 +125,7 @@ class Telling:
         bool,
         Option(
             "--verbose",
-            help="Print at the end how many records were counted, late or dead. NOT PRIVATE.",
+            help="At the end, print how many records were counted, late or unusable. NOT PRIVATE.",
         ),
     ] = False
     log_format: LogFormat = LogForm.TEXT
@@ -132,8 +136,8 @@ class Telling:
             min=0,
             max=65535,
             show_default=False,
-            help="Port for exact figures (records, dead letters, lag) as metrics, on this machine, for holders of "
-            "the operator's token. NOT PRIVATE.",
+            help="Port on this machine for exact figures as metrics: records, dead letters, lag. Only holders of the "
+            "operator's token can read them. NOT PRIVATE.",
         ),
     ] = None
     operator_token_file: Annotated[
@@ -147,15 +151,15 @@ class Telling:
         str,
         Option(
             "--operator-host",
-            help="With --operator-port: address to listen on. Use only 127.0.0.1 or the operator's own network.",
+            help="With --operator-port: the address of that port. Use only 127.0.0.1 or the operator's own network.",
         ),
     ] = LOCAL
     traces: Annotated[
         bool,
         Option(
             "--traces",
-            help="Send traces of its work, without content, to the OpenTelemetry collector that "
-            "OTEL_EXPORTER_OTLP_ENDPOINT names. NOT PRIVATE.",
+            help="Send traces of the engine's work to the OpenTelemetry collector that OTEL_EXPORTER_OTLP_ENDPOINT "
+            "names. Traces contain no values of records. NOT PRIVATE.",
         ),
     ] = False
 
@@ -177,7 +181,7 @@ QUIET = Telling()
 
 @with_groups
 def run(pipeline: PipelineFile, *, flags: Flags, telling: Telling) -> None:
-    """Run PIPELINE.yaml until stopped; a restart continues at the end of the journal."""
+    """Run PIPELINE.yaml until it is stopped. A restart continues where the journal ends."""
     run_on_terminal(pipeline, flags.options, telling=telling)
 
 
@@ -196,14 +200,14 @@ def worker(
             "--export-key",
             metavar="FILE",
             show_default=False,
-            help="Write the keys that a worker needs into FILE, derived from the operator's key, and end.",
+            help="Write into FILE the keys that a worker needs, and end. They are derived from the operator's key.",
         ),
     ] = None,
 ) -> None:
-    """Read a part of PIPELINE.yaml's topic for its engine, on this machine or any other; start as many as you like."""
+    """Read a part of PIPELINE.yaml's topic for its engine. Start any number of workers, on any machines."""
     if export_key is not None:
         name = export_worker_keys(pipeline, key_file, export_key)
-        say_on_stderr(f"{export_key}: made; it opens rows of {name}, not its journal")
+        say_on_stderr(f"{export_key}: made. This key opens the rows of {name}, but not its journal")
         return
     name = asyncio.run(work(pipeline, key_file, say_on_stderr))
     say_on_stderr(f"{name}: this worker has ended")
@@ -213,10 +217,13 @@ def flink(
     pipeline: PipelineFile,
     key_file: Annotated[
         Path | None,
-        Option("--key-file", help="Where task managers find what `worker --export-key` wrote."),
+        Option(
+            "--key-file",
+            help="The path, on the task managers, of the file that `worker --export-key` wrote.",
+        ),
     ] = None,
 ) -> None:
-    """Print the Flink SQL for a cluster that reads the lanes of PIPELINE.yaml, as workers do."""
+    """Print Flink SQL with which a Flink cluster reads the lanes of PIPELINE.yaml, instead of workers."""
     typer.echo(flink_script(pipeline, key_file), nl=False)
 
 
@@ -242,18 +249,18 @@ def run_on_terminal(
         tell = line.say
         if telling.verbose and form is LogForm.JSON:
             raise UsageError(
-                "--verbose prints exact counts, which may not stand in logs of --log-format json"
+                "--verbose prints exact counts, which must not appear in the logs of --log-format json"
             )
 
         def phase(event: str, /, **fields: str | int) -> None:
             log(event, **fields)
             if event == "catching up":
-                line("Catching up, the brokers are not there")
+                line("Catching up; the brokers cannot be reached")
 
         def waits() -> None:
             log("standing by")
             line("")
-            tell("Standing by until no other engine of it is there")
+            tell("Standing by until no other engine of this pipeline runs")
 
         def noisy(warning: str) -> bool:
             line("")
@@ -261,7 +268,9 @@ def run_on_terminal(
             if silent or not on_terminal():
                 return True
             line.hide()
-            return typer.confirm("Begin, and spend the budget on it?", err=True)
+            return typer.confirm(
+                "Start all the same, and spend the budget on these numbers?", err=True
+            )
 
         def at(event: str, what: str) -> Callable[[str], None]:
             def told(url: str) -> None:
@@ -298,29 +307,38 @@ def on_terminal() -> bool:
 
 def _over(pipeline: Path, *, page: bool) -> str:
     """Return the message that no tick is left, why the process still runs, and what to do now."""
-    stays = "the page and what is under /api stay until Ctrl-C" if page else "Ctrl-C ends this"
+    stays = (
+        "The page and the API show the releases until Ctrl-C"
+        if page
+        else "Ctrl-C ends this command"
+    )
     return (
-        f"All ticks of {pipeline} are released: nothing is counted any more, and nothing new can be asked. What was "
-        f"released stays: {stays}, and `stream-dp export {pipeline} --to ADDRESS` writes it into tables"
+        f"All ticks of {pipeline} are released. No more events are counted, and no new series can be asked for. "
+        f"{stays}. `stream-dp export {pipeline} --to ADDRESS` writes the releases into tables"
     )
 
 
 def _many_dead(pipeline: Path, reasons: str) -> str:
     """Return the warning that the declared share is exceeded; it names no count."""
     warning = (
-        f"Warning: more of the records than `warn_dead` allows cannot be used ({reasons}): `stream-dp dead-letters "
-        f"{pipeline}` lists them, `stream-dp check {pipeline}` says what does not fit"
+        f"Warning: more records than `warn_dead` allows cannot be used ({reasons}). `stream-dp dead-letters "
+        f"{pipeline}` lists them, and `stream-dp check {pipeline}` says what does not fit"
     )
     if LATE in reasons.split(", "):
-        warning += f"; why some are late: `stream-dp doctor {pipeline} --write` compares clocks"
+        warning += (
+            f". If records are late, `stream-dp doctor {pipeline} --write` compares the clocks"
+        )
     return warning
 
 
 def _totals(pipeline: Path, figures: OperatorFigures, *, shown: bool) -> str:
     """Return the totals of this run's records if `shown`, else where to ask: exact totals are not for every log."""
     if not shown:
-        return f"How many records were counted, late or dead: `stream-dp dead-letters {pipeline}` (NOT PRIVATE)"
+        return (
+            f"`stream-dp dead-letters {pipeline}` shows how many records were counted, late or unusable (NOT "
+            "PRIVATE)"
+        )
     return (
-        f"NOT PRIVATE: counted in this run: {how_many(figures.records, 'record')}, {figures.late:,} of them late; "
+        f"NOT PRIVATE: {how_many(figures.records, 'record')} counted in this run, {figures.late:,} of them late; "
         f"{figures.dead:,} could not be used"
     )

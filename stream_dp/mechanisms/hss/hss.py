@@ -268,7 +268,7 @@ class HSS(Lagging):
         """Derive the guarantee: instances one after the other, the counter in parallel to them, both inside HSS."""
         intervals = Touched.intervals(
             self.neighbors,
-            "intervals are disjoint and their ends are released: an event reaches one instance",
+            "the intervals are disjoint and their ends are released, so an event reaches one instance",
             SUITE,
         )
         one = self.instance().derivation()
@@ -276,8 +276,9 @@ class HSS(Lagging):
         parts = derive((watchers, self.counter.derivation()), Fixed("sub-mechanisms"))
         composite = Composite(
             "HSS",
-            "rows and interval sums are only added and forwarded; crossings, released values and indices decide",
-            "one event changes one row of one instance and one entry set of one interval sum",
+            "rows and interval sums are only added and forwarded; where they go depends only on crossings, "
+            "released values and indices",
+            "one event changes one row of one instance, and the entries of one interval sum",
             SUITE,
         )
         return derive((parts,), composite)

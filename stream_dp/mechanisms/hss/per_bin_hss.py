@@ -126,8 +126,10 @@ class PerBinHSS(CountRows, Lags):
         both = (self.watchers.derivation(), self.counters.derivation())
         composite = Composite(
             "HSS bin by bin",
-            "rows are only forwarded, to both; crossings, released values and their numbers decide",
-            "both parts get the very rows, so neighbours stay neighbours; a crossing names columns, not rows",
+            "rows are only forwarded, to both parts; messages depend only on crossings, released values and "
+            "their numbers",
+            "both parts get the same rows unchanged, so neighbouring streams stay neighbours; a crossing names "
+            "columns, not rows",
             SUITE,
         )
         return derive((derive(both, Fixed("sub-mechanisms")),), composite)

@@ -173,7 +173,11 @@ class SparseVector(CountRows):
     @of_the_exact_class
     def derivation(self) -> Derivation:
         most, signs = self.sensitivity, self._signs
-        sign = "all its changes have one sign" if signs == 1 else "its changes may have either sign"
+        sign = (
+            "all its changes have the same sign"
+            if signs == 1
+            else "its changes may have either sign"
+        )
         why = f"an event changes it by at most {most}; {sign}: scale {signs * most}/e2"
         drawn = self.query_scale * self.query_epsilon >= signs * most
         lifted = self.lift_scale * self.threshold_epsilon >= most

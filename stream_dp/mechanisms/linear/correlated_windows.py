@@ -20,6 +20,7 @@ from stream_dp.core.mechanism import IntArray, Message, Noise, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import RowLaw
 from stream_dp.core.wire import wire
+from stream_dp.core.wording import how_many
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.linear.gaussian_counter import (
     GUARD,
@@ -195,7 +196,7 @@ class CounterWindows(CountRows, Additive):
 
     def _of_the_counter(self, kind: str) -> Derivation:
         """Derive the claim of the counter, which is that of what is computed from its noisy counts."""
-        over = f"{self.width} count(s) over {len(self.windows)} window(s)"
+        over = f"{how_many(self.width, 'count')} over {how_many(len(self.windows), 'window')}"
         derivation: Derivation = self.counter.derivation()
         return replace(derivation, subject=f"{over}, differences of one {kind}'s")
 

@@ -118,7 +118,9 @@ class CountedTrees(CountRows, Trees):
         claim = Guarantee(PureDP(share), self.neighbors)
         column = leaf(subject, claim, source, (Condition("noise", paid <= share, why),))
         touched = Touched.columns(self.rows)
-        return derive((column,), Parallel(f"{self.width} column(s)", touched, (self.width,)))
+        return derive(
+            (column,), Parallel(f"{how_many(self.width, 'column')}", touched, (self.width,))
+        )
 
 
 class Linear(Additive, Generic[S]):
@@ -462,7 +464,7 @@ class SeparateCounters(HandsOver):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        subject = "one column's counter: trees one after the other, an update in one"
+        subject = "one column's counter: trees one after the other, with each update in one tree"
         return self._by_columns(subject, HAND_OVER_SOURCE)
 
     def init(self, noise: Noise) -> SeparateState:

@@ -56,7 +56,7 @@ def of_each_length(
 ) -> Derivation:
     """Derive the guarantee of windows that follow one another, of each of these lengths, from that of one window."""
     once = Touched.intervals(neighbors, "an event lies in one window of each length", suite)
-    spans = [Parallel(f"windows of {length} tick(s)", once) for length in windows]
+    spans = [Parallel(f"{length}-tick windows", once) for length in windows]
     lengths = tuple(derive((window,), span) for span in spans)
     return derive(lengths, Fixed("windows of each length"))
 
@@ -88,7 +88,7 @@ class EndedWindows(PureShares, Additive):
     def _lengths(self) -> Derivation:
         self._require_drawable()
         share = self.epsilon / len(self.windows)
-        why = f"l1 of a row / scale = {self.l1} / {text(self.scale)}, at most {text(share)}"
+        why = f"l1 norm of a row / scale = {self.l1} / {text(self.scale)}, at most {text(share)}"
         enough = Condition("noise", self.scale * share >= self.l1, why)
         one = leaf(
             "the totals of one window",
@@ -225,7 +225,10 @@ class RunningWindows(Additive):
         """Derive the guarantee: one window's counter, windows in turn, then the lengths."""
         once = Touched.intervals(self.neighbors, "an event lies in one window of each length", TEST)
         lengths = [
-            derive((counter.derivation(),), Parallel(f"windows of {counter.horizon} tick(s)", once))
+            derive(
+                (counter.derivation(),),
+                Parallel(f"{counter.horizon}-tick windows", once),
+            )
             for counter in self.counters
         ]
         return derive(tuple(lengths), Fixed("windows of each length"))

@@ -515,7 +515,7 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
     @of_the_exact_class
     def derivation(self) -> Derivation:
         many = "any number of updates" if self.horizon is None else how_many(self.horizon, "update")
-        subject = f"{self.width} Gaussian counter(s), {many}"
+        subject = f"{how_many(self.width, 'Gaussian counter')}, {many}"
         return leaf(subject, self.guarantee, SOURCE, (self._noise(),))
 
     def _noise(self) -> Condition:
@@ -525,12 +525,15 @@ class GaussianCounter(CountRows, Linear[GaussianCounterState]):
         if self.gdp:
             mu = discrete_gaussian(lattice.variance, Fraction(touched * shifts)).mu
             why = f"mu of the squared shift {text(mu)}, at most {text(self.mu)}"
-            return Condition("noise", mu <= self.mu, f"{touched} column(s), {why}")
+            return Condition("noise", mu <= self.mu, f"{how_many(touched, 'column')}, {why}")
         events = self._events(lattice.decays)
         paid = events * touched * shifts / (2 * lattice.variance)
-        why = f"{touched} column(s), squared shift over twice the variance {text(paid)}, at most {text(self.rho)}"
+        why = (
+            f"{how_many(touched, 'column')}; squared shift divided by twice the variance: {text(paid)}, at most "
+            f"{text(self.rho)}"
+        )
         if self.shape is not None:
-            why = f"{why}: {self.shape}, which together shift it by {float(events):.4g} times the square of one"
+            why = f"{why}: {self.shape}, whose squared shift together is {float(events):.4g} times that of one event"
         return Condition("noise", paid <= self.rho, why)
 
     def noise(self, public: int, view: int | None = None) -> NoiseLaw:

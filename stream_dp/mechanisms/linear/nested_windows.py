@@ -33,6 +33,7 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Noise
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
+from stream_dp.core.wording import how_many
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.linear.correlated_windows import CounterWindows
@@ -247,7 +248,9 @@ class NestedCounter(CountRows, PureShares, Linear[NestedCounterState]):
         claim = Guarantee(PureDP(share), self.neighbors)
         column = leaf("one column's counter: a tree of spans", claim, SOURCE, (enough,))
         touched = Touched.columns(self.rows)
-        return derive((column,), Parallel(f"{self.width} column(s)", touched, (self.width,)))
+        return derive(
+            (column,), Parallel(f"{how_many(self.width, 'column')}", touched, (self.width,))
+        )
 
     @cached_property
     def variances(self) -> tuple[float, ...]:

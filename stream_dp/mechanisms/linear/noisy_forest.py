@@ -352,9 +352,7 @@ class ForestDecoding:
 
 
 TEST = "tests/unit/mechanisms/test_forest_exact.py"
-ONCE = (
-    "a node is given noise once, when its last tick has come, and an event lies in one of a level"
-)
+ONCE = "a node gets noise once, after its last tick, and an event lies in one node of each level"
 MARGIN = 4  # bound on a window's parts and their corrections, as a multiple of the sum itself
 MOST_HELD = 400_000  # numbers: a snapshot of them takes 3 MB
 

@@ -21,6 +21,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import AmountLaw
 from stream_dp.core.row_relations import AMOUNTS
 from stream_dp.core.wire import wire
+from stream_dp.core.wording import how_many
 from stream_dp.mechanisms.checks import checked_amounts, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import (
     Counter,
@@ -118,9 +119,9 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
     def derivation(self) -> Derivation:
         paid = sum((self.l1 * tree.shape.height / tree.scale for tree in self.trees), Fraction(0))
         sums = " + ".join(f"{self.l1} * {t.shape.height} / {text(t.scale)}" for t in self.trees)
-        why = f"l1 of a row * height / scale = {sums}, at most {text(self.epsilon)}"
+        why = f"l1 norm of a row * height / scale = {sums}, at most {text(self.epsilon)}"
         drawn = Condition("noise", paid <= self.epsilon, why)
-        return leaf(f"{self.width} sum(s)", self.guarantee, SOURCE, (drawn,))
+        return leaf(f"{how_many(self.width, 'sum')}", self.guarantee, SOURCE, (drawn,))
 
     def noise_terms(self, updates: int) -> list[Term]:
         return self.counter.noise_terms(updates)

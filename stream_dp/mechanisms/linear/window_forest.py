@@ -63,7 +63,7 @@ class LaplaceForest(PureShares, NoisyForest):
 
     def _levels(self, what: str) -> Derivation:
         once = Touched.intervals(self.neighbors, ONCE, TEST)
-        spans = [f"{what}s of {span} tick(s)" for span in self.shape.spans]
+        spans = [f"{what}s of {span}-tick spans" for span in self.shape.spans]
         levels = tuple(
             derive((self._node(level),), Parallel(span, once)) for level, span in enumerate(spans)
         )
@@ -124,8 +124,8 @@ class WindowForest(CountRows, LaplaceForest):
         why = f"1 / scale = 1 / {text(scale)}, at most {text(share)}"
         enough = Condition("noise", scale * share >= 1, why)
         each = Guarantee(PureDP(share), self.neighbors)
-        one = leaf(f"one count of {span} tick(s)", each, SOURCE, (enough,))
-        return derive((one,), Parallel(f"{self.width} column(s)", touched, (self.width,)))
+        one = leaf(f"one count of a {span}-tick span", each, SOURCE, (enough,))
+        return derive((one,), Parallel(f"columns: {self.width}", touched, (self.width,)))
 
 
 @wire("sum-forest", 1)
@@ -161,10 +161,15 @@ class SumForest(EventAmounts, LaplaceForest):
     def _node(self, level: int) -> Derivation:
         span, scale = self.shape.spans[level], self.scales[level]
         share = self.shape.shares[level] * self.epsilon
-        why = f"l1 of a row / scale = {self.l1} / {text(scale)}, at most {text(share)}"
+        why = f"l1 norm of a row / scale = {self.l1} / {text(scale)}, at most {text(share)}"
         enough = Condition("noise", scale * share >= self.l1, why)
         each = Guarantee(PureDP(share), self.neighbors)
-        return leaf(f"{self.width} sum(s) of {span} tick(s)", each, SUM_SOURCE, (enough,))
+        return leaf(
+            f"sums of a {span}-tick span, columns: {self.width}",
+            each,
+            SUM_SOURCE,
+            (enough,),
+        )
 
 
 GAUSSIAN_FOREST_SOURCE = "discrete Gaussian mechanism (Canonne, Kamath, Steinke 2020, Prop. 5)"
@@ -225,13 +230,16 @@ class GaussianForest(CountRows, NoisyForest):
         levels = zip(self.squares, self.node_variances, strict=True)
         paid = sum((square / (2 * variance) for square, variance in levels), Fraction(0))
         unit = (
-            f"an event is in {self.shape.height} node(s), in {self.rows.l0} entries by 1"
+            f"number of nodes that contain an event: {self.shape.height}; number of entries to which it adds 1: "
+            f"{self.rows.l0}"
             if self.of_users is None
-            else f"{self.of_users}: squares of nodes by level {', '.join(map(str, self.squares))}"
+            else f"{self.of_users}: squared changes of the nodes, by level: {', '.join(map(str, self.squares))}"
         )
-        why = f"{unit}: squared shifts over twice the variances {text(paid)}, at most {text(self.rho)}"
+        why = f"{unit}: squared shifts divided by twice the variances: {text(paid)}, at most {text(self.rho)}"
         enough = Condition("noise", paid <= self.rho, why)
-        subject = f"{self.width} Gaussian count(s) over {len(self.windows)} window(s)"
+        subject = (
+            f"Gaussian counts over windows, columns: {self.width}, windows: {len(self.windows)}"
+        )
         return leaf(subject, self.guarantee, GAUSSIAN_FOREST_SOURCE, (enough,))
 
     @property

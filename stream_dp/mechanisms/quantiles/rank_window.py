@@ -36,6 +36,7 @@ from stream_dp.core.guarantee import ZCDP, Guarantee
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
+from stream_dp.core.wording import how_many
 from stream_dp.errors import FailClosed, NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.linear.noisy_forest import Ring, pushed, require_held, row_back
@@ -274,8 +275,8 @@ class RankWindow(CountRows, Additive):
     @of_the_exact_class
     def derivation(self) -> Derivation:
         paid = self.shifts / (2 * self.variance)
-        why = f"squared shifts of {self.shifts}, over twice the variance: {text(paid)}, at most {text(self.rho)}"
-        subject = f"{self.width} Gaussian count(s) for ranks over {self.window} update(s)"
+        why = f"squared shifts of {self.shifts}, divided by twice the variance: {text(paid)}, at most {text(self.rho)}"
+        subject = f"{how_many(self.width, 'Gaussian count')} for ranks over {how_many(self.window, 'update')}"
         return leaf(subject, self.guarantee, SOURCE, (Condition("noise", paid <= self.rho, why),))
 
     @cached_property

@@ -158,7 +158,10 @@ class TumblingQuantiles(CountRows, Deciding):
     def _choice(self, quantiles: tuple[Fraction, ...]) -> Derivation:
         claim = Guarantee(PureDP(self.choice_epsilon), self.neighbors)
         moves, scale = self.moves(quantiles), self.scale(*quantiles)
-        why = f"an event moves losses by at most {moves}, one's up and another's down: scale {text(scale)}"
+        why = (
+            f"an event moves the losses of buckets by at most {moves}, some up and others down, so the noise has "
+            f"scale {text(scale)}"
+        )
         drawn = Condition("noise", scale * self.choice_epsilon >= 2 * moves, why)
         alone = f"the bucket of the quantile {quantiles[0]}"
         all_of = f"the buckets of the quantiles {', '.join(map(str, quantiles))}, chosen together"

@@ -264,7 +264,7 @@ class ValueTree(Additive):
     @of_the_exact_class
     def derivation(self) -> Derivation:
         hops = f", of hops of {self.hop} ticks" if self.hop > 1 else ""
-        nodes = Fixed(f"counts of the nodes over the values{hops}")
+        nodes = Fixed(f"counts of the nodes of the tree over the values{hops}")
         return derive((self.counts.derivation(),), nodes)
 
     @property
@@ -418,7 +418,7 @@ class SlidingQuantiles(Deciding):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        return derive((self.tree.derivation(),), Fixed("quantiles read from noisy counts"))
+        return derive((self.tree.derivation(),), Fixed("quantiles computed from noisy counts"))
 
     def public(self, updates: int, state: ValueTreeState) -> Hashable:
         return self.tree.public(updates, state)

@@ -318,7 +318,7 @@ class Words(NamedTuple):
 
 
 SHIFT = "constant shift"
-HALT = "by the same amount until its halt: cost max(e1, e2), both at scale {scale}"
+HALT = "by the same amount until the instance halts: cost max(e1, e2), both at scale {scale}"
 KEY = Part("one alert instance of one key", SHIFT, f"one event shifts one key's count {HALT}")
 COLUMN = Part(
     "one count sparse vector of one column", SHIFT, f"one event shifts one column's count {HALT}"
@@ -327,13 +327,14 @@ COUNTS = Words(
     Part(
         "one instance since a crossing",
         SHIFT,
-        "one event shifts all that an instance is asked until its halt by the same amount: cost max(e1, e2), both at "
-        "scale {scale}",
+        "one event shifts all queries of an instance, until it halts, by the same amount: cost max(e1, e2), both "
+        "at scale {scale}",
     ),
     Part(
         "the count at a crossing",
         "fresh noise",
-        "never that of the comparison; sensitivity 1, scale {scale}, told once an instance",
+        "the released count has noise of its own, not that of the comparison; sensitivity 1, scale {scale}, one "
+        "release per instance",
         LAPLACE,
     ),
     "a watch and its count at its crossing",
@@ -346,13 +347,14 @@ COUNTS = Words(
     Part(
         "one instance over a window",
         "one sign",
-        "one event shifts what an instance is asked by the same amount or, out of the window, not at all: cost e1 + "
-        "e2, both at scale {scale}",
+        "one event shifts a query of an instance by the same amount or, outside of the window, not at all: cost "
+        "e1 + e2, both at scale {scale}",
     ),
     Part(
         "one instance over a window",
         "fresh noise",
-        "a count that an event changes crosses with the event in: e1 or e2 there, and scale {scale} for it",
+        "if an event changes the count at a crossing, the event lies in its window: cost e1 or e2, and scale "
+        "{scale} for the count",
     ),
 )
 
@@ -362,12 +364,12 @@ def _unit(kind: str, why: str) -> Part:
 
 
 SUMS = Words(
-    _unit("since a crossing", "shifts all that is asked: max(e1, e2)"),
-    _unit("of the sum at a crossing", "changes what is told once, with fresh noise"),
+    _unit("since a crossing", "shifts all queries: max(e1, e2)"),
+    _unit("of the sum at a crossing", "changes the sum that is released once, with fresh noise"),
     "a watch and its sum at its crossing",
     _unit("of single ticks", "changes one noisy sum"),
-    _unit("over a window", "shifts what is asked, or nothing: e1 + e2"),
-    _unit("over a window", "in the window changes the told sum too"),
+    _unit("over a window", "shifts a query, or nothing: e1 + e2"),
+    _unit("over a window", "in the window also changes the released sum"),
 )
 
 
@@ -424,7 +426,7 @@ class CountWatchers(SinceBlock):
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
-        many = f"count sparse vectors of {self.width} column(s), re-armed for ever"
+        many = f"count sparse vectors of {how_many(self.width, 'column')}, re-armed for ever"
         return _since(self, COLUMN, "column", many)
 
     def levels(self, query: Query) -> IntArray:
@@ -511,8 +513,8 @@ class SumMonitor(EventAmounts, WatchBlock):
     @of_the_exact_class
     def derivation(self) -> Derivation:
         why = (
-            f"one event under {self.neighbors} changes its entries by {how_many(self.l1, 'unit')} in all, and lies in "
-            f"one live instance of each; checked by {CHECKED['sum-monitor']}"
+            f"one event under {self.neighbors} changes the entries of its row by {how_many(self.l1, 'unit')} in "
+            f"all, and lies in one running instance of each; checked by {CHECKED['sum-monitor']}"
         )
         many = f"watches on sums in {how_many(self.width, 'place')}, for ever"
         return _price(self, SUMS, Touched(self.l1, self.neighbors, why), many)
@@ -585,16 +587,17 @@ class WindowAlerts(WatchBlock):
         side = Condition(
             "one side",
             self._one_side,
-            "all fire above or all below, none is armed or disarmed: the copy with the event is at most e^e2 times as "
-            "likely, the one without it e^(e1 + e2), or all the other way round",
+            "all watches fire above or all below, and none is armed or disarmed: the stream with the event is at "
+            "most e^e2 times as likely, and the stream without it at most e^(e1 + e2) times, or the other way "
+            "round",
         )
         most, changed, scale = self._of_one_content, self.l0, self.window_scale
         sides = Condition(
             "noise",
             (most + changed) / scale <= self.epsilon,
-            f"one event under {self.neighbors} changes at most {changed} of {self.width} places, in one instance each, "
-            f"and one copy has it in at most {most}: cost {most} e1 + {changed} e2, both at scale {text(scale)}; "
-            f"checked by {CHECKED['window-alerts']}",
+            f"one event under {self.neighbors} changes at most {changed} of {self.width} places, in one instance "
+            f"each, and each stream has it in at most {most}: cost {most} e1 + {changed} e2, both at scale "
+            f"{text(scale)}; checked by {CHECKED['window-alerts']}",
         )
         subject = f"watches over windows in {self.width} places, re-armed for ever"
         return leaf(subject, self.guarantee, SOURCE, (side, sides))
@@ -610,7 +613,7 @@ def _touched(block: WatchNoise, what: str, per: str) -> Touched:
     """Return how many places one event counts in; it reaches one instance in each."""
     touched = Touched.columns(block.rows, what)
     checked = CHECKED[wire_of(type(block)).kind]
-    why = f"an event reaches one live instance per {per}; {touched.why}; checked by {checked}"
+    why = f"an event reaches one running instance per {per}; {touched.why}; checked by {checked}"
     return replace(touched, why=why)
 
 

@@ -24,7 +24,7 @@ def rules_json(progress: Progress = unseen) -> dict[str, Any]:
         checked.append(finding)
         done = len({before.rule for before in checked}) - 1
         progress("Checking rules against every adaptive adversary", done, rules, "rule")
-    progress("Taking mechanisms apart into randomized response")
+    progress("Computing mechanisms from randomized response")
     return {
         "violated": any(finding.violated for finding in checked),
         "rules": [_finding_json(finding) for finding in checked],

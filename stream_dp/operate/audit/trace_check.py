@@ -197,24 +197,24 @@ class TraceCheck:
             answer = self._player.play(step.sent)
         except RejectedMessage:
             raise self._differs(
-                step, "a mechanism refuses a message that the engine sent it"
+                step, "a mechanism refuses a message that the engine sent to it"
             ) from None
         if step.release is None and step.asked is None:
             return
         if answer is None:
-            raise self._differs(step, "a question has no answer")
+            raise self._differs(step, "a question has no recorded answer")
         if step.asked is not None:
             again = step.asked.body(self._grid, step.live.series, answer, band)
             if again != step.asked.recorded.body:
                 raise self._differs(
-                    step, "the composition gives other bytes than the recorded answer"
+                    step, "the composition's answer differs from the recorded answer"
                 )
             self.report.answers += 1
             return
         state = self._player.state(step.live.number)
         body = step.live.series.body(self._grid, self.report.releases + 1, step.tick, state, answer)
         if step.release is None or not is_recorded(step.release.body, body):
-            raise self._differs(step, "the composition gives other bytes than the recorded release")
+            raise self._differs(step, "the composition's release differs from the recorded release")
         self.report.releases += 1
         self._bodies[step.release.series] = step.release.body
 
@@ -223,8 +223,9 @@ class TraceCheck:
         release, number = step.release, self.report.releases + 1
         if not step.series.gives(release.body, self._grid, number, release.tick, self._bodies):
             raise FailClosed(
-                f"the trace of {self.report.pipeline}, series {step.series.name}, tick {release.tick}: the releases of "
-                f"{' and '.join(step.series.inputs)} give other bytes than the recorded release. {_ADVICE}"
+                f"the trace of {self.report.pipeline}, series {step.series.name}, tick {release.tick}: the "
+                f"release computed from the releases of {' and '.join(step.series.inputs)} differs from the "
+                f"recorded release. {_ADVICE}"
             )
         self.report.releases += 1
         self.report.made += 1

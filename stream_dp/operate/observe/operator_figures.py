@@ -189,23 +189,26 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
 }
 """The labels of figures that have more than `pipeline`."""
 _FIGURES: Mapping[str, tuple[str, str]] = {
-    "records_total": ("Records that were counted, late ones too.", "records"),
+    "records_total": ("Records that were counted, including late records.", "records"),
     "late_records_total": ("Records that came after their tick was closed.", "late"),
     _DEAD: ("Records that could not be used, by reason and field.", "dead_by_reason"),
     "capped_records_total": (
-        "Records that count nowhere, for their user had as many as count.",
+        "Records that do not count, because their user had reached a cap.",
         "capped",
     ),
     "commits_total": ("Durable commits of the journal.", "commits"),
-    "restarts_total": ("Attempts after the first, each after an outage.", "restarts"),
+    "restarts_total": ("Attempts after an outage, not counting the first start.", "restarts"),
     "since_commit_seconds": ("Seconds since the last durable commit.", "since_commit"),
     "lag": (
-        "Places of the topic between the last commit and what the brokers are known to hold.",
+        "Offsets of the topic between the last commit and the newest record known.",
         "lag",
     ),
-    _LANE_LAG: ("The lag of each lane: partition modulo the number of processes.", "lane_lag"),
+    _LANE_LAG: (
+        "The lag of each lane. A partition's lane is its number modulo the number of processes.",
+        "lane_lag",
+    ),
     _LANE_TICKS: (
-        "Closed ticks of a lane that wait for the other lanes: one with 0, where others have some, lags.",
+        "Closed ticks of a lane that wait for other lanes. A lane with 0, while other lanes have more, lags.",
         "lane_ticks",
     ),
 }
@@ -240,11 +243,13 @@ def lanes_text(pipeline: str, figures: OperatorFigures) -> tuple[bytes, str]:
     behind = [str(lane) for lane, here in ticks.items() if not here and any(ticks.values())]
     said = "one process reads the source" if not ticks else "no lane lags"
     if behind:
-        said = f"the ticks of all others wait for {'lanes' if len(behind) > 1 else 'lane'} {', '.join(behind)}"
+        said = f"the ticks of all other lanes wait for {'lanes' if len(behind) > 1 else 'lane'} {', '.join(behind)}"
     lines = [f"{pipeline}, NOT PRIVATE: {said}"]
     for lane, here in ticks.items():
         read = (
-            f", {lag[(str(lane),)]} places of the topic are not read" if (str(lane),) in lag else ""
+            f", {lag[str(lane),]} offsets of the topic are not read yet"
+            if (str(lane),) in lag
+            else ""
         )
         lines.append(f"lane {lane}: {here} closed ticks wait for other lanes{read}")
     return "\n".join([*lines, ""]).encode(), "text/plain; charset=utf-8"
@@ -286,7 +291,7 @@ class OperatorServer(Listening):
             listener = listening_at(socket.AF_INET, (host, port))
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
-            why = "is taken; choose another" if taken else f"cannot be had: {error.strerror}"
+            why = "is taken; choose another" if taken else f"cannot be used: {error.strerror}"
             raise WorldError(f"the operator's port {port} of {host} {why}") from None
         names = LOOPBACK | {host} | self._hosts
         self._serving = Serving(guarded(self._written, self._token, names), listener, host)
@@ -317,7 +322,7 @@ def _refusal(request: "Request", token: str, pages: Written) -> "Response | None
     if not _holds(request, token):
         return refusal(401, "needs `Authorization: Bearer TOKEN` with the operator's token")
     if request.url.path not in pages:
-        return refusal(404, f"only {' and '.join(pages)} are here")
+        return refusal(404, f"this port serves only {' and '.join(pages)}")
     return None if request.method in ("GET", "HEAD") else refusal(405, "can only be read")
 
 

@@ -40,9 +40,12 @@ from stream_dp.server.view import PublicView, ReleaseLog
 
 _LOOK_S = 0.5
 _LONGEST_WAIT_S = 10.0
-READING = "Reading what is published"
-LIVE = "asked for while the engine runs"
-UNKNOWN = "This page reads published numbers alone: what is counted here, for whom and at what price, the engine knows."
+READING = "Reading the published releases"
+LIVE = "created while the engine ran"
+UNKNOWN = (
+    "This page reads only published numbers. Only the engine knows what this series counts, for whom, and at what "
+    "price."
+)
 
 
 class TopicPage:

@@ -78,7 +78,7 @@ def _provider(endpoint: str, shown: str, pipeline: str) -> "TracerProvider":
             result = super().export(spans)
             before, self.reached = self.reached, result is SpanExportResult.SUCCESS
             if before and not self.reached:
-                _log.warning("traces do not reach %s; the engine runs on without them", shown)
+                _log.warning("traces do not reach %s; the engine continues without traces", shown)
             return result
 
     own = {

@@ -162,12 +162,15 @@ def verdict_lines(preview: Mapping[str, Any]) -> list[str]:
     for row in preview.get("verdicts", ()):
         over = f" over {row['window']}" if row.get("window") else ""
         if row["verdict"] is None:
-            lines.append(f"Whether it is worth that{over} is not known without {row['missing']}.")
+            lines.append(
+                f"Whether the series is useful{over} is not known without {row['missing']}."
+            )
             continue
         band = "no end" if row["band"] is None else f"± {shown_number(row['band'])}"
         about = shown_number(row["typical"])
         lines.append(
-            f"By the guesses of the pipeline file {row['verdict']}: {band} of about {about}{over}."
+            f"According to the guesses of the pipeline file: {row['verdict']} ({band} for a number of about "
+            f"{about}{over})."
         )
     return lines
 

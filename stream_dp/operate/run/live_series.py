@@ -44,7 +44,7 @@ _UNREACHABLE = (
     "error: no epsilon up to 100 makes the expected error this small; ask for a larger error, for another window or "
     "for another statistic"
 )
-_UNDER_WAY = "a search for an error of this analyst is under way; nothing was done, ask again when it has its answer"
+_UNDER_WAY = "a search for an error of this analyst is still running; nothing was done. Ask again after its answer"
 
 Predicted: TypeAlias = Callable[[bytes], Awaitable[float]]
 """Returns the expected half-width of a definition."""

@@ -74,7 +74,7 @@ class RowsCheck:
         """Judge the next record of a lane's log."""
         if lane not in self._lanes:
             self._tell(
-                lane, offset, f"there are {self._layout.lanes} lanes, and none of this number"
+                lane, offset, f"there are {self._layout.lanes} lanes, but none has this number"
             )
             return
         try:
@@ -89,7 +89,10 @@ class RowsCheck:
         for lane in self._lanes.values():
             if lane.waits:
                 place = self._layout.places[lane.number]
-                what = "the layout goes on with a row here, which is not there: the log was cut or made again"
+                what = (
+                    "according to the layout, a row must be here, but there is none: the log was truncated or "
+                    "created again"
+                )
                 self._tell(lane.number, place, what)
         return Checked([lane.line() for lane in self._lanes.values()], self._findings, self._wrong)
 
@@ -117,10 +120,10 @@ class _Lane:
         ticks = f"ticks {first} to {end - 1} count" if end > first else f"no tick from {first} on"
         told = [f"lane {self.number}: {ticks}"]
         if self._repeats:
-            told.append(f"{how_many(self._repeats, 'equal repeat')}, which do no harm")
+            told.append(f"{how_many(self._repeats, 'equal repeat')} (harmless)")
         if self._former:
             told.append(
-                f"{how_many(self._former, 'row')} of before this layout, of which only seal and form were checked"
+                f"{how_many(self._former, 'row')} from before this layout, of which only seal and form were checked"
             )
         return "; ".join(told)
 
@@ -131,7 +134,7 @@ class _Lane:
             self._former += 1
             return wrong
         if row.epoch > self._layout.epoch:
-            return [*wrong, f"it is of epoch {row.epoch}, which no layout has begun"]
+            return [*wrong, f"it has epoch {row.epoch}, but no layout has begun this epoch"]
         before, expected = self._chain.next_tick, self._chain.previous
         cut, anchored = self._chain.cut, self._anchor is not None
         verdict = self._chain.take(row, plain)
@@ -144,12 +147,12 @@ class _Lane:
         elif verdict is Verdict.REPEATED:
             self._repeats += 1
         elif verdict is Verdict.SKEWED:
-            wrong.append(f"it does not count, for {' and '.join(self._skewed(row))}")
+            wrong.append(f"it does not count, because {' and '.join(self._skewed(row))}")
         elif verdict is Verdict.AHEAD:
             missing = (
                 f"tick {before}" if before == row.tick - 1 else f"ticks {before} to {row.tick - 1}"
             )
-            wrong.append(f"it is of tick {row.tick}, and before it {missing} should be there")
+            wrong.append(f"it has tick {row.tick}, but {missing} should come before it")
         elif row.tick < before:
             wrong.append(self._otherwise(row))
         else:
@@ -159,11 +162,11 @@ class _Lane:
     def _skewed(self, row: LaneRow) -> Iterator[str]:
         layout = self._layout
         if row.counting != layout.counting:
-            yield f"it counts as version {row.counting}, its engine as version {layout.counting}"
+            yield f"it uses version {row.counting} of the counting rules, but its engine uses version {layout.counting}"
         if row.fingerprint != layout.fingerprint:
             yield "it was written with another pipeline file"
         if row.cells.width != layout.width:
-            yield f"its cells are {row.cells.width} wide, those of the layout {layout.width}"
+            yield f"it has {row.cells.width} cells, but the layout has {layout.width}"
 
     def _otherwise(self, row: LaneRow) -> str:
         counted = self._counted.get(row.tick)
@@ -174,20 +177,20 @@ class _Lane:
             name for name in row.__struct_fields__ if getattr(row, name) != getattr(first, name)
         ]
         return (
-            f"another row of tick {row.tick} counts, that at offset {offset}, and this one differs in "
-            f"{', '.join(names)}: rows must be a function of the source alone"
+            f"another row of tick {row.tick} counts, at offset {offset}, and this row differs from it in "
+            f"{', '.join(names)}: rows must depend on the source alone"
         )
 
 
 def _unfollowed(row: LaneRow, previous: bytes, positions: object) -> Iterator[str]:
     if row.previous != previous:
         yield (
-            f"it is of tick {row.tick}, but `previous` is not the digest of the row before that counts"
+            f"it has tick {row.tick}, but `previous` is not the digest of the last row before it that counts"
             if row.tick
-            else "`previous` is not the digest of the layout, or of the row before that counts"
+            else "`previous` is neither the digest of the layout nor of the last row before it that counts"
         )
     if row.begins != positions:
-        yield "`begins` is not where the row before ends (`positions`)"
+        yield "`begins` is not the end (`positions`) of the row before it"
 
 
 def _malformed(row: LaneRow, plain: bytes, layout: Layout, *, live: bool) -> Iterator[str]:
@@ -199,22 +202,23 @@ def _malformed(row: LaneRow, plain: bytes, layout: Layout, *, live: bool) -> Ite
         else marks.keys() == places.keys() and min(marks.values(), default=row.tick) >= row.tick
     )
     rules = {
-        "its bytes are not the one form: another order of keys, or longer integers than needed": encoded(
+        "its bytes do not have the required form: another order of keys, or longer integers than needed": encoded(
             row
         )
         == plain,
         "`positions` names a partition of another lane": all(
             at % layout.lanes == row.lane for at in places
         ),
-        "`positions` lies before `begins`, or lacks a partition of it": all(
+        "`positions` lies before `begins`, or lacks a partition of `begins`": all(
             places.get(at, -1) >= begin for at, begin in row.begins.items()
         ),
         "the partitions of `positions` are not in ascending order": list(places) == sorted(places),
-        "`marks` must be empty with a live clock, else say which mark closed the tick in each partition": marked,
+        "`marks` must be empty with a wall clock; with a replay clock it must name the mark that closed the tick "
+        "in each partition": marked,
         "`pending` holds a tick that is over": all(tick > row.tick for tick in row.pending),
-        "`records`, `late` or `capped` cannot be": min(row.late, row.capped) >= 0
+        "`records`, `late` or `capped` has an impossible value": min(row.late, row.capped) >= 0
         and row.late <= row.records,
-        "cells do not have the shorter of their two forms, or the narrowest integers": all(
+        "the cells do not use the shorter of the two forms, or the narrowest integers": all(
             Cells.of(cells.row(), cells.width) == cells
             for cells in (row.cells, *row.pending.values())
         ),

@@ -123,25 +123,28 @@ def start_line(run: Run, origin: int | None) -> str:
         told = _goes_on(run, where)
     elif isinstance(spec.clock, ReplayClock):
         end = spec.clock.grid.end_text(spec.clock.horizon - 1)
-        told = f"a new ledger; counts what {where} holds from {moment_text(origin)} to {end}"
+        told = f"a new ledger; counts the records of {where} from {moment_text(origin)} to {end}"
     else:
-        told = f"a new ledger; counts what comes into {where} from {moment_text(origin)} on, and nothing older"
+        told = (
+            f"a new ledger; counts the records that arrive in {where} from {moment_text(origin)} on, and no older "
+            "records"
+        )
     if isinstance(source, KafkaSourceSpec) and source.workers is not None:
         told += "; workers read it"
     elif (lanes := run.engine.lanes) > 1:
         told += f"; {lanes} processes read it"
     if (keep := spec.journal.keep) is not None:
-        told += f"; its journal keeps about {-(-keep // spec.clock.step):,} ticks, older ones are deleted"
+        told += f"; its journal keeps about {-(-keep // spec.clock.step):,} ticks and deletes older ones"
     return f"{spec.name}: {told}"
 
 
 def _goes_on(run: Run, where: str) -> str:
     spec, tick = run.built.spec, run.ticks
     if tick == spec.clock.horizon:
-        return "all its ticks are public already"
+        return "all its ticks are published already"
     begin = run.times(tick)
     first = "its first tick" if begin is None else f"the tick that begins at {begin}"
-    return f"goes on with {first}, and catches up on {where} from there"
+    return f"continues with {first}, and catches up on {where} from there"
 
 
 _MOMENT_S = 0.1

@@ -226,7 +226,7 @@ class Run:
             except StreamDPError as error:
                 if engine.over:
                     return None
-                _log.warning("Nothing is deleted from the journal for now: %s", error)
+                _log.warning("Old commits are not deleted from the journal for now: %s", error)
                 await asyncio.sleep(RETAIN_AGAIN_S)
 
     async def _given_back(self, work: asyncio.Task[None]) -> bool:
@@ -260,9 +260,9 @@ class Run:
 
     def _unanswered(self) -> Unanswered:
         return Unanswered(
-            f"{self.built.spec.name} was told to stop, and did not come to its end within {STOPPING_S:g} s: its "
-            "brokers or its disk do not answer. What was published stays valid; whether the last commit counts shows "
-            "at the next start"
+            f"{self.built.spec.name} was told to stop, but did not end within {STOPPING_S:g} s, because its brokers "
+            "or its disk do not answer. What was published stays valid. The next start shows whether the last commit "
+            "counts"
         )
 
 

@@ -215,10 +215,10 @@ class Patience:
         return next(self._waits)
 
     def _given_up(self, error: Outage, why: str) -> WorldError:
-        began = "" if str(error) == self._first else f"; it began with: {self._first}"
+        began = "" if str(error) == self._first else f"; the first error was: {self._first}"
         return WorldError(
-            f"{error}. Given up after trying again, for {why}{began}. What was published stays valid, a new start goes "
-            "on there"
+            f"{error}. stream_dp tried again and gave up, because {why}{began}. What was published stays valid, "
+            "and a new start continues there"
         )
 
 

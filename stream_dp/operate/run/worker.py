@@ -125,7 +125,7 @@ class Worker:
                 raise _Changed
             if layout.topic != topic:
                 raise FailClosed(
-                    f"topic {rows.topic!r} was created again; its engine says what to do when it starts"
+                    f"topic {rows.topic!r} was created again. The engine says what to do when it starts"
                 )
             host = LaneHost(self._spec, self._keys, layout)
             await self._members.join()
@@ -147,7 +147,8 @@ class Worker:
         while not await rows.made():
             if not told:
                 self._tell(
-                    "waits for the first start of its engine; if that runs, grant this user the rights on its topics"
+                    "waits for the first start of its engine. If the engine runs already, grant this user the "
+                    "rights on its topics"
                 )
             told = True
             await asyncio.sleep(_PAUSE_S)

@@ -208,7 +208,7 @@ function subtitle(ended) {
   const step = Number(state.pipeline?.clock?.step ?? 0);
   if (!ended && state.behind !== null) {
     const { behind, caught_up_in: left } = state.behind;
-    return `${duration(behind)} behind${left === undefined ? "" : `, there in ${duration(left)}`}, differentially private`;
+    return `${duration(behind)} behind${left === undefined ? "" : `, caught up in ${duration(left)}`}, differentially private`;
   }
   return `${ended ? "" : "live, "}differentially private${step > 0 ? `, one release per ${theLength(duration(step))}` : ""}`;
 }
@@ -285,7 +285,7 @@ function shut() {
   state.connection = "closed";
   document.querySelector(".section-head").hidden = true;
   setText(byId("state"), "closed");
-  setText(byId("subtitle"), "reading takes a token here");
+  setText(byId("subtitle"), "reading needs a token");
   byId("empty").hidden = false;
   byId("empty").replaceChildren(loginForm("", async (token) => {
     const why = await logIn(token).then(() => "", ({ message }) => message);
@@ -296,8 +296,8 @@ function shut() {
 
 // Where there are no cards, or no new numbers: why, in words.
 
-const NOT_YET = "Waiting for the engine, which does not answer. The page asks again by itself, after a second, then two, up to half a minute; nothing is lost.";
-const AWAY = "The engine does not answer. The page goes on by itself as soon as it does;";
+const NOT_YET = "Waiting for the engine, which does not answer. The page tries again by itself, first after one second, then more slowly, at least every half minute. Nothing is lost.";
+const AWAY = "The engine does not answer. The page continues by itself as soon as the engine answers;";
 
 /** `connection` is that of the stream, `cards` are all there are; `ended`: nothing more will come. */
 export function showEmpty(element, connection, cards, ended) {
@@ -308,10 +308,10 @@ export function showEmpty(element, connection, cards, ended) {
 }
 
 function why(connection, cards, ended) {
-  if (connection === "reconnecting" && ended) return "The run is over, and its engine has gone. The numbers below are its last.";
-  if (connection === "reconnecting") return cards.length === 0 ? `${AWAY} nothing is lost.` : `${AWAY} the numbers below are those published until then.`;
+  if (connection === "reconnecting" && ended) return "The run is over, and its engine has ended. The numbers below are the last ones.";
+  if (connection === "reconnecting") return cards.length === 0 ? `${AWAY} nothing is lost.` : `${AWAY} the numbers below were published before.`;
   if (connection === "waiting") return NOT_YET;
   if (connection !== "open") return cards.length === 0 ? "Loading …" : "";
   if (cards.length === 0) return "No series runs.";
-  return cards.every(({ element }) => element.hidden) ? `No series has “${choice("find")}” in its name or its words.` : "";
+  return cards.every(({ element }) => element.hidden) ? `No series has “${choice("find")}” in its name or description.` : "";
 }

@@ -25,21 +25,21 @@ export function showBudget(holder, budget, queries, titled) {
     : [{ share: toNumber(spent) / whole, colour: "part-0" }];
   const [used, rest] = plain ? [`ε ${amount(spent)}`, `${amount(left)} left`] : [`${amount(spent)} ${unit}`, `ε ${amount(left)} left for one more`];
   const open = holder.querySelector("details")?.open ?? false;
-  const where = heaviest ? ` (the most of any record: of those with ${heaviest})` : "";
+  const where = heaviest ? ` (on records with ${heaviest}, where most was spent)` : "";
   const label = `Privacy budget${budget.scope === "file" ? " of the pipeline file" : ""}: ${used} of ${amount(capacity)} spent${where}, ${rest}`;
-  const more = el("details", { class: "spending" }, el("summary", {}, "What it was spent on"), ...[
+  const more = el("details", { class: "spending" }, el("summary", {}, "What the budget was spent on"), ...[
     el("ul", { class: "legend" }, ...(added ? pieces : paid).map(legendEntry)),
     givesBack(budget.series ?? []),
-    toNumber(budget.delta?.total) === 0 ? null : el("p", { class: "muted small" }, `For everything together: ε ${amount(total)} at δ ${amount(budget.delta.total)}.`),
+    toNumber(budget.delta?.total) === 0 ? null : el("p", { class: "muted small" }, `All series together: ε ${amount(total)} at δ ${amount(budget.delta.total)}.`),
     odometer(budget.odometer),
     quotas(budget.analysts ?? []),
-    budget.filter ? el("p", { class: "muted small" }, `Charged through one filter: ${words(budget.filter)}.`) : null,
+    budget.filter ? el("p", { class: "muted small" }, `All charges go through one filter: ${words(budget.filter)}.`) : null,
   ].filter((part) => part !== null));
   more.open = open;
   const partly = budget.scope === "file";
   setChildren(holder,
     el("h2", {}, partly ? "Budget of the pipeline file" : "Budget"),
-    partly ? el("p", { class: "muted small", "data-budget": "scope" }, "This page reads published numbers alone. What was asked for while the engine runs has its price too, which is not known here: less may be left than is shown.") : "",
+    partly ? el("p", { class: "muted small", "data-budget": "scope" }, "This page reads only published numbers. Series that were created while the engine ran cost budget too, but their prices are not known here: less may be left than is shown.") : "",
     el("p", { class: "spent" }, el("strong", { "data-budget": "spent" }, used), ` of ${amount(capacity)} spent${where}`,
       el("span", { class: "left", "data-budget": "left" }, rest)),
     gauge(pieces, label, 100 * Math.min(1, toNumber(spent) / whole)),
@@ -63,8 +63,8 @@ function givesBack(series) {
   const live = series.filter(({ frees }) => frees !== undefined);
   if (live.length === 0) return null;
   return el("p", { class: "muted small", "data-budget": "frees" }, live.some(({ frees }) => frees)
-    ? "A question that is ended gives its ε back, from the next tick on, to new questions on the records that it saw."
-    : "A question that is ended gives nothing back under this filter.");
+    ? "If a question ends, its ε is free again from the next tick on, for new questions on the records that it saw."
+    : "If a question ends, no budget becomes free under this filter.");
 }
 
 /** How full the budget is: a piece for each that was paid for. */
@@ -121,7 +121,7 @@ export function showQueries(holder, queries, named, over) {
   const halted = queries.filter(({ end }) => isHalted(end)).sort((one, two) => two.end - one.end);
   const shown = [...running, ...halted].slice(0, MOST_ROWS);
   setText(holder.querySelector("p.count"), `${count(running.length)} ${over ? "ran to the end" : "running"}, ${halted.length < REMEMBERED ? "" : "the last "}${count(halted.length)} halted` +
-    (shown.length < queries.length ? `; the first ${count(MOST_ROWS)} are listed, /api/queries has all of these` : ""));
+    (shown.length < queries.length ? `; the first ${count(MOST_ROWS)} are listed here, and all of them at /api/queries` : ""));
   setChildren(holder.querySelector("tbody"), ...shown.map((query) => el("tr", { "data-query": query.name, class: isHalted(query.end) ? "halted" : "" },
     el("th", { scope: "row" }, named(query.name), versionOf(query) === 1 ? null : el("small", {}, ` version ${versionOf(query)}`)),
     el("td", {}, asker(query)),

@@ -41,7 +41,7 @@ async function show() {
   const empty = document.getElementById("empty");
   const { pipelines, status } = await get("api/pipelines").catch((error) => ({ pipelines: null, status: error.status }));
   empty.hidden = pipelines !== null;
-  if (pipelines === null) return void setText(empty, CLOSED.includes(status) ? "Reading takes a token here: log in on the page of your pipeline, at its name below this address." : "The server does not answer. The page asks again by itself.");
+  if (pipelines === null) return void setText(empty, CLOSED.includes(status) ? "Reading needs a token. Log in on your pipeline's own page: add its name to this address." : "The server does not answer. The page tries again by itself.");
   const cards = await Promise.all(pipelines.map(async (name) => {
     const said = await told(name).catch(() => [el("p", { class: "pill", "data-state": "away" }, "away")]);
     return el("article", { class: "card pipeline", "data-pipeline": name }, el("h3", {}, el("a", { href: `${encodeURIComponent(name)}/` }, words(name))), ...said);

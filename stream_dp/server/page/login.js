@@ -67,7 +67,7 @@ export function loginForm(why, enter) {
   const said = el("div");
   const tell = (text) => said.replaceChildren(...(text ? [complaint(text)] : []));
   const form = el("form", { class: "ask-login" }, el("label", { for: "ask-token" }, "Your token"), token, el("button", { class: "primary" }, "Log in"),
-    el("p", { class: "muted small" }, "The operator makes it with ", el("code", {}, "stream-dp token"), ". It stays in this tab and is sent to this engine only."), said);
+    el("p", { class: "muted small" }, "The operator makes the token with ", el("code", {}, "stream-dp token"), ". The token stays in this tab, and is sent only to this engine."), said);
   tell(why);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -76,7 +76,7 @@ export function loginForm(why, enter) {
   return form;
 }
 
-const NOBODY_ANSWERS = "The engine does not answer just now. Nothing is lost: ask the same again, it is done once.";
+const NOBODY_ANSWERS = "The engine does not answer now. Nothing is lost: ask the same again, and it is done only once.";
 
 export class Session extends EventTarget {
   me = null;

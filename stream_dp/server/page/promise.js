@@ -48,9 +48,9 @@ export function plainly(pipeline, plan) {
   const changed = them === "it" ? change.replace("others in their place", "another in its place") : change;
   const slack = toNumber(whole(plan).delta) === 0 ? "" : `, apart from a probability of ${amount(whole(plan).delta)}`;
   const weak = toNumber(whole(plan).epsilon) > STRONG ? " That is weak: people usually take an epsilon of 0.5 to 2." : "";
-  const bound = `whatever this page shows is at most ${atMost(factor)} times as likely${slack}.${weak}`;
-  if (!(factor < TELLING)) return `One ${thing} may show in these numbers: ${changed}, ${bound}`;
-  return `No single ${thing} can be told from these numbers: ${changed}, ${bound}`;
+  const bound = `everything that this page shows is at most ${atMost(factor)} times as likely${slack}.${weak}`;
+  if (!(factor < TELLING)) return `These numbers may reveal a single ${thing}: ${changed}, ${bound}`;
+  return `These numbers hide any single ${thing}: ${changed}, ${bound}`;
 }
 
 function statement(pipeline, plan) {
@@ -82,8 +82,8 @@ export const madeId = (name) => `made-${name}`;
 export function showProof(holder, series, plan) {
   const open = holder.querySelector("details")?.open ?? false;
   const details = el("details", {}, el("summary", {}, el("h2", {}, "How is this private?")),
-    el("p", {}, "The guarantee is derived, not typed in: each step below is a theorem whose conditions were checked, down to " +
-      "mechanisms with a proof of their own."),
+    el("p", {}, "The guarantee is derived from the pipeline file. Each step below is a theorem whose conditions were checked, down to " +
+      "mechanisms that have a proof of their own."),
     el("ul", { class: "tree" }, step((plan.promise ?? plan).derivation ?? {})),
     made(series, plan));
   details.open = open;
@@ -136,6 +136,6 @@ function made(series, plan) {
       el("td", {}, last ? `${band(last.error)} ${known.get(name)?.error_unit ?? ""}` : "–", last ? el("small", {}, `tick ${count(last.tick)}, ${percent(last.confidence)}`) : null));
   });
   return rows.length === 0 ? null : el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "How each series is made" }, el("table", { class: "made" },
-    el("caption", {}, "How each series is made, and the error to expect, from the plan alone: no data was read for it"),
+    el("caption", {}, "How each series is made, and its expected error. Both come from the plan: no data was read for them"),
     el("thead", {}, el("tr", {}, ...["Series", "Mechanism", "Expected error"].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, ...rows)));
 }

@@ -36,7 +36,7 @@ export class Toolbar {
     this.zone.hidden = clock.zone === READERS;
     this.zone.replaceChildren(el("option", { value: "" }, `Times: ${words(clock.zone)}`), el("option", { value: OWN_ZONE }, `Times: yours (${words(READERS)})`));
     this.lengths.replaceChildren(...offered(clock).map((text) => {
-      const said = text === ALL ? "all there is" : `last ${spelled(text)}`;
+      const said = text === ALL ? "all releases" : `last ${spelled(text)}`;
       const button = el("button", { type: "button", value: text, title: said }, spelled(text));
       button.addEventListener("click", () => chooseLast(text, this.clock));
       return button;

@@ -156,8 +156,8 @@ class FalseAlarm:
     def words(self) -> str:
         what = "count" if self.of is None else f"sum of {self.of}"
         return (
-            f"{self.name}: a false alarm {self._per} with a chance of at most {self.chance:.2g}, while its {what} "
-            f"stays at {self.usual:,}"
+            f"{self.name}: while its {what} stays at {self.usual:,}, the chance of a false alarm {self._per} is "
+            f"at most {self.chance:.2g}"
         )
 
     @property
@@ -282,7 +282,7 @@ class Bounds:
         closing = how_many(self.intervals, "interval")
         return (
             f"with probability {self.confidence:g}, no release up to tick {self.tick:,} has an error above "
-            f"{self.at_once:,}, while at most {closing} close (the expected number); {self.theorem}"
+            f"{self.at_once:,}, as long as at most {closing} close (the expected number); {self.theorem}"
         )
 
 
@@ -388,4 +388,4 @@ def shape_words(setting: Setting) -> str:
     """Return what is said of the shape that noise goes by; empty where it goes by the number of events."""
     if setting.shape is None:
         return ""
-    return f"; its noise goes by the squares of what {setting.shape} change together"
+    return f"; its noise is computed from the squares of what {setting.shape} change together"

@@ -74,8 +74,9 @@ HSS_FORMS = (JOINT, BINS, GAUSSIAN_HSS)
 MOST_EVENTS = 1 << 50
 ALGORITHM_4 = "for rows in {0, 1}^d, by the bound of [HSV] Alg. 4: 4 a_S + 5 alpha + L + 1"
 RELATIVE = (
-    "for all data, also data chosen by somebody who sees the releases: a sparse vector misses at most gamma events "
-    "plus the noise of its threshold, and the bound adds up the tails of these noises and of the counter's noise"
+    "the bound holds for all data, also for data chosen by somebody who sees the releases. A sparse vector "
+    "misses at most gamma events plus the noise of its threshold, and the bound adds up the tails of this noise "
+    "and of the counter's noise"
 )
 NEAR = 1.1  # what a declared shape may cost where the events have another one
 
@@ -123,7 +124,7 @@ class Demand:
     def why(self, method: str) -> str:
         counter = "" if self.counter == "tree" else f", counter: {self.counter}"
         split = "" if self.split == "error" else ", split: band"
-        return f"method: {method}{counter}{split}; error predicted for {self.words}"
+        return f"method: {method}{counter}{split}; the predicted errors are for {self.words}"
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
@@ -187,7 +188,7 @@ def narrowest(
     listed = ", ".join(
         f"{name} {' / '.join(f'{band:,.0f}' for band in own)}" for name, own in shapes_alike.items()
     )
-    why = f"method: auto, {form} is taken, of bands at the end: {listed} (hss for {demand.words})"
+    why = f"method: auto chooses {form}, because of the bands at the end: {listed} (hss for {demand.words})"
     if cheap:
         best = regrets(weighed)[form] == 1
         why = f"{why}{price_words(demand.setting, demand.epsilon, form, best)}"
@@ -230,7 +231,7 @@ def typical_choice(demand: Demand) -> Choice:
     form, most = taken(errors), break_even(demand)
     bounded = f"up to about {how_many(most, 'event')}"
     until = bounded if most < MOST_EVENTS else "for any number of events"
-    why = f"method: typical, error (RMSE) for {demand.words}: {shown(errors)}; hss is taken {until}"
+    why = f"method: typical, typical error (RMSE) for {demand.words}: {shown(errors)}; hss is chosen {until}"
     if GAUSSIAN in errors:
         best = errors[form] == min(errors.values())
         why = f"{why}{price_words(demand.setting, demand.epsilon, form, best)}"

@@ -179,4 +179,4 @@ def of_cells(cells: Floats, band: float) -> Judged:
 
 
 def _cell(many: int) -> str:
-    return f"the middle one of {many:,}" if many > 1 else ""
+    return f"the median of {many:,}" if many > 1 else ""

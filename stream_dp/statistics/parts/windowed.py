@@ -119,9 +119,7 @@ def correlated_windows(setting: Setting, epsilon: Fraction, declared: Sequence[s
     mechanism = CorrelatedWindows(counter, ticks, ever)
     names = " / ".join(views(declared))
     buffers = how_many(len(decays.halvings), "buffer")
-    why = (
-        f"method: correlated, one noise for {names}, correlated by {buffers}{shape_words(setting)}"
-    )
+    why = f"method: correlated, the same noise for {names}, correlated by {buffers}{shape_words(setting)}"
     return windowed(mechanism, setting, views(declared), why)
 
 
@@ -147,7 +145,7 @@ def nested_windows(
     levels = zip(shape.spans, shape.shares, strict=True)
     parts = ", ".join(f"{share} on spans of {how_many(span, 'tick')}" for span, share in levels)
     names = " / ".join(views(declared))
-    why = f"method: nested, one noise for {names}, of its epsilon {parts}"
+    why = f"method: nested, the same noise for {names}, with these parts of its epsilon: {parts}"
     if aims:
         errors = Views(ticks, ever, last).errors(shape.arities, shape.shares)
         typical = " / ".join(
@@ -177,7 +175,7 @@ def _beside(
     if math.prod(bands[0]) >= math.prod(bands[1]):
         return choice
     new, old = (" / ".join(f"{band:,.0f}" for band in each) for each in bands)
-    return choice.saying(f"method: {method} has bands of {new} in place of {old}")
+    return choice.saying(f"with method: {method}, the bands would be {new} instead of {old}")
 
 
 _ONE_NOISE = {CORRELATED: correlated_windows, NESTED: nested_windows}
@@ -225,7 +223,7 @@ def ended(every: Sequence[str], there: Mapping[str, object]) -> Iterator[tuple[s
     gone = " and ".join(key for key, given in there.items() if given)
     for name in ENDING:
         if not every or length_of(name) > length_of(every[0]):
-            yield f"every: {name}{gone and f' in place of {gone}'}", name
+            yield f"every: {name}{gone and f' instead of {gone}'}", name
 
 
 class WindowedSeries(SeriesSpec):

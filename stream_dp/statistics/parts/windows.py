@@ -40,8 +40,8 @@ from stream_dp.statistics.parts.choice import Choice, Setting, steady, tree_coun
 
 EVER, TICK = "ever", "tick"
 MOST_WINDOWS = 8
-ONCE = "a window gets noise once, at its end"
-ANEW = "a tree counter in each window, begun anew with it"
+ONCE = "each window gets noise once, at its end"
+ANEW = "a tree counter that starts at zero with each window"
 WHEN_ENDED = "when a window ends"
 SINCE_BEGUN = "since a window began"
 
@@ -230,7 +230,7 @@ def amounts_choice(
     """Choose what adds up amounts in units of `step`: over windows, in each, or by a tree counter so far."""
     chosen = of_units(setting, epsilon, over, amounts, what)
     changed = decimal_text(chosen.mechanism.rows.l1 * step)
-    return chosen.in_steps(step).saying(f"one event changes it by up to {changed} in all")
+    return chosen.in_steps(step).saying(f"one event changes the numbers by up to {changed} in all")
 
 
 def totals_choice(
@@ -240,8 +240,8 @@ def totals_choice(
     or of `lowest`, which is 0, or -1 where units may be of both signs.
     """
     chosen = of_units(setting, epsilon / most, over, (lowest, 1), "a sum")
-    when = "in each window" if lowest else "in all, whatever the ticks"
-    changed = f"a user changes it by up to {decimal_text(most * step)} {when}"
+    when = "in each window" if lowest else "in all, over all ticks"
+    changed = f"a user changes the numbers by up to {decimal_text(most * step)} {when}"
     return _of_totals(chosen, UserSums, setting, most, step).saying(changed)
 
 
@@ -250,7 +250,7 @@ def shared_choice(setting: Setting, epsilon: Fraction, over: Over, step: Fractio
     chosen = of_units(setting, epsilon / setting.total, over, (0, 1), "a sum")
     most = decimal_text(setting.total * step)
     of = f" of {setting.total_of}" if setting.total_of else ""
-    changed = f"a user changes it, and all others{of} with shared_total, by up to {most} together"
+    changed = f"a user changes this series and all other series{of} with shared_total by up to {most} together"
     total = _of_totals(chosen, SharedSums, setting, setting.total, step).saying(changed)
     return replace(total, mechanism=replace(total.mechanism, of=setting.total_of))  # type: ignore[type-var]
 
@@ -299,12 +299,12 @@ def windowed(mechanism: Any, setting: Setting, names: Sequence[str], why: str) -
 def forest_words(shape: ForestShape, share: Fraction, what: str, of: str = "epsilon") -> str:
     """Return how the windows are made, and what each level and the value so far cost; `what` is a count or a sum."""
     if shape.height == 1:
-        made = "windows add up single ticks"
+        made = "each window is the sum of its single ticks"
     else:
         levels = zip(shape.spans, shape.shares, strict=True)
-        parts = ", ".join(f"{part} on {what}s of {span} tick(s)" for span, part in levels)
-        made = f"windows from a forest, of its {of} {parts}"
-    return f"{made}; the {what} so far has {share} of the {of}" if share else made
+        parts = ", ".join(f"{part} on {what}s of {how_many(span, 'tick')}" for span, part in levels)
+        made = f"windows from a forest, with these parts of its {of}: {parts}"
+    return f"{made}; the {what} so far gets {share} of the {of}" if share else made
 
 
 def window_problems(

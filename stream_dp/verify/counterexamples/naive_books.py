@@ -69,13 +69,13 @@ def largest_delta() -> NaiveBook:
     part = leaky(TENTH)
     waiting = MaxDeltaAdversary(TENTH, most=MORE)
     return NaiveBook(
-        "parallel composition, the largest delta booked",
+        "parallel composition, only the largest delta booked",
         "[HSV] Thm 5.2",
         "delta at epsilon 0",
         TENTH,
         exact_delta(composed(), _one_touched(part), Fraction(1), 2 * CREATED + 1),
-        f"{CREATED} created, all adversaries; one that waits through {MORE} knows the event with "
-        f"{float(waiting.winning_probability):.3f}",
+        f"{CREATED} created, all adversaries; an adversary that waits for {MORE} creations knows the event with "
+        f"probability {float(waiting.winning_probability):.3f}",
         _refused(part, sparse_delta),
     )
 
@@ -88,12 +88,12 @@ def touched_renyi() -> NaiveBook:
     moment = exact_moment(composed(), _one_touched(part), waiting.order, 2 * CREATED + 1)
     limit = Interval.of(waiting.moment).ln().lower
     return NaiveBook(
-        "parallel composition in Renyi DP, the touched one booked",
+        "parallel composition in Renyi DP, only the touched part booked",
         "[HSV] Thm 13.5",
         "epsilon at order 2",
         Interval.of(waiting.mechanism_moment).ln().upper,
         Interval.of(Fraction(moment)).ln().lower,
-        f"{CREATED} created, all adversaries; one that waits through {MORE} has {float(limit):.3f}",
+        f"{CREATED} created, all adversaries; an adversary that waits for {MORE} creations reaches {float(limit):.3f}",
         _refused(part, first_pair_renyi),
     )
 
@@ -106,9 +106,9 @@ def approximate_loss() -> NaiveBook:
     if bound is None:
         raise RuntimeError("this odometer states no bound that could be broken")
     return NaiveBook(
-        "an odometer fed with (epsilon, delta)-DP in place of pDP",
+        "an odometer that is given (epsilon, delta)-DP instead of pDP",
         "[WRRW] App. F",
-        "chance of a loss above its bound",
+        "probability of a loss above its bound",
         slack + DELTA,
         RARE.exceeds(Interval.of(bound).exp().upper),
         "one step of one mechanism",

@@ -78,7 +78,7 @@ def boxes() -> tuple[NaiveBook, ...]:
             {first: (IN_A,), second: (IN_A, IN_B), third: (IN_A, IN_B, NULL)}, (A, A_OR_B, EVERYTHING),
         ),
         _smaller(
-            "a null booked in no box, but seen in two", "in A or null, in B or null",
+            "a null value booked in no box, but counted in two", "in A or null, in B or null",
             {A: (IN_A, NULL), B: (IN_B, NULL)}, (EVERYTHING, EVERYTHING),
         ),
         _smaller(
@@ -86,11 +86,11 @@ def boxes() -> tuple[NaiveBook, ...]:
             {first: (x, both), second: (y, both)}, (EVERYTHING, EVERYTHING), (x, y, both),
         ),
         _smaller(
-            "the box of a watch in place of its monitor's", "the monitor of A, a count of small ones in A",
+            "the box of a watch booked instead of its monitor's box", "the monitor of A, a count of small ones in A",
             {many: (small, large), few: (small,)}, (A, few), SIZED,
         ),
         _smaller(
-            "an end that both ranges hold, booked in one", "in A up to 5, in A from 5 on",
+            "a value at the end of two ranges, booked only in one", "in A up to 5, in A from 5 on",
             {few: (small, large), many: (large,)}, (SMALL_A, many), SIZED,
         ),
     )  # fmt: skip
@@ -101,12 +101,13 @@ def replacements() -> tuple[NaiveBook, ...]:
     kinds, within = [response(TWO, A), response(TWO, B)], Protected(REPLACE)
     return (
         _exceeded(
-            "a replacement booked at its new record alone", BOXES, "a count of A sees the old one, one of B the new",
+            "a replacement booked only at its new record", BOXES, "a count of A sees the old record, a count of B "
+            "the new record",
             played("", pure(TWO), kinds, (), Stream(within), EVENT),
             _refusal(pure(TWO), within, [response(TWO, box, REPLACE) for box in (A, B)]),
         ),
         _exceeded(
-            "an event that moves booked as one that does not", TIME, "one count of A sees it at two ticks",
+            "an event that moves, booked as an event that does not move", TIME, "one count of A sees it at two ticks",
             played("", pure(TWO), kinds[:1], (), Stream(MOVING, (IN_A,)), EVENT),
             _refusal(pure(TWO), MOVING, map(for_moves, kinds)),
         ),
@@ -116,14 +117,14 @@ def replacements() -> tuple[NaiveBook, ...]:
 def halts() -> tuple[NaiveBook, ...]:
     """Return halts that free what may have failed before the event came, or ticks that are over."""
     third, order_two = basic(THREE, TENTH), renyi(CORE)
-    refilled, waits = Stream(records=(IN_A,), ticks=4), "3 created, one alive at a time"
+    refilled, waits = Stream(records=(IN_A,), ticks=4), "3 created, one runs at a time"
     return (
         _exceeded(
             "a halt frees the delta of what is not fresh", "[HSV] Thm 5.2", waits,
             played("", third, [_fresh(late())], (), refilled), _refusal(third, EVENT, [late()] * 2, halted=True),
         ),
         _exceeded(
-            "in two boxes the larger delta of what is not fresh", "[HSV] Thm 5.4", "one in A, one in B",
+            "two boxes, booked at the larger delta of what is not fresh", "[HSV] Thm 5.4", "one in A, one in B",
             played("", third, [_fresh(late(box)) for box in (A, B)], (), Stream(creations=2)),
             _refusal(third, EVENT, [late(A), late(B)]),
         ),
@@ -142,12 +143,12 @@ def users() -> tuple[NaiveBook, ...]:
     pair = Protected(ADD, two)
     return (
         _exceeded(
-            "two events of a user at the price of one, optimal filter", TIME, "two alive at each of two ticks",
+            "optimal filter: two events of a user, booked at the price of one", TIME, "two run at each of two ticks",
             played("", optimal(TWO, ninths), [counts], (), Stream(pair, (IN_A,)), EVENT),
             _refusal(optimal(TWO, ninths, 2), pair, [for_users(counts, two)]),
         ),
         _exceeded(
-            "who was there, of users, by boxes", TIME, "a user with an event in A and one in B",
+            "which users were there, booked by boxes", TIME, "a user with an event in A and one in B",
             played("", pure(FOUR), [_whole_as_shares(two, box) for box in (A, B)], (), Stream(pair, (IN_A, IN_B))),
             _refusal(pure(FOUR), pair, [_whole(two, box) for box in (A, B)]),
         ),
@@ -174,8 +175,8 @@ def _fresh(kind: Kind) -> Kind:
 
 def _whole(users: Users, box: Box) -> Kind:
     """Return RR(ln 2^k) of whether a user with at most k events is there for the first time."""
-    bits = claimed("who was there", private(TWO**users.cap))
-    arrivals = FirstArrivals("who was there", Arrivals(None, users))
+    bits = claimed("which users were there", private(TWO**users.cap))
+    arrivals = FirstArrivals("which users were there", Arrivals(None, users))
     machine = FirstBits(TWO**users.cap, None)
     return Kind(machine, first_arrivals((bits,), arrivals), box)
 

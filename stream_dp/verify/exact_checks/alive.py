@@ -238,7 +238,7 @@ def lives() -> Instance:
     parts = tuple(bits(odds) for odds in (THREE, TWO, Fraction(5, 2)))
     steps = schedule(parts)
     return Instance(
-        "bits of ln 3, ln 2, ln 2.5, alive at ticks 0-1, 1-2, 2; one tick differs",
+        "bits of ln 3, ln 2, ln 2.5, which run at ticks 0-1, 1-2, 2; one tick differs",
         tuple(part.leaf for part in parts),
         Ticks("time", LIVES),
         composed(),
@@ -257,14 +257,19 @@ def _at_will(words: str, premises: Premises, pairs: OneTick) -> Instance:
     machine = TickComposition(tuple(part.machine for part in KINDS))
     rounds = 2 * pairs.creations + pairs.ticks
     return Instance(
-        f"begun and ended at will, at most {words}", premises, situation, machine, pairs, rounds
+        f"started and ended at any time; at most {words}",
+        premises,
+        situation,
+        machine,
+        pairs,
+        rounds,
     )
 
 
 def coming_and_going() -> Instance:
     """Return mechanisms within ln 6 at every tick."""
     pairs = OneTick((THREE, TWO), Fraction(6), (0,), DIFFERENT, ticks=3, creations=3)
-    return _at_will("ln 3 and ln 2 alive at a tick", tuple(part.leaf for part in KINDS), pairs)
+    return _at_will("ln 3 and ln 2 run at a tick", tuple(part.leaf for part in KINDS), pairs)
 
 
 def _twice(creations: int, **more: Any) -> OneTick:
@@ -276,7 +281,7 @@ def _twice(creations: int, **more: Any) -> OneTick:
 def moving() -> Instance:
     """Return mechanisms that start and halt also between the two ticks of an event that moves."""
     premises = tuple(moved((part.leaf,), Moved("an event moves")) for part in KINDS)
-    words = "ln 9 and ln 4 alive at a tick; an event moves"
+    words = "ln 9 and ln 4 run at a tick; an event moves"
     return _at_will(words, premises, _twice(4, once_each=True))
 
 
@@ -284,7 +289,7 @@ def used() -> Instance:
     """Return mechanisms that start and halt also between the ticks of one user's two events."""
     users = Users(2)
     premises = tuple(of_users((part.leaf,), OfUsers("user", users)) for part in KINDS)
-    return _at_will(f"ln 9 and ln 4 alive at a tick; {users}", premises, _twice(3))
+    return _at_will(f"ln 9 and ln 4 run at a tick; {users}", premises, _twice(3))
 
 
 def ticks() -> tuple[Instance, ...]:
@@ -431,16 +436,21 @@ def arrived() -> tuple[Instance, ...]:
     )  # others may have the user's value
     return (
         _arrivals("one event moves an identifier's first tick", Arrivals(), event, 3),
-        _arrivals("the same in windows of two ticks", Arrivals(2), event, 4),
+        _arrivals(
+            "one event moves an identifier's first tick in windows of two ticks",
+            Arrivals(2),
+            event,
+            4,
+        ),
         _arrivals("single ticks", Arrivals(1), event, 3),
         _arrivals("whole windows of two ticks", Arrivals(2, ended=True), event, 4),
         _arrivals(
-            f"{day}, in whole windows of twice as much", Arrivals(4, day, ended=True), window, 4
+            f"{day}, in whole windows of twice this length", Arrivals(4, day, ended=True), window, 4
         ),
         _arrivals(f"{overall}", Arrivals(None, overall), thrice, 4),
         _arrivals(f"{overall}, in each tick", Arrivals(1, overall), thrice, 4),
         _arrivals(f"{day}, so far", Arrivals(None, day), window, 4),
-        _arrivals(f"{day}, in windows of as much", Arrivals(2, day), window, 4),
+        _arrivals(f"{day}, in windows of the same length", Arrivals(2, day), window, 4),
         _arrivals(f"{day}, in each tick", Arrivals(1, day), window, 4),
         _arrivals(f"{two}, of one value, so far", Arrivals(None, two, values=1), twice, 4),
         _arrivals(
@@ -450,7 +460,7 @@ def arrived() -> tuple[Instance, ...]:
             4,
         ),
         _arrivals(
-            f"{day}, in two entries, in whole windows of as much",
+            f"{day}, in two entries, in whole windows of the same length",
             Arrivals(2, day, ended=True, entries=2),
             OneUserWindow(2, 2, largest=3),
             4,
@@ -534,7 +544,7 @@ def totals() -> tuple[Instance, ...]:
     )
     signed = DifferAtMost((0,), ((0, 2), (0, -1)), 2)
     net = Instance(
-        f"bits of ln 3, a total of 2 of both signs; {day}",
+        f"bits of ln 3, a total of 2 with amounts of both signs; {day}",
         (premise,),
         UserTotals("totals", day, 2),
         NetBits(THREE, 2, 2),
@@ -571,7 +581,7 @@ LOW = 6  # a threshold that the events of one group cross
 def ladder(size: int, odds: Fraction = TWO, delta: Fraction = Fraction(1, 1000)) -> Instance:
     """Return 0 events against `size`, for the least private (ln odds, delta)-DP answer."""
     return Instance(
-        f"(ln 2, 0.001)-DP answer to {size} events against none",
+        f"(ln 2, 0.001)-DP answer to {size} events or none",
         (claimed("ladder", private(odds, delta)),),
         Group("user", size),
         Ladder(odds, delta),

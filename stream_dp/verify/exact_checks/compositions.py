@@ -123,7 +123,7 @@ def _kinds() -> Instance:
     parts = rr(THREE), rr(TWO)
     created = CreatedWithin.of([part.measure for part in parts], measure_of)
     relation = All((k_sparse([approximate(parts[0].claim)], truth=known), created))
-    words = "RR(ln 3) and RR(ln 2) created, the dearer one touched"
+    words = "RR(ln 3) and RR(ln 2) created, only RR(ln 3) touched"
     return game(words, Parallel("kinds", _touched(1), (1, 1)), relation, parts, 2, 4)
 
 
@@ -169,7 +169,7 @@ def first_pair() -> tuple[Instance, ...]:
     part = irr(THREE, TENTH)
     return (
         _data_first("2 IRR(ln 3, 0.1) created, 1 touched", part, TENTH),
-        _data_first("the same, delta 0.2", part, Fraction(1, 5)),
+        _data_first("2 IRR(ln 3, 0.1) created, 1 touched, delta 0.2", part, Fraction(1, 5)),
     )
 
 
@@ -284,11 +284,11 @@ def admitted() -> tuple[Instance, ...]:
     twice = RenyiDP(FILTER_ORDER, 2 * exact(cost_units(at_order.epsilon)))
     return (
         behind_ledger(
-            "pure filter of ln 6; RR of ln 2 or ln 3, by past answers",
+            "pure filter of ln 6; RR of ln 2 or ln 3, chosen by past answers",
             PureFilter.of(both), (three, two), (three, two),
         ),
         behind_ledger(
-            "basic filter of ln 6, delta 0.1; RR of ln 2 or (ln 3, 0.1), by past answers",
+            "basic filter of ln 6, delta 0.1; RR of ln 2 or (ln 3, 0.1), chosen by past answers",
             BasicFilter.of(both, TENTH), (failing, two), (failing, two),
         ),
         behind_ledger(
@@ -300,7 +300,7 @@ def admitted() -> tuple[Instance, ...]:
             ZCDPFilter.of(Fraction(3, 5)), (two, three), (two,) * 2,
         ),
         behind_ledger(
-            "GDP filter of 1.5; RR of ln 2 or ln 3, each at its mu",
+            "GDP filter of 1.5; RR of ln 2 or ln 3, each charged at its mu",
             GaussianFilter.of(Fraction(3, 2)), (two, three), (two,) * 3,
         ),
         behind_ledger(

@@ -421,7 +421,8 @@ def boxes() -> tuple[Instance, ...]:
             pure(TWO, TWO), inside, (0, 1), Stream(within),
         ),
         played(
-            "the same with a table of A and B of ln 4; ln 8 at two records",
+            "boxes A, B, A or B: RR(ln 2), and a table of A and B of ln 4; a replacement in its tick; ln 8 at "
+            "two records",
             pure(FOUR, TWO), [*inside, table], (0, 3), Stream(within),
         ),
         played(
@@ -470,7 +471,7 @@ def composed_at_best() -> tuple[Instance, ...]:
             counts, (0, 2), Stream(),
         ),
         played(
-            "the same, refilled: two alive at once, 4 created",
+            "optimal filter of (ln 3, 1/9), refilled: two run at once, 4 created",
             optimal(THREE, NINTH), counts[:1], (0, 0), Stream(records=single, ticks=3, creations=4),
         ),
         played(
@@ -488,7 +489,7 @@ def composed_at_best() -> tuple[Instance, ...]:
             optimal(FOUR, Fraction(2, 3), 2), moves, (0, 0), Stream(Protected(MOVES), single, 3, 4),
         ),
         played(
-            "the same of (ln 4, 1/4), two steps: one alive at once", optimal(FOUR, quarter, 2), moves, (0,),
+            "optimal filter of (ln 4, 1/4), two steps: one runs at a time", optimal(FOUR, quarter, 2), moves, (0,),
             Stream(Protected(MOVES), single, 3, 4),
         ),
     )  # fmt: skip

@@ -103,10 +103,10 @@ MACHINES: tuple[Universal, ...] = (
     Universal(
         "IRR(ln 3, 0.1)", InteractiveRandomizedResponse(THREE, TENTH), FirstPair(BIT_PAIRS, (ASK,)), THREE, TENTH, 3
     ),
-    Universal("a failure told before the bit differs", LateResponse(TWO, TENTH), ONE_BIT, TWO, TENTH, 2),
+    Universal("a failure that is announced before the bit differs", LateResponse(TWO, TENTH), ONE_BIT, TWO, TENTH, 2),
     Universal("the leaky bit of Thm 5.2, at ln 2", LeakyBit(TENTH), ONE_BIT, TWO, TENTH, 2),
     Universal("three bits by RR(ln 3)", NoisyBits(THREE), ONE_BIT, THREE, ZERO, 3),
-    Universal("the same at (ln 2, 1/4)", NoisyBits(THREE), ONE_BIT, TWO, Fraction(1, 4), 3),
+    Universal("three bits at (ln 2, 1/4)", NoisyBits(THREE), ONE_BIT, TWO, Fraction(1, 4), 3),
     Universal("a coin before a leak, both ways", TornLeak(TENTH), ONE_BIT, TWO, 2 * TENTH, 2),
     Universal("a coin before a leak, one way (erratum of Lemma 5.6)", TornLeak(TENTH), ONE_WAY, TWO, TENTH, 2),
 )  # fmt: skip
@@ -166,17 +166,19 @@ INSTANCES: Mapping[str, Callable[[], tuple[Instance, ...]]] = {
     ticks.name: alive.ticks,
 }
 
-NO_INSTANCE = "no instance that is small enough has been written"
+NO_INSTANCE = "no small instance has been written yet"
 GAPS: Mapping[str, str] = {
     "zCDP and GDP as a whole": (
-        "zCDP is compared at the orders 2, 3 and 5 (tCDP: those below omega), GDP at four epsilons: no oracle here "
-        "covers all of them at once"
+        "zCDP is compared at the orders 2, 3 and 5 (tCDP: those below omega), GDP at four epsilons. No check "
+        "here covers all orders or epsilons at once"
     ),
     "zCDP, RDP or GDP to (epsilon, delta)": (
-        "a statement on numbers with no adversary in it; the tests of the accounting compare it with other computations"
+        "a statement about numbers, without an adversary. The tests of the accounting compare it with other "
+        "computations"
     ),
     "proven mechanisms": (
-        "the leaves of a derivation, no composition: stream-dp audit PIPELINE.yaml attacks those of a pipeline"
+        "the leaves of a derivation, which compose nothing. `stream-dp audit PIPELINE.yaml` attacks the "
+        "mechanisms of a pipeline"
     ),
 }
 

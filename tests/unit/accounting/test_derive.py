@@ -87,7 +87,9 @@ def test_the_tightest_is_taken_and_the_others_stay_with_their_price() -> None:
     assert [float(p) for p in at if p is not None] == pytest.approx([at[0], 3, by_rho], rel=1e-5)
     assert at[0] < by_rho < 3
     assert result.guarantee.measure == ApproxDP(at[0], MILLIONTH)
-    assert result.conditions[-1].why == "all 31 answers listed in intervals, rounded outwards"
+    assert result.conditions[-1].why == (
+        "all 31 combinations of answers are listed; amounts are intervals, rounded outwards"
+    )
     assert {
         "concurrent composition in Renyi DP",
         "concurrent composition in Gaussian DP",
@@ -156,10 +158,10 @@ def test_gaussian_dp_needs_finite_communication() -> None:
 
 SPARSE_REFUSALS: list[tuple[Measure, str]] = [
     (ApproxDP(ONE, MILLIONTH), r"Thm 5.4: delta budget: a kind with delta > 0 is created without"),
-    (ApproxDP(ONE, MILLIONTH), r"may differ later on, and \[HSV\] Thm 5.2 breaks the rule"),
+    (ApproxDP(ONE, MILLIONTH), r"may still differ after the first pair, and \[HSV\] Thm 5.2 shows"),
     (ProbabilisticDP(ONE, MILLIONTH), r"\[HSV\] Thm 5.2 forbids delta > 0 here"),
-    (RenyiDP(TWO, ONE), r"may differ later on, and \[HSV\] Thm 13.5 breaks the rule"),
-    (ZCDP(ONE), r"may differ later on, and \[HSV\] Thm 13.5 breaks the rule"),
+    (RenyiDP(TWO, ONE), r"may still differ after the first pair, and \[HSV\] Thm 13.5 shows"),
+    (ZCDP(ONE), r"may still differ after the first pair, and \[HSV\] Thm 13.5 shows"),
     (GaussianDP(ONE), r"finite communication: not stated by part"),
 ]
 
@@ -194,10 +196,10 @@ def test_a_delta_counts_for_every_creation_and_side_conditions_are_counted() -> 
     within = 1 - Fraction(9, 10) ** 3
     result = derive(kinds, Parallel("kinds", ONCE, (3, None), within))
     assert result.guarantee.measure == ApproxDP(TWO, within)
-    with pytest.raises(NotDerivable, match=r"come to 0\.271, 0\.2 is granted"):
+    with pytest.raises(NotDerivable, match=r"add up to 0\.271, and a delta of 0\.2 is granted"):
         derive(kinds, Parallel("kinds", ONCE, (3, None), Fraction(1, 5)))
     for creations, why in (
-        ((3,), r"2 kind\(s\), but 1 creation count"),
+        ((3,), r"2 kinds, but 1 creation count"),
         ((3, 0), "less than once"),
     ):
         with pytest.raises(NotDerivable, match=why):
@@ -274,9 +276,9 @@ def test_the_load_is_the_largest_sum_alive_at_a_tick(seed: int) -> None:
 TICKS_REFUSED: list[tuple[tuple[Derivation, ...], tuple[Alive, ...], str]] = [
     ((part(ApproxDP(ONE, TENTH)),), (Alive(0, 1),), "its delta counts at every tick"),
     ((part(ZCDP(ONE)),), (Alive(0, 1),), "not pure DP"),
-    (pures(ONE), (), r"0 time\(s\) for 1 part\(s\)"),
+    (pures(ONE), (), r"0 times for 1 part"),
     (pures(ONE), (Alive(2, 1),), "ends before it begins"),
-    ((derive(pures(ONE), Group("user", 2)),), (Alive(0, 1),), "a user has many ticks"),
+    ((derive(pures(ONE), Group("user", 2)),), (Alive(0, 1),), "a user has events in many ticks"),
 ]
 
 
@@ -294,7 +296,7 @@ def test_parameters_must_have_been_fixed_before() -> None:
         Fraction(3)
     )
     for created in (pures(Fraction(3)), pures(ONE, ONE)):
-        with pytest.raises(NotDerivable, match=r"fixed: 1 part\(s\) are not among the parameters"):
+        with pytest.raises(NotDerivable, match=r"fixed: 1 of the parts have parameters"):
             derive(created, Fixed("some", parameters=fixed))
 
 
@@ -324,7 +326,7 @@ def test_what_was_admitted_has_the_promise() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(
-        NotDerivable, match=r"admitted: the 2 part\(s\) exceed the filter's capacity"
+        NotDerivable, match=r"admitted: the parts \(2\) together exceed the filter's capacity"
     ):
         derive(measured(PureDP(ONE), PureDP(ONE)), Filtered("asked", PureFilter.of(ONE * 3 / 2)))
     with pytest.raises(NotDerivable, match="no theorem for zCDP"):

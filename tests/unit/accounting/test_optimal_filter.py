@@ -318,9 +318,9 @@ def test_many_different_epsilons_go_by_the_grid(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(NotDerivable, match="cannot be computed exactly enough"):
         grid_epsilon(Counter(epsilons), Fraction(1, 10**12))
     assert least_epsilon(epsilons, Fraction(1, 10**12)) == sum(epsilons)
-    assert precision(epsilons, Fraction(1, 10**12)).endswith("the sum")
+    assert precision(epsilons, Fraction(1, 10**12)).endswith("so the sum is used")
     assert "of the delta set aside for floats" in precision(epsilons, delta)
-    assert precision([Fraction(1)] * 9, delta).startswith("all 10 answers listed")
+    assert precision([Fraction(1)] * 9, delta).startswith("all 10 combinations of answers")
 
 
 def test_never_looser_than_basic_and_corners() -> None:

@@ -100,7 +100,9 @@ def test_parallel_takes_pure_copies_and_at_least_one() -> None:
 def test_concurrent_composition_adds_up_pure_parts_of_one_relation() -> None:
     result = tightest((pure(EPSILON), pure(Fraction(1, 3))), Fixed("c"))
     assert result.guarantee == Guarantee(PureDP(EPSILON + Fraction(1, 3)), ADD)
-    with pytest.raises(NotDerivable, match=r"the parts' deltas come to 0.01, 0 is granted"):
+    with pytest.raises(
+        NotDerivable, match=r"the parts' deltas add up to 0.01, and a delta of 0 is granted"
+    ):
         tightest((pure(EPSILON), APPROXIMATE), Fixed("c"))
     with pytest.raises(
         NotDerivable, match="same neighbours: all parts protect under add_remove and"

@@ -135,14 +135,16 @@ def test_the_table_says_what_it_means(site: Any, monkeypatch: pytest.MonkeyPatch
     assert said.code == 0
     for text in (
         "Alerts", "claimed epsilon", "proves nothing", "confidence 0.99", "all series together", "basic filter",
-        "strongest possible", "at delta 0.01 ", "at delta 0.001 ", "so few games detect no smaller delta",
+        "strongest possible", "at delta 0.01 ", "at delta 0.001 ", "because this number of games can detect no "
+        "smaller delta",
     ):  # fmt: skip
         assert text in said.out
     quoted = said.out.splitlines()[-1]
     for text in (
         "To quote: on 20", " played 100 games of 6 ticks against each mechanism of clicks (at up to 8 times its epsil",
-        "for one event (add_remove), and refuted no claim (all together: epsilon ", "at confidence 0.99. The games can",
-        f"epsilon of {least_seen(25, 0.01 / 4):g} or more as played, within 6 ticks. The games cannot prove a claim. ",
+        "for one event (add_remove), and refuted no claim (all series together: epsilon ",
+        "at confidence 0.99. The games can",
+        f"epsilon of {least_seen(25, 0.01 / 4):g} or more, as played, within 6 ticks. The games cannot prove a claim. ",
     ):  # fmt: skip
         assert text in quoted
 
@@ -165,7 +167,7 @@ def test_series_are_played_where_games_can_see_them(
     assert [s["epsilon_lower_bound"] for s in quiet["series"]] == [0, 0, 0]
     assert quiet["least_seen"] == found["least_seen"] == least_seen(200, 0.01 / 4) > 0.25
     table = site.command("audit", "--runs", "800").out
-    assert table.startswith("800 games per row can see an epsilon from 0.44 on")
+    assert table.startswith("800 games per row can detect an epsilon of 0.44 or more")
     assert "2, 8 times" in table
 
 
@@ -182,7 +184,7 @@ def test_a_window_that_ends_is_played_to_its_end(
     assert 0.5 < found["series"][0]["epsilon_lower_bound"] <= 2
     monkeypatch.setattr(audit_module, "MOST_TICKS", 2)
     table = " ".join(site.command("audit", "--runs", "800").out.replace("│", " ").split())
-    assert "it tells nothing before its tick 2: --ticks 3" in table
+    assert "the series releases no number before tick 2: use --ticks 3" in table
     assert "0.0000" in table
 
 
@@ -315,9 +317,9 @@ def test_a_run_is_the_composition_and_nothing_changes(ran: Any) -> None:
     assert (said.code, said.err) == (0, "")
     for text in (
         "3 creations, 36 asks, 0 halts in 6 ticks",
-        "18 releases and 0 answers to queries compared: equal, byte for byte",
-        "0 snapshots compared", "accepts the trace beside itself with one event more",
-        "it refuses it with two, in two ticks", "NOT PRIVATE",
+        "18 releases and 0 answers compared: equal, byte for byte",
+        "0 snapshots compared", "accepts the trace and the trace with one event more",
+        "It refuses the pair with two events more, in two ticks", "NOT PRIVATE",
     ):  # fmt: skip
         assert text in said.out
     beside = {path: path.read_bytes() for path in ran.folder.iterdir() if path.is_file()}
@@ -354,7 +356,7 @@ def test_an_archive_is_made_and_read_with_the_ledger(ran: Any) -> None:
     said = ran.say("journal", "archive", str(ran.pipeline), str(archive))
     assert (said.code, said.err) == (0, "")
     commits = len(read_sealed(ran.journal))
-    assert f"{commits} commits added; the archive holds commits 0 to {commits - 1}" in said.out
+    assert f"{commits} commits added. The archive holds commits 0 to {commits - 1}" in said.out
     again = ran.say("journal", "archive", str(ran.pipeline), str(archive), "--json")
     assert json.loads(again.out) == {
         "archive": str(archive), "added": 0, "begin": 0, "end": commits,
@@ -407,7 +409,7 @@ def test_bad_input_is_named(ran: Any) -> None:
             (str(ran.pipeline), "--trace", str(folder / "plain.txt")),
             "plain.txt is not a journal",
         ),
-        (2, ("--rules", "--trace", str(ran.pipeline)), "one at a time"),
+        (2, ("--rules", "--trace", str(ran.pipeline)), "one of them at a time"),
     ):
         said = ran.say("audit", *arguments)
         assert (said.code, said.out) == (code, "")

@@ -204,7 +204,7 @@ def test_a_sample_of_what_comes_into_a_topic_has_a_wall_clock(say: Say) -> None:
 def test_people_are_the_unit_where_their_values_come_again(say: Say) -> None:
     said, text = made(say, "orders")
     data = yaml.safe_load(text)
-    assert "customer_id is called like people" in said.out
+    assert "The name of the field customer_id sounds like people" in said.out
     assert (data["privacy"]["unit"], data["privacy"]["user"]) == ("user", "customer_id")
     assert [series["statistic"] for series in data["series"]][:2] == ["distinct", "count"]
     assert all(series["every"] == "1d" for series in data["series"])
@@ -295,7 +295,7 @@ def test_json_lines_have_types_of_their_own(say: Say) -> None:
         ((), "name a sample"),
         (("--csv", "nowhere.csv"), "no such file"),
         (("--csv", "a.txt"), "must end in .csv"),
-        (("--csv", "empty.csv"), "there is no record to look at"),
+        (("--csv", "empty.csv"), "the sample holds no record"),
         (("--topic", "t"), "where is Kafka?"),
     ],
 )

@@ -140,7 +140,7 @@ def test_a_pipeline_that_begins_has_a_data_key_of_its_own(
     wrapped(site).unlink()
     refused = site.say("key", "rotate", str(site.pipeline), "--new-key-file", str(former))
     assert (refused.code, wrapped(site).exists()) == (4, False)
-    assert "is missing, and this pipeline has run before" in refused.err
+    assert "is missing, although this pipeline has run before" in refused.err
 
 
 @pytest.mark.parametrize("ignored", ["replace_file", "operator"])

@@ -52,7 +52,7 @@ def test_a_token_is_made_listed_and_revoked(pipeline: Path, say: Say, tmp_path: 
     ]
     taken = say("token", str(pipeline), "--revoke", found.id)
     assert (taken.code, taken.err) == (0, "")
-    assert taken.out.startswith(f"{found.id}: revoked; ann can no longer ask with it")
+    assert taken.out.startswith(f"{found.id}: revoked. ann can no longer ask with this token")
     table = say("token", str(pipeline), "--list").out
     assert found.id in table
     assert "revoked" in table
@@ -73,7 +73,7 @@ def test_a_readers_token_is_made_listed_and_revoked(pipeline: Path, say: Say) ->
     listed = json.loads(say("token", str(pipeline), "--list", "--json").out)["tokens"]
     assert [(one["id"], one["analyst"], one["reader"]) for one in listed] == [(found.id, "", "bi")]
     taken = say("token", str(pipeline), "--revoke", found.id)
-    assert taken.out.startswith(f"{found.id}: revoked; bi can no longer read with it")
+    assert taken.out.startswith(f"{found.id}: revoked. bi can no longer read with this token")
     gone = keyless.shown_reading(text)
     assert gone is not None
     assert gone.revoked
@@ -101,9 +101,9 @@ def test_a_proxys_analyst_must_be_one(pipeline: Path, say: Say, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), "name one of --analyst NAME, --reader NAME, --list and --revoke ID"),
-        (("--reader", "bi", "--analyst", "ann"), "name one of"), (("--reader", "Bi"), "--reader: must be"),
-        (("--analyst", "ann", "--list"), "name one of"), (("--analyst", "carl"), "names ann"),
+        ((), "name exactly one of --analyst NAME, --reader NAME, --list and --revoke ID"),
+        (("--reader", "bi", "--analyst", "ann"), "name exactly one of"), (("--reader", "Bi"), "--reader: must be"),
+        (("--analyst", "ann", "--list"), "name exactly one of"), (("--analyst", "carl"), "names ann"),
         (("--revoke", "0" * 12), "has no token with this id"), (("--analyst", "ann", "--days", "0"), "days"),
     ],
 )  # fmt: skip
@@ -145,7 +145,7 @@ def test_a_key_that_is_there_stays(say: Say, tmp_path: Path) -> None:
     said = say("key", str(path))
     assert (said.code, path.read_bytes()) == (0, before)
     assert said.out == f"export STREAM_DP_KEY_FILE='{path}'\n"
-    assert "is there already and stays" in said.err
+    assert "exists already and was left as it is" in said.err
 
 
 def test_what_is_there_and_no_key_is_refused(say: Say, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def not_well(site: Site) -> tuple[int, dict[str, str]]:
 def test_all_is_well_before_and_after_a_run(site: Site) -> None:
     said = site.command("doctor")
     assert (said.code, said.err) == (0, "")
-    first = "         ok  operator's key: is there, and no one else may read it"
+    first = "         ok  operator's key: exists, and nobody else can read it"
     assert said.out.splitlines()[0] == first
     assert not_well(site) == (0, {})
     assert not site.journal.exists()

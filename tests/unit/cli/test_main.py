@@ -119,7 +119,7 @@ def test_a_bug_shows_its_place_and_no_data(say: Say, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(budget_view, "load", fail)
     said = say("plan", "secret.yaml")
     assert said.code == 1
-    assert "a bug of ours (ValueError)" in said.err
+    assert "a bug in stream_dp (ValueError)" in said.err
     assert "test_main.py" in said.err
     assert "in fail" in said.err
     assert not any(private in said.err for private in ("123456", "alice", "secret.yaml"))

@@ -248,4 +248,4 @@ def test_a_checkout_says_where_the_broker_of_before_lies(
         said.append(capsys.readouterr().err)
         (tmp_path / "broker").mkdir(exist_ok=True)
     assert "--data-dir" not in said[0]
-    assert f"--data-dir {tmp_path / 'broker'} goes on with the one of before" in said[1]
+    assert f"--data-dir {tmp_path / 'broker'} continues the earlier one" in said[1]

@@ -78,7 +78,7 @@ def test_what_is_mostly_noise_is_created_once_it_is_confirmed(
     engine.noise = "mostly noise: a false alarm per key and day has a chance of at most 58 %"
     said = ask("preview", "--series", LATE)
     assert (
-        "late: a false alarm per key and day with a chance of at most 0.58, while its count stays at 25.\n"
+        "late: while its count stays at 25, the chance of a false alarm per key and day is at most 0.58.\n"
         "Mostly noise: a false alarm per key and day has a chance of at most 58 %. To create it all the same: --yes."
     ) in said.out
     said = ask("create", "--series", LATE)
@@ -104,14 +104,15 @@ def test_create_list_halt(ask: Ask, engine: FakeLiveSeries) -> None:
     said = ask("create", "--series", LATE, "--analyst", "ann")
     assert (said.code, said.err) == (0, "")
     assert said.out == (
-        f"late: created, charged epsilon 0.1, left 0.4. Start: tick 17 ({TIME}), the first tick that it sees. {ERROR}\n"
+        f"late: created, charged epsilon 0.1, left 0.4. Start: tick 17 ({TIME}), the first tick that the series "
+        f"sees. {ERROR}\n"
     )
     assert engine.asked == [("create", LATE.encode(), "ann")]
 
     engine.now = 40
     where, when = "new series on records with origin = {JFK}", f"from tick 40 ({TIME}) on"
     assert ask("halt", "late", "--preview").out == (
-        f"late: a halt gives back 0.1 of 1 to {where}, {when} (to a series on every record: 0). Left then: 0.4.\n"
+        f"late: a halt gives back 0.1 of 1 to {where}, {when} (to a new series on every record: 0). Left then: 0.4.\n"
     )
     assert engine.series[-1]["end"] is None
     said = ask("halt", "late")
@@ -159,7 +160,8 @@ def test_the_list_shows_the_watches_of_a_monitor(ask: Ask, engine: FakeLiveSerie
 
 
 PREVIEWED = (
-    f"The series fits: asked epsilon 0.1, spent 0.5, left 0.5, largest that fits 0.5. {ERROR}\n"
+    f"The series fits into the budget: it asks for epsilon 0.1; spent 0.5, left 0.5; the largest epsilon that "
+    f"fits is 0.5. {ERROR}\n"
     "Guarantee of this series alone: eps 0.1, delta 0, neighbours add_remove, by proven mechanism, [HSV] Lemma 7.4"
 )
 
@@ -173,7 +175,7 @@ def test_preview_shows_price_error_and_promise(ask: Ask, engine: FakeLiveSeries)
     assert "holds pure: no delta" in proof
     said = ask("preview", "--series", LATE.replace("0.1", "0.9"))
     assert (said.code, said.err) == (3, "")
-    assert said.out.startswith("The series does not fit: asked epsilon 0.9")
+    assert said.out.startswith("The series does not fit into the budget: it asks for epsilon 0.9")
     assert len(engine.series) == 1
 
 
@@ -219,7 +221,7 @@ def test_errors_of_the_engine_keep_their_exit_code(
 ) -> None:
     engine.error = error
     said = ask("create", "--series", LATE)
-    known = str(error) if code != 1 else "a bug of ours"
+    known = str(error) if code != 1 else "a bug in stream_dp"
     assert (said.code, said.out, f"stream-dp: {known}" in said.err) == (code, "", True)
 
 
@@ -373,17 +375,14 @@ def test_watches_come_and_go_by_message(ask: Ask, engine: FakeLiveSeries, tmp_pa
     answering(engine, series="m", watch="fr", start=17)
     said = ask("watch", "m", "--watch", WATCH, "--analyst", "ann", "--id", "w-1")
     assert (said.code, said.err) == (0, "")
-    assert said.out == "fr: watched in m. Start: tick 17, the first tick that it sees.\n"
+    assert said.out == "fr: added to m. Start: tick 17, the first tick that the watch sees.\n"
     (tmp_path / "fr.yaml").write_text("name: fr\nabove: 4\nrearm: false\n")
     said = ask("watch", "m", "--watch", f"@{tmp_path / 'fr.yaml'}", "--json")
     assert json.loads(said.out) == {"series": "m", "watch": "fr", "start": 17}
     answering(engine, series="m", watch="fr", end=19)
     engine.answer = engine.answer.replace(b'"start": 17', b'"end": 19')
     said = ask("unwatch", "m", "fr")
-    assert (
-        said.out
-        == "fr: no longer watched in m. End: tick 19, the first tick that the watch does not see.\n"
-    )
+    assert said.out == "fr: ended in m. End: tick 19, the first tick that the watch does not see.\n"
     texts = [text for _, text, _ in engine.asked]
     assert WATCH.encode() in texts[0]  # word for word
     first, second, third = map(json.loads, texts)

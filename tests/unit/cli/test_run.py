@@ -109,8 +109,8 @@ def test_ledger(site: Site) -> None:
     said = site.command("ledger")
     assert said.code == 0
     assert (
-        "Budget 1 (pure filter): spent 1, left 0; delta 0. Odometer so far: 1. 6 ticks, 18 releases; "
-        "the journal is whole" in said.out
+        "Budget 1 (pure filter): spent 1, left 0; delta 0. Odometer so far: 1. 6 ticks, 18 releases. "
+        "The journal is complete" in said.out
     )
     assert "NOT PRIVATE" not in said.out
     assert "2024-05-01T00:00:00Z" in said.out  # not cut off
@@ -274,9 +274,9 @@ def test_a_run_that_stays_says_that_all_ticks_are_released(
     said = site.command("run", *options)
     assert said.code == 0
     (over,) = [line for line in said.err.splitlines() if line.startswith("All ticks of")]
-    assert over.startswith(f"All ticks of {site.pipeline} are released: nothing is counted")
+    assert over.startswith(f"All ticks of {site.pipeline} are released. No more events are counted")
     assert f"stream-dp export {site.pipeline} --to ADDRESS" in over
-    assert ("the page and what is under /api stay" in over) == bool(options)
+    assert ("The page and the API show the releases" in over) == bool(options)
 
 
 GUESSED = "epsilon: 1, expect: {records: 4}}"
@@ -312,9 +312,7 @@ def test_a_first_start_asks_once_where_most_numbers_would_be_noise(
     said = site.command("run", "--until-end", *flags)
     assert (said.code, site.journal.exists()) == ((0, True) if begins else (2, False))
     assert len(asked) == (answer is not None)
-    warning = (
-        "Warning: by the guesses of privacy.expect 2 of 3 numbers would be noise (by_page, busy)"
-    )
+    warning = "Warning: according to the guesses of privacy.expect, 2 of 3 numbers would be noise (by_page, busy)"
     assert said.err.count(warning) == warned
     if begins:  # it goes on without a word
         again = site.command("run", "--until-end")
@@ -336,7 +334,9 @@ def test_a_first_start_without_guesses_says_what_judges_its_numbers(
 ) -> None:
     monkeypatch.setattr(run_module, "on_terminal", lambda: terminal)
     said = site.command("run", "--until-end", *flags)
-    why = "the file has no guesses (privacy.expect), so nobody looked whether its numbers are worth"
+    why = (
+        "the file has no guesses (privacy.expect), so it is not known whether its numbers would be"
+    )
     assert (said.code, why in said.err) == (0, told)
     again = site.command("run", "--until-end")
     assert (again.code, why in again.err) == (0, False)
@@ -348,7 +348,7 @@ def test_plan_has_a_verdict_for_each_number_and_a_line(site: Site) -> None:
     site.write("epsilon: 1}", GUESSED)
     (site.folder / "clicks.csv").unlink()  # no data is read
     said = site.command("plan")
-    assert "How useful these numbers are, judged by the guesses in privacy.expect" in said.out
+    assert "How useful these numbers are, according to the guesses in privacy.expect" in said.out
     assert "Verdicts: 1 rough, 2 noise" in said.out.splitlines()
     rows = json.loads(site.command("plan", "--json").out)["verdicts"]
     assert rows[0] == {"series": "clicks", "verdict": "rough", "typical": 24.0, "band": 14}

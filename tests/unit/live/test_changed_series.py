@@ -236,10 +236,10 @@ async def test_a_plan_says_the_price_of_a_changed_series() -> None:
     await shop.applied(3, file([*FIRST, SUM]))
     changing = await shop.change(file([ORDERS, FINER, SUM | {"epsilon": "0.2"}]))
     assert list(change_lines(changing.shown))[1:] == [
-        "  ~ series countries: version 2 counts anew from tick 5 on, epsilon 0.3; the one before has no release from "
-        "tick 4 on and gives nothing back",
-        "  ~ series sum: version 2 counts anew from tick 5 on, epsilon 0.2; the one before has no release from tick 4 "
-        "on and gives 0.3 back to later ticks",
+        "  ~ series countries: version 2 starts at zero at tick 5, epsilon 0.3. The version before has no "
+        "release from tick 4 on, and gives nothing back",
+        "  ~ series sum: version 2 starts at zero at tick 5, epsilon 0.2. The version before has no release from "
+        "tick 4 on, and gives 0.3 back to later ticks",
         "  spent 1.2, then 1.4 epsilon; left of 2: 0.8, then 0.6",
     ]
     assert not changing.shown["words"]

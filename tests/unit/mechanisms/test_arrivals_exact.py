@@ -399,7 +399,7 @@ def test_it_is_derived_for_whom_it_says() -> None:
     claim = derivation.guarantee
     assert (claim.measure, claim.neighbors) == (PureDP(EPSILON), REPLACE)
     assert derivation.conditions[0].why == (
-        "first ticks of identifiers in windows of 24 ticks: rows of neighbours differ by 2 in all"
+        "first ticks of identifiers in windows of 24 ticks: the rows of neighbouring streams differ by 2 in all"
     )
     (windows,) = derivation.premises
     assert any("a unit lies in one window" in c.why for c in windows.conditions)

@@ -219,7 +219,7 @@ def test_other_parts_are_no_steps_of_one_unit() -> None:
     counted, theirs = derived(COUNTER, "sum"), derived(UserSums(COUNTER, TOTAL, USERS), "sum")
     parts = [derived(replaced, "sum"), theirs, derive((counted,), Group("pairs", 2))]
     for part in parts:
-        with pytest.raises(NotDerivable, match="each is a step under add_remove"):
+        with pytest.raises(NotDerivable, match="each event more is one step under add_remove"):
             derive((part,), UserTotals("totals", USERS, TOTAL))
     total = derive((counted,), UserTotals("totals", USERS, TOTAL))
     assert (total.guarantee.measure, total.guarantee.users) == (PureDP(EPSILON), USERS)

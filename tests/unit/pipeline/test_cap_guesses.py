@@ -217,8 +217,8 @@ def test_what_where_drops_has_used_the_cap() -> None:
         assert way["error"] - band == pytest.approx((all_of_it[words]["error"] - band) / 10)
     assert (found["least"], plain["least"]) == ("max_events: 1", "max_events: 5")
     line = caps_words(found)
-    assert "(its where takes 0.675 of the 6.75 events of a user that count)" in line
-    assert "(its where takes all, where nothing is guessed, of the 6.75" in caps_words(plain)
+    assert "(its where keeps 0.675 of the 6.75 events of a user that count)" in line
+    assert "(its where keeps all (nothing is guessed) of the 6.75" in caps_words(plain)
     (note,) = [n for n in caveats(built_of(PER_DAY)) if n.startswith("records that the where of")]
     assert "of germany drops use up their users' caps, too" in note
 
@@ -272,7 +272,7 @@ def test_a_total_that_series_share_is_weighed_with_what_a_where_drops() -> None:
             lost = sum(n * 30 - min(min(n, 20) * 30, most) for n in (1, 4, 7, 60))
             assert ways[words]["error"] == pytest.approx(band + 250 * lost * part)
         assert ways["max_events: 60 and total: 1800"]["cut_off"] == 0
-    assert "(its where takes 2 of the 8 events" in caps_words(every["german"])
+    assert "(its where keeps 2 of the 8 events" in caps_words(every["german"])
 
 
 def test_plan_says_what_a_shared_total_costs() -> None:
@@ -319,7 +319,7 @@ def test_a_number_over_another_window_and_one_of_several_entries() -> None:
         assert found["value"] is found["least"] is None
         assert all(way["error"] is None for way in ways.values())
     assert caps_words(found_of(PER_DAY, EXPECT, "mean")[0]).endswith(
-        "No guess says what that does to it"
+        "No guess says how this changes the error"
     )
     alike: Data = {"name": "s", "statistic": "count", "windows": ["12h", "36h"]}
     (longer,) = caps_json(built_of(PER_DAY, EXPECT, [alike]))["caps"]
@@ -328,7 +328,7 @@ def test_a_number_over_another_window_and_one_of_several_entries() -> None:
     assert (tick["over"], tick["value"]) == ("tick", 18_000)
     found, ways = found_of(PER_DAY, EXPECT, "who")
     band = ways["max_events: 1"]["bands"]["1d"]
-    assert caps_words(found) == f"who over 1d: ± {band} with any of these caps"
+    assert caps_words(found) == f"who over 1d: ± {band} with each of these caps"
 
 
 def test_guesses_change_no_guarantee_and_no_fingerprint() -> None:
@@ -377,12 +377,18 @@ series: [{{name: orders, statistic: count, every: 1d, epsilon: 0.5}}]
 """)
     assert code_of(["plan", str(file)]) == 0
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert "Half-widths and cut-off parts with other caps, by the guesses in privacy.expect" in out
     assert (
-        "orders over 1d, about 1,500: as it is ± 24, 50.0% cut off; max_events: 9 ± 54, 0.0% cut off;"
+        "Half-widths and cut-off parts with other caps, according to the guesses in privacy.expect"
         in out
     )
-    assert "Least band and cut together: max_events: 9, 54 + 0 = 54; as it is 24 + 750 = 774" in out
+    assert (
+        "orders over 1d, about 1,500: as in the file ± 24, 50.0% cut off; max_events: 9 ± 54, 0.0% cut off;"
+        in out
+    )
+    assert (
+        "The sum of band and cut-off part is least with max_events: 9 (54 + 0 = 54); with the caps of the file, "
+        "it is 24 + 750 = 774" in out
+    )
 
 
 def test_the_example_of_the_page_is_what_plan_says(tmp_path: Path) -> None:

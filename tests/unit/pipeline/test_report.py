@@ -129,7 +129,7 @@ def test_notes_beside_the_guarantee(data: Data) -> None:
         "the guarantee is fo",
         "the guarantee holds",
         "records of a transa",
-        "because ticks are l",
+        "ticks are longer th",
     ]
     waiting = data | {"source": data["source"] | {"open_transactions": "wait"}}
     assert "ticks wait" in caveats(build(PipelineSpec.model_validate(waiting)))[2]
@@ -164,13 +164,16 @@ def test_the_text_has_the_promise_first_and_the_proof_where_it_is_asked_for(
 ) -> None:
     short = planned(tmp_path, capsys, PIPELINE)
     assert short.startswith(
-        "clicks protects one event: no single event can be told from what is published: with"
+        "clicks protects one event: what is published hides any single event. With"
     )
     assert "Predicted error" in short
     assert "[HSV]" not in short
-    assert short.splitlines()[-1].startswith("Why this holds: `--proof`")
+    assert short.splitlines()[-1].startswith("`--proof` shows why")
     assert "Note: " not in short
-    assert "`--notes` shows errors by tick, how each series is computed, and 3 notes." in short
+    assert (
+        "`--notes` shows the errors at several ticks, how each series is computed, and 3 notes."
+        in short
+    )
     out = planned(tmp_path, capsys, PIPELINE, "--proof", "--notes")
     for said in (
         "clicks is (0.3, 0)-differentially private: unit one event, neighbours add_remove",
@@ -193,15 +196,15 @@ def test_a_plan_names_no_class_and_folds_what_needs_no_reader(
     whole = planned(tmp_path, capsys, text, "--notes")
     assert 2 * len(short.splitlines()) < len(whole.splitlines()) + 10
     assert "Predicted error" in whole
-    assert "departures: windows add up single ticks" in whole
-    for folded in ("Predicted error", "add up single ticks", "Note: "):
+    assert "departures: each window is the sum of its single ticks" in whole
+    for folded in ("Predicted error", "sum of its single ticks", "Note: "):
         assert folded not in short
     names = {
         type(chosen.mechanism).__name__ for chosen in build(load(tmp_path / "clicks.yaml")).chosen
     }
     assert not [name for name in names - {"Alerts"} if name in whole]
-    assert "Warning: delays: the horizon ends in the midst of a window of 7d" in short
-    assert "\nlate_departures: a false alarm per key and day" in short
+    assert "Warning: delays: the horizon ends in the middle of a window of 7d" in short
+    assert "\nlate_departures: while its count stays at" in short
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,11 @@ def test_a_live_series_is_for_users_too(data: Data) -> None:
 
 
 def test_notes_say_what_is_not_protected(data: Data) -> None:
-    assert "exactly the same note belong to one user" in caveats(built(data))[-2]
+    assert "exactly the same value of note belong to one user" in caveats(built(data))[-2]
     assert "not whether the user is in the data at all" in caveats(built(data))[-1]
-    assert "exactly the same note belong to one user" in caveats(built(data, overall="3"))[-1]
+    assert (
+        "exactly the same value of note belong to one user" in caveats(built(data, overall="3"))[-1]
+    )
     named = data | {"schema": data["schema"] | {"customer": {"type": "text"}}}
     (hint,) = [n for n in caveats(build(PipelineSpec.model_validate(named))) if "customer" in n]
     assert "docs/people.md" in hint
@@ -148,7 +150,7 @@ def test_the_first_line_of_the_plan(tmp_path: Any, capsys: pytest.CaptureFixture
     assert code_of(["plan", str(path), "--proof"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert out.startswith(
-        "people protects (user, 2h): no single customer's events of one window of 2h can be told"
+        "people protects (user, 2h): what is published hides any single customer's events of one window of 2h"
     )
     assert (
         "people is (0.3, 0)-differentially private: unit (user, 2h): all events of one customer within one window "
@@ -207,28 +209,28 @@ PER = "unit: user, user: customer, max_events: 5, per: 1d, epsilon: 1"
 SAYS = [
     (
         "epsilon: 2",
-        "shop protects one event: no single event can be told from what is published: with or without it every "
+        "shop protects one event: what is published hides any single event. With or without it, every "
         "outcome is at most 7.39 times as likely.",
     ),
     (
         "epsilon: 0.5, neighbors: replace, moves: within_tick",
-        "shop protects one event: no single event can be told from what is published: with it or with another in "
-        "its place every outcome is at most 1.65 times as likely, if a replacement keeps its tick (moves: "
+        "shop protects one event: what is published hides any single event. With it or with another in "
+        "its place, every outcome is at most 1.65 times as likely, if a replacement keeps its tick (moves: "
         "within_tick).",
     ),
     (
         PER,
-        "shop protects (user, day): no single customer's events of one day can be told from what is published: "
-        "with or without them every outcome is at most 2.72 times as likely.",
+        "shop protects (user, day): what is published hides any single customer's events of one day. With or "
+        "without them, every outcome is at most 2.72 times as likely.",
     ),
     (
         "unit: user, user: customer, overall: 5, epsilon: 1, delta: 1e-9, filter: zcdp",
-        "shop protects user, for ever: no single customer's events can be told from what is published: with or "
-        "without them every outcome is at most 2.72 times as likely, apart from a probability of 0.000000001.",
+        "shop protects user, for ever: what is published hides any single customer's events. With or without "
+        "them, every outcome is at most 2.72 times as likely, apart from a probability of 0.000000001.",
     ),
     (
         "epsilon: 10",
-        "shop protects one event: one event may show in what is published: with or without it every outcome is at "
+        "shop protects one event: what is published may reveal a single event. With or without it, every outcome is at "
         "most 22,100 times as likely. That is weak: people usually take an epsilon of 0.5 to 2.",
     ),
 ]

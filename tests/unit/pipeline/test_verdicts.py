@@ -228,7 +228,7 @@ def test_the_shop_is_told_that_it_is_noise_before_a_budget_is_spent() -> None:
     assert summary([*found.values()]) == "Verdicts: 1 rough, 4 noise"
     warned = noise_by_guesses(shop())
     assert warned.startswith(
-        "by the guesses of privacy.expect 4 of 5 numbers would be noise (clicks, revenue)"
+        "according to the guesses of privacy.expect, 4 of 5 numbers would be noise (clicks, revenue)"
     )
     assert noise_by_guesses(shop(users="3500")) == ""
     assert noise_by_guesses(built_of([COUNT | {"name": "it"}], None)) == ""
@@ -351,10 +351,10 @@ def test_ways_make_a_file_useful_and_hold_in_it(tmp_path: Path) -> None:
     judgement = judgement_of(built, sample)
     assert judgement.ways.keys() == {"count", "sum", "by", "q"}
     lines = {name: [way.lines for way in ways] for name, ways in judgement.ways.items()}
-    assert ("every: 1d in place of windows",) in lines["count"]
-    assert any("every: 7d in place of method" in changed for changed in lines["by"])
+    assert ("every: 1d instead of windows",) in lines["count"]
+    assert any("every: 7d instead of method" in changed for changed in lines["by"])
     assert any(
-        {"every: 7d in place of windows and hop", "method: together"} <= {*changed}
+        {"every: 7d instead of windows and hop", "method: together"} <= {*changed}
         for changed in lines["q"]
     )
     assert any(
@@ -593,7 +593,7 @@ def test_a_preview_of_noise_says_so_and_asks_for_a_confirmation() -> None:
     definition = {"name": "it", "statistic": "count", "every": "1d", "epsilon": "0.001"}
     noisy = planner.propose(json.dumps(definition).encode(), 0)
     assert [row["verdict"] for row in noisy.verdicts] == ["noise"]
-    assert noisy.noise.startswith("mostly noise by the guesses of privacy.expect: ± ")
+    assert noisy.noise.startswith("mostly noise according to the guesses of privacy.expect: ± ")
     elsewhere = planner.received(noisy.packed(), 0)  # it was derived by another process
     assert (elsewhere.verdicts, elsewhere.noise) == (noisy.verdicts, noisy.noise)
     good = planner.propose(json.dumps(definition | {"epsilon": "1"}).encode(), 0)

@@ -572,7 +572,7 @@ def test_a_full_disk_is_told_once_and_stops_nothing(
     room[0] = 10  # a part of a line
     ask("bob")
     assert [record.message.partition(" (")[2] for record in caplog.records] == [
-        "No space left on device): what is asked and read is not recorded until it can be"
+        "No space left on device). Until it can be written, requests are not recorded"
     ]
     room[0] = 10_000
     ask("cid")

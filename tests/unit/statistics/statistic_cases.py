@@ -161,17 +161,18 @@ CASES: dict[str, StatisticCase] = {
         "statistic: count, windows: [3h, ever]", WindowsAndEver, {EVENT: (1,), WITHIN: (1,)},
         [[1], [2], [4], [8]],
         [{"tick": n, "3h": three, "ever": ever} for n, three, ever in ((1, 1, 1), (2, 3, 3), (4, 7, 7), (8, 14, 15))],
-        "count per tick and over 3h, and so far", "the count so far has 1/3 of the epsilon",
+        "count per tick and over 3h, and so far", "the count so far gets 1/3 of the epsilon",
     ),
     "count every so often": StatisticCase(
         "statistic: count, every: 2h", EndedCounts, {EVENT: (1,), WITHIN: (1,), MOVES: (1,)},
         [[1], [2], [4], [8]], [{"2h": None}, {"2h": 3}, {"2h": 3}, {"2h": 12}],
-        "count in each 2h", "a window gets noise once, at its end", {"told": "when a window ends"},
+        "count in each 2h", "each window gets noise once, at its end", {"told": "when a window ends"},
     ),
     "count while it runs": StatisticCase(
         "statistic: count, every: 2h, running: true", RunningWindows, {EVENT: (1,), WITHIN: (1,), MOVES: (1,)},
         [[1], [2], [4], [8]], [{"2h": 1}, {"2h": 3}, {"2h": 4}, {"2h": 12}],
-        "count since each 2h began", "a tree counter in each window", {"told": "since a window began"},
+        "count since each 2h began", "a tree counter that starts at zero with each window", {"told": "since a "
+        "window began"},
     ),
     "histogram while it runs": StatisticCase(
         "statistic: histogram, by: country, every: [1h, 2h], running: true", RunningWindows,
@@ -181,7 +182,7 @@ CASES: dict[str, StatisticCase] = {
             {w: {"DE": 3, "FR": 0, "other": 1} for w in ("1h", "2h")},
             {"1h": {"DE": 0, "FR": 2, "other": 0}, "2h": {"DE": 3, "FR": 2, "other": 1}},
         ],
-        "histogram by country since each 1h, 2h began", "a tree counter in each window",
+        "histogram by country since each 1h, 2h began", "a tree counter that starts at zero with each window",
         {"told": "since a window began"},
     ),
     "histogram every so often": StatisticCase(
@@ -191,13 +192,13 @@ CASES: dict[str, StatisticCase] = {
             {"1h": {"DE": 3, "FR": 0, "other": 1}, "2h": {"DE": None, "FR": None, "other": None}},
             {"1h": {"DE": 0, "FR": 2, "other": 0}, "2h": {"DE": 3, "FR": 2, "other": 1}},
         ],
-        "histogram by country in each 1h, 2h", "a window gets noise once", {"told": "when a window ends"},
+        "histogram by country in each 1h, 2h", "each window gets noise once", {"told": "when a window ends"},
     ),
     "sum every so often": StatisticCase(
         f"statistic: sum, {AMOUNTS}, every: 2h", EndedSums, {EVENT: (24_000,), WITHIN: (25_000,)},
         [[1250], [-2000], [0]], [{"2h": None}, {"2h": -7.5}, {"2h": -7.5}],
         "sum of amount, each from -10 to 240, in each 2h",
-        "a window gets noise once, at its end; one event changes it by up to 240 in all",
+        "each window gets noise once, at its end; one event changes the numbers by up to 240 in all",
         {"of": "amount", "clamp": "-10 to 240", "step": "0.01", "told": "when a window ends"},
         error_unit="of amount", nonnegative=False,
     ),
@@ -205,7 +206,7 @@ CASES: dict[str, StatisticCase] = {
         "statistic: sum, of: amount, clamp: [0, 240], step: 0.5, user_total: 600, every: 2h, running: true", UserSums,
         {PER: (1200,), OVERALL: (1200,)}, [[1200], [80], [4]], [{"2h": 600}, {"2h": 640}, {"2h": 2}],
         "sum of amount, each from 0 to 240, since each 2h began, of each user at most 600",
-        "a tree counter in each window, begun anew with it; a user changes it by up to 600 in all",
+        "a tree counter that starts at zero with each window; a user changes the numbers by up to 600 in all",
         {"of": "amount", "clamp": "0 to 240", "step": "0.5", "told": "since a window began", "user_total": "600"},
         error_unit="of amount", live=False,
     ),
@@ -213,7 +214,7 @@ CASES: dict[str, StatisticCase] = {
         "statistic: sum, of: amount, clamp: [0, 240], step: 0.5, user_total: 600, every: 2h", UserSums,
         {PER: (1200,), OVERALL: (1200,)}, [[1200], [80], [0]], [{"2h": None}, {"2h": 640}, {"2h": 640}],
         "sum of amount, each from 0 to 240, in each 2h, of each user at most 600",
-        "a window gets noise once, at its end; a user changes it by up to 600 in all, whatever the ticks",
+        "each window gets noise once, at its end; a user changes the numbers by up to 600 in all, over all ticks",
         {"of": "amount", "clamp": "0 to 240", "step": "0.5", "user_total": "600", "told": "when a window ends"},
         error_unit="of amount", live=False,
     ),
@@ -221,7 +222,7 @@ CASES: dict[str, StatisticCase] = {
         "statistic: sum, of: amount, clamp: [-240, 240], step: 0.5, user_total: 600, every: 4h", UserSums,
         {PER: (1200,)}, [[0], [0], [0], [-1080], [0]], [{"4h": n} for n in (None, None, None, -540, -540)],
         "sum of amount, each from -240 to 240, in each 4h, of each user from -600 to 600 in a window",
-        "a window gets noise once, at its end; a user changes it by up to 600 in each window",
+        "each window gets noise once, at its end; a user changes the numbers by up to 600 in each window",
         {"of": "amount", "clamp": "-240 to 240", "step": "0.5", "user_total": "600", "told": "when a window ends"},
         error_unit="of amount", nonnegative=False, live=False,
     ),
@@ -229,7 +230,7 @@ CASES: dict[str, StatisticCase] = {
         "statistic: sum, of: amount, clamp: [0, 240], step: 0.5, shared_total: true, every: 2h", SharedSums,
         {SHARED: (1200,)}, [[1200], [80], [0]], [{"2h": None}, {"2h": 640}, {"2h": 640}],
         "sum of amount, each from 0 to 240, in each 2h, of each user no more than is left of the total",
-        "at its end; a user changes it, and all others with shared_total, by up to 600 together",
+        "at its end; a user changes this series and all other series with shared_total by up to 600 together",
         {"of": "amount", "clamp": "0 to 240", "step": "0.5", "shared_total": "of users", "told": "when a window ends"},
         error_unit="of amount",
     ),
@@ -237,7 +238,7 @@ CASES: dict[str, StatisticCase] = {
         "statistic: sum, of: pieces, clamp: [0, 9], user_total: 12, by: tags", UserSums, {PER: (12,)},
         [[9, 3, 0], [0, 4, 0]], [{"new": 9, "gift": 3, "other": 0}, {"new": 9, "gift": 7, "other": 0}],
         "sum of pieces, each from 0 to 9, by tags so far, of each user at most 12",
-        "a sum is a tree counter; a user changes it by up to 12 in all",
+        "a sum is a tree counter; a user changes the numbers by up to 12 in all",
         {"of": "pieces", "clamp": "0 to 9", "step": "1", "user_total": "12"},
         ([9, 7, 0], {"new": 9, "gift": 7, "other": 0}), error_unit="of pieces", live=False,
     ),
@@ -253,7 +254,7 @@ CASES: dict[str, StatisticCase] = {
             {"tick": {"new": 1, "gift": n, "other": 10 * (n + 1)}, "2h": {"new": two, "gift": g, "other": o}}
             for n, two, g, o in ((0, 1, 0, 10), (1, 2, 1, 30), (2, 2, 3, 50))
         ],
-        "histogram by tags per tick and over 2h", "windows",
+        "histogram by tags per tick and over 2h", "each window is the sum",
     ),
     "histogram of nested windows": StatisticCase(
         "statistic: histogram, by: tags, windows: [2h, ever], method: nested", NestedWindows,
@@ -266,20 +267,20 @@ CASES: dict[str, StatisticCase] = {
                 {"tick": (1, 1, 20), "2h": (2, 1, 30), "ever": (2, 1, 30)},
                 {"tick": (1, 2, 30), "2h": (2, 3, 50), "ever": (3, 3, 60)})
         ],
-        "histogram by tags per tick and over 2h, and so far", "method: nested, one noise for tick / 2h / ever",
+        "histogram by tags per tick and over 2h, and so far", "method: nested, the same noise for tick / 2h / ever",
     ),
     "sum": StatisticCase(
         f"statistic: sum, {AMOUNTS}", SumCounter,
         {EVENT: (24_000,), WITHIN: (25_000,), MOVES: (24_000,), f"{USER}, max_events: 3, per: 2h": (24_000,)},
         [[1250], [-2000]], [12.5, -7.5], "sum of amount, each from -10 to 240, so far",
-        "a sum is a tree counter; one event changes it by up to 240 in all",
+        "a sum is a tree counter; one event changes the numbers by up to 240 in all",
         {"of": "amount", "clamp": "-10 to 240", "step": "0.01"}, ([-750], -7.5),
         error_unit="of amount", nonnegative=False,
     ),
     "sum by key": StatisticCase(
         "statistic: sum, of: pieces, clamp: [0, 60], step: 20, by: country", SumCounter, {EVENT: (3,), WITHIN: (6,)},
         [[3, 0, 2], [-4, 1, 0]], [{"DE": 60, "FR": 0, "other": 40}, {"DE": 0, "FR": 20, "other": 40}],
-        "sum of pieces, each from 0 to 60, by country so far", "one event changes it by up to 60 in all",
+        "sum of pieces, each from 0 to 60, by country so far", "one event changes the numbers by up to 60 in all",
         {"of": "pieces", "clamp": "0 to 60", "step": "20"}, ([1, 0, 2], {"DE": 20, "FR": 0, "other": 40}),
         error_unit="of pieces",
     ),
@@ -287,7 +288,7 @@ CASES: dict[str, StatisticCase] = {
         f"statistic: sum, {AMOUNTS}, by: tags, windows: [2h, 4h]", SumForest, {EVENT: (48_000,), WITHIN: (72_000,)},
         [[100, 0, -50]], [{w: {"new": 1, "gift": 0, "other": -0.5} for w in ("tick", "2h", "4h")}],
         "sum of amount, each from -10 to 240, by tags per tick and over 2h, 4h",
-        "one event changes it by up to 480 in all", {"of": "amount", "clamp": "-10 to 240", "step": "0.01"},
+        "one event changes the numbers by up to 480 in all", {"of": "amount", "clamp": "-10 to 240", "step": "0.01"},
         error_unit="of amount", nonnegative=False,
     ),
     "sum in windows": StatisticCase(
@@ -297,14 +298,15 @@ CASES: dict[str, StatisticCase] = {
         [{"tick": n, "3h": three, "ever": ever} for n, three, ever in (
             (12, 12, 12), (-20, -8, -8), (1, -7, -7), (-3, -22, -10))],
         "sum of pieces, each from -5 to 3, per tick and over 3h, and so far",
-        "windows add up single ticks; the sum so far has 1/3 of the epsilon; one event changes it by up to 5 in all",
+        "each window is the sum of its single ticks; the sum so far gets 1/3 of the epsilon; one event changes "
+        "the numbers by up to 5 in all",
         {"of": "pieces", "clamp": "-5 to 3"}, error_unit="of pieces", nonnegative=False,
     ),
     "mean": StatisticCase(
         f"statistic: mean, {AMOUNTS}", SumsAndCounts,
         {EVENT: (12_500, 1), WITHIN: (25_000, 1), MOVES: (12_500, 1), f"{USER}, max_events: 3, per: 2h": (12_500, 1)},
         [[0, 0], [-300, 2], [3_300, 4]], [None, 113.5, 120], "mean of amount, each from -10 to 240, so far",
-        "sums of amounts less 115, with 3/5 of the epsilon, divided by counts with the rest",
+        "sums of (amount - 115), with 3/5 of the epsilon, are divided by counts, with the rest",
         {"of": "amount", "clamp": "-10 to 240", "step": "0.01", "digits": 4}, ([-300, 2], 113.5),
         error_unit="of amount", nonnegative=False, predicted=False,
     ),
@@ -320,14 +322,15 @@ CASES: dict[str, StatisticCase] = {
             | {w: {"DE": 30, "FR": 60, "other": 10} for w in ("3h", "ever")},
         ],
         "mean of pieces, each from -20 to 60, by country per tick and over 3h, and so far",
-        "divided by counts with the rest", {"of": "pieces", "clamp": "-20 to 60", "step": "20", "digits": 2},
+        "divided by counts, with the rest", {"of": "pieces", "clamp": "-20 to 60", "step": "20", "digits": 2},
         error_unit="of pieces", nonnegative=False, predicted=False,
     ),
     "mean with a shared total": StatisticCase(
         "statistic: mean, of: amount, clamp: [0, 240], step: 0.5, shared_total: true, every: 2h", MeansWithinTotal,
         {SHARED: (1200, 1)}, [[300, 2], [60, 1], [0, 0]], [{"2h": None}, {"2h": 60}, {"2h": 60}],
         "mean of amount, each from 0 to 240, in each 2h, of records that fit into what is left of their user's total",
-        "changes the sums by up to 600, together with all others that share it, and the counts by up to 20 records",
+        "changes the sums, together with all other series that share the total, by up to 600, and the counts by "
+        "up to 20 records",
         {
             "of": "amount", "clamp": "0 to 240", "step": "0.5", "digits": 3, "shared_total": "of users",
             "told": "when a window ends",
@@ -344,7 +347,7 @@ CASES: dict[str, StatisticCase] = {
             {"1h": {"DE": None, "FR": None, "other": -20}, "2h": {"DE": 30, "FR": 60, "other": 40}},
         ],
         "mean of pieces, each from -20 to 60, by country in each 1h, 2h",
-        "divided by counts with the rest; a window gets noise once, at its end",
+        "divided by counts, with the rest of the epsilon; each window gets noise once, at its end",
         {"of": "pieces", "clamp": "-20 to 60", "step": "20", "digits": 2, "told": "when a window ends"},
         error_unit="of pieces", nonnegative=False, predicted=False,
     ),
@@ -352,7 +355,7 @@ CASES: dict[str, StatisticCase] = {
         "statistic: mean, of: pieces, clamp: [-20, 60], step: 20, every: 2h, running: true", SumsAndCounts,
         {EVENT: (2, 1)}, [[4, 4], [-1, 3], [2, 1]], [{"2h": 40}, {"2h": 28.57}, {"2h": 60}],
         "mean of pieces, each from -20 to 60, since each 2h began",
-        "divided by counts with the rest; a tree counter in each window",
+        "divided by counts, with the rest of the epsilon; a tree counter that starts at zero with each window",
         {"of": "pieces", "clamp": "-20 to 60", "step": "20", "digits": 2, "told": "since a window began"},
         error_unit="of pieces", nonnegative=False, predicted=False,
     ),
@@ -360,13 +363,13 @@ CASES: dict[str, StatisticCase] = {
         f"statistic: gauge, {DOORS}, by: country, every: 2h", EndedSums, {EVENT: (1,), WITHIN: (2,), PER: (1,)},
         [[2, -1, 0], [-5, 3, 0], [9, 9, 9]],
         [{"2h": {"DE": None, "FR": None, "other": None}}, *[{"2h": {"DE": -3, "FR": 2, "other": 0}}] * 2],
-        "enter less leave of kind, by country in each 2h", "a window gets noise once, at its end",
+        "enter less leave of kind, by country in each 2h", "each window gets noise once, at its end",
         {"of": "kind", "plus": "enter", "minus": "leave", "told": "when a window ends"}, nonnegative=False,
     ),
     "gauge": StatisticCase(
         f"statistic: gauge, {DOORS}", SumCounter, {EVENT: (1,), WITHIN: (2,), PER: (1,)},
         [[2], [-5], [4]], [2, -3, 1], "enter less leave of kind, so far",
-        "a gauge is a tree counter; one event changes it by up to 1 in all",
+        "a gauge is a tree counter; one event changes the numbers by up to 1 in all",
         {"of": "kind", "plus": "enter", "minus": "leave"}, ([-2], -2), nonnegative=False,
     ),
     "gauge with a floor": StatisticCase(
@@ -377,14 +380,15 @@ CASES: dict[str, StatisticCase] = {
             {w: {"DE": 2, "FR": 0, "other": 0} for w in ("tick", "2h", "ever")},
             {"tick": {"DE": 0, "FR": 3, "other": 0}} | {w: {"DE": 0, "FR": 2, "other": 0} for w in ("2h", "ever")},
         ],
-        "enter less leave of kind, by country per tick and over 2h, and so far", "changes it by up to 1 in all",
+        "enter less leave of kind, by country per tick and over 2h, and so far",
+        "changes the numbers by up to 1 in all",
         {"of": "kind", "plus": "enter", "minus": "leave", "floor": 0},
     ),
     "distinct": StatisticCase(
         "statistic: distinct, of: customer", ArrivalCounter,
         {EVENT: (2,), WITHIN: (2,), MOVES: (2,), PER: (2,), OVERALL: (1,)},
         [[3], [1], [0], [2], [5]], [3, 4, 4, 6, 11], "different values of customer so far",
-        "a tree counter of first ticks; one event changes them by up to 2 in all", {"of": "customer"}, ([9], 9),
+        "a tree counter of first ticks; one event changes the numbers by up to 2 in all", {"of": "customer"}, ([9], 9),
         error_unit="values of customer", live=False,
     ),
     "distinct every so often": StatisticCase(
@@ -392,7 +396,7 @@ CASES: dict[str, StatisticCase] = {
         {EVENT: (1,), WITHIN: (1,), MOVES: (1,), PER: (1,), OVERALL: (20,)},
         [[3], [1], [0], [2], [5], [1]], [{"4h": n} for n in (None, None, None, 6, 6, 6)],
         "different values of customer in each 4h",
-        "a window gets noise once, at its end; one event changes them by up to 1 in all",
+        "each window gets noise once, at its end; one event changes the numbers by up to 1 in all",
         {"of": "customer", "told": "when a window ends"}, error_unit="values of customer", live=False,
     ),
     "distinct by key": StatisticCase(
@@ -401,7 +405,7 @@ CASES: dict[str, StatisticCase] = {
         [[3, 0, 1], [1, 0, 0], [0, 0, 0], [2, 5, 0], [5, 1, 0]],
         [{"4h": n} for n in (*[dict.fromkeys(("DE", "FR", "other"))] * 3, *[{"DE": 6, "FR": 5, "other": 1}] * 2)],
         "different values of customer by country in each 4h",
-        "a window gets noise once, at its end; one event changes them by up to 1 in all",
+        "each window gets noise once, at its end; one event changes the numbers by up to 1 in all",
         {"of": "customer", "told": "when a window ends"}, error_unit="values of customer", live=False,
     ),
     "distinct so far by key": StatisticCase(
@@ -410,7 +414,7 @@ CASES: dict[str, StatisticCase] = {
         [[3, 0, 1], [1, 0, 0], [0, 2, 0]],
         [{"DE": 3, "FR": 0, "other": 1}, {"DE": 4, "FR": 0, "other": 1}, {"DE": 4, "FR": 2, "other": 1}],
         "different values of customer by country so far",
-        "a tree counter of first ticks; one event changes them by up to 2 in all", {"of": "customer"},
+        "a tree counter of first ticks; one event changes the numbers by up to 2 in all", {"of": "customer"},
         ([9, 0, 2], {"DE": 9, "FR": 0, "other": 2}), error_unit="values of customer", live=False,
     ),
     "distinct in windows": StatisticCase(
@@ -426,14 +430,14 @@ CASES: dict[str, StatisticCase] = {
         [{"4h": share, "4h before": before} for share, before in (
             (0, None), (0.1, None), (0.25, None), (0.25, None), (0.01, 0.25))],
         "the share of the users active in each 4h who had events beyond their cap, which are not counted",
-        "two tree counters of first ticks, at half the epsilon each: of the users active in each 4h, the share who had "
-        "events beyond their caps", {"within": "0 to 1", "told": "since a window began"},
+        "two tree counters of first ticks, each with half of the epsilon, give the share of the users active in each "
+        "4h who had events beyond their caps", {"within": "0 to 1", "told": "since a window began"},
         error_unit="users in either number", live=False,
     ),
     "cut_off for ever": StatisticCase(
         "statistic: cut_off", CutOffCounter, {OVERALL: (2,)}, [[400, 0], [100, 50], [300, 150]], [0, 0.1, 0.25],
         "the share of the users active so far who had events beyond their cap, which are not counted",
-        "of the users active ever, the share who had events beyond their caps", {"within": "0 to 1"},
+        "give the share of the users active ever who had events beyond their caps", {"within": "0 to 1"},
         error_unit="users in either number", live=False,
     ),
     "top": StatisticCase(
@@ -448,7 +452,7 @@ CASES: dict[str, StatisticCase] = {
         [{"tick": [t], "2h": [two], "ever": [ever]} for t, two, ever in (
             (("DE", 40), ("DE", 40), ("DE", 40)), (("FR", 20), ("DE", 40), ("DE", 40)),
             (("FR", 1), ("FR", 21), ("DE", 40)))],
-        "top 1 by country per tick and over 2h, and so far", "windows", {"k": 1},
+        "top 1 by country per tick and over 2h, and so far", "each window is the sum", {"k": 1},
     ),
     "top every so often": StatisticCase(
         "statistic: top, by: country, k: 2, every: [1h, 2h]", EndedCounts, {EVENT: (1,), MOVES: (1,), WITHIN: (2,)},
@@ -458,13 +462,13 @@ CASES: dict[str, StatisticCase] = {
             {"1h": [("FR", 90), ("DE", 0)], "2h": [("FR", 100), ("DE", 40)]},
             {"1h": [("other", 1), ("DE", 0)], "2h": [("FR", 100), ("DE", 40)]},
         ],
-        "top 2 by country in each 1h, 2h", "a window gets noise once, at its end",
+        "top 2 by country in each 1h, 2h", "each window gets noise once, at its end",
         {"k": 2, "told": "when a window ends"},
     ),
     "top while it runs": StatisticCase(
         "statistic: top, by: country, k: 1, every: 2h, running: true", RunningWindows, {EVENT: (1,), WITHIN: (2,)},
         [[40, 10, 0], [0, 90, 0], [0, 0, 1]], [{"2h": [("DE", 40)]}, {"2h": [("FR", 100)]}, {"2h": [("other", 1)]}],
-        "top 1 by country since each 2h began", "a tree counter in each window",
+        "top 1 by country since each 2h began", "a tree counter that starts at zero with each window",
         {"k": 1, "told": "since a window began"},
     ),
     "top by an HSS": StatisticCase(
@@ -475,7 +479,8 @@ CASES: dict[str, StatisticCase] = {
     "maximum": StatisticCase(
         "statistic: maximum, by: country", Counter, {EVENT: (1,), WITHIN: (2,)},
         [[0, 0, 0], [0, 4, 0], [9, 0, 0]], [(None, 0), ("FR", 4), ("DE", 9)],
-        "maximum by country so far, with its name", "the name is told too, at no further cost", {"named": "country"},
+        "maximum by country so far, with its name", "the name is released too, at no further cost",
+        {"named": "country"},
     ),
     "maximum by an HSS": StatisticCase(
         "statistic: maximum, by: country, method: hss", HSS, {EVENT: (1,)},
@@ -511,21 +516,21 @@ CASES: dict[str, StatisticCase] = {
         f"statistic: quantiles, {FAN}, every: [2h]", TumblingQuantiles, {EVENT: (1,), WITHIN: (2,)},
         [[0, 10, 0, 0, 0, 90], [0, 0, 0, 15, 0, 0], [0, 0, 5, 0, 0, 0]],
         [{"2h": {}}, {"2h": {"0.5": 5, "0.9": 5}}, {"2h": {"0.5": 5, "0.9": 5}}],
-        "quantiles 0.5, 0.9 of pieces in each 2h", "; method: together has", {"of": "pieces"},
+        "quantiles 0.5, 0.9 of pieces in each 2h", "; with method: together, the band would be", {"of": "pieces"},
         error_unit="events in rank",
     ),
     "quantiles by hops": StatisticCase(
         f"statistic: quantiles, {FAN}, windows: [4h, ever], hop: 2h", SlidingQuantiles, {EVENT: (1,), WITHIN: (2,)},
         [[0, 10, 0, 0, 0, 0], [0, 0, 0, 30, 0, 0], [0, 0, 0, 10, 0, 0]],
         [{w: {} for w in ("4h", "ever")}, *[{w: {"0.5": 4.66, "0.9": 5.72} for w in ("4h", "ever")}] * 2],
-        "quantiles 0.5, 0.9 of pieces over 4h and so far, told every 2h", "counts are told at the end of each 2h",
+        "quantiles 0.5, 0.9 of pieces over 4h and so far, told every 2h", "counts are released at the end of each 2h",
         {"of": "pieces", "hop": "2h"}, error_unit="events in rank",
     ),
     "quantiles chosen together": StatisticCase(
         f"statistic: quantiles, {FAN}, every: [2h], method: together", TumblingQuantiles, {EVENT: (1,), WITHIN: (2,)},
         [[0, 10, 0, 0, 0, 90], [0, 0, 0, 15, 0, 0], [0, 0, 5, 0, 0, 0]],
         [{"2h": {}}, {"2h": {"0.5": 5, "0.9": 5}}, {"2h": {"0.5": 5, "0.9": 5}}],
-        "quantiles 0.5, 0.9 of pieces in each 2h", "the choice of all has epsilon", {"of": "pieces"},
+        "quantiles 0.5, 0.9 of pieces in each 2h", "the choice of all quantiles together has epsilon", {"of": "pieces"},
         error_unit="events in rank",
     ),
     "alerts": StatisticCase(

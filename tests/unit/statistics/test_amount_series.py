@@ -192,8 +192,8 @@ def test_the_plan_of_a_mean_says_what_its_error_depends_on(tmp_path: Path) -> No
 def test_long_windows_of_sums_get_levels(tmp_path: Path) -> None:
     keys = f"statistic: sum, {PLAIN}, windows: [30d]"
     (shown,) = plan_json(built_of(tmp_path, keys, horizon=9_000))["series"]
-    assert "windows from a forest, of its epsilon" in shown["why"]
-    assert "on sums of 1 tick(s)" in shown["why"]
+    assert "windows from a forest, with these parts of its epsilon:" in shown["why"]
+    assert "on sums of 1 tick" in shown["why"]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_it_has_all_of_a_zcdp_filter_and_buffers_for_its_windows(data: Data) -> 
     assert chosen.derivation.guarantee.measure == ZCDP(RHO)
     buffers = len(mechanism.counter.decays.halvings)
     assert chosen.choice.why == (
-        f"method: correlated, one noise for tick / 24h / ever, correlated by {buffers} buffers"
+        f"method: correlated, the same noise for tick / 24h / ever, correlated by {buffers} buffers"
     )
     windows = plan_json(made(data, ZCDP_FILTER, CORRELATED))["series"][0]["windows"]
     for place, of in enumerate(windows):
@@ -122,7 +122,9 @@ def test_a_nested_one_costs_its_epsilon_and_needs_no_delta(data: Data) -> None:
     assert (mechanism.windows, mechanism.ever) == ((1, 24), True)
     assert chosen.derivation.guarantee.measure == PureDP(Fraction(1))
     assert mechanism.counter.shape == usual_nested((1, 24), True, 100, 4_000)
-    assert chosen.choice.why.startswith("method: nested, one noise for tick / 24h / ever, of its ")
+    assert chosen.choice.why.startswith(
+        "method: nested, the same noise for tick / 24h / ever, with these parts of its "
+    )
     data["clock"] = {"kind": "wall", "step": "1h"}
     endless: Any = made(data, {"epsilon": "2"}, NESTED).chosen[0].mechanism
     assert endless.counter.shape == usual_nested((1, 24), True, 10_000, 4_000)
@@ -222,7 +224,8 @@ def test_quantiles_of_one_window_have_gaussian_noise_for_ranks(data: Data) -> No
     assert counts.levels == best_rank_levels(102, chosen.mechanism.at)
     assert chosen.choice.windows["24h"](90) == 189
     assert chosen.choice.why == (
-        "method: correlated, Gaussian noise for ranks, correlated over values and ticks; errors are in ranks: events"
+        "method: correlated, Gaussian noise for ranks, correlated over values and ticks; errors are in ranks, "
+        "that is, in events"
     )
 
 
@@ -230,7 +233,7 @@ def test_a_hop_of_quantiles_is_a_tick_of_their_noise(data: Data) -> None:
     chosen = ranks(data, method="correlated", hop="6h")
     assert chosen.mechanism.tree.counts.window == 4
     assert chosen.choice.windows["24h"](90) < 150
-    assert "; counts are told at the end of each 6h; " in chosen.choice.why
+    assert "; counts are released at the end of each 6h; " in chosen.choice.why
 
 
 def test_quantiles_of_users_and_of_replacements_pay_as_counts_do(data: Data) -> None:
@@ -261,7 +264,7 @@ def test_without_a_delta_or_under_gdp_there_is_none_and_plan_says_where_it_is_be
     with pytest.raises(NotDerivable, match="which filter gdp cannot add up: use filter zcdp"):
         ranks(data, ZCDP_FILTER | {"filter": "gdp"}, method="correlated")
     wide = ZCDP_FILTER | {"epsilon": "9"}
-    said = "method: correlated has a band of 189 in place of 341"
+    said = "with method: correlated, the band would be 189 instead of 341"
     assert said in ranks(data, wide, method="apart").choice.why
     for privacy, more in (({"epsilon": "2"}, {}), (wide, {"windows": ["24h", "48h"]})):
         assert "correlated" not in ranks(data, privacy, method="apart", **more).choice.why
@@ -277,7 +280,7 @@ def test_files_of_before_keep_their_mechanism_and_hear_what_correlated_noise_has
     windows: Data = {"windows": ["24h", "7d", "ever"]}
     named = alone(data, method="gaussian", **windows)
     assert isinstance(named.mechanism, GaussianAndEver)
-    said = "; method: correlated has bands of 12 / 26 / 35 / 45 in place of 12 / 32 / 53 / 70"
+    said = "; with method: correlated, the bands would be 12 / 26 / 35 / 45 instead of 12 / 32 / 53 / 70"
     assert named.choice.why.endswith(said)
     correlated = [band(8_759) for band in alone(data, **windows).choice.windows.values()]
     assert correlated == [12, 26, 35, 45]
@@ -302,10 +305,10 @@ def test_a_pure_forest_names_a_nested_one_where_that_is_narrower(data: Data) -> 
     data["clock"]["horizon"] = "8760"
     windows: Data = {"windows": ["24h", "7d", "ever"]}
     tree = alone(data, {"epsilon": "2"}, method="tree", **windows)
-    assert "; method: nested has bands of " in tree.choice.why
+    assert "; with method: nested, the bands would be " in tree.choice.why
     auto = alone(data, ZCDP_FILTER | {"filter": "gdp", "epsilon": "20"}, method="auto", **windows)
     assert isinstance(auto.mechanism, WindowsAndEver)
-    assert "; method: correlated has bands of " in auto.choice.why
+    assert "; with method: correlated, the bands would be " in auto.choice.why
 
 
 def test_counters_of_before_have_the_fingerprints_they_had() -> None:

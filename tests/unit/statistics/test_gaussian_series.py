@@ -51,8 +51,8 @@ HSS_SERIES: dict[str, Data] = {
         "counter": "gaussian",
     },
 }
-NAMED = "the name is told too, at no further cost, and the error is that of its own count as well"
-GUESSED = "error predicted for 100 events (by default, one a tick: declare expected_events"
+NAMED = "the name is released too, at no further cost, and the error also holds for the count of that name"
+GUESSED = "the predicted errors are for 100 events (by default, one a tick: declare expected_events"
 WITHIN = {"neighbors": "replace", "moves": "within_tick"}
 
 
@@ -315,7 +315,10 @@ def test_the_count_so_far_beside_gaussian_windows_has_its_share_of_rho(data: Dat
         assert isinstance(both, GaussianAndEver)
         assert both.ever.rho * 2 == both.forest.rho
         assert both.forest.ones == both.ever.ones == (1 if series is COUNT else 5)
-        assert "; the count so far has 1/3 of the rho; method: correlated has" in chosen.choice.why
+        assert (
+            "; the count so far gets 1/3 of the rho; with method: correlated, the bands would be"
+            in chosen.choice.why
+        )
     (auto_,) = windowed(data, MILLIONTH, **TREE, windows=["1h", "ever"]).chosen
     assert isinstance(auto_.mechanism, WindowsAndEver)
 

@@ -73,10 +73,12 @@ def test_a_journal_of_a_number_that_ran_goes_on_under_its_new_keys(
 @pytest.mark.parametrize(
     ("keys", "noted"),
     [
-        (DAILY, "it remembers every different customer until its window of 4h is over: at most 64 bytes of memory "
-         "each, and 20 bytes in the private commit of the tick where it counts, and 16 more in an earlier commit"),
-        ("statistic: cut_off, window: 4h", "it remembers every different user until its window of 4h is over: at most "
-         "128 bytes of memory each, and 40 bytes in the private commit of the tick where it counts, and 32 more"),
+        (DAILY, "it remembers every different customer until its window of 4h is over. Each takes at most 64 bytes "
+        "of memory, and 20 bytes in the private commit of the tick where it counts, and 16 bytes more in an earlier "
+        "commit"),
+        ("statistic: cut_off, window: 4h", "it remembers every different user until its window of 4h is over. Each "
+        "takes at most 128 bytes of memory, and 40 bytes in the private commit of the tick where it counts, and "
+        "32 bytes more"),
     ],
 )  # fmt: skip
 def test_a_plan_says_what_is_remembered_of_whom(tmp_path: Path, keys: str, noted: str) -> None:

@@ -110,7 +110,8 @@ def test_windows_hop_and_what_is_told_stays_until_the_next_hop_ends(tmp_path: Pa
     assert isinstance(tree.counts.ever, Counter)
     assert tree.counts.ever.horizon == 4
     assert (
-        "; counts are told at the end of each 2h; errors are in ranks" in built.chosen[0].choice.why
+        "; counts are released at the end of each 2h; errors are in ranks"
+        in built.chosen[0].choice.why
     )
 
 
@@ -178,7 +179,7 @@ def test_an_event_pays_for_its_levels_and_all_sliding_windows_at_once(tmp_path: 
     forest = tree.counts.forest
     assert (forest.windows, forest.ones, forest.epsilon) == ((2, 3), 2, Fraction(2, 3))
     assert tree.counts.ever.epsilon == Fraction(1, 3)
-    assert "levels of 202, 9 counts" in built.chosen[0].choice.why
+    assert "its levels have 202, 9 counts" in built.chosen[0].choice.why
 
 
 @pytest.mark.parametrize(
@@ -214,23 +215,23 @@ def test_the_error_is_a_part_of_the_records_that_are_expected(tmp_path: Path) ->
             f"{e / (10 * n):.1%} {name}" for e, n, name in zip(errors, lengths, names, strict=False)
         ]
         said = why(tmp_path, f"{KEYS}, {over}, expected_events: 2400")
-        assert f"of the records expected the error is {', '.join(parts)}" in said
+        assert f"as parts of the expected records, the errors are {', '.join(parts)}" in said
         assert ("; with every" in said) == over.startswith("windows")
     apart, together = (
         built_of(tmp_path, f"{KEYS}, every: [2h, 48h]{more}", horizon=240).chosen[0].choice.windows["48h"](0)
         for more in ("", ", method: together")
     )  # fmt: skip
     both = why(tmp_path, f"{KEYS}, windows: [2h, 48h], expected_events: 2400")
-    assert f"every and method: together in place of windows {together / 480:.1%} in 48h" in both
+    assert f"every and method: together instead of windows {together / 480:.1%} in 48h" in both
     assert together < apart
     single = why(tmp_path, f"{SINGLE}, clamp: [0, 6], windows: [2h, 48h], expected_events: 2400")
-    assert "; with every in place of windows" in single
+    assert "; with every instead of windows" in single
     many = "statistic: quantiles, of: amount, clamp: [0, 6], at: [0.2, 0.4, 0.6, 0.8]"  # too many tuples
-    assert "; with every in place of windows" in why(
+    assert "; with every instead of windows" in why(
         tmp_path, f"{many}, windows: [48h], expected_events: 2400"
     )
     plenty = why(tmp_path, f"{KEYS}, windows: [2h, 48h], expected_events: 99000000")
-    assert "in place of windows" not in plenty
+    assert "instead of windows" not in plenty
     plain, guessed = (
         built_of(tmp_path, f"{KEYS}, every: 2h{more}").parts
         for more in ("", ", expected_events: 7")
@@ -281,7 +282,9 @@ def test_the_buckets_are_proposed_that_leave_least_to_error_and_bucket(
     )
     records = {"24h": events // 10, "48h": events // 5}
     said = why(tmp_path, f"{keys}, buckets: 100, expected_events: {events}")
-    shown = re.findall(r"of the records expected|([0-9.]+)% in", said.partition("; with")[0])
+    shown = re.findall(
+        r"as parts of the expected records|([0-9.]+)% in", said.partition("; with")[0]
+    )
     parts = zip(shown[1:], records.items(), strict=True)
     much = {name: many for part, (name, many) in parts if float(part) > 10}
     if not much:
@@ -309,7 +312,7 @@ def test_edges_are_as_many_as_they_are(tmp_path: Path) -> None:
 
 def test_no_hop_is_proposed_where_none_divides_the_windows(tmp_path: Path) -> None:
     said = why(tmp_path, f"{KEYS}, windows: [11h, 12h], expected_events: 100")
-    assert "of the records expected" in said
+    assert "as parts of the expected records" in said
     assert "with hop" not in said
 
 
@@ -330,8 +333,8 @@ def test_plan_says_how_many_ticks_at_the_end_are_in_no_whole_hop(tmp_path: Path)
     built = built_of(tmp_path, f"{KEYS}, windows: [6h], hop: 3h", horizon=11)
     (note,) = (each for each in caveats(built) if "horizon" in each)
     assert (
-        "the horizon ends in the midst of a hop of 3h, so no release has the records of the horizon's last 2 ticks"
-        in note
+        "the horizon ends in the middle of a hop of 3h, so no release contains the records of the horizon's last "
+        "2 ticks" in note
     )
     whole = built_of(tmp_path, f"{KEYS}, windows: [6h], hop: 3h", horizon=12)
     assert not any("horizon" in each for each in caveats(whole))

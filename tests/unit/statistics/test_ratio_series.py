@@ -102,8 +102,9 @@ def test_it_is_free_and_the_plan_says_so(tmp_path: Path) -> None:
     assert (planned["epsilon"], planned["mechanism"]) == (0, "post-processing")
     bands = [with_it.chosen[place].mechanism.band(8, 0.95) for place in (1, 0)]
     assert planned["why"] == (
-        f"post-processing of late and all: free, a share: late counts a part of all; at tick 7 the ends of a "
-        f"ratio r, where all is n, are within about sqrt({bands[0]}^2 + ({bands[1]} r)^2) / (n - {bands[1]})"
+        "post-processing of late and all, which costs no epsilon; the ratio is a share, because late counts a "
+        "part of all; at tick 7, for a ratio r and a value n of all, the distance of `low` and `high` from r is "
+        f"at most about sqrt({bands[0]}^2 + ({bands[1]} r)^2) / (n - {bands[1]})"
     )
     *_, last = str(Pipeline.load(file(tmp_path, "of: late, over: all")).plan()).splitlines()
     assert last.startswith("share: post-processing, epsilon 0 (post-")

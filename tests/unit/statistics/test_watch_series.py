@@ -151,9 +151,12 @@ def test_a_plan_says_how_likely_false_alarms_are(tmp_path: Path) -> None:
     assert busy["false_alarms"] == [{"name": "it", "usual": 25, "chance": chance, "keyed": True}]
     PlannedSeries.documented(busy)
     said = CliRunner().invoke(app, ["plan", str(path)]).output
-    assert f"it: a false alarm per key and day with a chance of at most {chance:.2g}" in said
-    assert "day: a false alarm per key and day" in said
-    assert "hour: a false alarm per day" in said  # it has one count
+    assert (
+        f"it: while its count stays at 25, the chance of a false alarm per key and day is at most {chance:.2g}"
+        in said
+    )
+    assert "day: while its count stays at 250, the chance of a false alarm per key and day" in said
+    assert "the chance of a false alarm per day is" in said  # it has one count
     told = {each["name"]: (each["usual"], each["chance"]) for each in many["false_alarms"]}
     monitor: Any = chosen(tmp_path, OVER).mechanism
     assert told == {

@@ -13,7 +13,7 @@ export function priced(preview, beside, confirm) {
     el("h3", { tabindex: "-1" }, `It costs ε ${amount(preview.asked)}`),
     el("dl", { class: "facts" }, ...facts(preview, [...judged(preview), ...falsely(preview.false_alarms), ["Left after it", `ε ${amount(preview.after ?? preview.left)}`]])),
     scale(preview, beside), why(preview.derivation),
-    el("p", { class: "muted small" }, "Asking spends this once. It then answers at the end of every tick, from the next one on, until you end it."), el("p", {}, button), noise);
+    el("p", { class: "muted small" }, "This price is paid once. Then the question is answered at the end of every tick, from the next tick on, until you end it."), el("p", {}, button), noise);
 }
 
 /** Why alarms are mostly noise, and the button that asks for them all the same. */
@@ -29,7 +29,7 @@ function judged({ verdicts = [] }) {
     const name = `Verdict${window ? ` ${over(window)}` : ""}`;
     if (verdict === null) return [name, `not known without ${missing} in the pipeline file`];
     const said = el("span", { class: "verdict", "data-verdict": verdict }, verdict);
-    return [name, [said, ` ${width === null ? "a band without an end" : band(round(width))} of about ${count(round(typical))}${of ? ` (${of})` : ""}${verdict === "noise" ? ": mostly noise" : ""}`]];
+    return [name, [said, ` ${width === null ? "an unlimited band" : band(round(width))} for a number of about ${count(round(typical))}${of ? ` (${of})` : ""}${verdict === "noise" ? ": mostly noise" : ""}`]];
   });
 }
 
@@ -49,13 +49,13 @@ export function refused(preview, fitting, me, take, wanted) {
   const button = fitting && el("button", { type: "button", class: "primary" }, `Take ε ${amount(preview.largest)}: ${off(fitting)}`);
   button?.addEventListener("click", () => take(preview.largest));
   return el("section", { class: "ask-answer refusal", "aria-label": "Refusal" },
-    el("h3", { tabindex: "-1" }, "It does not fit; nothing was spent"),
-    el("p", {}, `${wanted ? `To be off by at most ± ${wanted} ${preview.error_unit} it` : "It"} would cost ε ${amount(preview.asked)}. Of your ε ${amount(account.total)} you have spent ε ${amount(account.spent)}, and ε ${amount(preview.left)} is left.`),
+    el("h3", { tabindex: "-1" }, "It does not fit into the budget; nothing was spent"),
+    el("p", {}, `${wanted ? `With an error of at most ± ${wanted} ${preview.error_unit}, it` : "It"} would cost ε ${amount(preview.asked)}. You have spent ε ${amount(account.spent)} of your ε ${amount(account.total)}, and ε ${amount(preview.left)} is left.`),
     el("p", {}, none || !fitting
-      ? "Nothing fits now: end one of your questions, and its price is free for later questions."
-      : `What fits: ε ${amount(preview.largest)}, off by at most ${off(fitting)} (${percent(fitting.confidence)} of the time${supposed(fitting)}).`),
+      ? "No question fits now. If you end one of your questions, its price becomes free for later questions."
+      : `This fits: ε ${amount(preview.largest)}, with an error of at most ${off(fitting)} (${percent(fitting.confidence)} of the time${supposed(fitting)}).`),
     button && el("p", {}, button),
-    el("p", { class: "muted small" }, "Also cheaper: a larger error, windows in place of all time, or an end to a question that you need no more."));
+    el("p", { class: "muted small" }, "To pay less, accept a larger error, or ask for windows instead of all time. Or end a question that you no longer need."));
 }
 
 /** A refusal in the engine's words. */
@@ -77,13 +77,13 @@ function offs({ windows, ...preview }) {
 }
 
 function facts({ error_tick: tick, confidence, ...preview }, more) {
-  const told = [["Expected to be off by", offs(preview)], ["That holds", `${percent(confidence)} of the time, at tick ${count(tick)}${supposed(preview)}`], ...more];
+  const told = [["Expected error", offs(preview)], ["This holds", `${percent(confidence)} of the time, at tick ${count(tick)}${supposed(preview)}`], ...more];
   return told.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...[value].flat())));
 }
 
 /** The error on the scale of a series that tells such numbers already; in words where there is none. */
 function scale({ error }, beside) {
-  if (!beside) return el("p", { class: "muted small" }, "No series here tells such numbers yet, so nothing is drawn beside it.");
+  if (!beside) return el("p", { class: "muted small" }, "No series here releases such numbers yet, so there is nothing to compare with.");
   const whole = Math.max(beside.value + error, 2 * error, 1);
   const bar = el("span", { class: "bar" });
   const whisker = el("span", { class: "whisker" });
@@ -91,15 +91,15 @@ function scale({ error }, beside) {
   whisker.style.left = `${(100 * Math.max(0, beside.value - error)) / whole}%`;
   whisker.style.width = `${(100 * Math.min(2 * error, beside.value + error)) / whole}%`;
   const share = beside.value > error ? `, ${percent(error / beside.value)} of it` : ", more than the number itself";
-  const told = `${words(beside.name)}${beside.key ? ` (${beside.key})` : ""} shows ${count(beside.value)} now; off by ${band(error)} is this much of it`;
+  const told = `${words(beside.name)}${beside.key ? ` (${beside.key})` : ""} shows ${count(beside.value)} now; an error of ${band(error)} is this part of it`;
   return el("figure", { class: "ask-scale" }, el("div", { class: "track", role: "img", "aria-label": told }, bar, whisker),
     el("figcaption", { class: "muted small" }, `Beside ${words(beside.name)}${beside.key ? `, ${beside.key}` : ""}, which shows ${count(beside.value)} now: ${band(error)}${share}.`));
 }
 
 /** The derivation, on demand: words first, then the tree. */
 function why(tree) {
-  return el("details", { class: "ask-why" }, el("summary", {}, "Why it costs that"),
-    el("p", { class: "small" }, "Each line is a theorem whose conditions were checked for this question; the price is what they prove, rounded up."),
+  return el("details", { class: "ask-why" }, el("summary", {}, "Why it costs this much"),
+    el("p", { class: "small" }, "Each line is a theorem whose conditions were checked for this question. The price is what the theorems prove, rounded up."),
     el("ul", { class: "tree" }, node(tree)));
 }
 

@@ -11,11 +11,11 @@ const LABELS = {
   running: "Running totals within a window", hop: "Hop", plus: "Counts up", minus: "Counts down",
 };
 const HINTS = {
-  clamp: "Values outside count as the nearer end.", at: "0.5 is the median; several with commas.",
-  windows: "Such as 1 hour or 24 hours; empty: since it was asked.", every: "Such as 24 hours: one number for each, when it is over. Less noise.",
-  running: "A number at every tick since the window began: more noise.",
-  hop: "A part of the window, 12 hours say: a number at the end of each, with less noise; empty: at every tick.", buckets: "A whole number that divides the range.",
-  plus: "One value of the field, or several with commas.", minus: "One value of the field, or several with commas.",
+  clamp: "A value outside of the range counts as the nearer end.", at: "0.5 is the median. Separate several with commas.",
+  windows: "Such as 1 hour or 24 hours. Empty: all time since the question was asked.", every: "Such as 24 hours: one number for each window, when the window is over. Less noise.",
+  running: "A number at every tick, since the window began. More noise.",
+  hop: "A part of the window, such as 12 hours: a number at the end of each part, with less noise. Empty: a number at every tick.", buckets: "A whole number that divides the range.",
+  plus: "One value of the field, or several, separated by commas.", minus: "One value of the field, or several, separated by commas.",
 };
 const NUMBERS = ["integer", "number"];
 const OPERATORS = {
@@ -75,7 +75,7 @@ export class QuestionForm {
     this.name.addEventListener("input", () => { this.named = true; });
     this.element = el("form", { class: "ask-form", "aria-label": "A question" },
       el("div", { class: "ask-fields" }, labelled(LABELS.statistic, this.kind)), this.about, this.keys, this.conditions, add, this.how,
-      labelled(LABELS.name, this.name, "Small letters, digits, _ . - ; a name is used once for ever."),
+      labelled(LABELS.name, this.name, "Small letters, digits, _ . and -. A name can never be used again."),
       el("p", {}, el("button", { type: "submit", class: "primary" }, "Show the price")));
     this.element.addEventListener("input", ({ target }) => { target.removeAttribute?.("aria-invalid"); this.suggest(); changed(); });
     this.show();
@@ -154,7 +154,7 @@ export class QuestionForm {
       return el("p", { class: "ask-choice" }, radio, el("label", { for: radio.id }, text), input);
     };
     return el("fieldset", { class: "ask-exact" }, el("legend", {}, "Accuracy"), choice("epsilon", "Spend ε", epsilon), choice("error", "Error at most ±", error),
-      el("p", { class: "muted small" }, "Name a budget and see the error, or name an error (half-width of the 95% band; of quantiles in ranks) and see what it costs: the smaller, the dearer."));
+      el("p", { class: "muted small" }, "Enter a budget to see the error. Or enter an error to see its price: a smaller error costs more. The error is the half-width of the 95% band (of quantiles: in ranks)."));
   }
 
   /** Ask for an error, or by a price. */

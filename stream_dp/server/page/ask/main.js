@@ -51,8 +51,8 @@ function end(over) {
   show();
 }
 
-const ended = () => el("p", { class: "ask-over" }, "All ticks are released, so nothing new can be asked: a question counts from its first tick on, and none is left. ",
-  "What was released stays on this page.");
+const ended = () => el("p", { class: "ask-over" }, "All ticks are released, so nothing new can be asked: a question counts from its first tick on, and no tick is left. ",
+  "The releases stay on this page.");
 
 /** Let the page look at once, for something has changed. */
 function look() {
@@ -98,7 +98,7 @@ function showLogin() {
   });
   body.replaceChildren(form);
   visitor().then((reader) => {
-    if (reader?.name) form.prepend(el("p", {}, `You read as ${reader.name}, and may not ask. An analyst's token may.`));
+    if (reader?.name) form.prepend(el("p", {}, `You read as ${reader.name} and cannot ask. To ask, use an analyst's token.`));
   });
 }
 
@@ -127,7 +127,7 @@ function complain(detail) {
   answer.replaceChildren(complaint(text));
   state.form.faulty(key);
   if (key !== "error") return;
-  const button = el("button", { type: "button", class: "quiet" }, `See how far off ε ${state.form.price.value} is`);
+  const button = el("button", { type: "button", class: "quiet" }, `See the error for ε ${state.form.price.value}`);
   button.addEventListener("click", () => { state.form.by("epsilon"); price(); });
   answer.append(el("p", {}, button));
 }
@@ -183,7 +183,7 @@ async function create(definition, accepted) {
   try {
     const created = await session.ask("POST", `/api/queries${accepted ? "?accept_noise=true" : ""}`, definition, state.key);
     state.key = freshKey();
-    answer.replaceChildren(el("p", { class: "ask-done", role: "status" }, `${words(created.name)} is asked: it sees every event from ${tickText(created.start, created.start_time)} on. `,
+    answer.replaceChildren(el("p", { class: "ask-done", role: "status" }, `${words(created.name)} is asked: it counts every event from ${tickText(created.start, created.start_time)} on. `,
       el("a", { href: `#card-${created.name}` }, "Its card")));
     state.queries = [...state.queries, { ...created, created: true, end: null, analyst: session.me?.analyst ?? "", statistic: definition.statistic }];
     answer.querySelector("a").focus();

@@ -10,9 +10,9 @@ export const isHers = (query, me) => me !== null && query.created && query.end =
 
 /** What an end would give back, to which questions and from when. */
 function givenBack({ freed, freed_everywhere: everywhere, budget, records, end, end_time: time }) {
-  if (toNumber(freed) === 0) return "Ending it gives nothing back.";
-  const others = everywhere === freed ? "" : ` A question on all records gets ε ${amount(everywhere)} of it, for other records meet more.`;
-  return `Ending it gives back ε ${amount(freed)} of ${amount(budget)} to new questions${onRecords(records)}, from ${tickText(end, time)} on.${others}`;
+  if (toNumber(freed) === 0) return "If you end it, no budget becomes free.";
+  const others = everywhere === freed ? "" : ` For a question on all records, ε ${amount(everywhere)} becomes free, because more was spent on other records.`;
+  return `If you end it, ε ${amount(freed)} of ${amount(budget)} becomes free for new questions${onRecords(records)}, from ${tickText(end, time)} on.${others}`;
 }
 
 export class CardActions {
@@ -76,7 +76,7 @@ export class CardActions {
         const ended = await this.session.ask("DELETE", `/api/queries/${encodeURIComponent(name)}`, undefined, key);
         show();
         const back = toNumber(ended.freed ?? 0) === 0 ? "" : ` ε ${amount(ended.freed)} is free again for new questions${onRecords(ended.records)}.`;
-        said.textContent = `Ended: it sees no tick from ${count(ended.end)} on.${back}`;
+        said.textContent = `Ended: it counts nothing from tick ${count(ended.end)} on.${back}`;
         this.done();
       } catch (refusal) {
         sure.disabled = false;

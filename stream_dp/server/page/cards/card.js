@@ -11,10 +11,10 @@ import { madeId } from "../promise.js";
 const RECENT_TICKS = 2000; // kept whatever the range
 const SLACK_TICKS = 1000; // that nobody needs, before they are let go
 const HEIGHTS = { [SMALL]: 84, [MEDIUM]: 150, [LARGE]: 250 }; // of a chart, in pixels
-const WORTH = { useful: "at most a fifth of it", rough: "more than a fifth of it", noise: "as large as it is, or larger" };
+const WORTH = { useful: "at most a fifth of the number", rough: "more than a fifth of the number", noise: "at least as large as the number" };
 const NEWEST = { first: 0, last: 0, length: 1, before: false, live: true };
-const UNKNOWN = "The engine does not know this series any more. The releases shown stay; releases from before you opened the page cannot be loaded.";
-const FAILED = "What was released before cannot be loaded just now. The page asks for it again by itself.";
+const UNKNOWN = "The engine no longer knows this series. The releases shown here stay, but releases from before you opened the page cannot be loaded.";
+const FAILED = "Earlier releases cannot be loaded now. The page tries again by itself.";
 
 export class Card {
   constructor(series, planned, shape) {
@@ -39,7 +39,7 @@ export class Card {
     this.judged = el("div", { class: "about" });
     this.foot = el("details", { class: "card-foot" }, el("summary", {}, "Details"), el("div", { class: "about" }, sentence(this.about)), this.judged, this.claims);
     this.worth = el("span", { class: "verdict", hidden: true });
-    this.progress = el("progress", { class: "loading", max: 1, "aria-label": "Loading what was released before", hidden: true });
+    this.progress = el("progress", { class: "loading", max: 1, "aria-label": "Loading earlier releases", hidden: true });
     this.note = el("p", { class: "note" }, "Waiting for the first release.");
     this.body = el("div", { class: "card-body" });
     this.tag = el("span", { class: "tag", title: this.about }, this.about);
@@ -54,7 +54,7 @@ export class Card {
       el("header", { class: "card-head" }, el("h3", { id: `card-${series.name}` }, this.title), this.worth, this.tag),
       series.description ? el("p", { class: "description", title: series.description }, series.description) : null,
       this.anew,
-      where.length > 0 ? el("ul", { class: "where", "aria-label": "Only what passes all of this is counted" }, ...where) : null,
+      where.length > 0 ? el("ul", { class: "where", "aria-label": "Only events that meet all these conditions are counted" }, ...where) : null,
       this.body,
       this.note,
       this.tools.element,
@@ -197,7 +197,7 @@ export class Card {
     this.halted = query.end !== null && query.end !== undefined;
     this.#mark();
     this.#judge();
-    const since = query.start === undefined ? "" : `: the line begins anew at ${tickText(query.start, query.start_time)}`;
+    const since = query.start === undefined ? "" : `: the line starts from zero at ${tickText(query.start, query.start_time)}`;
     setText(this.anew, `Version ${versionOf(this.series)}. The definition was changed${since}.`);
     const price = priceText(this.planned, this.series.error_unit);
     const lines = [price, spanText(query)].filter(Boolean);
@@ -246,15 +246,15 @@ export class Card {
     setText(this.worth, verdict);
     this.worth.dataset.verdict = verdict;
     const about = `${count(round(typical))}${of ? ` (${of})` : ""}`;
-    const alarms = likely ? `; a false alarm per key and day has a chance of ${percent(likely)}` : "";
-    this.worth.title = `By the guesses of the pipeline file: about ${about}, and the band, ${width === null ? "without an end" : band(round(width))}, is ${WORTH[verdict]}${alarms}`;
+    const alarms = likely ? `; the probability of a false alarm per key and day is ${percent(likely)}` : "";
+    this.worth.title = `According to the guesses of the pipeline file, the number is about ${about}, and the band (${width === null ? "unlimited" : band(round(width))}) is ${WORTH[verdict]}${alarms}`;
     setText(this.judged, `${this.worth.title}.`);
   }
 
   /** Whether it goes on, on its head. */
   #mark() {
     this.element.classList.toggle("halted", this.halted || this.unknown);
-    setText(this.tag, [this.about, this.halted ? "halted" : this.unknown ? "not known any more" : ""].filter(Boolean).join(" · "));
+    setText(this.tag, [this.about, this.halted ? "halted" : this.unknown ? "no longer known" : ""].filter(Boolean).join(" · "));
   }
 
   /** Draw what changed, words always, the picture where it can be seen. */
@@ -324,7 +324,7 @@ function priceText(planned, unit) {
   if (!planned) return "";
   const delta = String(planned.delta ?? "0") === "0" ? "" : `, δ ${amount(planned.delta)}`;
   const last = planned.predicted_error?.at(-1);
-  const price = toNumber(planned.epsilon) === 0 ? "Free: made of other series" : `Costs ε ${amount(planned.epsilon)}${delta}`;
+  const price = toNumber(planned.epsilon) === 0 ? "Costs nothing: computed from other series" : `Costs ε ${amount(planned.epsilon)}${delta}`;
   return `${price}${last ? ` · expected error ${errorText(last, unit)}` : ""}`;
 }
 

@@ -13,9 +13,9 @@ const BESIDE = 88; // pixels of a chart that its axis and its edge take
 const BANDS = 3; // no picture is lower than so many bands
 const NEARBY = 1 / 6; // of a picture: where a movement is looked for
 const FAINT = "59"; // the opacity of a line that says nothing
-const STILL = "ups and downs within the band: they may be noise";
-const PARTLY = "faint where ups and downs may be noise";
-const WHY = "Every number was published with noise, and the band says how much. Where a line moves less than its band is high, nothing may have changed at all.";
+const STILL = "changes within the band, which may be noise alone";
+const PARTLY = "faint where changes may be noise alone";
+const WHY = "Every number was published with noise, and the band says how much. If a line moves less than the height of its band, perhaps nothing has changed.";
 const STEPS = Array.from({ length: 21 }, (_, place) => [1, 2, 5].map((digit) => Number(`${digit}e${place - 6}`))).flat();
 const WHOLE_STEPS = STEPS.filter(Number.isInteger);
 const SHORTEST_DRAG = 8; // pixels
@@ -329,7 +329,7 @@ export function aboveZero([x, ...columns]) {
 
 const MOST_LINES = 40;
 const DOT = 3.5; // pixels
-export const UNTOLD = "too few to tell";
+export const UNTOLD = "too few events";
 
 /** Where 0 is, in a picture that goes below it. */
 export function drawZero(plot) {

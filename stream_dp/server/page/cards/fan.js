@@ -123,10 +123,10 @@ export class FanCard extends Card {
 
   #meaning(entries) {
     const [low, high] = this.clamp;
-    if (entries.every(({ clear }) => !clear)) return `Too few events${this.over} to tell: as far as is known, each quantile may be anything from ${count(low)} to ${count(high)}.`;
+    if (entries.every(({ clear }) => !clear)) return `Too few events${this.over}: each quantile may be anything from ${count(low)} to ${count(high)}.`;
     const sure = `all at once, with ${this.confidence()} confidence`;
-    if (this.series.parameters?.told !== ENDED) return `Each exact quantile${this.over} lies in the range below it, ${sure}.${this.hop ? ` They are released anew every ${theLength(this.hop)}.` : ""}`;
-    return `Their ranks${this.over} are off by ${count(this.latest.band)} events at most, ${sure}. Each value is shown as a bucket; the exact quantile may lie in another bucket.`;
+    if (this.series.parameters?.told !== ENDED) return `Each exact quantile${this.over} lies in the range below it, ${sure}.${this.hop ? ` A new release comes every ${theLength(this.hop)}.` : ""}`;
+    return `The ranks of these values${this.over} are wrong by at most ${count(this.latest.band)} events, ${sure}. Each value is shown as a bucket; the exact quantile may lie in another bucket.`;
   }
 
   get counted() {

@@ -23,7 +23,7 @@ export class HistogramCard extends Card {
     this.list = el("ol", { class: "bars", "aria-label": `Largest values of ${this.title}` });
     this.filter = el("input", { type: "search", placeholder: "filter", "aria-label": "Filter the keys", autocomplete: "off" });
     this.table = el("tbody");
-    this.summary = el("summary", {}, "All with their bands");
+    this.summary = el("summary", {}, "All keys with their bands");
     this.details = el("details", { class: "all", hidden: true }, this.summary, this.filter,
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "All values" }, el("table", {},
         el("thead", {}, el("tr", {}, ...["Key", sentence(series.unit || "value"), "Band"].map((name) => el("th", { scope: "col" }, name)))), this.table)));
@@ -122,7 +122,7 @@ export class HistogramCard extends Card {
   meaning(faint, many) {
     if (many === 0) return NONE_OVER;
     return `Each value${this.over} ${band(this.latest.band)}${this.series.unit ? ` ${this.series.unit}` : ""} with ${this.confidence()} confidence.` +
-      (faint === 0 ? "" : ` Within the band, so not distinguishable from noise: ${count(faint)} of ${count(many)} keys.`);
+      (faint === 0 ? "" : ` ${count(faint)} of ${count(many)} keys lie within the band, so they may be noise alone.`);
   }
 
   show() {
@@ -133,7 +133,7 @@ export class HistogramCard extends Card {
     while (this.lines.length < top.length) this.#addRow();
     this.lines.forEach((row, index) => fillRow(row, top[index], scale, this.chosen));
     this.details.hidden = false;
-    setText(this.summary, `All ${count(this.sorted.length)} with their bands`);
+    setText(this.summary, `All ${count(this.sorted.length)} keys with their bands`);
     this.filter.hidden = this.sorted.length <= TOP;
     setText(this.note, this.meaning(this.sorted.filter(({ noise }) => noise).length, this.sorted.length));
     if (this.details.open) this.#follow();
@@ -254,7 +254,7 @@ export class QuotientsByKeyCard extends HistogramCard {
     const { values, lows, highs } = this.latest;
     if (noneOver(this.series, [...Object.values(values), ...lows, ...highs])) return NONE_OVER;
     return `Each ${this.exactly}${this.over} lies between its two ends with ${this.confidence()} confidence.` +
-      (faint === 0 ? "" : ` Too few events for both ends: ${count(faint)} of ${count(many)} keys.`);
+      (faint === 0 ? "" : ` ${count(faint)} of ${count(many)} keys have too few events for both ends.`);
   }
 
   get faint() {
@@ -277,7 +277,7 @@ function fillRow(parts, entry, scale, chosen) {
   parts.key.setAttribute("aria-pressed", String(chosen.includes(key)));
   setText(parts.value, text);
   parts.row.classList.toggle("noise", noise);
-  parts.row.title = `${key}: ${text} ${spread}${noise ? " (says nothing: noise)" : ""}`;
+  parts.row.title = `${key}: ${text} ${spread}${noise ? " (may be noise alone)" : ""}`;
   placeBar(parts, { value, low, high }, scale);
 }
 

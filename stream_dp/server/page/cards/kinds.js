@@ -215,6 +215,6 @@ class UnknownCard extends Card {
   take() {}
 
   show() {
-    setText(this.note, "No picture for this yet: its releases are at /api/series.");
+    setText(this.note, "There is no chart for this kind of series yet. Its releases are at /api/series.");
   }
 }

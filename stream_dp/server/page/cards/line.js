@@ -10,7 +10,7 @@ import { PER_CENT, PLAIN, axisShare, band, count, el, ends, isoOf, lengthOf, nea
 export const noPoints = () => ({ tick: [], x: [], value: [], low: [], high: [], band: [], name: [], ends: [] });
 
 export const ENDED = "when a window ends"; // when a series tells windows that follow one another
-export const NONE_OVER = "No window is over yet: the number appears at its end.";
+export const NONE_OVER = "No window has ended yet. The first number appears when a window ends.";
 export const ANEW = "since a window began"; // when a series tells windows that do not slide
 const NOBODY = "nobody yet";
 
@@ -70,11 +70,11 @@ export class ScalarCard extends Card {
   meaning({ value, band: width, name, low = value - width, high = value + width }, sure) {
     if (value === null) return NONE_OVER;
     const between = `between ${count(Math.max(this.floor, low))} and ${count(high)} with ${sure} confidence`;
-    if (Math.abs(value) <= width) return "Within its band: it may be noise alone, with a true value of 0.";
+    if (Math.abs(value) <= width) return "The value lies within its band, so it may be noise alone: the true value may be 0.";
     if (name !== undefined) {
       const start = this.series.capped ? "Of the events that count, the" : "The";
       return `${start} largest count, and ${name}'s own, lie ${between}: ` +
-        `whoever truly leads is at most ${count(high - low)} ahead of ${name}.`;
+        `the true leader is at most ${count(high - low)} ahead of ${name}.`;
     }
     return `The ${this.exactly} lies ${between}.`;
   }
@@ -178,7 +178,7 @@ export class ScalarCard extends Card {
     if (many === 0) return "–";
     const form = formOf(this.series);
     const width = Number.isFinite(high - low) ? (high - low) / 2 : 0;
-    return `${near(value, width, form)} on average of ${count(many)} ticks, their bands ${ends(low, high, width, form)}`;
+    return `${near(value, width, form)} on average over ${count(many)} ticks, with bands ${ends(low, high, width, form)}`;
   }
 }
 

@@ -99,6 +99,6 @@ function tiedText(ordered) {
   const more = Math.max(...ordered.map((row) => row.more));
   const named = outside.slice(0, MOST_NAMED);
   const rest = outside.length - named.length + more;
-  const others = outside.length === 0 ? "" : ` As high, perhaps: ${named.join(", ")}${rest > 0 ? ` and ${count(rest)} more` : ""}.`;
-  return `A range of ranks: the noise hides the order of these names.${others}`;
+  const others = outside.length === 0 ? "" : ` Perhaps as high: ${named.join(", ")}${rest > 0 ? ` and ${count(rest)} more` : ""}.`;
+  return `Names with a range of ranks cannot be ordered, because of the noise.${others}`;
 }

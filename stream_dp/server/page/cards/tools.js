@@ -43,7 +43,7 @@ export class CardTools {
     this.element.hidden = false;
     const { lacks } = this.card;
     this.values.disabled = lacks;
-    this.values.title = lacks ? "What was released before is still being loaded" : "";
+    this.values.title = lacks ? "Earlier releases are still being loaded" : "";
     if (this.card.tabled !== this.table.isConnected && this.element.isConnected) this.card.tabled ? this.card.foot.after(this.table) : this.table.remove();
     if (!this.table.open || this.waits) return;
     this.waits = true;
@@ -56,7 +56,7 @@ export class CardTools {
     this.filled = performance.now();
     const { names, rows } = this.card.rows(this.card.range);
     const shown = rows.slice(-MOST_ROWS).reverse();
-    const many = shown.length < rows.length ? `the newest ${count(shown.length)} of ${count(rows.length)} rows; CSV has all` : `${count(rows.length)} rows, the newest first`;
+    const many = shown.length < rows.length ? `the newest ${count(shown.length)} of ${count(rows.length)} rows; the CSV file has all rows` : `${count(rows.length)} rows, the newest first`;
     const said = (cell, name) => (cell === null || cell === undefined ? "" : name === "window" ? spelled(cell) : String(cell));
     const cells = (row) => row.map((cell, place) => said(cell, names[place]));
     this.holder.replaceChildren(el("table", {}, el("caption", {}, `${this.card.title}${this.card.over}: ${many}`),

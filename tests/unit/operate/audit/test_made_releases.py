@@ -122,7 +122,10 @@ def no_share(commits: list[Commit]) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (another_share, "series share, tick 11: the releases of late and orders give other bytes"),
+        (
+            another_share,
+            "series share, tick 11: the release computed from the releases of late and orders differs",
+        ),
         (no_share, "lacks the release of series share at tick 11"),
     ],
 )
@@ -160,7 +163,7 @@ async def test_a_ratio_of_the_tick_before_is_caught(monkeypatch: pytest.MonkeyPa
         world = seeded(MADE)
         source = Stopping()
         await world.engine(source).run()
-    with pytest.raises(FailClosed, match="give other bytes than the recorded release"):
+    with pytest.raises(FailClosed, match="differs from the recorded release"):
         await checked(world)
 
 

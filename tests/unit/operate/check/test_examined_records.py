@@ -105,17 +105,17 @@ def test_a_good_record_has_no_hint(tmp_path: Path) -> None:
     [
         ({"time": "2024-05-01 00:30:00"}, "wrong_type in time", "time: times without an offset"),
         ({"time": 1714523400}, "wrong_type in time", "declare `format: epoch_s`"),
-        ({"time": HIDDEN}, "wrong_type in time", "time: texts that are no time with an offset"),
+        ({"time": HIDDEN}, "wrong_type in time", "time: texts that are not a time with an offset"),
         ({"time": None}, "wrong_type in time", "time: no time (null)"),
         ({"time": "2024-06-01T00:30:00Z"}, "time_out_of_range in time", "time: after the range"),
         ({"size": "60"}, "wrong_type in size", "size: numbers in quotes"),
-        ({"size": HIDDEN}, "wrong_type in size", "size: texts, where numbers are declared"),
+        ({"size": HIDDEN}, "wrong_type in size", "size: texts, but numbers are declared"),
         ({"size": "1,5"}, "wrong_type in size", "size: numbers with a comma; write them with a"),
         ({"size": None}, "wrong_type in size", "size: null; declare `nullable: true`"),
-        ({"paid": "true"}, "wrong_type in paid", "paid: texts or numbers, where true or false"),
-        ({"who": 3}, "wrong_type in who", "who: numbers or true and false"),
+        ({"paid": "true"}, "wrong_type in paid", "paid: texts or numbers, but true or false"),
+        ({"who": 3}, "wrong_type in who", "who: numbers, or true and false"),
         ({"page": [HIDDEN]}, "wrong_type in page", "page: values of another type than `category`"),
-        ({"size": ..., "Size": 3}, "missing_field in size", "size: there is a 'Size'"),
+        ({"size": ..., "Size": 3}, "missing_field in size", "size: the records have 'Size'"),
     ],
 )
 def test_a_mistake_in_a_field(
@@ -196,14 +196,14 @@ def test_values_outside_of_the_domain(tmp_path: Path) -> None:
     found = of(spec(tmp_path), record(page="Home "), record(page=HIDDEN), record())
     assert (found.dead, found.other) == (0, 2)
     (hint,) = found.hints
-    assert "differs from the domain in upper and lower case" in hint.says
+    assert "differ from the domain only in upper and lower case" in hint.says
     assert HIDDEN not in hint.says
 
 
 @pytest.mark.parametrize(
     ("time", "says"),
     [
-        ("2024-05-01T00:30:00Z", "texts, where `format: epoch_ms` is declared"),
+        ("2024-05-01T00:30:00Z", "texts, but `format: epoch_ms` is declared"),
         (1714523400, "in the clock's range if `format: epoch_s` is declared"),
         (1714523400000000, "in the clock's range if `format: epoch_us` is declared"),
     ],
@@ -230,7 +230,7 @@ def test_who_names_nobody_could_not_be_used() -> None:
     assert [(each.name, each.records, each.example) for each in found.reasons] == [
         ("wrong_type in customer", 1, "line 1")
     ]
-    says = "a record that names no user cannot be counted: write whose it is, or leave such records out"
+    says = "a record without a user cannot be counted: write the user into the record, or leave such records out"
     assert [each.says for each in found.hints] == [f"customer: null; {says}"]
     absent = Piece(0, [b'{"time": 0, "key": "a"}', of_user("ann")], range(2))
     (hint,) = fitting_of(specification(), Sample("topic t", [absent])).hints
@@ -240,12 +240,13 @@ def test_who_names_nobody_could_not_be_used() -> None:
 @pytest.mark.parametrize(
     ("path", "nullable", "says"),
     [
-        ("pay.cents", False, ["within what is null or no object; declare `nullable: true` if it may be"]),
+        ("pay.cents", False, ["inside of something that is null or not an object; declare `nullable: true` if the "
+        "field may be missing"]),
         ("pay.cents", True, []),
-        ("pay.Cents", True, ["there is a 'cents'; did you mean that?", "absent; no record has `pay.Cents`"]),
-        ("Pay.cents", True, ["there is a 'pay'; did you mean that?"]),
-        ("price.sum", True, ["absent; no record has `price.sum`: look at its name or its `path:`"]),
-        ("price.sum", False, ["absent; no record has `price.sum`: look at its name or its `path:`"]),
+        ("pay.Cents", True, ["the records have 'cents'; did you mean that?", "absent; no record has `pay.Cents`"]),
+        ("Pay.cents", True, ["the records have 'pay'; did you mean that?"]),
+        ("price.sum", True, ["absent; no record has `price.sum`: check its name or its `path:`"]),
+        ("price.sum", False, ["absent; no record has `price.sum`: check its name or its `path:`"]),
     ],
 )  # fmt: skip
 def test_a_path_that_leads_nowhere(
@@ -266,11 +267,11 @@ def test_a_path_that_leads_nowhere(
         (
             {"from_header": "m"},
             [("n", b"3")],
-            ["absent; no record has header `m`: look at its name"],
+            ["absent; no record has header `m`: check its name"],
         ),
-        ({"from_key": True}, [("n", b"3")], ["absent; no record has a key: look at `from_key`"]),
-        ({"from_header": "n"}, [("n", b"x")], ["texts, where numbers are declared"]),
-        ({"from_header": "n"}, [("n", b"3.0")], ["numbers that are no whole ones (12.5)"]),
+        ({"from_key": True}, [("n", b"3")], ["absent; no record has a key: check `from_key`"]),
+        ({"from_header": "n"}, [("n", b"x")], ["texts, but numbers are declared"]),
+        ({"from_header": "n"}, [("n", b"3.0")], ["numbers that are not whole (12.5)"]),
     ],
 )
 def test_a_header_that_is_not_there_or_does_not_convert(
@@ -295,11 +296,11 @@ def test_entries_of_a_list_of_objects_have_their_hints(tmp_path: Path) -> None:
     found = of(made, *[record(rows=each) for each in rows])
     assert found.dead == 4
     assert {hint.says for hint in found.hints} == {
-        "skus: differs from the domain in upper and lower case or in spaces only, so it is `other`",
-        "skus: a list with an entry that has no `rows[].sku`; declare `nullable: true` if it may be",
-        "skus: lists that hold something else than texts",
-        "skus: lists with more than 2 entries; a larger `most:` takes them, and more noise for all",
-        "skus: null; declare `nullable: true` if it may be",
+        "skus: values that differ from the domain only in upper and lower case or in spaces count as `other`",
+        "skus: a list with an entry that has no `rows[].sku`; declare `nullable: true` if the field may be missing",
+        "skus: lists with entries that are not texts",
+        "skus: lists with more than 2 entries; a larger `most:` accepts them, but adds noise to all numbers",
+        "skus: null; declare `nullable: true` if the field may be missing",
     }
 
 
@@ -323,7 +324,7 @@ def test_producers_that_place_users_otherwise_than_declared_are_found(partitione
     assert [each.name for each in wrong.reasons] == ["wrong_partition in customer"]
     assert wrong.dead > 5
     says = {each.says: each.records for each in wrong.hints}
-    hint = f"records lie where `partitioner: {other}` puts their users; declare that in `source:`"
+    hint = f"records are in the partitions in which `partitioner: {other}` puts their users; declare it in `source:`"
     assert says[hint] == wrong.dead
 
 
@@ -396,8 +397,8 @@ def test_check_counts_lists_and_says_what_is_wrong_with_some(tmp_path: Path) -> 
     (items,) = (fit for fit in found.fields if fit.name == "items")
     assert (items.type, items.fits, items.wrong, items.other) == ("list", [0, 1, 2, 4], [3], [2, 4])
     assert [each.says for each in found.hints] == [
-        "items: lists with more than 2 entries; a larger `most:` takes them, and more noise for all",
-        "items: differs from the domain in upper and lower case or in spaces only, so it is `other`",
+        "items: lists with more than 2 entries; a larger `most:` accepts them, but adds noise to all numbers",
+        "items: values that differ from the domain only in upper and lower case or in spaces count as `other`",
     ]
 
 
@@ -515,7 +516,10 @@ def test_reasons_fields_numbers_and_the_first_line() -> None:
 @pytest.mark.parametrize(
     ("declared", "hint"),
     [
-        ({}, "a time needs an offset, or `zone:` in the schema, or the `format:` of its numbers"),
+        (
+            {},
+            "a time needs an offset, or the schema must declare its `zone:`, or the `format:` of its numbers",
+        ),
         ({"format": "epoch_ms"}, "a time is a whole number, as `format:` says, and never null"),
     ],
 )

@@ -98,14 +98,14 @@ async def test_the_operator_is_told_which_lane_lags() -> None:
     app = guarded(pages_of("clicks", figures), SEALER.query_token())
     answer = await said(app, path="/lanes", headers=RIGHT)
     assert answer.text.splitlines() == [
-        "clicks, NOT PRIVATE: the ticks of all others wait for lane 0",
-        "lane 0: 0 closed ticks wait for other lanes, 49 places of the topic are not read",
-        "lane 1: 3 closed ticks wait for other lanes, 0 places of the topic are not read",
+        "clicks, NOT PRIVATE: the ticks of all other lanes wait for lane 0",
+        "lane 0: 0 closed ticks wait for other lanes, 49 offsets of the topic are not read yet",
+        "lane 1: 3 closed ticks wait for other lanes, 0 offsets of the topic are not read yet",
         "lane 2: 1 closed ticks wait for other lanes",
     ]
     for waiting, words in (
         ({0: 0, 1: 0}, "no lane lags"), ({0: 2, 1: 1}, "no lane lags"), ({}, "one process reads the source"),
-        ({0: 0, 1: 0, 2: 1}, "the ticks of all others wait for lanes 0, 1"),
+        ({0: 0, 1: 0, 2: 1}, "the ticks of all other lanes wait for lanes 0, 1"),
     ):  # fmt: skip
         figures.waiting = partial(dict, waiting)
         answer = await said(app, path="/lanes", headers=RIGHT)

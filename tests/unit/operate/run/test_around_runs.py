@@ -99,9 +99,9 @@ def test_patience_counts_from_the_first_failure_to_the_next_commit(time: Time) -
     assert type(caught.value) is WorldError
     said = str(caught.value)
     assert said.startswith(
-        "it ends so. Given up after trying again, for nothing could be committed for 300 s"
+        "it ends so. stream_dp tried again and gave up, because nothing could be committed for 300 s"
     )
-    assert "it began with: it began so" in said
+    assert "the first error was: it began so" in said
 
 
 def test_what_fails_again_and_again_ends_although_it_commits(time: Time) -> None:
@@ -244,14 +244,15 @@ def begun(clock: Any, ticks: int = 0, source: Any = TOPIC, keep: int | None = No
     ("started", "origin", "says"),
     [
         (begun(WallClock(step=1000)), 7000,
-         "a new ledger; counts what comes into topic events from 1970-01-01T00:00:07Z on, and nothing older"),
+         "a new ledger; counts the records that arrive in topic events from 1970-01-01T00:00:07Z on, and no "
+         "older records"),
         (begun(REPLAY, source=FILE), 0,
-         "a new ledger; counts what clicks.csv holds from 1970-01-01T00:00:00Z to 1970-01-01T06:00:00Z"),
+         "a new ledger; counts the records of clicks.csv from 1970-01-01T00:00:00Z to 1970-01-01T06:00:00Z"),
         (begun(WallClock(step=1000, start=5000), 3), None,
-         "goes on with the tick that begins at 1970-01-01T00:00:08Z, and catches up on topic events from there"),
-        (begun(REPLAY, 6), None, "all its ticks are public already"),
+         "continues with the tick that begins at 1970-01-01T00:00:08Z, and catches up on topic events from there"),
+        (begun(REPLAY, 6), None, "all its ticks are published already"),
         (begun(REPLAY, 6, keep=7_200_000), None,
-         "all its ticks are public already; its journal keeps about 2 ticks, older ones are deleted"),
+         "all its ticks are published already; its journal keeps about 2 ticks and deletes older ones"),
     ],
 )  # fmt: skip
 def test_the_line(started: Run, origin: int | None, says: str) -> None:
@@ -499,7 +500,7 @@ async def test_a_worker_whose_rows_come_between_outages_goes_on(
         raise Outage("a broker is away") if len(attempts) < 5 else FailClosed("the last one")
 
     monkeypatch.setattr(Worker, "_attempt", attempt)
-    with pytest.raises(FailClosed if wrote else WorldError, match="last" if wrote else "Given up"):
+    with pytest.raises(FailClosed if wrote else WorldError, match="last" if wrote else "gave up"):
         await Worker(spec, SEALER.worker_keys(), lambda _: None).run()
 
 

@@ -302,7 +302,7 @@ def test_a_right_log_is_right_and_its_check_tells_nothing_exact(log: Log) -> Non
     ended = command(log)
     assert ended.exit_code == 0
     assert ended.output.splitlines() == [
-        "lane 0: ticks 0 to 4 count; 1 equal repeat, which do no harm", "lane 1: ticks 0 to 4 count"
+        "lane 0: ticks 0 to 4 count; 1 equal repeat (harmless)", "lane 1: ticks 0 to 4 count"
     ]  # fmt: skip
     said = json.loads(command(log, "--json").output)
     assert (said["findings"], said["wrong"]) == ([], 0)
@@ -313,7 +313,7 @@ def test_a_wrong_log_ends_with_4_and_a_place(log: Log) -> None:
     ended = command(log)
     assert isinstance(ended.exception, FailClosed)
     assert (
-        "vectors.private.rows, partition 1, offset 1: it is of tick 2, and before it tick 1 should be there"
+        "vectors.private.rows, partition 1, offset 1: it has tick 2, but tick 1 should come before it"
         in ended.output
     )
 
@@ -362,23 +362,24 @@ WRONG: dict[str, tuple[Callable[[Log], None], tuple[int, int], str]] = {
     "a row of another lane": (swapped_lanes, (0, 4), "cannot be decrypted"),
     "no headers": (headless, (0, 4), "neither an engine nor a worker has written"),
     "headers of another tick": (stamped_otherwise, (0, 4), "neither an engine nor a worker has written"),
-    "another form": (other_form, (0, 4), "not the one form"),
+    "another form": (other_form, (0, 4), "not have the required form"),
     "another file": (changed(0, 4, fingerprint="0" * 64), (0, 4), "another pipeline file"),
-    "another version": (changed(0, 4, counting=3), (0, 4), "counts as version 3, its engine as version 2"),
-    "another width": (changed(0, 4, cells=Cells(15, b"", b"")), (0, 4), "cells are 15 wide"),
+    "another version": (changed(0, 4, counting=3), (0, 4), "uses version 3 of the counting rules, but its engine "
+    "uses version 2"),
+    "another width": (changed(0, 4, cells=Cells(15, b"", b"")), (0, 4), "has 15 cells"),
     "a broken chain": (changed(0, 4, previous=bytes(32)), (0, 4), "`previous` is not the digest"),
-    "a gap between rows": (changed(0, 4, begins={0: 6}), (0, 4), "`begins` is not where the row before ends"),
+    "a gap between rows": (changed(0, 4, begins={0: 6}), (0, 4), "`begins` is not the end"),
     "places that go back": (changed(0, 4, positions={0: 6}), (0, 4), "`positions` lies before `begins`"),
     "a partition of others": (changed(0, 4, positions={0: 7, 3: 0}), (0, 4), "a partition of another lane"),
-    "an epoch to come": (changed(0, 4, epoch=1), (0, 4), "of epoch 1, which no layout has begun"),
+    "an epoch to come": (changed(0, 4, epoch=1), (0, 4), "epoch 1, but no layout has begun"),
     "marks of a live clock": (changed(0, 4, marks={0: 4}), (0, 4), "`marks` must be empty"),
     "what is over is pending": (changed(0, 4, pending={4: Cells(14, b"", b"\1" * 14)}), (0, 4), "a tick that is over"),
-    "numbers that cannot be": (changed(0, 4, late=1), (0, 4), "cannot be"),
-    "cells of another form": (changed(0, 4, cells=Cells(14, b"", bytes(14))), (0, 4), "the shorter of their two forms"),
+    "numbers that cannot be": (changed(0, 4, late=1), (0, 4), "an impossible value"),
+    "cells of another form": (changed(0, 4, cells=Cells(14, b"", bytes(14))), (0, 4), "the shorter of the two forms"),
     "cells that are none": (changed(0, 4, cells=Cells(14, b"", bytes(15))), (0, 4), "another form than this version"),
     "another row of a tick": (
         repeated(0, 2, late=2, records=4), (0, 5),
-        "another row of tick 2 counts, that at offset 2, and this one differs in records, late: rows must be",
+        "another row of tick 2 counts, at offset 2, and this row differs from it in records, late: rows must",
     ),
 }  # fmt: skip
 
@@ -408,12 +409,12 @@ def test_a_layout_that_goes_on_needs_its_row(log: Log) -> None:
     checked = check_rows(str(log.written()), FOLDER / "pipeline.yaml", log.key)
     assert checked.wrong == 0
     assert checked.lines[1] == (
-        "lane 1: ticks 3 to 4 count; 2 rows of before this layout, of which only seal and form were checked"
+        "lane 1: ticks 3 to 4 count; 2 rows from before this layout, of which only seal and form were checked"
     )
     log.rows[1] = log.rows[1][:2]
     ((*place, what),) = log.wrong()
     assert place == [1, 2]
-    assert "the layout goes on with a row here, which is not there" in what
+    assert "according to the layout, a row must be here" in what
 
 
 def test_a_new_epoch_counts_from_its_cut_on_and_rows_of_the_former_one_do_not(log: Log) -> None:
@@ -423,13 +424,13 @@ def test_a_new_epoch_counts_from_its_cut_on_and_rows_of_the_former_one_do_not(lo
     log.rows[0].append(log.sealed(late))
     checked = check_rows(str(log.written()), FOLDER / "pipeline.yaml", log.key)
     assert (checked.wrong, checked.lines) == (0, [
-        "lane 0: ticks 5 to 6 count; 6 rows of before this layout, of which only seal and form were checked",
-        "lane 1: ticks 5 to 6 count; 5 rows of before this layout, of which only seal and form were checked",
+        "lane 0: ticks 5 to 6 count; 6 rows from before this layout, of which only seal and form were checked",
+        "lane 1: ticks 5 to 6 count; 5 rows from before this layout, of which only seal and form were checked",
     ])  # fmt: skip
     narrow = msgspec.structs.replace(log.row(0, 6), cells=log.row(0, 4).cells)
     log.rows[0][6] = log.sealed(narrow)
     assert log.wrong()[0][:2] == (0, 6)
-    assert "its cells are 14 wide, those of the layout 15" in log.wrong()[0][2]
+    assert "it has 14 cells, but the layout has 15" in log.wrong()[0][2]
 
 
 @pytest.mark.parametrize(

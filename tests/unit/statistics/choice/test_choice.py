@@ -132,11 +132,11 @@ def test_typical_takes_the_smaller_typical_error_and_says_why(
     data["clock"]["horizon"] = horizon
     auto = chosen(data, "typical", expected_events=events)
     found = re.fullmatch(
-        r"method: typical, error \(RMSE\) for ([\d,]+) events "
+        r"method: typical, typical error \(RMSE\) for ([\d,]+) events "
         r"\((expected|by default, one a tick: declare expected_events); "
         r"zipf / even by default: declare expected_shape\): tree ([0-9. /]+), "
         r"hss bin by bin ([0-9. /]+), hss joint ([0-9. /]+); "
-        r"hss is taken up to about ([\d,]+) events",
+        r"hss is chosen up to about ([\d,]+) events",
         auto.choice.why,
     )
     assert found
@@ -172,7 +172,9 @@ def test_auto_takes_the_narrowest_band_at_the_end(
     last = [choice.expected(setting.last) for choice in bands]
     assert last[0] == min(last)
     taken = "hss joint" if kind is HSS else "tree"
-    assert auto.why.startswith(f"method: auto, {taken} is taken, of bands at the end: tree ")
+    assert auto.why.startswith(
+        f"method: auto chooses {taken}, because of the bands at the end: tree "
+    )
     assert (last[1] > 1.7 * last[0]) == (epsilon == "1/4")
 
 
@@ -230,7 +232,7 @@ def test_a_bursty_stream_of_any_size_has_an_hss() -> None:
     bursts = replace(DEMAND, shape="bursts")
     assert break_even(bursts) == MOST_EVENTS
     setting = bursts.setting
-    assert "hss is taken for any number of events" in typical_choice(bursts).why
+    assert "hss is chosen for any number of events" in typical_choice(bursts).why
     assert break_even(replace(bursts, setting=replace(setting, horizon=1))) < 1000
 
 
@@ -247,10 +249,13 @@ def test_a_method_that_is_asked_for_is_taken(data: Data) -> None:
     assert isinstance(hss.mechanism, PerBinHSS)
     assert tree.choice.why == "method: tree; expected_events not used"
     shapes = "zipf / even by default: declare expected_shape"
-    assert hss.choice.why == f"method: hss; error predicted for 2,000 events (expected; {shapes})"
+    assert (
+        hss.choice.why
+        == f"method: hss; the predicted errors are for 2,000 events (expected; {shapes})"
+    )
     default = f"100 events (by default, one a tick: declare expected_events; {shapes})"
     plain = [chosen(data, method, expected_events=None).choice.why for method in ("tree", "hss")]
-    assert plain == ["method: tree", f"method: hss; error predicted for {default}"]
+    assert plain == ["method: tree", f"method: hss; the predicted errors are for {default}"]
 
 
 @pytest.mark.parametrize("counter", ["tree", "gaussian"])
@@ -265,7 +270,7 @@ def test_a_declared_shape_moves_the_prediction_of_an_hss_and_is_named(
         chosen(data, "hss", expected_shape=shape, **more).choice for shape in ("even", "zipf")
     )
     assert flat.expected(65535) != steep.expected(65535)
-    assert flat.why.endswith("; error predicted for 400,000 events (expected; even)")
+    assert flat.why.endswith("; the predicted errors are for 400,000 events (expected; even)")
     guessed: Data = {"expected_shape": "even", "expected_events": None, "epsilon": "0.1"}
     for method in ("tree", "gaussian"):
         choice = chosen(data, method, **guessed).choice

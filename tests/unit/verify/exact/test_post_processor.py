@@ -80,7 +80,7 @@ def test_a_split_without_the_control_function_is_caught(monkeypatch: pytest.Monk
         return [tuple(total[i] * b.whole[i] / sums[i] for i in (0, 1)) for b in bounds]
 
     monkeypatch.setattr(module, "shared", even)
-    assert not adds_up(BY_WORDS["a failure told before the bit differs"].taken_apart())
+    assert not adds_up(BY_WORDS["a failure that is announced before the bit differs"].taken_apart())
 
 
 def test_one_who_never_asks_for_the_bit_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

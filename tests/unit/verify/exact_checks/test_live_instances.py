@@ -281,18 +281,18 @@ def test_a_broken_ledger_is_violated(
 LN2, LN3, LN8 = (logarithm(F(n)) for n in (2, 3, 8))
 EXCEEDED = {  # the exact worst case; logarithms are rounded
     "boxes that overlap, booked as disjoint": LN8,
-    "a null booked in no box, but seen in two": 2 * LN2,
+    "a null value booked in no box, but counted in two": 2 * LN2,
     "two values of a list as disjoint boxes": 2 * LN2,
-    "the box of a watch in place of its monitor's": 2 * LN2,
-    "an end that both ranges hold, booked in one": 2 * LN2,
-    "a replacement booked at its new record alone": 2 * LN2,
-    "an event that moves booked as one that does not": 2 * LN2,
+    "the box of a watch booked instead of its monitor's box": 2 * LN2,
+    "a value at the end of two ranges, booked only in one": 2 * LN2,
+    "a replacement booked only at its new record": 2 * LN2,
+    "an event that moves, booked as an event that does not move": 2 * LN2,
     "a halt frees the delta of what is not fresh": F(271, 1000),
-    "in two boxes the larger delta of what is not fresh": F(19, 100),
+    "two boxes, booked at the larger delta of what is not fresh": F(19, 100),
     "a halt frees the Renyi epsilon of what is not fresh": logarithm(F(3293, 1125)),
     "a halt frees ticks that are over": 3 * LN3,
-    "two events of a user at the price of one, optimal filter": F(350, 729),
-    "who was there, of users, by boxes": 4 * LN2,
+    "optimal filter: two events of a user, booked at the price of one": F(350, 729),
+    "which users were there, booked by boxes": 4 * LN2,
 }
 
 
