@@ -47,6 +47,7 @@ from stream_dp.pipeline.layout import (
     values_of,
 )
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import guessed_records
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.groupings import grouping_text
 from stream_dp.statistics import Series as SeriesSpec
@@ -341,6 +342,7 @@ def chosen_for(
     lowest, highest = (0, 1) if series.amount is None or totals else series.amount.units
     weight = max(abs(lowest), abs(highest))
     shared = spec.privacy.total_of(series.shares)
+    records = guessed_records(spec, series) if advise else ""
     setting = Setting(
         width, protection.relation.step, spec.clock.horizon, confidence,
         series.delta or spec.privacy.stated_delta,
@@ -359,6 +361,7 @@ def chosen_for(
         total=0 if shared is None else shared.units,
         total_of=shared.of if shared and spec.privacy.totals else "",
         advise=advise,
+        records=records if isinstance(records, Fraction) else None,
         meaning=meaning,
     )  # fmt: skip
     try:

@@ -537,8 +537,10 @@ class QuantilesSeries(SeriesSpec):
         else:
             own = setting, self.epsilon, self.views, self.at, self.hop
             choice = sliding_choice(*own, self.method)
-        if self.expected_events is not None:
-            choice = choice.saying(self._of_expected(choice, setting, self.expected_events))
+        events, ticks = self.expected_events, setting.last + 1
+        expected = setting.records if events is None else Fraction(events, ticks)
+        if expected:
+            choice = choice.saying(self._of_expected(choice, setting, expected))
         if not self._fitted:
             return choice
         return choice.saying(
@@ -584,8 +586,8 @@ class QuantilesSeries(SeriesSpec):
         beyond = float(seen.totals[:-UNRANKED].sum()) * float(share)
         return Judged(beyond, seen.band, f"records in {decimal_text(share)} of a window")
 
-    def _of_expected(self, choice: Choice, setting: Setting, events: int) -> str:
-        """Return what part of the records expected in each window the error is; the parts of other keys' too.
+    def _of_expected(self, choice: Choice, setting: Setting, expected: Fraction) -> str:
+        """Return what part of the records `expected` in each window the error is, so many a tick; of other keys' too.
 
         `every`, `hop` and fewer `buckets` are proposed where windows slide and the error is more than `MUCH` of one.
         """
@@ -595,7 +597,8 @@ class QuantilesSeries(SeriesSpec):
             for name in self.views
         }
         windows = choice.windows or dict.fromkeys(self.views, choice.expected)
-        parts = {name: windows[name](last) * ticks / (events * spans[name]) for name in spans}
+        records = {name: expected * span for name, span in spans.items()}
+        parts = {name: windows[name](last) / float(many) for name, many in records.items()}
         shown = ", ".join(
             f"{part:.1%} {'so far' if name == EVER else f'in {name}'}"
             for name, part in parts.items()
@@ -604,7 +607,7 @@ class QuantilesSeries(SeriesSpec):
         much = tuple(name for name, part in parts.items() if part > MUCH and name != EVER)
         if self.every or not much:
             return said
-        records = {name: Fraction(events * spans[name], ticks) for name in much}
+        records = {name: records[name] for name in much}
         ended, keys = self._ended(setting, much)
         less = {
             name: ended / float(many)
