@@ -540,7 +540,8 @@ class QuantilesSeries(SeriesSpec):
         events, ticks = self.expected_events, setting.last + 1
         expected = setting.records if events is None else Fraction(events, ticks)
         if expected:
-            choice = choice.saying(self._of_expected(choice, setting, expected))
+            said, much = self._of_expected(choice, setting, expected)
+            choice = replace(choice.saying(said), advice=said if much else "")
         if not self._fitted:
             return choice
         return choice.saying(
@@ -586,8 +587,10 @@ class QuantilesSeries(SeriesSpec):
         beyond = float(seen.totals[:-UNRANKED].sum()) * float(share)
         return Judged(beyond, seen.band, f"records in {decimal_text(share)} of a window")
 
-    def _of_expected(self, choice: Choice, setting: Setting, expected: Fraction) -> str:
-        """Return what part of the records `expected` in each window the error is, so many a tick; of other keys' too.
+    def _of_expected(
+        self, choice: Choice, setting: Setting, expected: Fraction
+    ) -> tuple[str, bool]:
+        """Return what part of the records `expected` in each window the error is, so many a tick, and if it is much.
 
         `every`, `hop` and fewer `buckets` are proposed where windows slide and the error is more than `MUCH` of one.
         """
@@ -606,7 +609,7 @@ class QuantilesSeries(SeriesSpec):
         said = f"of the records expected the error is {shown}"
         much = tuple(name for name, part in parts.items() if part > MUCH and name != EVER)
         if self.every or not much:
-            return said
+            return said, False
         records = {name: records[name] for name in much}
         ended, keys = self._ended(setting, much)
         less = {
@@ -615,7 +618,8 @@ class QuantilesSeries(SeriesSpec):
             if ended < windows[name](last)
         }
         ending = f"; with {keys} in place of windows {_in_windows(less)}" if less else ""
-        return f"{said}{ending}{self._with_hop(setting, records)}{self._with_buckets(setting, records)}"
+        hop, buckets = self._with_hop(setting, records), self._with_buckets(setting, records)
+        return f"{said}{ending}{hop}{buckets}", bool(ending or hop or buckets)
 
     def _ended(self, setting: Setting, lengths: Sequence[str]) -> tuple[float, str]:
         """Return the error of windows that end, by the method with the least, and the keys that ask for it."""

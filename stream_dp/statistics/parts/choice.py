@@ -294,7 +294,8 @@ class Choice:
 
     Half-widths are numbers that people read. Where there are windows, `expected` is that of the first one, the single
     tick. `alarms`: how likely each alarm is a false one; nothing where there are none. `supposing`: what half-widths
-    are for, or in, where that is not plain, such as "for 1,000 records". `bounds`: of what lags behind.
+    are for, or in, where that is not plain, such as "for 1,000 records". `bounds`: of what lags behind. `advice`: the
+    part of the reason that may be one to change the file.
     """
 
     mechanism: ServingMechanism[Any]
@@ -304,6 +305,7 @@ class Choice:
     alarms: tuple[FalseAlarm, ...] = ()
     supposing: str = ""
     bounds: Callable[[], Bounds] | None = None
+    advice: str = ""
 
     def saying(self, more: str) -> "Choice":
         return replace(self, why=f"{self.why}; {more}")

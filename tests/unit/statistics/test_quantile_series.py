@@ -36,7 +36,7 @@ from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import SlidingQuantiles, ValueLevels, ValueTree
 from stream_dp.mechanisms.serving import derived
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.promise import caveats
+from stream_dp.pipeline.promise import caveats, warnings
 from stream_dp.pipeline.yaml import canonical_series, load, load_series
 from stream_dp.statistics.parts.choice import Setting
 from stream_dp.statistics.quantiles import ValueGrid, sliding_choice
@@ -260,6 +260,10 @@ def test_guesses_of_records_show_and_propose_what_expected_events_do(
     assert "; with every" in declared
     assert "; with hop" in declared
     assert said(keys, guesses) == declared
+    warned = warnings(build(load(tmp_path / "shop.yaml")))
+    assert any(
+        warning.removeprefix("it: of the records expected ") in declared for warning in warned
+    )
     assert said(f"{keys}, expected_events: 2400", guesses.replace("10", "77")) == declared
     nullable = keys.replace("pieces", "amount").replace(more or "nothing", "")
     without_passing = guesses.partition(", passing")[0]
