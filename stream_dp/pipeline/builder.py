@@ -49,7 +49,6 @@ from stream_dp.pipeline.layout import (
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guessed_records
 from stream_dp.records.endpoints import ReplayClock
-from stream_dp.records.groupings import grouping_text
 from stream_dp.statistics import Series as SeriesSpec
 from stream_dp.statistics.parts.choice import Choice, Setting
 from stream_dp.statistics.parts.series_spec import Input, MadeOf
@@ -384,7 +383,7 @@ def _require_covered(
     if rows.ones < ones:
         raise NotDerivable(
             f"{series.name}: one event may set {ones} entries of its rows, because "
-            f"'{grouping_text(series.grouped_by)}' is a list, but {kind} is made for "
+            f"'{series.listed['by']}' is a list, but {kind} is made for "
             f"{rows.ones}. Use another statistic or method, or declare a smaller `most:`"
         )
     if rows.weight < weight:
