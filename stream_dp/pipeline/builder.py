@@ -47,8 +47,8 @@ from stream_dp.pipeline.layout import (
     values_of,
 )
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import guessed_records
 from stream_dp.records.endpoints import ReplayClock
-from stream_dp.records.groupings import grouping_text
 from stream_dp.statistics import Series as SeriesSpec
 from stream_dp.statistics.parts.choice import Choice, Setting
 from stream_dp.statistics.parts.series_spec import Input, MadeOf
@@ -341,6 +341,7 @@ def chosen_for(
     lowest, highest = (0, 1) if series.amount is None or totals else series.amount.units
     weight = max(abs(lowest), abs(highest))
     shared = spec.privacy.total_of(series.shares)
+    records = guessed_records(spec, series) if advise else ""
     setting = Setting(
         width, protection.relation.step, spec.clock.horizon, confidence,
         series.delta or spec.privacy.stated_delta,
@@ -359,6 +360,7 @@ def chosen_for(
         total=0 if shared is None else shared.units,
         total_of=shared.of if shared and spec.privacy.totals else "",
         advise=advise,
+        records=records if isinstance(records, Fraction) else None,
         meaning=meaning,
     )  # fmt: skip
     try:
@@ -381,7 +383,7 @@ def _require_covered(
     if rows.ones < ones:
         raise NotDerivable(
             f"{series.name}: one event may set {ones} entries of its rows, because "
-            f"'{grouping_text(series.grouped_by)}' is a list, but {kind} is made for "
+            f"'{series.listed['by']}' is a list, but {kind} is made for "
             f"{rows.ones}. Use another statistic or method, or declare a smaller `most:`"
         )
     if rows.weight < weight:

@@ -71,6 +71,7 @@ def warnings(built: Built) -> list[str]:
             "replacement moves an event, declare it: privacy.moves: within_tick"
         )
     found += _unended(built.spec)
+    found += [f"{c.spec.name}: {c.choice.advice}" for c in built.chosen if c.choice.advice]
     noisy = [(c.spec.name, noise_of(c.choice.alarms, c.spec.price)) for c in built.chosen]
     found += [f"{name}: {noise}" for name, noise in noisy if noise]
     people = looks_like_people(built.spec.fields) if built.spec.privacy.unit != "user" else []

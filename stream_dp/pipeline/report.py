@@ -19,7 +19,7 @@ from stream_dp.pipeline.builder import Built, Chosen, chosen_for
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.promise import lists_json, unit_json
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_guard import with_room
+from stream_dp.pipeline.user_guard import counting_events
 from stream_dp.records.amount_units import UserTotal
 from stream_dp.records.groupings import decimal_text
 from stream_dp.records.privacy import CAPS, TOTAL, TOTALS, Guesses, Privacy
@@ -178,17 +178,7 @@ class Capped:
 
     @cached_property
     def counting(self) -> list[int]:
-        """How many events of each typical user count, which come in order of time, of each value of the key in turn."""
-        return [self._counting(events) for events in self.guesses.events]
-
-    def _counting(self, events: int) -> int:
-        own, guesses = self.privacy, self.guesses
-        ticks = min(self.ticks, -(-events // guesses.per_tick))
-        values = min(events, guesses.keys)
-        records = ((0, at % values, at * ticks // events) for at in range(events))
-        most = [cap or events for cap in (own.per_key, own.per_tick, own.keys)]
-        rooms = [[own.cap], [most[0]] * values, [most[1]] * ticks, [most[2]]]
-        return len(with_room(records, [0] * values, *rooms)[0])
+        return counting_events(self.privacy, self.guesses, self.ticks)
 
 
 def caps_json(built: Built) -> dict[str, Any]:

@@ -16,6 +16,8 @@ decoded again for the guard alone. Nothing raises.
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
 from itertools import compress
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -55,9 +57,11 @@ from stream_dp.pipeline.user_homes import (
 from stream_dp.records.decoder import Decoded, OwnTicks, RecordDecoder, Refusal
 from stream_dp.records.endpoints import ReplayClock
 from stream_dp.records.native import Values
-from stream_dp.records.privacy import TOTAL, Privacy, SharedTotal
+from stream_dp.records.privacy import GUESSES, TOTAL, Guesses, Privacy, SharedTotal
 from stream_dp.records.record_columns import BoolArray, numbers_of, texts_of
 from stream_dp.records.schema import CategoryField
+from stream_dp.statistics import Series
+from stream_dp.statistics.parts.choice import ENDLESS
 
 _REDUCTION = 0x87
 
@@ -282,6 +286,44 @@ def with_room(
             of_keys[own] -= 1
             opening.append(number)
     return np.array(kept, np.int64), np.array(opening, np.int64)
+
+
+def counting_events(privacy: Privacy, guesses: Guesses, ticks: int) -> list[int]:
+    """Return how many events of each typical user count in a window of so many ticks."""
+    caps = privacy.per_key, privacy.per_tick, privacy.keys
+    return [
+        _counting(
+            events, min(ticks, -(-events // guesses.per_tick)), min(events, guesses.keys),
+            (privacy.cap, *(cap or events for cap in caps)),
+        )
+        for events in guesses.events
+    ]  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _counting(events: int, ticks: int, values: int, most: tuple[int, ...]) -> int:
+    """Return how many of a user's events count, which come in order of time, of each value of the key in turn."""
+    records = ((0, at % values, at * ticks // events) for at in range(events))
+    rooms = [most[0]], [most[1]] * values, [most[2]] * ticks, [most[3]]
+    return len(with_room(records, [0] * values, *rooms)[0])
+
+
+def guessed_records(spec: PipelineSpec, series: Series) -> Fraction | str:
+    """Return how many records a series counts in a tick by the file's public guesses, or which guess is missing."""
+    privacy, guesses = spec.privacy, spec.privacy.expect or Guesses()
+    records = guesses.records
+    if guesses.users is not None:
+        cap = privacy.window_ticks(spec.clock) or spec.clock.horizon or ENDLESS
+        users = guesses.users * (privacy.share or Fraction(1))
+        counting = sum(counting_events(privacy, guesses, cap))
+        records = users * Fraction(counting, len(guesses.events)) / cap
+    if records is None:
+        return f"{GUESSES}.{'records' if privacy.unit == 'event' else 'users and events'}"
+    passing = guesses.passing.get(series.name)
+    of = spec.fields.get(getattr(series, "of", ""))
+    if passing is None and (series.where or getattr(of, "nullable", False)):
+        return f"{GUESSES}.passing.{series.name}"
+    return records * (1 if passing is None else passing)
 
 
 class Added(NamedTuple):

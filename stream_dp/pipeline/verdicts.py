@@ -13,6 +13,7 @@ from stream_dp.core.wording import how_many, shown_number
 from stream_dp.pipeline.builder import Built, Chosen
 from stream_dp.pipeline.report import Capped, span_of
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import guessed_records
 from stream_dp.records.amount_units import UserTotal
 from stream_dp.records.privacy import GUESSES, Guesses
 from stream_dp.statistics.parts.choice import ENDLESS, Floats
@@ -162,16 +163,7 @@ class Guessed:
         guesses, last = spec.privacy.expect or Guesses(), (spec.clock.horizon or ENDLESS) - 1
         span = span_of(window, spec.clock.step, last)
         cap = spec.privacy.window_ticks(spec.clock) or last + 1
-        lacking, counting = self._records(guesses, cap)
-        passing = guesses.passing.get(series.name)
-        of = spec.fields.get(getattr(series, "of", ""))
-        some = series.where or getattr(of, "nullable", False)
-        if some and passing is None:
-            lacking = lacking if counting is None else f"{GUESSES}.passing.{series.name}"
-            counting = None
-        records = (
-            None if counting is None else counting * span * (1 if passing is None else passing)
-        )
+        a_tick = guessed_records(spec, series)
         typical = guesses.typical.get(series.name, {})
         identifier = series.identifier
         whole = identifier is not None and identifier.counts(spec.privacy.user) and span == cap
@@ -179,23 +171,13 @@ class Guessed:
         guess = Guess(
             width,
             series.name,
-            lacking,
-            records,
+            a_tick if isinstance(a_tick, str) else "",
+            None if isinstance(a_tick, str) else a_tick * span,
             typical.get(window, typical.get("")),
             self._amount(chosen, guesses, cap),
             None if users is None else users * (spec.privacy.share or Fraction(1)),
         )
         return series.guessed_totals(guess)
-
-    def _records(self, guesses: Guesses, cap: int) -> tuple[str, Fraction | None]:
-        """Return how many records count in a tick, or which guess is missing."""
-        if guesses.users is None:
-            of_users = f"{GUESSES}.users and events"
-            event = self.spec.privacy.unit == "event"
-            return (f"{GUESSES}.records" if event else of_users), guesses.records
-        counting = sum(Capped("", self.spec.privacy, guesses, cap).counting)
-        users = guesses.users * (self.spec.privacy.share or Fraction(1))
-        return "", users * Fraction(counting, len(guesses.events)) / cap
 
     def _amount(self, chosen: Chosen, guesses: Guesses, cap: int) -> Fraction | None:
         """Return what a record adds on average: less where a user's total leaves no room for more. A shared one is used

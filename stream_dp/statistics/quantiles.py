@@ -541,8 +541,11 @@ class QuantilesSeries(SeriesSpec):
         else:
             own = setting, self.epsilon, self.views, self.at, self.hop
             choice = sliding_choice(*own, self.method)
-        if self.expected_events is not None:
-            choice = choice.saying(self._of_expected(choice, setting, self.expected_events))
+        events, ticks = self.expected_events, setting.last + 1
+        expected = setting.records if events is None else Fraction(events, ticks)
+        if expected:
+            said, much = self._of_expected(choice, setting, expected)
+            choice = replace(choice.saying(said), advice=said if much else "")
         if not self._fitted:
             return choice
         return choice.saying(
@@ -588,8 +591,10 @@ class QuantilesSeries(SeriesSpec):
         beyond = float(seen.totals[:-UNRANKED].sum()) * float(share)
         return Judged(beyond, seen.band, f"{decimal_text(share)} of the records in a window")
 
-    def _of_expected(self, choice: Choice, setting: Setting, events: int) -> str:
-        """Return what part of the records expected in each window the error is; the parts of other keys' too.
+    def _of_expected(
+        self, choice: Choice, setting: Setting, expected: Fraction
+    ) -> tuple[str, bool]:
+        """Return what part of the records `expected` in each window the error is, so many a tick, and if it is much.
 
         `every`, `hop` and fewer `buckets` are proposed where windows slide and the error is more than `MUCH` of one.
         """
@@ -599,7 +604,8 @@ class QuantilesSeries(SeriesSpec):
             for name in self.views
         }
         windows = choice.windows or dict.fromkeys(self.views, choice.expected)
-        parts = {name: windows[name](last) * ticks / (events * spans[name]) for name in spans}
+        records = {name: expected * span for name, span in spans.items()}
+        parts = {name: windows[name](last) / float(many) for name, many in records.items()}
         shown = ", ".join(
             f"{part:.1%} {'so far' if name == EVER else f'in {name}'}"
             for name, part in parts.items()
@@ -607,8 +613,8 @@ class QuantilesSeries(SeriesSpec):
         said = f"as parts of the expected records, the errors are {shown}"
         much = tuple(name for name, part in parts.items() if part > MUCH and name != EVER)
         if self.every or not much:
-            return said
-        records = {name: Fraction(events * spans[name], ticks) for name in much}
+            return said, False
+        records = {name: records[name] for name in much}
         ended, keys = self._ended(setting, much)
         less = {
             name: ended / float(many)
@@ -616,7 +622,8 @@ class QuantilesSeries(SeriesSpec):
             if ended < windows[name](last)
         }
         ending = f"; with {keys} instead of windows {_in_windows(less)}" if less else ""
-        return f"{said}{ending}{self._with_hop(setting, records)}{self._with_buckets(setting, records)}"
+        hop, buckets = self._with_hop(setting, records), self._with_buckets(setting, records)
+        return f"{said}{ending}{hop}{buckets}", bool(ending or hop or buckets)
 
     def _ended(self, setting: Setting, lengths: Sequence[str]) -> tuple[float, str]:
         """Return the error of windows that end, by the method with the least, and the keys that ask for it."""

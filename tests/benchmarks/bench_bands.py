@@ -199,30 +199,32 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An HSS at epsilon 1: its mean band, or half the distance of its ends, where it has them, over the 0.95 quantile
-    of the errors that were seen.
+    """An HSS: its mean band, or half the distance of its ends, where it has them, over the 0.95 quantile of the errors
+    that were seen. `share`: of the joint form, with the counter's share that `split: band` takes of its shares.
     """
 
     shape: Shape
     before: float
     aim: float
-    joint: bool = False
+    share: Fraction | None = None
+    epsilon: Fraction = Fraction(1)
 
-    def figure(self) -> float:
+    def figure(self, which: str) -> float:
         shape = self.shape
         setting = Setting(
             shape.width, Neighbors.ADD_REMOVE, shape.ticks, CONFIDENCE, ones=shape.ones
         )
-        demand = Demand(setting, None, Fraction(1), shape.events)
-        made = joint_hss(demand) if self.joint else bins_hss(demand)
+        demand = Demand(setting, None, self.epsilon, shape.events)
+        shares = () if which == "was" else (self.share,)
+        made = bins_hss(demand) if self.share is None else joint_hss(demand, *shares)
         band: Any = Bands(made, CONFIDENCE)
-        if not self.joint and hasattr(made, "sides"):
+        if self.share is None and hasattr(made, "sides"):
 
             def band(tick: int, state: Any) -> float:
                 return sum(float(side.mean()) for side in made.sides(state, CONFIDENCE)) / 2
 
         found = errors(made, shape, "bands", band)
-        return float(found.bands.mean()) if self.joint else found.ratio
+        return found.ratio if self.share is None else float(found.bands.mean())
 
 
 def beside(was: str, now: str, figures: Sequence[tuple[float, float]], **more: Any) -> list[Target]:
@@ -245,7 +247,9 @@ HSS = [
     Seen(Shape(20, 300, 6_000, 60), 2.7, 1.8),
     Seen(Shape(1, 1_000, 500, 60), 2.4, 1.8),
     Seen(Shape(1, 300, 3_000, 60), 2.0, 1.15),
-    Seen(Shape(20, 200, 6_000, 60, ones=3), 176, 79, joint=True),
+    Seen(Shape(100, 240, 1_000, 60), 282, 107, Fraction(1, 2), Fraction(1, 2)),
+    Seen(Shape(100, YEAR, 1_000, 10), 196, 78, Fraction(1, 2)),
+    Seen(Shape(20, 200, 6_000, 60, ones=3), 176, 79, Fraction(3, 5)),
 ]
 TARGETS: dict[str, Sequence[Target | Seen]] = {
     "daily count": [
@@ -262,7 +266,7 @@ TARGETS: dict[str, Sequence[Target | Seen]] = {
             peer=(OPENDP, opendp_noise(600, 0.5)),
         )
     ],
-    "HSS: zipf / steady / dense / joint": HSS,
+    "HSS: zipf / steady / dense; joint": HSS,
     "1st / 2nd of 4, eps 0.3": ranked(4, 1_000, 0.3, 92, 412, 435),
     "1st / 2nd of 20": ranked(20, YEAR, 1, 47, 165, 173),
     "1st / 2nd of 100, 2^16 ticks": ranked(100, 1 << 16, 1, 72, 215, 225),
@@ -307,7 +311,7 @@ def lines(folder: Path, which: str) -> Iterator[str]:
         for place, target in enumerate(targets):
             figure, peer = 0.0, ""
             if isinstance(target, Seen):
-                figure = target.figure()
+                figure = target.figure(which)
             else:
                 figure, made = target.figure(folder, getattr(target, which))
                 peer = _of_peer(target, made) if which == "now" else ""

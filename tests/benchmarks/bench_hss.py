@@ -6,7 +6,8 @@ time of a step is that of one run of the mechanism itself.
 
 Run: PYTHONPATH=.:tests python tests/benchmarks/bench_hss.py [name of a stream ...]. Fails where HSS misses what it must
 reach (`MUST`), within 10 % and what chance explains. `ends`, for a name, prints band and ends of one column bin by bin
-over the observed 0.95 quantile of its error at the last tick, in 2,000 runs.
+over the observed 0.95 quantile of its error at the last tick, in 2,000 runs; `joint` the band of the joint form over
+lists of 3, and the narrowest one that can hold, by the counter's share and by the growth that closes an interval.
 """
 
 import math
@@ -14,10 +15,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from itertools import count
 from typing import Any
 
 import numpy as np
-from benchmarks.hss_blocks import Truth
+from benchmarks.hss_blocks import Truth, joint_run
 from benchmarks.hss_forms import FORMS, Summary, errors, mechanism, step_time
 from benchmarks.hss_streams import (
     Stream,
@@ -29,12 +32,19 @@ from benchmarks.hss_streams import (
     skewed,
     whole_rows,
 )
-from statistical.band_runs import CONFIDENCE
+from statistical.band_runs import CONFIDENCE, Shape, noise_of
 from statistical.test_lag_ends import bins, ended
+
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.hss import sparse_vector
+from stream_dp.mechanisms.hss.hss import FAILURE, HSS
+from stream_dp.mechanisms.noise_quantiles import laplace_quantile
+from stream_dp.statistics.parts.choice import Setting, by_tree
+from stream_dp.statistics.parts.choose_hss import Demand, joint_hss
 
 ONE = Fraction(1)
 SHORT, LONG = 1 << 12, 1 << 16
-RUNS = 20
+RUNS, DRAWS = 20, 20_000
 SLACK = 1.1
 CHANCE = 3  # standard errors: one that just reaches its figure is called a miss once in 700 runs
 """stream, form: (largest RMSE, largest ratio to the tree), either None."""
@@ -110,10 +120,64 @@ def ends() -> Iterator[str]:
             )  # fmt: skip
 
 
+def limits() -> Iterator[str]:
+    """Bands at the last of 200 ticks of 30 lists of 3 each among 20 columns, at epsilon 1, on average over 20 runs.
+
+    Where gamma + z events come in the last tick behind a crossing, a fresh instance does not cross with the chance that
+    the noise of its threshold is z more than that of its query. Then the release is gamma + z behind, less the noise.
+    So a band B holds for all data only if for each z this chance times P(noise < gamma + z - B) is at most 0.05.
+    """
+    shape = Shape(20, 200, 6_000, 20, ones=3)
+    setting = Setting(shape.width, Neighbors.ADD_REMOVE, shape.ticks, CONFIDENCE, ones=shape.ones)
+    demand, last = Demand(setting, None, ONE), setting.last
+    tree = by_tree(setting, ONE, "")
+    yield f"tree: {tree.expected(last)}"
+    runs = [Truth(shape.rows(run)) for run in range(shape.runs)]
+    usual = sparse_vector.NODES, sparse_vector.LEAST
+    for share in (Fraction(part, 20) for part in (18, 17, 16, 14, 12, 10)):
+        for part in (ONE, Fraction(1, 2), Fraction(1, 10)):
+            sparse_vector.NODES, sparse_vector.LEAST = usual[0] * part, usual[1] * part
+            made = joint_hss(demand, share)
+            closed = [
+                len(joint_run(made, truth, noise_of("limits", at))) - 1
+                for at, truth in enumerate(runs)
+            ]
+            bands = [made.lag(shape.ticks, number, CONFIDENCE) for number in closed]
+            least = [
+                _least_band(made, made.gamma(shape.ticks, number), number) for number in closed
+            ]
+            yield (
+                f"share {float(share):.2f}, growth times {float(part):.1f}: {np.mean(closed):4.0f} intervals, "
+                f"band {np.mean(bands):4.0f}, no band that holds is below {np.mean(least):4.0f}"
+            )
+    sparse_vector.NODES, sparse_vector.LEAST = usual
+
+
+@lru_cache
+def _least_band(made: HSS, gamma: int, closed: int) -> int:
+    """Return the least B that passes, from DRAWS draws of the noise with a fixed seed."""
+    terms, rng = tuple(made.counter.noise_terms(closed)), np.random.default_rng(closed)
+    noise = np.zeros(DRAWS)
+    for scale, number, weight in terms:
+        passes = -math.expm1(-1 / scale)
+        draws = rng.negative_binomial(number, passes, (2, DRAWS))
+        noise += weight * (draws[0] - draws[1])
+    noise.sort()
+    stays = math.exp(-1 / made.instance().lift_scale)
+    more = np.arange(math.ceil(math.log(FAILURE) / math.log(stays)))
+    chances, reached = stays**more / (1 + stays), gamma + more
+
+    def fails(band: int) -> bool:
+        return bool((chances * np.searchsorted(noise, reached - band) / DRAWS > FAILURE).any())
+
+    first = laplace_quantile(terms, FAILURE)
+    return next(band for band in count(first) if not fails(band))
+
+
 def main(names: list[str]) -> int:
     failed = False
-    if names == ["ends"]:
-        for shown in ends():
+    if names in (["ends"], ["joint"]):
+        for shown in ends() if names == ["ends"] else limits():
             print(shown, flush=True)
         return 0
     print(

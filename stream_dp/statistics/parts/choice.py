@@ -225,7 +225,8 @@ class Setting:
     identifiers, of which the events of one of these `users` have at most so many; None: they count the users.
     `entries`: in how many entries of a row these events lie at most, where each counts once. `total`: how many units a
     user may add to all series that share a total, of the amount `total_of` where there are several. `advise`: the
-    reason of a choice names what another method would have. `meaning`: a former one where a journal began with it.
+    reason of a choice names what another method would have. `records`: how many the series counts in a tick, by a
+    public guess that only such advice follows. `meaning`: a former one where a journal began with it.
     """
 
     width: int
@@ -248,6 +249,7 @@ class Setting:
     total: int = 0
     total_of: str = ""
     advise: bool = False
+    records: Fraction | None = None
     meaning: Meaning = Meaning.NOW
 
     @property
@@ -292,7 +294,8 @@ class Choice:
 
     Half-widths are numbers that people read. Where there are windows, `expected` is that of the first one, the single
     tick. `alarms`: how likely each alarm is a false one; nothing where there are none. `supposing`: what half-widths
-    are for, or in, where that is not plain, such as "for 1,000 records". `bounds`: of what lags behind.
+    are for, or in, where that is not plain, such as "for 1,000 records". `bounds`: of what lags behind. `advice`: the
+    part of the reason that may be one to change the file.
     """
 
     mechanism: ServingMechanism[Any]
@@ -302,6 +305,7 @@ class Choice:
     alarms: tuple[FalseAlarm, ...] = ()
     supposing: str = ""
     bounds: Callable[[], Bounds] | None = None
+    advice: str = ""
 
     def saying(self, more: str) -> "Choice":
         return replace(self, why=f"{self.why}; {more}")

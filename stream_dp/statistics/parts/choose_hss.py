@@ -71,6 +71,7 @@ FINE = 10**6  # a pure epsilon beside it is rounded down to a multiple of 1 / FI
 FEW = 2  # entries an event reaches, up to which the form bin by bin is mostly the better one
 JOINT, BINS = "hss joint", "hss bin by bin"
 HSS_FORMS = (JOINT, BINS, GAUSSIAN_HSS)
+CHEAP = (GAUSSIAN, GAUSSIAN_HSS)  # which cost the filter less
 MOST_EVENTS = 1 << 50
 ALGORITHM_4 = "for rows in {0, 1}^d, by the bound of [HSV] Alg. 4: 4 a_S + 5 alpha + L + 1"
 RELATIVE = (
@@ -171,30 +172,54 @@ def narrowest(
     A declared shape decides between those whose regret, their band over the narrowest one, is at most NEAR of the least
     one in the worst shape: so a wrong guess costs little. What is cheaper may be TOLERANCE wider.
     """
+    bands = _bands(demand, counters, hss)
+    form, weighed = _by_band(demand, bands)
+    shapes_alike = {form: own[:1] if len({*own}) == 1 else own for form, own in bands.items()}
+    listed = ", ".join(
+        f"{name} {' / '.join(f'{band:,.0f}' for band in own)}" for name, own in shapes_alike.items()
+    )
+    why = f"method: auto chooses {form}, because of the bands at the end: {listed} (hss for {demand.words})"
+    if demand.expected_events is None:
+
+        def takes_hss(events: int) -> bool:
+            other = replace(demand, expected_events=events)
+            return _by_band(other, _bands(other, counters, hss))[0] in hss
+
+        most = _most_events(takes_hss)
+        if 0 < most < MOST_EVENTS:
+            why = f"{why}; hss is chosen up to about {how_many(most, 'event')}"
+    if any(form in CHEAP for form in bands):
+        best = regrets(weighed)[form] == 1
+        why = f"{why}{price_words(demand.setting, demand.epsilon, form, best)}"
+    if form in counters:
+        return replace(counters[form], why=why)
+    return _choice(hss[form], demand, why)
+
+
+Bandwidths: TypeAlias = Mapping[str, tuple[float, ...]]
+
+
+def _bands(
+    demand: Demand, counters: Mapping[str, Choice], hss: Mapping[str, HSS | PerBinHSS]
+) -> Bandwidths:
+    """Return the bands at the end by form, in each supposed shape."""
     last, shapes = demand.setting.last, SUPPOSED if demand.quantity is None else (None,)
     bands = {form: (max(1.0, of.expected(last)),) * len(shapes) for form, of in counters.items()}
     for form, mechanism in hss.items():
         likely = [_lag(mechanism, replace(demand, shape=shape), last) for shape in shapes]
         bands[form] = tuple(max(1.0, float(lag)) for lag in likely)
-    cheap = [form for form in bands if form in (GAUSSIAN, GAUSSIAN_HSS)]
+    return bands
+
+
+def _by_band(demand: Demand, bands: Bandwidths) -> tuple[str, Bandwidths]:
+    """Return the form that is taken, and the bands between which it was."""
     weighed = bands
     if demand.shape is not None:
         at = SUPPOSED.index("even" if demand.shape == "even" else "zipf")
         least = regrets(bands)
         near = [form for form in bands if least[form] <= NEAR * min(least.values())]
         weighed = {form: bands[form][at : at + 1] for form in near}
-    form = least_regret(weighed, [form for form in cheap if form in weighed])
-    shapes_alike = {form: own[:1] if len({*own}) == 1 else own for form, own in bands.items()}
-    listed = ", ".join(
-        f"{name} {' / '.join(f'{band:,.0f}' for band in own)}" for name, own in shapes_alike.items()
-    )
-    why = f"method: auto chooses {form}, because of the bands at the end: {listed} (hss for {demand.words})"
-    if cheap:
-        best = regrets(weighed)[form] == 1
-        why = f"{why}{price_words(demand.setting, demand.epsilon, form, best)}"
-    if form in counters:
-        return replace(counters[form], why=why)
-    return _choice(hss[form], demand, why)
+    return least_regret(weighed, [form for form in CHEAP if form in weighed]), weighed
 
 
 def rank_confidence(confidence: float, width: int) -> float:
@@ -247,7 +272,7 @@ def _counter(form: str, demand: Demand) -> Choice:
 
 
 def taken(errors: Mapping[str, tuple[float, ...]]) -> str:
-    return least_regret(errors, [form for form in errors if form in (GAUSSIAN, GAUSSIAN_HSS)])
+    return least_regret(errors, [form for form in CHEAP if form in errors])
 
 
 def all_forms(demand: Demand) -> tuple[str, ...]:
@@ -345,11 +370,18 @@ def hss_of(form: str, demand: Demand) -> HSS | PerBinHSS:
 def break_even(demand: Demand) -> int:
     """Return up to about how many events an HSS is taken, by bisection: a power of two up to MOST_EVENTS, or 0."""
     forms = all_forms(demand)
+    return _most_events(
+        lambda events: (
+            taken(form_errors(replace(demand, expected_events=events), forms)) in HSS_FORMS
+        )
+    )
+
+
+def _most_events(holds: Callable[[int], bool]) -> int:
     low, high = -1, MOST_EVENTS.bit_length()
     while high - low > 1:
         middle = (low + high) // 2
-        other = replace(demand, expected_events=1 << middle)
-        if taken(form_errors(other, forms)) in HSS_FORMS:
+        if holds(1 << middle):
             low = middle
         else:
             high = middle

@@ -36,7 +36,7 @@ from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import SlidingQuantiles, ValueLevels, ValueTree
 from stream_dp.mechanisms.serving import derived
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.promise import caveats
+from stream_dp.pipeline.promise import caveats, warnings
 from stream_dp.pipeline.yaml import canonical_series, load, load_series
 from stream_dp.statistics.parts.choice import Setting
 from stream_dp.statistics.quantiles import ValueGrid, sliding_choice
@@ -237,6 +237,43 @@ def test_the_error_is_a_part_of_the_records_that_are_expected(tmp_path: Path) ->
         for more in ("", ", expected_events: 7")
     )
     assert plain == guessed
+
+
+@pytest.mark.parametrize(
+    ("privacy", "more", "guesses"),
+    [
+        (EVENT, "", "records: 10"),
+        (EVENT, ", where: [{field: country, equals: DE}]", "records: 40, passing: {it: 0.25}"),
+        (f"{USER}, max_events: 4, per: 4h", "", "users: 16, events: [1, 9]"),  # 16 times (1 + 4) / 2 in 4 hours
+    ],
+)  # fmt: skip
+def test_guesses_of_records_show_and_propose_what_expected_events_do(
+    tmp_path: Path, privacy: str, more: str, guesses: str
+) -> None:
+    """10 a tick are 2,400 in 240; a guess of the series itself goes first, and one that is missing is not made up."""
+    keys = f"{KEYS.replace('amount', 'pieces').replace('buckets: 4', 'buckets: 3')}, windows: [2h, 48h]{more}"
+
+    def said(keys: str, guesses: str = "") -> str:
+        own = privacy + (f", expect: {{{guesses}}}" if guesses else "")
+        return built_of(tmp_path, keys, privacy=own, horizon=240).chosen[0].choice.why
+
+    declared = said(f"{keys}, expected_events: 2400")
+    assert "; with every" in declared
+    assert "; with hop" in declared
+    assert said(keys, guesses) == declared
+    warned = warnings(build(load(tmp_path / "shop.yaml")))
+    assert any(
+        warning.removeprefix("it: of the records expected ") in declared for warning in warned
+    )
+    assert said(f"{keys}, expected_events: 2400", guesses.replace("10", "77")) == declared
+    nullable = keys.replace("pieces", "amount").replace(more or "nothing", "")
+    without_passing = guesses.partition(", passing")[0]
+    assert said(nullable, without_passing) == said(nullable)
+    prints = [
+        built_of(tmp_path, keys, privacy=privacy + text, horizon=240).parts
+        for text in ("", f", expect: {{{guesses}}}")
+    ]
+    assert prints[0] == prints[1]
 
 
 def part_with_hop(folder: Path, over: str, hop: int, events: int) -> float:

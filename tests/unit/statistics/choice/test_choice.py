@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dp.core.guarantee import differential_privacy
+from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.series import Meaning
 from stream_dp.errors import UsageError
@@ -64,6 +65,7 @@ from stream_dp.statistics.parts.predicted_errors import (
     hss_error,
     least_regret,
 )
+from stream_dp.testing.noise import ZeroNoise
 
 Data = dict[str, Any]
 DEMAND = Demand(Setting(20, Neighbors.ADD_REMOVE, 1000, 0.95), None, Fraction(1), 5000)
@@ -176,6 +178,48 @@ def test_auto_takes_the_narrowest_band_at_the_end(
         f"method: auto chooses {taken}, because of the bands at the end: tree "
     )
     assert (last[1] > 1.7 * last[0]) == (epsilon == "1/4")
+
+
+def test_without_a_declaration_every_choice_is_far_from_the_best_on_some_data() -> None:
+    """Nothing comes, or a million whole rows in each tick: the same file, so the same choice, whichever it is."""
+    ticks, own = 128, 10
+    demand = Demand(
+        Setting(own, Neighbors.ADD_REMOVE, ticks, 0.95, ones=own), None, Fraction(1), None
+    )
+    forms: dict[str, Any] = {
+        TREE: tree_counter(demand.setting, demand.epsilon),
+        JOINT: joint_hss(demand),
+        BINS: bins_hss(demand),
+    }
+    regrets: dict[str, list[float]] = {form: [] for form in forms}
+    for rows_a_tick in (0, 10**6):
+        bands = {
+            form: _last_band(mechanism, ticks, [rows_a_tick] * own)
+            for form, mechanism in forms.items()
+        }
+        for form, band in bands.items():
+            regrets[form].append(band / min(bands.values()))
+    assert {form: of.index(max(of)) for form, of in regrets.items()} == {TREE: 0, JOINT: 1, BINS: 1}
+    assert min(max(of) for of in regrets.values()) > 1.2
+    assert isinstance(narrowest_choice(demand).mechanism, Counter)
+    found = re.search(r"; hss is chosen up to about ([\d,]+) events", narrowest_choice(demand).why)
+    assert found
+    events = _number(found[1])
+    kinds = [narrowest_choice(replace(demand, expected_events=n)) for n in (events, 2 * events)]
+    assert [type(choice.mechanism) for choice in kinds] == [HSS, Counter]
+    assert not any("hss is chosen up to" in choice.why for choice in kinds)
+
+
+def _last_band(mechanism: Any, ticks: int, row: list[int]) -> float:
+    """The band at the last tick of so many equal rows, without noise; bin by bin the widest one of a category."""
+    if isinstance(mechanism, Counter):
+        return float(mechanism.band(ticks, 0.95))
+    noise = ZeroNoise()
+    state = mechanism.init(noise)
+    for _ in range(ticks):
+        state, _ = mechanism.step(state, Update(np.array(row, np.int64)), noise)
+        state, _ = mechanism.step(state, Query(), noise)
+    return float(mechanism.lag(ticks, int(np.max(state.intervals)), 0.95))
 
 
 @pytest.mark.parametrize(
