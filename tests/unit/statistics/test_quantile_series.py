@@ -263,7 +263,8 @@ def test_guesses_of_records_show_and_propose_what_expected_events_do(
     assert said(keys, guesses) == declared
     warned = warnings(build(load(tmp_path / "shop.yaml")))
     assert any(
-        warning.removeprefix("it: of the records expected ") in declared for warning in warned
+        warning.removeprefix("it: as parts of the expected records, ") in declared
+        for warning in warned
     )
     assert said(f"{keys}, expected_events: 2400", guesses.replace("10", "77")) == declared
     nullable = keys.replace("pieces", "amount").replace(more or "nothing", "")
