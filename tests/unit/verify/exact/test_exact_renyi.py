@@ -11,7 +11,7 @@ from oracles.compositions import FiniteComposition, SparsePairs
 from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.testing.noise import SeededNoise
-from stream_dp.verify.counterexamples.renyi_parallel import RenyiAdversary
+from stream_dp.verify.counterexamples import RenyiAdversary
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_ratio
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
