@@ -45,8 +45,8 @@ from stream_dp.mechanisms.linear.sum_counter import SumCounterState
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCountsState
 from stream_dp.mechanisms.linear.tree import TreeState
 from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEverState
-from stream_dp.mechanisms.papers.local_protocol import LocalProtocolState
-from stream_dp.mechanisms.papers.multi_sparse_vector import (
+from stream_dp.mechanisms.papers.local_protocol import (
+    LocalProtocolState,
     MultiSparseVector,
     MultiSparseVectorState,
 )

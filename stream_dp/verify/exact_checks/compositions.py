@@ -42,8 +42,7 @@ from stream_dp.core.mechanism import IntArray, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All, Claim, Relation, same
 from stream_dp.core.row_law import RowLaw
-from stream_dp.mechanisms.papers.local_protocol import LocalProtocol
-from stream_dp.mechanisms.papers.multi_sparse_vector import MultiSparseVector
+from stream_dp.mechanisms.papers.local_protocol import LocalProtocol, MultiSparseVector
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_sparse_vector import (
     BelowThreshold,
