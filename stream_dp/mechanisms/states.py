@@ -32,6 +32,7 @@ from stream_dp.mechanisms.linear.counter import (
     HybridState,
     SeparateCounters,
     SeparateState,
+    SumCounterState,
 )
 from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState, RunningWindowsState
 from stream_dp.mechanisms.linear.gaussian_counter import (
@@ -41,7 +42,6 @@ from stream_dp.mechanisms.linear.gaussian_counter import (
 )
 from stream_dp.mechanisms.linear.nested_windows import NestedCounterState, NestedWindowsState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
-from stream_dp.mechanisms.linear.sum_counter import SumCounterState
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCountsState
 from stream_dp.mechanisms.linear.tree import TreeState
 from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEverState

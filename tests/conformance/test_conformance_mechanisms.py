@@ -23,6 +23,7 @@ from stream_dp.mechanisms.linear.counter import (
     HandOverCounter,
     HybridCounter,
     SeparateCounters,
+    SumCounter,
 )
 from stream_dp.mechanisms.linear.ended_windows import (
     EndedArrivals,
@@ -33,7 +34,6 @@ from stream_dp.mechanisms.linear.ended_windows import (
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.nested_windows import NestedCounter, NestedWindows
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import MeansWithinTotal, SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import (

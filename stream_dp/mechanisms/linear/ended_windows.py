@@ -29,8 +29,14 @@ from stream_dp.core.row_relations import COUNTS, Arrivals
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import checked, of_the_exact_class
-from stream_dp.mechanisms.linear.counter import Counter, CounterState, PureShares
-from stream_dp.mechanisms.linear.sum_counter import EventAmounts, SumCounter, SumCounterState
+from stream_dp.mechanisms.linear.counter import (
+    Counter,
+    CounterState,
+    EventAmounts,
+    PureShares,
+    SumCounter,
+    SumCounterState,
+)
 from stream_dp.mechanisms.linear.window_forest import SUM_SOURCE
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term

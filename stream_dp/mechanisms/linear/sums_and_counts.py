@@ -26,7 +26,14 @@ from stream_dp.core.row_relations import AMOUNTS, COUNTS
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import checked, checked_amounts, of_the_exact_class
-from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState
+from stream_dp.mechanisms.linear.counter import (
+    Counter,
+    CounterState,
+    HybridCounter,
+    HybridState,
+    SumCounter,
+    SumCounterState,
+)
 from stream_dp.mechanisms.linear.ended_windows import (
     EndedCounts,
     EndedSums,
@@ -36,7 +43,6 @@ from stream_dp.mechanisms.linear.ended_windows import (
     RunningWindowsState,
 )
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
-from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import (
     SharedSums,

@@ -34,9 +34,8 @@ from stream_dp.core.row_law import ShapedLaw
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
-from stream_dp.mechanisms.linear.counter import PureShares
+from stream_dp.mechanisms.linear.counter import EventAmounts, PureShares
 from stream_dp.mechanisms.linear.noisy_forest import ONCE, TEST, ForestShape, NoisyForest
-from stream_dp.mechanisms.linear.sum_counter import EventAmounts
 from stream_dp.mechanisms.linear.tree import LIKELY
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term

@@ -26,11 +26,17 @@ from stream_dp.core.row_law import AmountLaw, RowLaw, ShapedLaw, TotalLaw
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
-from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState
+from stream_dp.mechanisms.linear.counter import (
+    Counter,
+    CounterState,
+    HybridCounter,
+    HybridState,
+    SumCounter,
+    SumCounterState,
+)
 from stream_dp.mechanisms.linear.ended_windows import EndedSums, RunningWindows
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter, GaussianCounterState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
-from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
 from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.serving import Additive

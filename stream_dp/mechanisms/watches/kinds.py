@@ -34,7 +34,7 @@ from stream_dp.core.wording import how_many
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.hss.sparse_vector import SOURCE
-from stream_dp.mechanisms.linear.sum_counter import EventAmounts
+from stream_dp.mechanisms.linear.counter import EventAmounts
 from stream_dp.mechanisms.watches.monitor_state import (
     ARMED,
     BELOW,

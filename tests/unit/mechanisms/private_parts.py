@@ -21,12 +21,12 @@ from stream_dp.mechanisms.linear.counter import (
     HandOverState,
     HybridState,
     SeparateState,
+    SumCounterState,
 )
 from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState, RunningWindowsState
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounterState, LatticeState
 from stream_dp.mechanisms.linear.nested_windows import NestedCounterState, NestedWindowsState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
-from stream_dp.mechanisms.linear.sum_counter import SumCounterState
 from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCountsState
 from stream_dp.mechanisms.linear.tree import TreeState
 from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEverState

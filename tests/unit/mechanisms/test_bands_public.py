@@ -23,7 +23,7 @@ from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows
-from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter, SumCounter
 from stream_dp.mechanisms.linear.ended_windows import (
     EndedArrivals,
     EndedCounts,
@@ -33,7 +33,6 @@ from stream_dp.mechanisms.linear.ended_windows import (
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.nested_windows import NestedCounter, NestedWindows
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import MeansWithinTotal, SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import (

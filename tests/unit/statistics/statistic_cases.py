@@ -19,7 +19,7 @@ from stream_dp.engine.series import Series
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, SumCounter
 from stream_dp.mechanisms.linear.ended_windows import (
     EndedArrivals,
     EndedCounts,
@@ -27,7 +27,6 @@ from stream_dp.mechanisms.linear.ended_windows import (
     RunningWindows,
 )
 from stream_dp.mechanisms.linear.nested_windows import NestedWindows
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.sums_and_counts import MeansWithinTotal, SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.linear.windows_and_ever import (
