@@ -3,6 +3,7 @@
 Rules: the data is public, so exact figures may be shown, and only because the pipeline file says so. The state lies in
 `local_dir()`; a demo goes on where it stopped, and `fresh` deletes that state only. With a page the clock goes on for
 `YEARS`; that demo has a state of its own, because a journal of one year cannot go on with a longer clock.
+The last report shows exact values from the journal, only of sources that are declared public.
 """
 
 import math

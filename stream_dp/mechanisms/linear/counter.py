@@ -11,6 +11,11 @@ column's update is the sum of its rows since it was last closed. A `CloseQuery` 
 answers its exact total plus the noise of its own trees. One tree hands over to the next as in `HandOverCounter`, but
 after 96, 768, 6,144, ... updates: best where columns close some tens to a thousand updates. Rules: which columns close,
 and when, is public; columns with equal numbers of updates advance together.
+
+`SumCounter` counts events that add an integer amount, from `lowest` to `highest`, instead of 1. A tree's noise is
+private for any integer stream: a shift of its nodes by R y explains a difference y at a step, and the norm of R y is
+the height times the norm of y. So all columns together are one leaf, at the l1 norm of a row's difference between
+neighbours (`AmountLaw`).
 """
 
 from collections.abc import Callable, Sequence
@@ -578,7 +583,7 @@ class EventAmounts:
         return isinstance(message, Query)
 
 
-SOURCE = (
+SUMS_SOURCE = (
     "k-ary tree on integer rows, l1 sensitivity = height times that of a row (arXiv 2408.07021)"
 )
 
@@ -630,7 +635,7 @@ class SumCounter(EventAmounts, TreeCounter[SumCounterState]):
         sums = " + ".join(f"{self.l1} * {t.shape.height} / {text(t.scale)}" for t in self.trees)
         why = f"l1 of a row * height / scale = {sums}, at most {text(self.epsilon)}"
         drawn = Condition("noise", paid <= self.epsilon, why)
-        return leaf(f"{self.width} sum(s)", self.guarantee, SOURCE, (drawn,))
+        return leaf(f"{self.width} sum(s)", self.guarantee, SUMS_SOURCE, (drawn,))
 
     def noise_terms(self, updates: int) -> list[Term]:
         return self.counter.noise_terms(updates)

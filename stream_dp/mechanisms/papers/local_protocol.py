@@ -5,6 +5,14 @@ user i gets the columns views[i]. A query lets the server play one round: it ask
 Rules: at each tick every user gets its part, even if all entries are 0, so that no destination depends on data (Claim
 8.4). The server is deterministic and sees nothing but answers (Remark 8.3: its coins would be a separate mechanism).
 For programs, not for pipelines: the users of a pipeline send events.
+
+A user of the k-core example runs the multi-dimensional sparse vector: many counts, each compared until it first lies
+below a public threshold. A coordinate is a fixed set of columns and has one sparse vector instance. A query names a
+threshold and, if it is a `SubsetQuery`, the columns that count; each armed coordinate answers whether its count over
+these columns lies below the threshold, and halts with its first 1. Rules: the columns of a coordinate are fixed for
+ever, so the sensitivity D = sum over coordinates of max over queries |change| can be computed from the shape. If each
+query assigned the columns anew, the max over queries of the sum would stay 1 while the loss grew with the number of
+coordinates. Pipelines use a `monitor` instead.
 """
 
 from collections import Counter

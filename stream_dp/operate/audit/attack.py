@@ -1,4 +1,8 @@
-"""The audit of a pipeline: games against its mechanisms, each alone and all together. Touches no data."""
+"""The audit of a pipeline: games against its mechanisms, each alone and all together. Touches no data.
+
+`rules_json` checks every composition rule against the exact worst case of small instances, with naive admission beside
+it.
+"""
 
 import math
 from collections.abc import Sequence
@@ -292,7 +296,7 @@ def rules_json(progress: Progress = unseen) -> dict[str, Any]:
     progress("Taking mechanisms apart into randomized response")
     return {
         "violated": any(finding.violated for finding in checked),
-        "rules": [_finding_json(finding) for finding in checked],
+        "rules": [_rule_json(finding) for finding in checked],
         "constructions": [asdict(construction) for construction in constructed()],
         "counterexamples": [_book_json(book) for book in (*books(), *untrue_entries())],
     }
@@ -318,7 +322,7 @@ def require_certified(table: dict[str, Any]) -> None:
         )
 
 
-def _finding_json(finding: RuleFinding) -> dict[str, Any]:
+def _rule_json(finding: RuleFinding) -> dict[str, Any]:
     head = {"rule": finding.rule, "source": finding.source}
     if finding.booked is None or finding.compared is None:
         return {**head, "certified": False, "why": finding.why}

@@ -1,9 +1,13 @@
 """A journal checked against the theory: its trace, played through the concurrent composition, gives the same bytes.
 
-The trace is also compared with its neighbours (`journal_trace.Neighbourhood`).
+The trace is the commits read as the messages of a concurrent composition, with the recorded seeds. `Neighbourhood`
+compares it with its neighbours: with one event more, the verifier of the claimed relation accepts it; with two events
+more in two ticks, the verifier refuses it. Where users are protected, the first neighbour has as many events more as
+count of one user, and the second has one more than that.
 
-Rules: no content of a journal is shown, only how much was compared, which follows from ticks and series; errors
-name ticks and series.
+Rules: the messages, their order and their seeds are read by code of this file, not of the engine; only creations are
+admitted and derived again by `engine.admission`, because mechanisms are built from definitions. Rows and seeds are
+private: no content of a journal is shown, only how much was compared, which follows from ticks and series.
 """
 
 import asyncio

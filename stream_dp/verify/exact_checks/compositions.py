@@ -3,6 +3,10 @@
 Fixed mechanisms and fixed parameters: [HSV] Thm 4.10, 4.12; Cor 13.4, 14.7. k-sparse parallel composition and its three
 legal rules: Def 5.1, 5.3, 5.13; Cor 5.5, Thm 5.4, 5.14, 13.6. Composites: Thm 6.1, Cor 6.6. Filters: Thm 12.4,
 Cor 13.8.
+
+Local protocols: sections 8 and 9. The vertices of a graph are users with a data set each, and a server receives only
+answers. A vertex is the sparse vector of `MultiSparseVector` with one coordinate, in closed form (`BelowThreshold`), so
+that laws are exact; the tests compare the two. One instance plays the real code with its noise cut off.
 """
 
 from collections.abc import Sequence
