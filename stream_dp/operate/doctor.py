@@ -41,7 +41,7 @@ from stream_dp.kafka.client.topics import (
     mending,
 )
 from stream_dp.kafka.log.append_clock import Difference, append_differences, clock_topic
-from stream_dp.kafka.log.questions import RULES
+from stream_dp.kafka.log.public import RULES
 from stream_dp.operate.audit.journal_access import (
     GoingOn,
     built_of,

@@ -19,7 +19,7 @@ from stream_dp.operate.audit.ledger_view import ledger_json, live_charges
 from stream_dp.operate.budget_view import api_budget
 from stream_dp.operate.run.live_series import Attempt, EngineLiveSeries
 from stream_dp.pipeline.report import promise_json
-from stream_dp.server.live_series import Sender
+from stream_dp.server.view import Sender
 
 Privacy = dict[str, Any]
 BEGINS = {tick: f"2026-01-01T{tick:02}:00:00Z" for tick in range(HORIZON + 1)}
