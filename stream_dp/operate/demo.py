@@ -3,33 +3,26 @@
 Rules: the data is public, so exact figures may be shown, and only because the pipeline file says so. The state lies in
 `local_dir()`; a demo goes on where it stopped, and `fresh` deletes that state only. With a page the clock goes on for
 `YEARS`; that demo has a state of its own, because a journal of one year cannot go on with a longer clock.
-The last report shows exact values from the journal, only of sources that are declared public.
 """
 
 import math
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from stream_dp.accounting.amounts import number
 from stream_dp.broker.jars import local_dir, resolve_jars
 from stream_dp.broker.process import LocalKafka, held
 from stream_dp.broker.topics import create_topic
-from stream_dp.core.mechanism import IntArray
 from stream_dp.core.wording import Progress
 from stream_dp.engine.history import JournalSummary, read_summary
 from stream_dp.engine.ports import Ports, Source
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.journal.keys import Sealer
-from stream_dp.journal.release import Released, read_by_key
 from stream_dp.kafka.log.lease import Holder
 from stream_dp.operate.audit.journal_access import sealed_commits
 from stream_dp.operate.keys import sealer_for
@@ -38,7 +31,6 @@ from stream_dp.operate.run.run_pipeline import served
 from stream_dp.operate.run.running import Run, alongside, signals
 from stream_dp.operate.run.wiring import file_source, open_ports, working
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.records.endpoints import (
@@ -49,8 +41,6 @@ from stream_dp.records.endpoints import (
     Workers,
 )
 from stream_dp.records.privacy import Analyst
-from stream_dp.statistics.parts.series_spec import SeriesSpec
-from stream_dp.statistics.parts.windows import EVER
 
 FOLDER = Path("examples", "01_flights")
 DATA = "flights.csv.gz"
@@ -294,86 +284,3 @@ def _speed(year: PipelineSpec) -> Speed:
         return quick if tick < slow else min(quick, SLOW_SPEED)
 
     return at
-
-
-@dataclass(frozen=True, slots=True)
-class DemoFigures:
-    """The demo's last report: `events` of this run, `summary` of all runs, `final` and `exact` values by series.
-
-    `final` are the last released values. `exact` values come from the journal, only of sources declared public, which
-    the caller checks; None if they were not asked for.
-    """
-
-    broker: str
-    seconds: float
-    events: int
-    summary: JournalSummary
-    final: dict[str, dict[str, Any]]
-    exact: dict[str, Any] | None = None
-
-    def json(self, built: Built) -> dict[str, Any]:
-        measure = dp_at(built.derivation, built.spec.privacy.delta)
-        summary = self.summary
-        content = {
-            "broker": self.broker,
-            "events": summary.totals.records,
-            "dead_letters": summary.dead_letters,
-            "ticks": summary.totals.ticks,
-            "releases": summary.totals.releases,
-            "seconds": round(self.seconds, 3),
-            "events_per_second": round(self.events / max(self.seconds, 1e-9)),
-            "epsilon": number(measure.epsilon),
-            "delta": number(measure.delta),
-            "final": self.final,
-        }
-        return content if self.exact is None else {**content, "exact": self.exact}
-
-
-async def figures_of(done: DemoRun, *, compare_exact: bool) -> DemoFigures:
-    built, latest = done.built, done.run.log.latest()
-    through = max((release.tick for release in latest.values()), default=-1)
-    name = built.spec.name
-    journal = await sealed_commits(built.spec)
-    summary = await read_summary(journal.commits, done.sealer, name, through)
-    return DemoFigures(
-        done.broker,
-        done.seconds,
-        summary.totals.records - done.before,
-        summary,
-        {
-            name: _final(read_by_key(release.body, built.keys.get(name, ())))
-            for name, release in latest.items()
-        },
-        _exact(built, summary) if compare_exact else None,
-    )
-
-
-_FINAL = (
-    "name", "value", "values", "fired", "ranks", "windows", "band", "low", "high", "lows", "highs", "ends", "tick",
-)  # fmt: skip
-
-
-def _final(last: Released) -> dict[str, Any]:
-    """Return the tick and the published values of a series' last release, with its band or interval ends."""
-    whole = msgspec.to_builtins(last)
-    return {key: whole[key] for key in _FINAL if key in whole}
-
-
-def _exact(built: Built, summary: JournalSummary) -> dict[str, Any]:
-    rows = summary.rows
-    if rows is None:
-        return {}
-    totals = {}
-    for chosen in built.chosen:
-        name = chosen.spec.name
-        columns, keys = built.layout.slice(name), built.layout.keys(name)
-        totals[name] = _exact_of(chosen.spec, rows[columns], keys)
-    return {name: total for name, total in totals.items() if total is not None}
-
-
-def _exact_of(spec: SeriesSpec, totals: IntArray, keys: Sequence[str]) -> Any:
-    """Return the exact total of a series, for windows the exact total so far, or None if the series has neither."""
-    if EVER not in spec.views:
-        return spec.exact(totals, keys)
-    so_far = spec.model_copy(update={"window": None, "windows": ()}).exact(totals, keys)
-    return None if so_far is None else {EVER: so_far}

@@ -8,7 +8,7 @@
 | a static data set, one message only (5.12) | `StaticDataSet`, `single_pair` |
 | suitable sequences (4.5) | `Suitable` |
 | 4.9, 4.11, 5.1, 5.3, 5.8, 5.13, 12.2, 13, 14 | a function for each |
-| local protocols (8.5) | `verify.exact_checks.compositions.LocalMessages` |
+| local protocols (8.5) | `verify.exact_checks.protocols.LocalMessages` |
 
 Creation queries (Def 4.1): this file proves no claim. A mechanism's own guarantee is derived, never typed in; any
 other claim is true where the relation's `Truth` says so. A parameter is None where a composition theorem does not

@@ -289,7 +289,7 @@ def _print_trace(report: "TraceReport") -> None:
 
 def audit_rules(*, as_json: bool) -> None:
     """Certify every rule and print the findings; raise FailClosed if an adversary exceeds what a rule books."""
-    from stream_dp.operate.audit.attack import (  # all that certifies rules
+    from stream_dp.operate.audit.rules_table import (  # all that certifies rules
         require_certified,
         rules_json,
     )

@@ -21,14 +21,13 @@ from stream_dp.cli.progress_line import Line, progress
 from stream_dp.cli.until_stopped import ticks_shown
 from stream_dp.core.wording import how_many
 from stream_dp.operate.demo import (
-    DemoFigures,
     DemoOptions,
     DemoRun,
     Told,
-    figures_of,
     flights_folder,
     run_demo,
 )
+from stream_dp.operate.demo_figures import DemoFigures, figures_of
 
 SHOWN_KEYS = 5
 LIVE_SERIES = (

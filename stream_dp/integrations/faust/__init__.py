@@ -6,14 +6,8 @@ Releases are checked by their sequence numbers. Only importing this folder impor
 """
 
 from stream_dp.integrations.faust.asking import FaustQueries, Reply
-from stream_dp.integrations.faust.attached import (
-    Attached,
-    HostedLanes,
-    attach,
-    from_agent,
-    lanes,
-    releases,
-)
+from stream_dp.integrations.faust.attached import Attached, attach, from_agent, releases
+from stream_dp.integrations.faust.hosted_lanes import HostedLanes, lanes
 from stream_dp.integrations.faust.release_stream import EngineStopped, ReleaseStream
 
 __all__ = [

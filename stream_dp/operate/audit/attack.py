@@ -1,22 +1,17 @@
-"""The audit of a pipeline: games against its mechanisms, each alone and all together. Touches no data.
-
-`rules_json` checks every composition rule against the exact worst case of small instances, with naive admission beside
-it.
-"""
+"""The audit of a pipeline: games against its mechanisms, each alone and all together. Touches no data."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
 from stream_dp.accounting.amounts import UNITS, number
-from stream_dp.accounting.derive import RULES
 from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.core.composition import Create
-from stream_dp.core.guarantee import NAMES, GaussianDP, PureDP, parameters
+from stream_dp.core.guarantee import GaussianDP, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.relation import Claim, Relation
 from stream_dp.core.wording import Progress, unseen
@@ -28,8 +23,6 @@ from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.promise import unit_words
 from stream_dp.pipeline.yaml import load
-from stream_dp.verify.counterexamples import NaiveBook, books, untrue_entries
-from stream_dp.verify.exact_checks.table import RuleFinding, constructed, findings
 from stream_dp.verify.game import LedgerFilter
 from stream_dp.verify.lower_bound import (
     STATED_AT,
@@ -279,74 +272,4 @@ def _finding_json(attacked: Attacked) -> dict[str, Any]:
         "claimed_epsilon": number(finding.claimed), "claimed_delta": number(finding.delta),
         "epsilon_lower_bound": finding.lower, "strongest": finding.strongest, "event": finding.event,
         "rates": list(finding.rates), "violated": finding.violated,
-    }  # fmt: skip
-
-
-def rules_json(progress: Progress = unseen) -> dict[str, Any]:
-    """Return the findings and the counterexamples as plain values; takes under a minute.
-
-    `progress` receives the number of checked rules and of all rules.
-    """
-    checked: list[RuleFinding] = []
-    rules = sum(map(len, RULES.values()))
-    for finding in findings():
-        checked.append(finding)
-        done = len({before.rule for before in checked}) - 1
-        progress("Checking rules against every adaptive adversary", done, rules, "rule")
-    progress("Taking mechanisms apart into randomized response")
-    return {
-        "violated": any(finding.violated for finding in checked),
-        "rules": [_rule_json(finding) for finding in checked],
-        "constructions": [asdict(construction) for construction in constructed()],
-        "counterexamples": [_book_json(book) for book in (*books(), *untrue_entries())],
-    }
-
-
-def require_certified(table: dict[str, Any]) -> None:
-    """Raise FailClosed if an adversary exceeds the amount that a rule books; `table` comes from `rules_json`."""
-    violated = [
-        f"{rule['rule']} ({rule['source']})"
-        for rule in table["rules"]
-        if "compared" in rule and not rule["certified"]
-    ]
-    violated += [
-        f"the reduction to randomized response of {case['words']} ([HSV] Lemma 4.7, [Lyu] Thm 3)"
-        for case in table["constructions"]
-        if not (case["decomposed"] and case["equal"])
-    ]
-    if violated:
-        raise FailClosed(
-            "an adversary exceeds the guarantee that the ledger charges by the rule "
-            f"{', '.join(dict.fromkeys(violated))}. Do not rely on guarantees that this version "
-            "of the code derives, and report this"
-        )
-
-
-def _rule_json(finding: RuleFinding) -> dict[str, Any]:
-    head = {"rule": finding.rule, "source": finding.source}
-    if finding.booked is None or finding.compared is None:
-        return {**head, "certified": False, "why": finding.why}
-    compared = finding.compared
-    return {
-        **head,
-        "certified": not finding.violated,
-        "instance": finding.words,
-        "booked": {
-            "measure": NAMES[type(finding.booked)],
-            **{name: float(value) for name, value in parameters(finding.booked).items()},
-        },
-        "compared": {
-            "quantity": compared.quantity,
-            "at": compared.at,
-            "booked": float(compared.booked),
-            "exact": "infinite" if math.isinf(compared.exact) else float(compared.exact),
-            "verdict": compared.verdict,
-        },
-    }
-
-
-def _book_json(book: NaiveBook) -> dict[str, Any]:
-    return {
-        "books": book.title, "source": book.source, "quantity": book.quantity, "promised": float(book.promised),
-        "exact": float(book.exact), "adversary": book.adversary, "ours": book.ours,
     }  # fmt: skip

@@ -49,7 +49,7 @@ from stream_dp.verify.exact.randomized_response import (
     RandomizedResponse,
     TornLeak,
 )
-from stream_dp.verify.exact_checks import alive, compositions, live
+from stream_dp.verify.exact_checks import alive, compositions, live, protocols
 from stream_dp.verify.exact_checks.instance import Comparison, Instance, Verdict, compare
 
 TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
@@ -148,14 +148,14 @@ INSTANCES: Mapping[str, Callable[[], tuple[Instance, ...]]] = {
     renyi.name: compositions.summed_renyi,
     gaussian.name: compositions.summed_gaussian,
     truncated.name: compositions.summed_truncated,
-    sparse_pure.name: lambda: (*compositions.touched_pure(), compositions.coordinates()),
+    sparse_pure.name: lambda: (*compositions.touched_pure(), protocols.coordinates()),
     sparse_delta.name: compositions.touched_deltas,
     first_pair.name: compositions.first_pair,
     first_pair_zcdp.name: compositions.first_pair_concentrated,
     first_pair_renyi.name: compositions.first_pair_renyi,
     gaussian_first_pair.name: compositions.first_pair_gaussian,
     composite.name: compositions.hss,
-    local.name: compositions.local,
+    local.name: protocols.local,
     filtered.name: lambda: (*compositions.admitted(), *live.instances()),
     group.name: alive.events,
     moved.name: alive.moved_events,

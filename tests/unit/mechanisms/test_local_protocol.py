@@ -1,6 +1,6 @@
 """The papers' sparse vector of several dimensions and local protocols: meaning, refusals, broken twins.
 
-Exact prices of edges, and of the real code on two nodes, are `stream_dp.verify.exact_checks.compositions`.
+Exact prices of edges, and of the real code on two nodes, are `stream_dp.verify.exact_checks.protocols`.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
 from stream_dp.verify.exact.finite import DifferAtMost, Sampled
 from stream_dp.verify.exact.randomized_response import LeakyBit
-from stream_dp.verify.exact_checks.compositions import LocalMessages, SparseDataSets
+from stream_dp.verify.exact_checks.protocols import LocalMessages, SparseDataSets
 from stream_dp.verify.relations import StaticDataSet, Suitable
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

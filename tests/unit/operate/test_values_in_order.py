@@ -30,7 +30,7 @@ from stream_dp.journal.release import (
     release_of,
 )
 from stream_dp.operate.budget_view import OF_THE_FILE, api_budget
-from stream_dp.operate.demo import _final
+from stream_dp.operate.demo_figures import _final
 from stream_dp.operate.exporting import export_releases
 from stream_dp.operate.observe.public_view import pipeline_json
 from stream_dp.operate.observe.topic_page import TopicPage

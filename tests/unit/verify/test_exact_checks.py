@@ -28,7 +28,7 @@ from stream_dp.core.guarantee import (
 from stream_dp.verify.counterexamples import books
 from stream_dp.verify.exact.exact_delta import exact_moment
 from stream_dp.verify.exact.randomized_response import RareAnswer
-from stream_dp.verify.exact_checks import compositions
+from stream_dp.verify.exact_checks import compositions, protocols
 from stream_dp.verify.exact_checks.instance import (
     Comparison,
     Instance,
@@ -129,7 +129,7 @@ def test_of_several_figures_the_violated_one_is_shown() -> None:
         (concurrent, compositions.summed()[0], lambda m: PureDP(m.epsilon / 2)),
         (optimal, compositions.best()[0], lambda m: ApproxDP(m.epsilon / 2, m.delta)),
         (optimal, compositions.best()[0], lambda m: ApproxDP(m.epsilon, m.delta / 2)),
-        (local, compositions.one_user(TENTH), lambda m: ApproxDP(m.epsilon / 2, m.delta)),
+        (local, protocols.one_user(TENTH), lambda m: ApproxDP(m.epsilon / 2, m.delta)),
         (sparse_pure, compositions.pure_responses(2, 1, ZERO), lambda m: PureDP(m.epsilon * Fraction(99, 100))),
         (first_pair, compositions.first_pair()[0], lambda m: ApproxDP(m.epsilon, m.delta - Fraction(1, 10**8))),
         (concurrent, compositions.summed()[0], lambda m: RenyiDP(TWO, m.epsilon / 2)),
@@ -145,7 +145,7 @@ def test_less_than_exact_is_violated(rule: Rule[Any], instance: Instance, half: 
 
 def test_more_than_exact_is_within_and_a_broken_cut_is_seen() -> None:
     assert compare(PureDP(TWO), compositions.summed()[0]).verdict is Verdict.WITHIN
-    coordinates = compositions.coordinates()
+    coordinates = protocols.coordinates()
     shown = compare(PureDP(Fraction(4)), coordinates)
     assert shown.verdict is Verdict.VIOLATED
     assert float(shown.exact) > 0.01

@@ -35,9 +35,9 @@ from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Asked, Commit, Halted, Release, SavedStates
 from stream_dp.journal.release import former
 from stream_dp.noise import NoiseStream
-from stream_dp.operate.audit import trace_check
+from stream_dp.operate.audit import journal_trace
+from stream_dp.operate.audit.journal_trace import JournalTrace
 from stream_dp.operate.audit.ledger_view import derived_again, live_charges
-from stream_dp.operate.audit.trace_check import JournalTrace
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import heaviest_load
 from stream_dp.verify.relations import engine_relation, own_or
@@ -180,10 +180,10 @@ async def test_an_engine_that_draws_twice_from_one_seed_is_caught() -> None:
 
 async def test_a_wrong_relation_is_noticed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Were the claim for fewer pairs than it says, the check would say so; and were it for more."""
-    monkeypatch.setattr(trace_check, "same_tick", lambda message, row: replace(message, index=99))
+    monkeypatch.setattr(journal_trace, "same_tick", lambda message, row: replace(message, index=99))
     with pytest.raises(FailClosed, match="with one more event"):
         await checked(world)
-    monkeypatch.setattr(trace_check, "same_tick", lambda message, row: message)
+    monkeypatch.setattr(journal_trace, "same_tick", lambda message, row: message)
     assert (await checked(world)).apart is False
 
 

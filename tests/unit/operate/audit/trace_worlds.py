@@ -16,7 +16,8 @@ from stream_dp.engine import engine
 from stream_dp.engine.ports import Batch
 from stream_dp.files.memory import MemorySource
 from stream_dp.journal.commit import Commit, digest, encode
-from stream_dp.operate.audit.trace_check import JournalTrace, TraceReport, TraceStep, compared
+from stream_dp.operate.audit.journal_trace import JournalTrace, TraceStep
+from stream_dp.operate.audit.trace_check import TraceReport, compared
 
 APART = [{"name": name, "statistic": "count", "epsilon": "1/2", "where": [{"field": "country", "equals": country}]}
          for name, country in (("german", "DE"), ("french", "FR"))]  # fmt: skip

@@ -22,7 +22,7 @@ from stream_dp.verify.exact.finite import (
     FirstPair,
 )
 from stream_dp.verify.exact.randomized_response import ASK, RandomizedResponse
-from stream_dp.verify.exact_checks import alive, compositions
+from stream_dp.verify.exact_checks import alive, compositions, protocols
 from stream_dp.verify.exact_checks.instance import Instance, Part, Verdict, compare, irr, rr
 from stream_dp.verify.relations import TouchedWithin
 
@@ -36,7 +36,7 @@ PARTS = [
     compositions.late(THREE, TENTH), compositions.leaky(TENTH),
     rr(THREE).claiming(compositions.renyi_claim(THREE)),
     rr(THREE).claiming(compositions.gaussian_claim(THREE)),
-    irr(THREE).claiming(compositions.gaussian_claim(THREE)), compositions.vertex(2),
+    irr(THREE).claiming(compositions.gaussian_claim(THREE)), protocols.vertex(2),
 ]  # fmt: skip
 
 
@@ -122,14 +122,14 @@ def test_orders_and_odds_of_the_rest_by_hand() -> None:
         (alive.lives(), 6),
         (alive.coming_and_going(), 6),
         (compositions.hss()[0], 8),
-        (compositions.triangle(), 4),
+        (protocols.triangle(), 4),
     ):
         assert worst_ratio(instance.machine, instance.pairs, instance.rounds) == odds
 
 
 def test_the_protocol_claims_what_the_rule_books() -> None:
     """`LocalProtocol` prices itself by Cor 5.5; in units of ln 8."""
-    instance = compositions.real_code()
+    instance = protocols.real_code()
     machine: Any = instance.machine
     protocol: LocalProtocol = machine.mechanism
     assert protocol.guarantee.measure == PureDP(Fraction(4))

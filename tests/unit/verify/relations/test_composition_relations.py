@@ -32,7 +32,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All, Claim, Identical, Relation
 from stream_dp.core.row_relations import RowSpace, Stream, event, user
 from stream_dp.verify import relations as f
-from stream_dp.verify.exact_checks.compositions import LocalMessages, SparseDataSets
+from stream_dp.verify.exact_checks.protocols import LocalMessages, SparseDataSets
 from stream_dp.verify.game import LedgerFilter
 from stream_dp.verify.relations import (
     CreatedWithin,
