@@ -41,7 +41,7 @@ from stream_dp.mechanisms.linear.window_forest import SUM_SOURCE
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.serving import Additive, CountRows
-from stream_dp.mechanisms.watches.watch_noise import WIDEST
+from stream_dp.mechanisms.watches.block import WIDEST
 
 TEST = "tests/unit/mechanisms/test_ended_windows.py"
 ARRIVALS_TEST = "tests/unit/mechanisms/test_arrivals_exact.py"

@@ -40,7 +40,7 @@ from stream_dp.mechanisms.linear.tree import LIKELY
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.serving import CountRows
-from stream_dp.mechanisms.watches.watch_noise import WIDEST
+from stream_dp.mechanisms.watches.block import WIDEST
 
 SOURCE = "discrete Laplace mechanism (Ghosh, Roughgarden, Sundararajan 2009)"
 SUM_SOURCE = "discrete Laplace mechanism on integer rows, scale l1 / epsilon (Ghosh, Roughgarden, Sundararajan 2009)"

@@ -22,19 +22,19 @@ from unit.mechanisms.test_gaussian_counter import check_coupling
 from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BrokenCondition, NotDerivable
-from stream_dp.mechanisms.linear.correlated_windows import (
-    MOST_BUFFERS,
-    PARTS,
-    CorrelatedWindows,
-    CorrelatedWindowsState,
-    best_decays,
-)
 from stream_dp.mechanisms.linear.gaussian_counter import (
     MOST_STEPS,
     Decays,
     GaussianCounter,
     LatticeNoise,
     covered,
+)
+from stream_dp.mechanisms.linear.joint_windows import (
+    MOST_BUFFERS,
+    PARTS,
+    CorrelatedWindows,
+    CorrelatedWindowsState,
+    best_decays,
 )
 from stream_dp.mechanisms.noise_law import NOTHING, NoiseLaw
 from stream_dp.mechanisms.serving import derived

@@ -30,7 +30,7 @@ from stream_dp.mechanisms.linear.ended_windows import (
     RunningWindowsState,
 )
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
-from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
+from stream_dp.mechanisms.linear.pairs import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import SeededNoise, ZeroNoise

@@ -23,12 +23,12 @@ from stream_dp.mechanisms.linear.counter import Counter, HybridCounter, SumCount
 from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
-from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import (
+from stream_dp.mechanisms.linear.pairs import (
     GaussianAndEver,
     SumsAndEver,
     WindowsAndEver,
 )
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
 from stream_dp.mechanisms.noise_law import NOTHING, contrast_widths
 from stream_dp.mechanisms.serving import Answer, Bands, Contrasts, Differences, all_at_once
 

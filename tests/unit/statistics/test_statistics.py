@@ -37,7 +37,7 @@ from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
 from stream_dp.mechanisms.linear.counter import Counter, SumCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
-from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
+from stream_dp.mechanisms.linear.pairs import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.operate.audit.attack import attack, fresh_noise
 from stream_dp.pipeline.builder import Built, build
