@@ -23,9 +23,9 @@ OWN_IMPORTS = 20
 RATCHETS = {
     "folders of more than 20 entries": (0, 0),
     "entries of the largest folder": (20, 20),
-    "modules with one importer, in per cent": (15, 10),
+    "modules with one importer, in per cent": (10, 10),
     "functions of more than 8 parameters": (0, 0),
-    "modules with more than 20 own imports": (2, 0),
+    "modules with more than 20 own imports": (0, 0),
     "isinstance with a mechanism or a statistic outside of its folder": (0, 0),
 }
 
@@ -45,6 +45,11 @@ def importers(syntax: Syntax) -> Counter[str]:
     files = {named(path) for path in syntax if path.name != "__init__.py"}
     imports = graph(syntax).items()
     return Counter(name for importer, names in imports for name in (names & files) - {importer})
+
+
+def by_design(syntax: Syntax) -> set[str]:
+    """Return the modules of statistics: one file each, which only their list imports, so that a new one is one line."""
+    return {named(path) for path in syntax if path.parent == Path("stream_dp", "statistics")}
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -111,8 +116,9 @@ def own_imports(syntax: Syntax) -> list[Path]:
 
 def figures(syntax: Syntax) -> dict[str, int]:
     folders = entries(syntax)
-    files = [path for path in syntax if path.name != "__init__.py"]
-    alone = [name for name, count in importers(syntax).items() if count == 1]
+    files = {named(path) for path in syntax if path.name != "__init__.py"} - by_design(syntax)
+    used = importers(syntax)
+    alone = [name for name in files if used[name] == 1]
     return {
         "folders of more than 20 entries": sum(n > FOLDER_ENTRIES for n in folders.values()),
         "entries of the largest folder": max(folders.values()),

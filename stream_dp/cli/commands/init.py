@@ -14,8 +14,7 @@ from stream_dp.cli.options import Bootstrap
 from stream_dp.cli.printing import folding_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
-from stream_dp.operate.init import LOCAL, OPEN, Drafted, SampleWanted, draft_pipeline
-from stream_dp.operate.schema_text import schema_text
+from stream_dp.operate.init import LOCAL, OPEN, Drafted, SampleWanted, draft_pipeline, schema_text
 
 _MOST_SHOWN = 50
 _FOR_CHECK = "for `check` to see; what counts is sent once `run` has started"

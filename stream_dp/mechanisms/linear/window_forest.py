@@ -168,7 +168,7 @@ class SumForest(EventAmounts, LaplaceForest):
 
 GAUSSIAN_FOREST_SOURCE = "discrete Gaussian mechanism (Canonne, Kamath, Steinke 2020, Prop. 5)"
 MOST_RHO = 1000
-WIDEST_VARIANCE = 1 << 88  # that is drawn: `noise.samplers.MAX_VARIANCE`, which loads the cipher
+WIDEST_VARIANCE = 1 << 88  # that is drawn: `noise.stream.MAX_VARIANCE`, which loads the cipher
 
 
 @wire("gaussian-forest", 1)

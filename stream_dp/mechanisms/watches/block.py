@@ -302,7 +302,7 @@ def _held(windows: Sequence[WatchWindow]) -> Windows:
 
 STEPS = 1 << 10  # steps into which a scale is divided for a draw on the threshold
 FAR = 40  # scales: beyond them lies less than e^-40
-WIDEST = 1 << 40  # the largest scale drawn: `noise.samplers.MAX_SCALE`, which loads the cipher
+WIDEST = 1 << 40  # the largest scale drawn: `noise.stream.MAX_SCALE`, which loads the cipher
 
 
 def exceeding(margin: int, scale: Fraction) -> float:

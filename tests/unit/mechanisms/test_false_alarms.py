@@ -26,7 +26,7 @@ from stream_dp.mechanisms.watches.block import (
 )
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor
 from stream_dp.noise import NoiseStream
-from stream_dp.noise.samplers import MAX_SCALE
+from stream_dp.noise.stream import MAX_SCALE
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD = Neighbors.ADD_REMOVE
