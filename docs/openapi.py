@@ -10,9 +10,8 @@ from typing import Any, NoReturn
 
 from stream_dp.server.access import Access
 from stream_dp.server.api import create_app
-from stream_dp.server.live_series import Sender
 from stream_dp.server.refusals import document
-from stream_dp.server.view import PublicView, ReleaseLog
+from stream_dp.server.view import PublicView, ReleaseLog, Sender
 
 COPY = Path(__file__).with_name("openapi.json")
 

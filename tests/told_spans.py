@@ -6,7 +6,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from stream_dp.operate.observe.traces import Traces
+from stream_dp.operate.observe.operator_figures import Traces
 
 
 class ToldSpans:

@@ -26,8 +26,7 @@ from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.papers.local_protocol import LocalProtocol
-from stream_dp.mechanisms.papers.multi_sparse_vector import MultiSparseVector, SubsetQuery
+from stream_dp.mechanisms.papers import LocalProtocol, MultiSparseVector, SubsetQuery
 from stream_dp.noise import NoiseStream
 
 Edge: TypeAlias = tuple[int, int]

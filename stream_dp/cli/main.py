@@ -1,4 +1,4 @@
-"""The command line `stream-dp`: one file per command, errors for people, the exit codes of README.
+"""The command line `stream-dp`: one file for commands of one kind, errors for people, the exit codes of README.
 
 Rules: a `StreamDPError` prints its message and exits with its code. Any other exception is a bug: its place is
 printed but not its text, because exception texts can contain data. The command NAME is the attribute NAME (with _ for
@@ -28,7 +28,11 @@ HOMES = {
     "flink": "run",
     "rows": "doctor",
     "token": "key",
-    "dead-letters": "journal",
+    "journal": "ledger",
+    "dead-letters": "ledger",
+    "replay": "broker",
+    "page": "export",
+    "schema": "init",
     "topic": "broker",
     "send": "broker",
 }  # each command beside those that do the same kind of work

@@ -23,8 +23,14 @@ from urllib.parse import quote, urlencode
 import msgspec
 from pydantic import BaseModel, ValidationError
 
-from stream_dp.client.frames import Label, ReleaseTable, release_html, rows_of
-from stream_dp.client.html import html_table, plan_html
+from stream_dp.client.frames import (
+    Label,
+    ReleaseTable,
+    html_table,
+    plan_html,
+    release_html,
+    rows_of,
+)
 from stream_dp.client.http_api import SECONDS, HttpApi, TokenRefused
 from stream_dp.client.message_text import fresh_id, good_answer
 from stream_dp.client.public_release import PublicRelease

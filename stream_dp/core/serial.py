@@ -6,6 +6,7 @@ bytes cannot name any other class. Integers are exact, arrays are int64. A seale
 and its owner seals it again after reading. This file knows no mechanism, file or key.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from enum import StrEnum
@@ -15,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
+from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.core.wire import Wire, wire_of
 from stream_dp.errors import UnknownFormat
@@ -179,3 +181,17 @@ def _made(cls: type, content: dict[str, Any]) -> Any:
     if not needed <= content.keys() <= known.keys():
         raise UnknownFormat(_state_of(cls), "other fields", ", ".join(sorted(known)))
     return cls(**content)
+
+
+def mechanism_fingerprint(mechanism: Mechanism[Any]) -> str:
+    """Return the SHA-256, in hex, of the mechanism, its parameters and all classes that it rests on.
+
+    A state may continue only under the same fingerprint. It is computed from kinds, versions and parameters by name,
+    never from class names or `repr`. The version of a mechanism stands above its class (`wire`): raise it with any
+    change of its noise, its thresholds, its error band or the order of its draws. A parameter may be added with a
+    default that keeps the old behaviour; one at its default is left out.
+
+    Raises:
+        TypeError: the mechanism or a parameter has no kind and version.
+    """
+    return hashlib.sha256(b"stream_dp mechanism 1\n" + canonical(mechanism)).hexdigest()

@@ -7,7 +7,7 @@ from a seed that is used for nothing else. This file knows no commit and no jour
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -29,7 +29,7 @@ from stream_dp.engine.series import (
 from stream_dp.engine.tick_assembler import ClosedTick
 from stream_dp.errors import RejectedMessage
 from stream_dp.journal.commit import Release, SavedStates
-from stream_dp.mechanisms.states import STATES, columns_of, in_columns
+from stream_dp.mechanisms.states import STATES
 from stream_dp.noise import NoiseStream
 
 MAILBOX = 256
@@ -159,7 +159,7 @@ class BlockActor(Actor):
     async def saved(self) -> "asyncio.Future[list[bytes]]":
         def act() -> list[bytes]:
             places = range(len(self.members))
-            each = (in_columns(self._state, slice(place, place + 1)) for place in places)
+            each = (_in_columns(self._state, slice(place, place + 1)) for place in places)
             return [*map(STATES.encode, each)]
 
         return await self._send(act)
@@ -174,7 +174,7 @@ class BlockActor(Actor):
         kept = np.delete(np.arange(len(self.members) + 1), place)
 
         def act() -> None:
-            self._state = in_columns(self._state, kept)
+            self._state = _in_columns(self._state, kept)
 
         await (await self._send(act))
 
@@ -201,7 +201,7 @@ class Ensemble:
             numbers = [live.number for live in group]
             block = SeriesBlock(tuple(live.series for live in group))
             self._run(
-                BlockActor(block, columns_of([states[number] for number in numbers]), *numbers)
+                BlockActor(block, _columns_of([states[number] for number in numbers]), *numbers)
             )
         for live in running:
             if live.number not in self._actors:
@@ -279,3 +279,34 @@ class Ensemble:
         for numbers, reply in replies:
             states |= dict(zip(numbers, await reply, strict=True))
         return SavedStates(dict(sorted(states.items())))
+
+
+def _columns_of(states: Sequence[Any]) -> Any:
+    """Return states of one form as one that has the columns of all, one after the other, where arrays stand.
+
+    Raises ValueError where they differ in anything but the entries of arrays.
+    """
+    first: Any = states[0]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(states, axis=-1)
+    if isinstance(first, tuple):
+        return tuple(map(_columns_of, zip(*states, strict=True)))
+    if is_dataclass(first):
+        kind: Any = type(first)
+        names = [field.name for field in fields(first)]
+        return kind(*(_columns_of([getattr(state, name) for state in states]) for name in names))
+    if any(state != first for state in states):
+        raise ValueError("these states differ and cannot be advanced as one")
+    return first
+
+
+def _in_columns(state: Any, kept: slice | IntArray) -> Any:
+    """Return the state with these columns of its arrays alone."""
+    if isinstance(state, np.ndarray):
+        return state[..., kept].copy()
+    if isinstance(state, tuple):
+        return tuple(_in_columns(part, kept) for part in state)
+    if is_dataclass(state):
+        kind: Any = type(state)
+        return kind(*(_in_columns(getattr(state, field.name), kept) for field in fields(state)))
+    return state

@@ -25,15 +25,19 @@ from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.history import Remembering
-from stream_dp.engine.identifiers import (
+from stream_dp.engine.tick_assembler import ClosedTick, Cut
+from stream_dp.engine.user_table import (
     Arrivals,
     ByColumn,
+    Counted,
+    Hashes,
+    Used,
+    UserTable,
     has_amounts,
+    in_order,
     read_identifiers,
     write_identifiers,
 )
-from stream_dp.engine.tick_assembler import ClosedTick, Cut
-from stream_dp.engine.user_table import Counted, Hashes, Used, UserTable, in_order
 from stream_dp.errors import FailClosed
 from stream_dp.journal.checkpoint import KIND as CHECKPOINT
 from stream_dp.journal.checkpoint import PRUNED

@@ -15,8 +15,7 @@ import numpy as np
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.wording import Progress, unseen
-from stream_dp.engine.identifiers import ByColumn
-from stream_dp.engine.user_table import Used
+from stream_dp.engine.user_table import ByColumn, Used
 from stream_dp.journal.commit import Answer, Commit, Release
 from stream_dp.journal.dead_letters import Span
 from stream_dp.journal.keys import Sealer

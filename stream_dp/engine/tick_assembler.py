@@ -17,9 +17,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.engine.identifiers import Arrivals, ByColumn
 from stream_dp.engine.ports import Batch, Behind, Behinds
-from stream_dp.engine.user_table import Used
+from stream_dp.engine.user_table import Arrivals, ByColumn, Used
 from stream_dp.journal.dead_letters import DeadLetters, Span
 
 NARROW = 1024

@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 from stream_dp.core.time import TickGrid, parse_moment
 from stream_dp.journal.public_body import PublicBody, decoded_body
 
+_UNNAMED = "what should be an answer"
 VERSION = 1  # the form that is written, and the only one that is read
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
@@ -161,13 +162,13 @@ def write_answer(answered: Answered) -> bytes:
     return _ENCODER.encode(answered)
 
 
-def read_answer(body: bytes, what: str = "what should be an answer") -> Answered:
-    """Return an answer from its bytes; raises `FailClosed` (no answer, called `what`) or `UnknownFormat`."""
-    return decoded_body(body, Answered, VERSION, "answer", what)
+def read_answer(body: bytes) -> Answered:
+    """Return an answer from its bytes; raises `FailClosed` (no answer) or `UnknownFormat`."""
+    return decoded_body(body, Answered, VERSION, "answer", _UNNAMED)
 
 
-def answer_head(body: bytes, what: str = "what should be an answer") -> AnswerHead:
-    """Return the first fields of an answer; its content is not checked. Errors as of `read_answer`."""
+def answer_head(body: bytes, what: str = _UNNAMED) -> AnswerHead:
+    """Return the first fields of an answer, called `what` in errors; its content is not checked."""
     return decoded_body(body, AnswerHead, VERSION, "answer", what)
 
 

@@ -20,7 +20,7 @@ from stream_dp.engine.series import LiveSeries, Meaning, Series
 from stream_dp.errors import UsageError
 from stream_dp.journal.checkpoint import Watch, Watching
 from stream_dp.journal.commit import Created
-from stream_dp.mechanisms.watches.monitor_state import ArmQuery, DisarmQuery
+from stream_dp.mechanisms.watches.block import ArmQuery, DisarmQuery
 from stream_dp.pipeline.builder import Chosen, chosen_for
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, feature_of, names_of, part_names
 from stream_dp.pipeline.problems import with_expected

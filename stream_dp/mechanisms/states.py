@@ -5,25 +5,26 @@ and old journals must still start, `UPGRADES[kind][version]` converts the fields
 one; a version without an upgrade is refused.
 """
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from stream_dp.core.composition import Child, CompositionState
-from stream_dp.core.mechanism import IntArray, Mechanism
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import Codec, Upgrades, canonical
+from stream_dp.core.serial import Codec, Upgrades
 from stream_dp.core.wire import wire_of
 from stream_dp.mechanisms.hss.hss import HSSState
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinState, first_state
-from stream_dp.mechanisms.hss.quantities import ColumnsAbove, Largest, Maximum, Sum
-from stream_dp.mechanisms.hss.sparse_vector import SparseVector, SparseVectorState
+from stream_dp.mechanisms.hss.sparse_vector import (
+    ColumnsAbove,
+    Largest,
+    Maximum,
+    SparseVector,
+    SparseVectorState,
+    Sum,
+)
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState, CutOffState
-from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindowsState
 from stream_dp.mechanisms.linear.counter import (
     CounterState,
     HandOverCounter,
@@ -32,6 +33,7 @@ from stream_dp.mechanisms.linear.counter import (
     HybridState,
     SeparateCounters,
     SeparateState,
+    SumCounterState,
 )
 from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState, RunningWindowsState
 from stream_dp.mechanisms.linear.gaussian_counter import (
@@ -39,80 +41,36 @@ from stream_dp.mechanisms.linear.gaussian_counter import (
     GaussianCounterState,
     LatticeState,
 )
-from stream_dp.mechanisms.linear.nested_windows import NestedCounterState, NestedWindowsState
+from stream_dp.mechanisms.linear.joint_windows import (
+    CorrelatedWindowsState,
+    NestedCounterState,
+    NestedWindowsState,
+)
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
-from stream_dp.mechanisms.linear.sum_counter import SumCounterState
-from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCountsState
+from stream_dp.mechanisms.linear.pairs import SumsAndCountsState, WindowsAndEverState
 from stream_dp.mechanisms.linear.tree import TreeState
-from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEverState
-from stream_dp.mechanisms.papers.local_protocol import LocalProtocolState
-from stream_dp.mechanisms.papers.multi_sparse_vector import (
+from stream_dp.mechanisms.papers import (
+    LocalProtocolState,
     MultiSparseVector,
     MultiSparseVectorState,
-)
-from stream_dp.mechanisms.papers.paper_hss import (
     NoisyQuantity,
     NoisyQuantityState,
     PaperHSSState,
     PaperSparseVector,
 )
-from stream_dp.mechanisms.quantiles.rank_window import RankWindowState
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantilesState
+from stream_dp.mechanisms.quantiles.bucket_windows import (
+    RankWindowState,
+    TumblingQuantilesState,
+)
 from stream_dp.mechanisms.quantiles.value_tree import ValueTreeState
-from stream_dp.mechanisms.watches.kinds import CountWatchers
-from stream_dp.mechanisms.watches.monitor_state import (
+from stream_dp.mechanisms.watches.block import (
     AlertsState,
     MonitorState,
     WatchersState,
     WatchTerms,
     WatchWindow,
 )
-
-
-def mechanism_fingerprint(mechanism: Mechanism[Any]) -> str:
-    """Return the SHA-256, in hex, of the mechanism, its parameters and all classes that it rests on.
-
-    A state may continue only under the same fingerprint. It is computed from kinds, versions and parameters by name,
-    never from class names or `repr`. The version of a mechanism stands above its class (`wire`): raise it with any
-    change of its noise, its thresholds, its error band or the order of its draws. A parameter may be added with a
-    default that keeps the old behaviour; one at its default is left out.
-
-    Raises:
-        TypeError: the mechanism or a parameter has no kind and version.
-    """
-    return hashlib.sha256(b"stream_dp mechanism 1\n" + canonical(mechanism)).hexdigest()
-
-
-def columns_of(states: Sequence[Any]) -> Any:
-    """Return states of one form as one that has the columns of all, one after the other, where arrays stand.
-
-    Raises ValueError where they differ in anything but the entries of arrays.
-    """
-    first: Any = states[0]
-    if isinstance(first, np.ndarray):
-        return np.concatenate(states, axis=-1)
-    if isinstance(first, tuple):
-        return tuple(map(columns_of, zip(*states, strict=True)))
-    if is_dataclass(first):
-        kind: Any = type(first)
-        names = [field.name for field in fields(first)]
-        return kind(*(columns_of([getattr(state, name) for state in states]) for name in names))
-    if any(state != first for state in states):
-        raise ValueError("these states differ and cannot be advanced as one")
-    return first
-
-
-def in_columns(state: Any, kept: slice | IntArray) -> Any:
-    """Return the state with these columns of its arrays alone."""
-    if isinstance(state, np.ndarray):
-        return state[..., kept].copy()
-    if isinstance(state, tuple):
-        return tuple(in_columns(part, kept) for part in state)
-    if is_dataclass(state):
-        kind: Any = type(state)
-        return kind(*(in_columns(getattr(state, field.name), kept) for field in fields(state)))
-    return state
-
+from stream_dp.mechanisms.watches.kinds import CountWatchers
 
 UPGRADES: Upgrades = {"per-bin-hss-state": {1: first_state}}
 

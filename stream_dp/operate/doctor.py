@@ -41,7 +41,7 @@ from stream_dp.kafka.client.topics import (
     mending,
 )
 from stream_dp.kafka.log.append_clock import Difference, append_differences, clock_topic
-from stream_dp.kafka.log.questions import RULES
+from stream_dp.kafka.log.public import QUERY_RULES
 from stream_dp.operate.audit.journal_access import (
     GoingOn,
     built_of,
@@ -520,7 +520,7 @@ def check_own(topic: _Topic, brokers: int, partitions: int = 1) -> list[Observat
 
 def check_queries(topic: _Topic) -> list[Observation]:
     """Return findings on the topic of analysts' messages; unlike commits, messages may be deleted."""
-    findings = topic.ruled(RULES, "must stamp messages on arrival, and must not be compacted")
+    findings = topic.ruled(QUERY_RULES, "must stamp messages on arrival, and must not be compacted")
     findings += topic.packed("messages of a batch that cannot be decompressed are refused")
     return findings or [fine(topic.about, "stamps messages on arrival, in one order")]
 

@@ -1,10 +1,15 @@
-"""A first pipeline file from a sample of records: the work of `stream-dp init`.
+"""A first pipeline file from a sample of records, and the JSON Schema of such files: `stream-dp init`, `schema`.
 
 Rules: the sample (a file's first records, or a topic's last) stays on the operator's machine. Statements about it are
 NOT PRIVATE and go to the operator's own terminal; sample values are shown there only on request. No part of the file's
 text comes from a value of the data: a type is a guess about form, and so is the unit, which the operator confirms. A
 column name that few records have may be a value itself, so it is not proposed, only counted. No cell makes this module
 raise. An existing file is never overwritten.
+
+The schema is made from the models, so this file contains no key or bound. An editor reads scalars as YAML does, so a
+number may be written where a text is expected, and the other way round; durations, decimals and groupings state their
+forms beside their types. The schema accepts everything that the models accept. Only `stream-dp plan` checks conditions
+between several keys and conditions on names in the file.
 """
 
 import asyncio
@@ -16,10 +21,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
+from pydantic_core import core_schema
 
 from stream_dp.core.time import EPOCH_FLOAT, TimeForm, parse_moment
 from stream_dp.errors import UsageError, WorldError
@@ -36,6 +43,7 @@ from stream_dp.kafka.client.sample import sample_topic
 from stream_dp.kafka.client.topics import administering, config, stamped
 from stream_dp.operate.run.settings import brokers_there, settings_at
 from stream_dp.pipeline.promise import PEOPLE, PEOPLE_WORDS
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.records.cells import WITH_COMMA, AllKeysAndHeaders, Reading
 from stream_dp.records.endpoints import UTF_8
 from stream_dp.records.scalars import UNDECLARED, FieldName
@@ -828,3 +836,52 @@ def _texts_within(value: object) -> dict[str, list[object]]:
         lists.setdefault(key, []).append(found)
     nameable = (key for key in lists if key and "." not in key)
     return {key: lists[key] for key in nameable if all(map(_is_text, lists[key]))}
+
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_DEFAULTED: Final = "journal"  # follows from the source
+_AS_SCALAR: Final = {"type": ["string", "number", "boolean"]}
+_AS_BOOLEAN: Final = {"type": "string", "enum": ["true", "false"]}
+_AS_INTEGER: Final = {"type": "string", "pattern": r"^[+-]?\d+$"}
+
+
+class _AsYaml(GenerateJsonSchema):
+    """Models as YAML writes them: every scalar is a text to the reader, but has a type for an editor."""
+
+    def generate(self, schema: Any, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
+        return {"$schema": DIALECT, **super().generate(schema, mode)}
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """A title would repeat the key."""
+        return False
+
+    def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
+        return {**super().str_schema(schema), **_AS_SCALAR}
+
+    def int_schema(self, schema: core_schema.IntSchema) -> JsonSchemaValue:
+        return {"anyOf": [super().int_schema(schema), _AS_INTEGER]}
+
+    def bool_schema(self, schema: core_schema.BoolSchema) -> JsonSchemaValue:
+        return {"anyOf": [super().bool_schema(schema), _AS_BOOLEAN]}
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        """Drop null: an optional key is left out, because a key without a value is refused."""
+        return self.generate_inner(schema["schema"])
+
+    def field_is_required(self, field: Any, *args: Any, **named: Any) -> bool:
+        """Require a model's tag, whose default is only for programs."""
+        inner = field["schema"]
+        tag = inner["schema"] if inner["type"] == "default" else {"type": ""}
+        is_tag = tag["type"] == "literal" and tag["expected"] == [inner.get("default")]
+        return is_tag or super().field_is_required(field, *args, **named)
+
+
+def pipeline_schema() -> dict[str, Any]:
+    schema = PipelineSpec.model_json_schema(schema_generator=_AsYaml)
+    schema["required"].remove(_DEFAULTED)
+    return schema
+
+
+def schema_text() -> str:
+    """Return the schema of a whole pipeline file as JSON; nothing is read for it."""
+    return json.dumps(pipeline_schema(), indent=1)

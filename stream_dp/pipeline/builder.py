@@ -15,12 +15,12 @@ from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.box import EVERYTHING, Box
 from stream_dp.core.derivation import Derivation
+from stream_dp.core.serial import mechanism_fingerprint
 from stream_dp.engine.admission import charge_of
 from stream_dp.engine.run_config import RunConfig
 from stream_dp.engine.series import Lag, Meaning, Series, SeriesView, Tell
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.serving import Answer, Bands, ServingMechanism, derived
-from stream_dp.mechanisms.states import mechanism_fingerprint
 from stream_dp.pipeline.budget import Seen, charged, charged_parts, opened, target
 from stream_dp.pipeline.derivations import (
     Part,

@@ -18,11 +18,10 @@ import numpy as np
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import TickGrid
-from stream_dp.engine.identifiers import Arrivals
 from stream_dp.engine.memories import NetMemory, SeenMemory, TotalMemory
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import OpenRow, Routed, Row, ThinRow, thin, together, without
-from stream_dp.engine.user_table import Hashes
+from stream_dp.engine.user_table import Arrivals, Hashes
 from stream_dp.errors import FailClosed
 from stream_dp.journal.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
 from stream_dp.pipeline.feature_counts import Cells, FeatureCounts

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import IntArray
 from stream_dp.core.time import TickGrid
-from stream_dp.engine.identifiers import ByColumn
 from stream_dp.engine.memories import (
     KeyCapMemory,
     KeysMemory,
@@ -40,7 +39,7 @@ from stream_dp.engine.memories import (
 )
 from stream_dp.engine.ports import NOBODY, Batch
 from stream_dp.engine.tick_reader import EveryRecord, RecordGuard
-from stream_dp.engine.user_table import Hashes, Used, in_order
+from stream_dp.engine.user_table import ByColumn, Hashes, Used, in_order
 from stream_dp.journal.dead_letters import NAME_TOO_LONG, WRONG_PARTITION, as_spans
 from stream_dp.pipeline.layout import RowLayout, Slot
 from stream_dp.pipeline.spec import PipelineSpec

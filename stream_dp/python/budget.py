@@ -33,7 +33,7 @@ from stream_dp.accounting.filters.filter import DP, largest_pure
 from stream_dp.accounting.filters.linear import by_ticks
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive, Filtered
-from stream_dp.client.html import html_table
+from stream_dp.client.frames import html_table
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, Measure, PureDP
 from stream_dp.core.neighbors import Neighbors

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from stream_dp.client.html import plan_html
+from stream_dp.client.frames import plan_html
 from stream_dp.client.public_release import PublicRelease
 from stream_dp.core.derivation import Derivation
 from stream_dp.engine.ports import Ports, Sink, closing

@@ -44,7 +44,6 @@ from stream_dp.server.access import (
     bearer,
 )
 from stream_dp.server.broadcast import Broadcast, history, in_one_part
-from stream_dp.server.live_series import LiveSeriesService, Sender
 from stream_dp.server.metrics import FORMS, Exposition
 from stream_dp.server.models import asked
 from stream_dp.server.models.answer import Health, Refusal, Visitor
@@ -64,7 +63,7 @@ from stream_dp.server.refusals import (
     request_key,
     status_of,
 )
-from stream_dp.server.view import PublicView, TokenHolder
+from stream_dp.server.view import LiveSeriesService, PublicView, Sender, TokenHolder
 
 if TYPE_CHECKING:
     from fastapi.telemetry import TelemetryConfig

@@ -29,9 +29,9 @@ from stream_dp.errors import (
 )
 from stream_dp.journal.answer_body import RefusalKind
 from stream_dp.server.access import BODY, Refused
-from stream_dp.server.live_series import LARGEST_DEFINITION
 from stream_dp.server.models.answer import Refusal
 from stream_dp.server.models.asked import NOISE, AnalystMessage, AskParameters, Definition, Question
+from stream_dp.server.view import LARGEST_DEFINITION
 
 BUG = "a bug in stream_dp; nothing that was not committed was released"
 

@@ -11,8 +11,8 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.journal.release import Shape
+from stream_dp.mechanisms.watches.block import WatchTerms
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
-from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 from stream_dp.records.amount_units import Clamp, Step, number_problems
 from stream_dp.records.groupings import decimal_text
 from stream_dp.records.scalars import FieldName, milliseconds, problem

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.mechanisms.hss.quantities import ColumnsAbove
+from stream_dp.mechanisms.hss.sparse_vector import ColumnsAbove
 from stream_dp.statistics.parts.choice import ENDLESS, Choice, Floats, Setting
 from stream_dp.statistics.parts.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
 from stream_dp.statistics.parts.series_spec import GroupedSeries

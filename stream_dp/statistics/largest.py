@@ -16,7 +16,7 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.mechanism import IntArray
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import name_bytes
-from stream_dp.mechanisms.hss.quantities import MAXIMUM, Largest, Quantity
+from stream_dp.mechanisms.hss.sparse_vector import MAXIMUM, Largest, Quantity
 from stream_dp.mechanisms.serving import clipped
 from stream_dp.records.groupings import rank_problems
 from stream_dp.records.scalars import problem

@@ -17,7 +17,7 @@ from stream_dp.core.mechanism import IntArray
 from stream_dp.core.wording import how_many
 from stream_dp.engine.series import Tell
 from stream_dp.journal.release import name_bytes
-from stream_dp.mechanisms.linear.sums_and_counts import (
+from stream_dp.mechanisms.linear.pairs import (
     MeansWithinTotal,
     SumsAndCounts,
     sums_share,

@@ -16,13 +16,13 @@ from stream_dp.core.mechanism import Query
 from stream_dp.core.wording import how_many
 from stream_dp.engine.messages.addressed import take_steps
 from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.watches.kinds import NONE, Monitor, SumMonitor
-from stream_dp.mechanisms.watches.monitor_state import (
+from stream_dp.mechanisms.watches.block import (
     LARGEST_THRESHOLD,
     MOST_HELD,
     ThresholdQuery,
     WatchTerms,
 )
+from stream_dp.mechanisms.watches.kinds import NONE, Monitor, SumMonitor
 from stream_dp.records.amount_units import Clamp, Step, number_problems
 from stream_dp.records.conditions import Needs, Where, box_of, tests_of, where_problems
 from stream_dp.records.groupings import (

@@ -22,9 +22,14 @@ from stream_dp.engine.series import Tell
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Quantile, Shape
 from stream_dp.mechanisms.linear.noisy_forest import FLAT_IS_BEST
-from stream_dp.mechanisms.linear.windows_and_ever import ever_share
-from stream_dp.mechanisms.quantiles.rank_window import RankWindow, best_rank_levels
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles, tuples_of
+from stream_dp.mechanisms.linear.pairs import ever_share
+from stream_dp.mechanisms.quantiles.bucket_windows import (
+    UNTOLD,
+    RankWindow,
+    TumblingQuantiles,
+    best_rank_levels,
+    tuples_of,
+)
 from stream_dp.mechanisms.quantiles.value_tree import (
     EACH,
     PARTS,

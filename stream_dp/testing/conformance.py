@@ -32,7 +32,7 @@ from stream_dp.core.relation import same
 from stream_dp.core.serial import Codec
 from stream_dp.errors import RejectedMessage, TaintError
 from stream_dp.mechanisms.states import STATES
-from stream_dp.mechanisms.watches.monitor_state import LevelsQuery
+from stream_dp.mechanisms.watches.block import LevelsQuery
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 from stream_dp.verify.relations import Suitable
 

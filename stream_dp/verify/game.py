@@ -2,23 +2,29 @@
 
 The identifier I(b) (Def 3.2) passes on message b of every pair; only games and audits know it. The mechanism is the
 object that runs in production, a `Mechanism` or a `ConcurrentComposition`. `TracePlayer` plays an engine's recorded
-messages again. This file knows no statistics, no journal and no release.
+messages again. Adversaries that wait for a failure show that tempting books are wrong ([HSV] Thm 5.2, 13.5); TOP has
+there the role that it has in `randomized_response`. This file knows no statistics, no journal and no release.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
+from fractions import Fraction
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.core.composition import Ask, CompositionMessage, ConcurrentComposition, Create
-from stream_dp.core.guarantee import Measure
-from stream_dp.core.mechanism import IntArray, Noise, Update
+from stream_dp.core.guarantee import ApproxDP, Guarantee, Measure, RenyiDP
+from stream_dp.core.mechanism import IntArray, Mechanism, Noise, Query, Update
+from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Relation
 from stream_dp.core.sealed import inside_of
 from stream_dp.errors import BudgetRefused, InvalidCost, RejectedMessage
+from stream_dp.verify.exact.finite import Sampled
+from stream_dp.verify.exact.randomized_response import LeakyBit, NoisyLeak, Symbol, bit_moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +226,118 @@ def same_tick(message: CompositionMessage, row: IntArray) -> CompositionMessage:
     if not isinstance(message, Ask) or not isinstance(message.message, Update):
         raise TypeError("only an update has a row")
     return Ask(message.index, Update(row))
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingAdversary(ABC):
+    """The deterministic adversary of [HSV] Thm 5.2 and Thm 13.5: it waits for a failure in at most `most` creations.
+
+    It creates mechanisms and sends (0, 0) to each, until one fails (`Symbol.TOP`); only then it sends (0, 1), to that
+    mechanism. So only one mechanism gets a pair of different messages, but its own answer chose it.
+    """
+
+    most: int = field(kw_only=True)
+
+    @property
+    @abstractmethod
+    def mechanism(self) -> Mechanism[Any]:
+        """The mechanism to create; it takes bits, answers TOP when it fails, and then TOP + 1 + bit."""
+
+    def init(self, noise: Noise) -> tuple[int, int]:
+        """Return the index of the mechanism, and the number of messages about it so far."""
+        return 0, 0
+
+    def step(self, state: tuple[int, int], message: Any, noise: Noise) -> tuple[Any, Any]:
+        index, sent = state
+        if sent == 3 and int(message[0]) != Symbol.TOP:
+            index, sent = index + 1, 0
+        if index == self.most or sent == 5:
+            return state, HALT
+        zero, one = (Ask(index, Update(np.array([bit], dtype=np.int64))) for bit in (0, 1))
+        create, ask = Create(self.mechanism), Ask(index, Query())
+        pairs = (create, create), (zero, zero), (ask, ask), (zero, one), (ask, ask)
+        return (index, sent + 1), pairs[sent]
+
+    def guess(self, view: View) -> int | None:
+        """Return the bit that the view shows; None where no mechanism failed."""
+        known = isinstance(view.last, np.ndarray) and int(view.last[0]) > Symbol.TOP
+        return int(view.last[0]) - Symbol.TOP - 1 if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiAdversary(WaitingAdversary):
+    """A of [HSV] Thm 13.5, with at most `most` creations of `NoisyLeak(chance, odds)`.
+
+    In the 1-sparse parallel composition of (alpha, eps)-RDP mechanisms the divergence between the adversary's views
+    exceeds any eps' after enough creations. Whole orders only: moments e^((alpha-1) D) are then rational.
+
+    Errata of the printed proof: (1) its last display averages (P/Q)^alpha over P = V^0; Def 13.1 averages over Q = V^1.
+    So its q is too small for large eps': at alpha = 2, eps' = 8 the divergence (base 2) is 6.4. (2) Powers of 2 stand
+    beside log(1 + x) <= x: bases 2 and e are mixed. (3) eps = 0 is false: (alpha, 0)-RDP mechanisms have equal laws,
+    and so has their composition; the proof's p is then 0 and its adversary waits for ever. (4) The display's first line
+    must have ((1-q)/q)^alpha in its second term.
+
+    Example: each mechanism has moment 16/7 at order 2; the composition comes arbitrarily near to 43/7.
+        >>> adversary = RenyiAdversary(2, Fraction(1, 4), Fraction(7), most=20)
+        >>> adversary.mechanism_moment, round(float(adversary.moment), 2)
+        (Fraction(16, 7), 6.13)
+    """
+
+    order: int
+    chance: Fraction
+    odds: Fraction
+
+    @property
+    def claim(self) -> RenyiDP:
+        """The Renyi DP of each mechanism; ln(1 + x) <= x bounds its exact moment."""
+        excess = (self.mechanism_moment - 1) / (self.order - 1)
+        return RenyiDP(Fraction(self.order), excess)
+
+    @property
+    def mechanism(self) -> Sampled:
+        """The mechanism, with its (0, delta) guarantee; delta is the mean leak."""
+        delta = self.chance * (self.odds - 1) / (self.odds + 1)
+        guarantee = Guarantee(ApproxDP(Fraction(0), delta), Neighbors.ADD_REMOVE)
+        return Sampled(NoisyLeak(self.chance, self.odds), guarantee)
+
+    @property
+    def mechanism_moment(self) -> Fraction:
+        """The exact moment of one mechanism: the charge of a book that counts touched mechanisms only."""
+        return 1 + self.chance * (bit_moment(self.odds, self.order) - 1)
+
+    @property
+    def moment(self) -> Fraction:
+        """The exact moment of the composition: 1 + (1 - (1 - chance)^most) (m - 1)."""
+        return 1 + self.listening_probability * (bit_moment(self.odds, self.order) - 1)
+
+    @property
+    def listening_probability(self) -> Fraction:
+        """1 - (1 - chance)^most: the probability that the adversary gets a noisy bit at all."""
+        return 1 - (1 - self.chance) ** self.most
+
+
+def leaky_mechanism(delta: Fraction) -> Sampled:
+    """Return M_delta of the proof as a core mechanism, with its guarantee: (0, delta)-DP for one changed bit."""
+    measure = ApproxDP(Fraction(0), delta)
+    return Sampled(LeakyBit(delta), Guarantee(measure, Neighbors.ADD_REMOVE))
+
+
+@dataclass(frozen=True, slots=True)
+class MaxDeltaAdversary(WaitingAdversary):
+    """A_delta of [HSV] Thm 5.2, with at most `most` creations.
+
+    Example:
+        >>> MaxDeltaAdversary(Fraction(1, 4), most=5).winning_probability
+        Fraction(781, 1024)
+    """
+
+    delta: Fraction
+
+    @property
+    def mechanism(self) -> Sampled:
+        return leaky_mechanism(self.delta)
+
+    @property
+    def winning_probability(self) -> Fraction:
+        """1 - (1 - delta)^most: the probability that it knows the bit for certain."""
+        return 1 - (1 - self.delta) ** self.most

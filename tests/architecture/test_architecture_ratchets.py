@@ -22,10 +22,10 @@ OWN_IMPORTS = 20
 # name of the figure: (today, goal)
 RATCHETS = {
     "folders of more than 20 entries": (0, 0),
-    "entries of the largest folder": (20, 20),
-    "modules with one importer, in per cent": (15, 10),
+    "entries of the largest folder": (19, 20),
+    "modules with one importer, in per cent": (10, 10),
     "functions of more than 8 parameters": (0, 0),
-    "modules with more than 20 own imports": (2, 0),
+    "modules with more than 20 own imports": (0, 0),
     "isinstance with a mechanism or a statistic outside of its folder": (0, 0),
 }
 
@@ -45,6 +45,19 @@ def importers(syntax: Syntax) -> Counter[str]:
     files = {named(path) for path in syntax if path.name != "__init__.py"}
     imports = graph(syntax).items()
     return Counter(name for importer, names in imports for name in (names & files) - {importer})
+
+
+def by_design(syntax: Syntax) -> set[str]:
+    """Return the modules that have one importer on purpose, or none but the face.
+
+    A statistic is one file, which only their list imports, so that a new one is one line. What only the face
+    `stream_dp` names is an entry point, as a command is.
+    """
+    home = Path("stream_dp", "statistics")
+    statistics = {named(path) for path in syntax if path.parent == home}
+    users = importers({path: tree for path, tree in syntax.items() if named(path) != "stream_dp"})
+    entry_points = graph(syntax).get("stream_dp", set()) - users.keys()
+    return statistics | entry_points
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -111,8 +124,9 @@ def own_imports(syntax: Syntax) -> list[Path]:
 
 def figures(syntax: Syntax) -> dict[str, int]:
     folders = entries(syntax)
-    files = [path for path in syntax if path.name != "__init__.py"]
-    alone = [name for name, count in importers(syntax).items() if count == 1]
+    files = {named(path) for path in syntax if path.name != "__init__.py"} - by_design(syntax)
+    used = importers(syntax)
+    alone = [name for name in files if used[name] == 1]
     return {
         "folders of more than 20 entries": sum(n > FOLDER_ENTRIES for n in folders.values()),
         "entries of the largest folder": max(folders.values()),
@@ -151,6 +165,18 @@ def test_each_figure_counts(count: Callable[[Syntax], int], expected: int) -> No
         "stream_dp/operate/see.py": "isinstance(x, Tree)\nisinstance(x, a.CountSeries | int)",
     }
     assert count({Path(path): ast.parse(source) for path, source in code.items()}) == expected
+
+
+def test_statistics_and_entry_points_stand_alone_by_design() -> None:
+    code = {
+        "stream_dp/__init__.pyi": "from stream_dp.python.budget import Budget\nimport stream_dp.core.tick",
+        "stream_dp/python/budget.py": "import stream_dp.core.tick",
+        "stream_dp/core/tick.py": "",
+        "stream_dp/statistics/count.py": "",
+        "stream_dp/statistics/parts/choice.py": "",
+    }
+    syntax = {Path(path): ast.parse(source) for path, source in code.items()}
+    assert by_design(syntax) == {"stream_dp.python.budget", "stream_dp.statistics.count"}
 
 
 def test_a_module_that_knows_too_much_is_counted() -> None:

@@ -31,8 +31,8 @@ from stream_dp.engine.ports import Batch
 from stream_dp.engine.series import LiveSeries, Series
 from stream_dp.journal.release import Shape
 from stream_dp.live.planner import LiveSeriesPlanner
+from stream_dp.mechanisms.watches.block import ThresholdQuery, WatchTerms
 from stream_dp.mechanisms.watches.kinds import Monitor
-from stream_dp.mechanisms.watches.monitor_state import ThresholdQuery, WatchTerms
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.feature_counts import FeatureCounts

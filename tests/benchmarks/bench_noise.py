@@ -11,7 +11,7 @@ from functools import partial
 import opendp.prelude as dp
 
 from stream_dp.noise import NoiseStream, fresh_seed
-from stream_dp.noise.samplers import GaussianSampler
+from stream_dp.noise.stream import GaussianSampler
 
 SIZE = 100_000
 REPEATS = 5

@@ -14,15 +14,14 @@ from stream_dp.core.neighbors import Neighbors, Users, UserShape
 from stream_dp.core.row_relations import Arrivals
 from stream_dp.mechanisms.hss.hss import HSS, GaussianHSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Sum
-from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.hss.sparse_vector import MAXIMUM, ColumnsAbove, Largest, SparseVector, Sum
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
-from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
 from stream_dp.mechanisms.linear.counter import (
     Counter,
     HandOverCounter,
     HybridCounter,
     SeparateCounters,
+    SumCounter,
 )
 from stream_dp.mechanisms.linear.ended_windows import (
     EndedArrivals,
@@ -31,27 +30,37 @@ from stream_dp.mechanisms.linear.ended_windows import (
     RunningWindows,
 )
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.nested_windows import NestedCounter, NestedWindows
+from stream_dp.mechanisms.linear.joint_windows import (
+    CorrelatedWindows,
+    NestedCounter,
+    NestedWindows,
+    best_decays,
+)
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.linear.sums_and_counts import MeansWithinTotal, SumsAndCounts
-from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import (
+from stream_dp.mechanisms.linear.pairs import (
     GaussianAndEver,
+    MeansWithinTotal,
     SharedSums,
+    SumsAndCounts,
     SumsAndEver,
     UserSums,
     WindowsAndEver,
 )
-from stream_dp.mechanisms.papers.paper_hss import (
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
+from stream_dp.mechanisms.papers import (
     GaussianPaperHSS,
     NoisyQuantity,
     PaperHSS,
     PaperSparseVector,
 )
-from stream_dp.mechanisms.quantiles.rank_window import RankLevels, RankWindow
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles
+from stream_dp.mechanisms.quantiles.bucket_windows import (
+    UNTOLD,
+    RankLevels,
+    RankWindow,
+    TumblingQuantiles,
+)
 from stream_dp.mechanisms.quantiles.value_tree import Over, SlidingQuantiles, ValueLevels, ValueTree
+from stream_dp.mechanisms.watches.block import WatchTerms
 from stream_dp.mechanisms.watches.kinds import (
     Alerts,
     CountWatchers,
@@ -59,7 +68,6 @@ from stream_dp.mechanisms.watches.kinds import (
     SumMonitor,
     WindowAlerts,
 )
-from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 from stream_dp.testing.conformance import TICKS, Case, Check, checks_of
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

@@ -16,7 +16,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 from stream_dp.mechanisms.linear.counter import Counter
-from stream_dp.mechanisms.papers.multi_sparse_vector import SubsetQuery
+from stream_dp.mechanisms.papers import SubsetQuery
 from stream_dp.testing.conformance import Tainted, TaintedComposition, reveal, tainted_step
 from stream_dp.testing.noise import ZeroNoise
 

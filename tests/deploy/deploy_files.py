@@ -11,7 +11,7 @@ import typer
 import typer.main
 
 from stream_dp.cli.commands.broker import topic
-from stream_dp.cli.commands.page import page
+from stream_dp.cli.commands.export import page
 from stream_dp.cli.commands.run import run, worker
 from stream_dp.operate.run.running import GIVING_BACK_S, STOPPING_S
 

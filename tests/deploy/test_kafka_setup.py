@@ -15,7 +15,6 @@ from deploy.deploy_files import DEPLOY, mutated, said_by
 from stream_dp.kafka.client.clients import KEPT
 from stream_dp.kafka.client.topics import PLAIN, STAMPED, UNCOMPACTED
 from stream_dp.kafka.log import public as kafka_public
-from stream_dp.kafka.log import questions as kafka_questions
 from stream_dp.kafka.log import rows as kafka_rows
 from stream_dp.kafka.log.append_clock import WANTED
 from stream_dp.operate.doctor import NEEDED
@@ -30,7 +29,7 @@ SETTINGS = {
     "orders.private.clock": dict(WANTED),
     "orders.releases": PUBLIC,
     "orders.answers": PUBLIC,
-    "orders.queries": {**kafka_questions.RULES, **kafka_questions._HINTS},
+    "orders.queries": {**kafka_public.QUERY_RULES, **kafka_public.QUERY_HINTS},
 }
 ENGINE = {
     (resource.format(name="orders", topic="orders-events"), right)

@@ -21,10 +21,10 @@ from unit.pipeline.routing.user_worlds import HORIZON, cut, hashed
 
 from faults.test_distinct_crashes import TWO, logs_of
 from stream_dp.engine import engine
-from stream_dp.engine.identifiers import ByColumn
 from stream_dp.engine.memories import OpenIdentifiers
 from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import Cut
+from stream_dp.engine.user_table import ByColumn
 from stream_dp.files.memory import MemoryStore
 from stream_dp.journal.commit import Commit
 

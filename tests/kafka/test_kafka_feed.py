@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from kafka.kafka_worlds import ENDLESS, Close, administering, create, tick_marks, visible, writing
 
+from stream_dp.cli.commands.broker import replay
 from stream_dp.cli.commands.broker import topic as make_topic
-from stream_dp.cli.commands.replay import replay
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.files.records import Record
 from stream_dp.journal.keys import make_key

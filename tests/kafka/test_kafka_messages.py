@@ -21,8 +21,7 @@ from stream_dp.journal.answer_body import read_answer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.topics import config
 from stream_dp.kafka.log.lease import KafkaLease
-from stream_dp.kafka.log.public import KafkaAnswers
-from stream_dp.kafka.log.questions import KafkaQuestions
+from stream_dp.kafka.log.public import KafkaAnswers, KafkaQuestions
 from stream_dp.live.envelope import LARGEST_MESSAGE, write_envelope
 from stream_dp.testing.port_checks import (
     check_answers,

@@ -13,7 +13,7 @@ from kafka.kafka_worlds import administering, create, half_a_transaction, visibl
 from kafka.raw_batches import plain
 from kafka.raw_wire import Wire
 
-from stream_dp.cli.commands.replay import replay
+from stream_dp.cli.commands.broker import replay
 from stream_dp.core.time import TickGrid
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.files.records import Record, load_records, ticked

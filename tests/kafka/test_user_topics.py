@@ -21,7 +21,7 @@ from kafka.kafka_worlds import AT_ONCE, marks_of, visible
 from oracles.user_caps import Event, Log, Mark, judge
 
 from stream_dp.broker.topics import create_topic
-from stream_dp.cli.commands.replay import replay
+from stream_dp.cli.commands.broker import replay
 from stream_dp.core.time import TickGrid
 from stream_dp.engine.ports import Placement
 from stream_dp.errors import UsageError

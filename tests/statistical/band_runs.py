@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stream_dp.core.mechanism import IntArray, Mechanism, Query, Update
 from stream_dp.mechanisms.hss.hss import HSS
-from stream_dp.mechanisms.papers.paper_hss import PaperHSS
+from stream_dp.mechanisms.papers import PaperHSS
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.noise import NoiseStream
 

@@ -7,13 +7,13 @@ from functools import cached_property
 import numpy as np
 
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query
-from stream_dp.mechanisms.watches.kinds import Monitor
-from stream_dp.mechanisms.watches.monitor_state import (
+from stream_dp.mechanisms.watches.block import (
     ArmQuery,
     DisarmQuery,
     MonitorState,
     ThresholdQuery,
 )
+from stream_dp.mechanisms.watches.kinds import Monitor
 
 ONE = Fraction(1)
 

@@ -22,7 +22,7 @@ from scipy.stats import binom
 from statistical.band_runs import CONFIDENCE, Errors, Shape, alert_errors, errors
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.hss.quantities import ColumnsAbove, Largest, Quantity
+from stream_dp.mechanisms.hss.sparse_vector import ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.statistics.parts.choice import Setting

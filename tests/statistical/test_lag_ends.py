@@ -22,11 +22,10 @@ from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import FAILURE, error_bound
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS, _up_to
-from stream_dp.mechanisms.hss.quantities import MAXIMUM, ErrorLaw, Quantity
-from stream_dp.mechanisms.hss.sparse_vector import unseen
+from stream_dp.mechanisms.hss.sparse_vector import MAXIMUM, ErrorLaw, Quantity, unseen
 from stream_dp.mechanisms.noise_law import geometric_tail, index_probability, laplace_sum_tail
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile, laplace_quantile
-from stream_dp.mechanisms.papers.paper_hss import PaperHSS
+from stream_dp.mechanisms.papers import PaperHSS
 from stream_dp.mechanisms.serving import Lags
 from stream_dp.statistics.parts.choice import Setting
 from stream_dp.statistics.parts.choose_hss import Demand, Split, bins_hss, hss_for

@@ -20,8 +20,8 @@ from statistical.test_band_coverage import covers
 
 from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.hss.quantities import MAXIMUM
-from stream_dp.mechanisms.papers.paper_hss import PaperHSS
+from stream_dp.mechanisms.hss.sparse_vector import MAXIMUM
+from stream_dp.mechanisms.papers import PaperHSS
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.statistics.parts.choice import Setting
 from stream_dp.statistics.parts.choose_hss import CounterKind, Demand, hss_for

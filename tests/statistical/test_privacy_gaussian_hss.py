@@ -22,9 +22,9 @@ from stream_dp.core.guarantee import ZCDP
 from stream_dp.core.mechanism import IntArray, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import GaussianHSS
-from stream_dp.mechanisms.hss.quantities import MAXIMUM, Largest, Quantity
+from stream_dp.mechanisms.hss.sparse_vector import MAXIMUM, Largest, Quantity
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS
+from stream_dp.mechanisms.papers import GaussianPaperHSS
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import ScriptedNoise
 

@@ -20,7 +20,7 @@ from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import HSS
-from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
+from stream_dp.mechanisms.hss.sparse_vector import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
 from stream_dp.mechanisms.linear.counter import HandOverCounter
 from stream_dp.testing.noise import ScriptedNoise
 

@@ -17,13 +17,13 @@ from statistical import broken_monitor as broken
 
 from stream_dp.core.mechanism import Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.watches.kinds import Monitor
-from stream_dp.mechanisms.watches.monitor_state import (
+from stream_dp.mechanisms.watches.block import (
     ArmQuery,
     DisarmQuery,
     ThresholdQuery,
     WatchTerms,
 )
+from stream_dp.mechanisms.watches.kinds import Monitor
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, worst_ratio
 from stream_dp.verify.exact.finite import DifferAtMost, FiniteMachine, FirstPair

@@ -25,9 +25,9 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
+from stream_dp.mechanisms.hss.sparse_vector import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
 from stream_dp.mechanisms.linear.counter import HandOverCounter
-from stream_dp.mechanisms.papers.paper_hss import (
+from stream_dp.mechanisms.papers import (
     PaperHSS,
     PaperHSSState,
     laplace_tail,

@@ -26,7 +26,7 @@ from statistical.attack import Attack
 from unit.mechanisms import broken_quantiles as broken
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles, _tuples
+from stream_dp.mechanisms.quantiles.bucket_windows import TumblingQuantiles, _tuples
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 HALF, THIRD, HIGH = Fraction(1, 2), Fraction(1, 3), Fraction(9, 10)

@@ -24,8 +24,8 @@ from statistical.test_privacy_monitor import (
     row,
 )
 
+from stream_dp.mechanisms.watches.block import WatchTerms
 from stream_dp.mechanisms.watches.kinds import SumMonitor
-from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
 from stream_dp.verify.exact.finite import DifferAtMost

@@ -16,8 +16,8 @@ from unit.verify.exact.talks import Talk
 
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.mechanisms.serving import derived
+from stream_dp.mechanisms.watches.block import ArmQuery, DisarmQuery, WatchTerms
 from stream_dp.mechanisms.watches.kinds import Monitor, WindowAlerts
-from stream_dp.mechanisms.watches.monitor_state import ArmQuery, DisarmQuery, WatchTerms
 from stream_dp.testing.noise import ZeroNoise
 
 # --- the theorem: all places together, against every adversary -------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_dp.mechanisms.quantiles.rank_window import RankLevels, best_rank_levels
+from stream_dp.mechanisms.quantiles.bucket_windows import RankLevels, best_rank_levels
 from stream_dp.mechanisms.quantiles.value_tree import RUNNING, RUNNING_NORMAL, ValueLevels
 
 Floats = NDArray[np.float64]

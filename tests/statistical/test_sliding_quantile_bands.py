@@ -21,9 +21,9 @@ from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
+from stream_dp.mechanisms.linear.pairs import WindowsAndEver
 from stream_dp.mechanisms.linear.window_forest import WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
-from stream_dp.mechanisms.quantiles.rank_window import RankWindow, best_rank_levels
+from stream_dp.mechanisms.quantiles.bucket_windows import RankWindow, best_rank_levels
 from stream_dp.mechanisms.quantiles.value_tree import (
     EACH,
     PARTS,

@@ -15,8 +15,8 @@ from statistical.test_band_coverage import covers
 from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.serving import Bands
+from stream_dp.mechanisms.watches.block import WatchTerms
 from stream_dp.mechanisms.watches.kinds import Monitor, SumMonitor
-from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 
 KEYS, TICKS, RUNS, WINDOW = 17, 80, 120, 6
 WATCHES = {

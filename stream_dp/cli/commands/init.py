@@ -1,4 +1,7 @@
-"""`stream-dp init`: a first pipeline file from a sample of records. NOT PRIVATE, so for the operator's own terminal."""
+"""`stream-dp init` and `schema`: a first pipeline file from a sample of records, and the JSON Schema of such files.
+
+What `init` shows is NOT PRIVATE, so for the operator's own terminal.
+"""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +14,7 @@ from stream_dp.cli.options import Bootstrap
 from stream_dp.cli.printing import folding_table, wide_console
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.wording import how_many
-from stream_dp.operate.init import LOCAL, OPEN, Drafted, SampleWanted, draft_pipeline
+from stream_dp.operate.init import LOCAL, OPEN, Drafted, SampleWanted, draft_pipeline, schema_text
 
 _MOST_SHOWN = 50
 _FOR_CHECK = "only for `check`; records that count are sent after `run` has started"
@@ -120,3 +123,11 @@ def _local_port(bootstrap: str) -> str:
     """Return the port for a local broker; empty if Kafka is on another machine."""
     host, _, port = bootstrap.partition(",")[0].rpartition(":")
     return port if host in ("127.0.0.1", "localhost", "[::1]") else ""
+
+
+def schema() -> None:
+    """Print the JSON Schema of a pipeline file. With it, an editor completes keys and marks mistakes.
+
+    Keep it beside the file, and name it in the file's first line: # yaml-language-server: $schema=pipeline.schema.json
+    """
+    typer.echo(schema_text())

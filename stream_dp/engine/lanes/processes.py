@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, cast
 
-from stream_dp.engine.identifiers import Arrivals
 from stream_dp.engine.ports import Beginning, Behinds, Channel, Crew, Positions, Source
 from stream_dp.engine.tick_assembler import (
     ClosedTick,
@@ -30,7 +29,7 @@ from stream_dp.engine.tick_assembler import (
     total,
 )
 from stream_dp.engine.tick_reader import Gathering, Reader, RecordGuard
-from stream_dp.engine.user_table import Used
+from stream_dp.engine.user_table import Arrivals, Used
 from stream_dp.errors import EngineEnded, FailClosed, StreamDPError, WorldError
 from stream_dp.journal.dead_letters import DeadLetters
 

@@ -24,11 +24,17 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from stream_dp.core.mechanism import IntArray
-from stream_dp.engine.identifiers import ByColumn, each_once, read_identifiers, write_identifiers
 from stream_dp.engine.memories import counted_in, written_by_window
 from stream_dp.engine.ports import Behind
 from stream_dp.engine.tick_assembler import ClosedTick, Cut, Row, ThinRow, dense, thin
-from stream_dp.engine.user_table import Counted, Used
+from stream_dp.engine.user_table import (
+    ByColumn,
+    Counted,
+    Used,
+    each_once,
+    read_identifiers,
+    write_identifiers,
+)
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import DeadLetter, Private
 from stream_dp.journal.dead_letters import DeadLetters

@@ -17,7 +17,6 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from stream_dp.engine.identifiers import Arrivals, ByColumn
 from stream_dp.engine.lanes.processes import (
     QUEUED,
     Counting,
@@ -45,6 +44,7 @@ from stream_dp.engine.lanes.rows import (
 from stream_dp.engine.ports import Batch, Beginning, Ports, Rows, Source
 from stream_dp.engine.tick_assembler import ClosedTick, Cut, Router, TickAssembler
 from stream_dp.engine.tick_reader import Gathering, Reader, RecordGuard
+from stream_dp.engine.user_table import Arrivals, ByColumn
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.journal.commit import Commit
 

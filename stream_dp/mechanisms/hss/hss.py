@@ -30,9 +30,11 @@ from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Step, Upda
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.checks import of_the_exact_class
-from stream_dp.mechanisms.hss.quantities import MAXIMUM, ErrorLaw, Quantity
 from stream_dp.mechanisms.hss.sparse_vector import (
+    MAXIMUM,
     SURVIVAL,
+    ErrorLaw,
+    Quantity,
     SelfTuned,
     SparseVector,
     ceil_root,

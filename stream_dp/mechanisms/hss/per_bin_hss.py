@@ -27,10 +27,10 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.hss.hss import FAILURE, KEPT, TOO_HIGH, Closing, error_bound
-from stream_dp.mechanisms.hss.quantities import ErrorLaw
 from stream_dp.mechanisms.hss.sparse_vector import (
     SHORTEST,
     SURVIVAL,
+    ErrorLaw,
     SelfTuned,
     interval_share,
     moved_up,
@@ -40,8 +40,8 @@ from stream_dp.mechanisms.linear.counter import CloseQuery, SeparateCounters
 from stream_dp.mechanisms.noise_law import geometric_tail, index_probability
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile, laplace_quantile
 from stream_dp.mechanisms.serving import CountRows, Lags, Sides, Word
+from stream_dp.mechanisms.watches.block import LevelsQuery
 from stream_dp.mechanisms.watches.kinds import CountWatchers
-from stream_dp.mechanisms.watches.monitor_state import LevelsQuery
 
 WATCHERS, COUNTERS = 0, 1
 SUITE = "tests/conformance"  # tests of taint, and of two copies on neighbouring inputs

@@ -29,13 +29,19 @@ from stream_dp.core.row_relations import COUNTS, Arrivals
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import checked, of_the_exact_class
-from stream_dp.mechanisms.linear.counter import Counter, CounterState, PureShares
-from stream_dp.mechanisms.linear.sum_counter import EventAmounts, SumCounter, SumCounterState
+from stream_dp.mechanisms.linear.counter import (
+    Counter,
+    CounterState,
+    EventAmounts,
+    PureShares,
+    SumCounter,
+    SumCounterState,
+)
 from stream_dp.mechanisms.linear.window_forest import SUM_SOURCE
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.serving import Additive, CountRows
-from stream_dp.mechanisms.watches.watch_noise import WIDEST
+from stream_dp.mechanisms.watches.block import WIDEST
 
 TEST = "tests/unit/mechanisms/test_ended_windows.py"
 ARRIVALS_TEST = "tests/unit/mechanisms/test_arrivals_exact.py"

@@ -34,14 +34,13 @@ from stream_dp.core.row_law import ShapedLaw
 from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import of_the_exact_class
-from stream_dp.mechanisms.linear.counter import PureShares
+from stream_dp.mechanisms.linear.counter import EventAmounts, PureShares
 from stream_dp.mechanisms.linear.noisy_forest import ONCE, TEST, ForestShape, NoisyForest
-from stream_dp.mechanisms.linear.sum_counter import EventAmounts
 from stream_dp.mechanisms.linear.tree import LIKELY
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.serving import CountRows
-from stream_dp.mechanisms.watches.watch_noise import WIDEST
+from stream_dp.mechanisms.watches.block import WIDEST
 
 SOURCE = "discrete Laplace mechanism (Ghosh, Roughgarden, Sundararajan 2009)"
 SUM_SOURCE = "discrete Laplace mechanism on integer rows, scale l1 / epsilon (Ghosh, Roughgarden, Sundararajan 2009)"
@@ -174,7 +173,7 @@ class SumForest(EventAmounts, LaplaceForest):
 
 GAUSSIAN_FOREST_SOURCE = "discrete Gaussian mechanism (Canonne, Kamath, Steinke 2020, Prop. 5)"
 MOST_RHO = 1000
-WIDEST_VARIANCE = 1 << 88  # that is drawn: `noise.samplers.MAX_VARIANCE`, which loads the cipher
+WIDEST_VARIANCE = 1 << 88  # that is drawn: `noise.stream.MAX_VARIANCE`, which loads the cipher
 
 
 @wire("gaussian-forest", 1)

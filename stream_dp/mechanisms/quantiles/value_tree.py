@@ -41,12 +41,16 @@ from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.checks import LARGEST, checked, of_the_exact_class
 from stream_dp.mechanisms.linear.counter import Counter, CounterState, HybridCounter, HybridState
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
+from stream_dp.mechanisms.linear.pairs import WindowsAndEver, WindowsAndEverState
 from stream_dp.mechanisms.linear.tree import FRACTION_BITS, UNIT, part
 from stream_dp.mechanisms.linear.window_forest import WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver, WindowsAndEverState
 from stream_dp.mechanisms.noise_law import NoiseLaw
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
-from stream_dp.mechanisms.quantiles.rank_window import RankLevels, RankWindow, RankWindowState
+from stream_dp.mechanisms.quantiles.bucket_windows import (
+    RankLevels,
+    RankWindow,
+    RankWindowState,
+)
 from stream_dp.mechanisms.serving import Additive, Deciding
 
 ARITIES = (4, 6, 8, 10, 12, 16, 20, 24, 32, 48)

@@ -34,8 +34,8 @@ from stream_dp.core.wording import how_many
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.mechanisms.checks import of_the_exact_class
 from stream_dp.mechanisms.hss.sparse_vector import SOURCE
-from stream_dp.mechanisms.linear.sum_counter import EventAmounts
-from stream_dp.mechanisms.watches.monitor_state import (
+from stream_dp.mechanisms.linear.counter import EventAmounts
+from stream_dp.mechanisms.watches.block import (
     ARMED,
     BELOW,
     HEARD,
@@ -48,11 +48,13 @@ from stream_dp.mechanisms.watches.monitor_state import (
     MonitorState,
     ThresholdQuery,
     WatchersState,
+    WatchNoise,
     WatchTerms,
+    exceeding,
     is_threshold,
+    require_drawable,
     thresholds,
 )
-from stream_dp.mechanisms.watches.watch_noise import WatchNoise, exceeding, require_drawable
 
 
 class WatchLaw(WatchNoise):

@@ -8,9 +8,9 @@ from stream_dp.accounting.derive import RULES
 from stream_dp.core.guarantee import NAMES, parameters
 from stream_dp.core.wording import Progress, unseen
 from stream_dp.errors import FailClosed
-from stream_dp.verify.counterexamples.naive_books import NaiveBook, books
-from stream_dp.verify.counterexamples.untrue_entries import untrue_entries
+from stream_dp.verify.counterexamples import NaiveBook, books
 from stream_dp.verify.exact_checks.table import RuleFinding, constructed, findings
+from stream_dp.verify.untrue_entries import untrue_entries
 
 
 def rules_json(progress: Progress = unseen) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from stream_dp.core.wording import shown_number
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load, load_live, load_series
-from stream_dp.server.live_series import LARGEST_DEFINITION
+from stream_dp.server.view import LARGEST_DEFINITION
 from stream_dp.statistics.parts.choice import FalseAlarm
 
 WAIT_S = 60.0

@@ -21,7 +21,7 @@ from stream_dp.journal.commit import Applied
 from stream_dp.journal.keys import Sealer
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.operate.audit.journal_access import built_of, mechanisms_in, opened, sealed_commits
-from stream_dp.operate.audit.ledger_view import derived_again, require_begun
+from stream_dp.operate.audit.ledger_check import derived_again, require_begun
 from stream_dp.operate.budget_view import budget_json, fits
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import (

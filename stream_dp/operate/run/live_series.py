@@ -34,7 +34,7 @@ from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built, Chosen
 from stream_dp.pipeline.derivations import Part, whole
 from stream_dp.pipeline.report import series_json
-from stream_dp.server.live_series import BY_OPERATOR, Sender
+from stream_dp.server.view import BY_OPERATOR, Sender
 
 STEPS = 24
 _DIGITS, _LEAST, _LAST = 900, -6, 8 * 900
@@ -187,7 +187,7 @@ class Attempt(NamedTuple):
 
 
 class EngineLiveSeries:
-    """Creates, halts, lists and asks the series of a run; it implements `server.live_series.LiveSeriesService`.
+    """Creates, halts, lists and asks the series of a run; it implements `server.view.LiveSeriesService`.
 
     `shown` returns the attempt that ran last. A command goes once to an engine that runs; while none runs, or while
     `catching_up`, it raises Outage, and nothing was done.

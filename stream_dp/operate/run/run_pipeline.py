@@ -19,8 +19,12 @@ from stream_dp.operate.audit.journal_access import require_own
 from stream_dp.operate.check_pipeline import require_fitting, require_wanted
 from stream_dp.operate.keys import require_analysts, sealer_for
 from stream_dp.operate.observe.lifecycle_log import TellEvent, silent
-from stream_dp.operate.observe.operator_figures import FiguresPort, OperatorFigures, figures_told
-from stream_dp.operate.observe.traces import traced
+from stream_dp.operate.observe.operator_figures import (
+    FiguresPort,
+    OperatorFigures,
+    figures_told,
+    traced,
+)
 from stream_dp.operate.run.file_change import going_on
 from stream_dp.operate.run.running import Run, alongside, signals
 from stream_dp.operate.run.settings import WAIT_S, answered, joined, source_there

@@ -30,8 +30,7 @@ from stream_dp.files.system_clock import SystemClock
 from stream_dp.journal.keys import Sealer, WorkerKeys
 from stream_dp.kafka.log.journal import KafkaJournal
 from stream_dp.kafka.log.lease import Holder, KafkaLease, Presence
-from stream_dp.kafka.log.public import KafkaAnswers, KafkaSink
-from stream_dp.kafka.log.questions import KafkaQuestions
+from stream_dp.kafka.log.public import KafkaAnswers, KafkaQuestions, KafkaSink
 from stream_dp.kafka.source.source import KafkaSource
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.run.deriving import beside

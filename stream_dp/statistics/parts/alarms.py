@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple, TypeAlias
 from pydantic import Field
 from pydantic_core import InitErrorDetails
 
-from stream_dp.mechanisms.watches.monitor_state import LARGEST_THRESHOLD, WatchTerms
-from stream_dp.mechanisms.watches.watch_noise import WatchNoise
+from stream_dp.mechanisms.watches.block import LARGEST_THRESHOLD, WatchNoise, WatchTerms
 from stream_dp.records.amount_units import Amount, Clamp, clamp_problems
 from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import Place, decimal_text

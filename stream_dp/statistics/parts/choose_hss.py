@@ -30,8 +30,8 @@ from stream_dp.engine.series import Meaning
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.hss.hss import FAILURE, HSS, GaussianHSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.hss.quantities import Quantity
-from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS, PaperHSS
+from stream_dp.mechanisms.hss.sparse_vector import Quantity
+from stream_dp.mechanisms.papers import GaussianPaperHSS, PaperHSS
 from stream_dp.mechanisms.serving import Lags
 from stream_dp.records.scalars import problem
 from stream_dp.statistics.parts.choice import (

@@ -128,7 +128,7 @@ def leading(guess: Guess, shape: ExpectedShape | None = None) -> Floats | str:
     return counts * float(guess.typical) / float(counts.max())
 
 
-def of_quotients(fields: Mapping[str, Any], what: str = "") -> Judged:
+def of_quotients(fields: Mapping[str, Any]) -> Judged:
     """Judge released quotients with their ends: of several, the one in the middle by its band's share."""
     many = "lows" in fields
     values = list(fields["values"].values()) if many else [fields["value"]]
@@ -139,7 +139,7 @@ def of_quotients(fields: Mapping[str, Any], what: str = "") -> Judged:
     )
     cells = [_quotient(value, *end) for value, end in zip(values, ends, strict=True)]
     ordered = sorted(cells, key=lambda cell: cell.share)
-    return ordered[len(ordered) // 2]._replace(what=_cell(len(cells)) or what)
+    return ordered[len(ordered) // 2]._replace(what=_cell(len(cells)))
 
 
 def _quotient(value: Any, low: Any, high: Any) -> Judged:

@@ -19,7 +19,7 @@ from stream_dp.engine.series import entry_bytes
 from stream_dp.errors import NoRoom, UsageError
 from stream_dp.journal.release import told_number
 from stream_dp.mechanisms.serving import clipped
-from stream_dp.mechanisms.watches.monitor_state import ThresholdQuery, is_threshold, thresholds
+from stream_dp.mechanisms.watches.block import ThresholdQuery, is_threshold, thresholds
 from stream_dp.records.groupings import decimal_text
 from stream_dp.statistics.parts.series_spec import BYTES
 

@@ -14,18 +14,19 @@ from stream_dp.core.wording import how_many
 from stream_dp.engine.series import Meaning
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Shape
-from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.nested_windows import (
+from stream_dp.mechanisms.linear.joint_windows import (
+    CorrelatedWindows,
     NestedCounter,
     NestedWindows,
     Views,
+    best_decays,
     best_nested,
     usual_nested,
 )
 from stream_dp.mechanisms.linear.noisy_forest import MOST_HELD, best_forest, mean_variance
+from stream_dp.mechanisms.linear.pairs import GaussianAndEver, ever_share
 from stream_dp.mechanisms.linear.window_forest import GaussianForest
-from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver, ever_share
 from stream_dp.records.groupings import By, grouping_text
 from stream_dp.records.scalars import problem
 from stream_dp.statistics.parts.choice import (

@@ -13,11 +13,10 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.wording import how_many
+from stream_dp.mechanisms.linear.counter import SumCounter
 from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums, RunningWindows
 from stream_dp.mechanisms.linear.noisy_forest import ForestShape, best_forest
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import (
+from stream_dp.mechanisms.linear.pairs import (
     SharedSums,
     SumsAndEver,
     TotalSums,
@@ -25,6 +24,7 @@ from stream_dp.mechanisms.linear.windows_and_ever import (
     WindowsAndEver,
     ever_share,
 )
+from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.serving import Answer, Bands
 from stream_dp.records.endpoints import Clock
 from stream_dp.records.groupings import Place, decimal_text

@@ -15,8 +15,7 @@ from stream_dp.accounting.situations import Local, Parallel, Situation, Touched
 from stream_dp.core.composition import Ask, Create
 from stream_dp.core.mechanism import IntArray, Query
 from stream_dp.core.relation import Relation, same
-from stream_dp.mechanisms.papers.local_protocol import LocalProtocol
-from stream_dp.mechanisms.papers.multi_sparse_vector import MultiSparseVector
+from stream_dp.mechanisms.papers import LocalProtocol, MultiSparseVector
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_sparse_vector import BelowThreshold
 from stream_dp.verify.exact.finite import FirstPair

@@ -14,8 +14,7 @@ from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.hss.hss import HSS
-from stream_dp.mechanisms.hss.quantities import MAXIMUM
-from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.hss.sparse_vector import MAXIMUM, SparseVector
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.watches.kinds import Alerts

@@ -22,10 +22,10 @@ from stream_dp.accounting.rules.time import ticks
 from stream_dp.accounting.situations import Filtered
 from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
 from stream_dp.operate.audit import rules_table as command
-from stream_dp.verify.counterexamples.naive_books import books
-from stream_dp.verify.counterexamples.untrue_entries import untrue_entries
+from stream_dp.verify.counterexamples import books
 from stream_dp.verify.exact_checks import compositions, live, table
 from stream_dp.verify.exact_checks.table import RuleFinding
+from stream_dp.verify.untrue_entries import untrue_entries
 
 Twin = Callable[[Any, Any], Measure]
 

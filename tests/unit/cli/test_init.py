@@ -10,8 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from stream_dp.operate.init import Column
-from stream_dp.operate.schema_text import pipeline_schema
+from stream_dp.operate.init import Column, pipeline_schema
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 

@@ -14,12 +14,13 @@ from stream_dp.core.guarantee import ApproxDP, differential_privacy
 from stream_dp.engine.history import JournalSummary, read_summary
 from stream_dp.errors import BudgetRefused, FailClosed, NotYours, UnknownMechanism, UsageError
 from stream_dp.files.memory import MemorySource
-from stream_dp.operate.audit import ledger_view
-from stream_dp.operate.audit.ledger_view import ledger_json, live_charges
+from stream_dp.operate.audit import ledger_check
+from stream_dp.operate.audit.ledger_check import live_charges
+from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.operate.budget_view import api_budget
 from stream_dp.operate.run.live_series import Attempt, EngineLiveSeries
 from stream_dp.pipeline.report import promise_json
-from stream_dp.server.live_series import Sender
+from stream_dp.server.view import Sender
 
 Privacy = dict[str, Any]
 BEGINS = {tick: f"2026-01-01T{tick:02}:00:00Z" for tick in range(HORIZON + 1)}
@@ -118,7 +119,7 @@ async def test_a_total_that_differs_is_said(
             for live in live_charges(summary)
         ]
 
-    monkeypatch.setattr(ledger_view, "live_charges", all_alive)
+    monkeypatch.setattr(ledger_check, "live_charges", all_alive)
     with pytest.raises(FailClosed, match=why):
         ledger_json(world.built, found)
 

@@ -133,7 +133,7 @@ def test_what_libraries_log_is_named_and_not_repeated() -> None:
     out = StringIO()
     with warnings_told(lifecycle_log.lifecycle_log("f", out)):
         logging.getLogger("asyncio").error("lost %s", HIDDEN)
-        logging.getLogger("stream_dp.kafka.log.questions").warning("made anew")
+        logging.getLogger("stream_dp.kafka.log.public").warning("made anew")
     found = lines(out.getvalue())
     require_clean(found)
     assert [(line.get("library"), line.get("warning")) for line in found] == [

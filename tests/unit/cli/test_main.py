@@ -17,7 +17,7 @@ from stream_dp.cli.main import HOMES, Commands, code_of, main
 from stream_dp.journal.keys import make_key
 from stream_dp.operate import budget_view
 from stream_dp.operate.demo import flights_folder
-from stream_dp.operate.schema_text import pipeline_schema
+from stream_dp.operate.init import pipeline_schema
 
 Say = Callable[..., Any]
 COMMANDS = (

@@ -19,9 +19,8 @@ from stream_dp.client import http_api as client
 from stream_dp.journal.keys import Sealer
 from stream_dp.operate.query import remote_series
 from stream_dp.server.access import OPEN, Access
-from stream_dp.server.live_series import Sender
 from stream_dp.server.server import PageServer
-from stream_dp.server.view import PublicView, ReleaseLog, TokenHolder
+from stream_dp.server.view import PublicView, ReleaseLog, Sender, TokenHolder
 
 KEY = bytes(range(32))
 ERROR = "Expected error: ± 17 at tick 99 with 95% confidence."

@@ -21,8 +21,8 @@ from unit.cli.conftest import BROKEN, GOOD, HIDDEN, Site
 from stream_dp.engine.gate import Gate
 from stream_dp.errors import WorldError
 from stream_dp.journal.commit import Commit
-from stream_dp.operate.observe import traces
-from stream_dp.operate.observe.traces import ERROR, NAMED, OUTCOME, SPANS
+from stream_dp.operate.observe import operator_figures
+from stream_dp.operate.observe.operator_figures import ERROR, NAMED, OUTCOME, SPANS
 
 Values = dict[str, str | int]
 
@@ -143,7 +143,7 @@ def senders() -> Iterator[None]:
 
 @pytest.fixture
 def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collected]:
-    monkeypatch.setattr(traces, "LAST_S", 100.0)
+    monkeypatch.setattr(operator_figures, "LAST_S", 100.0)
     with collector() as found:
         monkeypatch.setenv(ENDPOINT, found.url)
         yield found
@@ -196,7 +196,7 @@ def test_what_fails_is_told_by_the_class_of_its_error(
 
 
 def test_json_lines_say_where_traces_go(secretive: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces, "LAST_S", 100.0)
+    monkeypatch.setattr(operator_figures, "LAST_S", 100.0)
     with collector() as found:
         monkeypatch.setenv(ENDPOINT, found.url.replace("//", f"//ann:{HIDDEN}@"))
         said = secretive.command(*RUN, "--traces", "--log-format", "json")
@@ -232,7 +232,7 @@ def test_a_run_that_is_allowed_to_tell_more_is_caught(
     what: Callable[[Commit], str | int],
 ) -> None:
     leaking(monkeypatch, what)
-    monkeypatch.setattr(traces, "SPANS", {**SPANS, "commit": frozenset({"tick"})})
+    monkeypatch.setattr(operator_figures, "SPANS", {**SPANS, "commit": frozenset({"tick"})})
     assert secretive.command(*RUN, "--traces").code == 0
     with pytest.raises(AssertionError):
         require_clean(collected)

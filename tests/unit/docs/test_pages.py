@@ -22,9 +22,8 @@ from stream_dp.journal.answer_body import RefusalKind, read_answer
 from stream_dp.journal.release import Released, Shape, read
 from stream_dp.live.analyst_messages import MESSAGES, Message, read_message
 from stream_dp.live.envelope import is_signed, read_envelope
+from stream_dp.mechanisms.watches.block import WatchTerms, crossing_chance
 from stream_dp.mechanisms.watches.kinds import Monitor, SumMonitor
-from stream_dp.mechanisms.watches.monitor_state import WatchTerms
-from stream_dp.mechanisms.watches.watch_noise import crossing_chance
 from stream_dp.operate.doctor import NEEDED
 from stream_dp.operate.run.running import INTERRUPTED
 from stream_dp.pipeline.builder import build

@@ -20,7 +20,8 @@ from stream_dp.errors import BudgetRefused
 from stream_dp.files.memory import MemorySource
 from stream_dp.journal.commit import Commit
 from stream_dp.live.planner import LiveSeriesPlanner
-from stream_dp.operate.audit.ledger_view import derived_again, ledger_json
+from stream_dp.operate.audit.ledger_check import derived_again
+from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec

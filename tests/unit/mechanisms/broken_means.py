@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from stream_dp.core.mechanism import Query, Update
-from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, SumsAndCountsState
+from stream_dp.mechanisms.linear.pairs import SumsAndCounts, SumsAndCountsState
 from stream_dp.mechanisms.linear.window_forest import SumForest
 from stream_dp.testing.noise import ZeroNoise
 

@@ -9,7 +9,7 @@ import numpy as np
 from unit.mechanisms.shifted_noise import NoNoise
 
 from stream_dp.core.mechanism import IntArray, Noise, Query
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles, Tuples
+from stream_dp.mechanisms.quantiles.bucket_windows import TumblingQuantiles, Tuples
 
 
 class SensitivityForgotten(TumblingQuantiles):

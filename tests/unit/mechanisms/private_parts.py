@@ -15,26 +15,30 @@ from stream_dp.mechanisms.hss.hss import HSSState
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinState
 from stream_dp.mechanisms.hss.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounterState, CutOffState
-from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindowsState
 from stream_dp.mechanisms.linear.counter import (
     CounterState,
     HandOverState,
     HybridState,
     SeparateState,
+    SumCounterState,
 )
 from stream_dp.mechanisms.linear.ended_windows import EndedWindowsState, RunningWindowsState
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounterState, LatticeState
-from stream_dp.mechanisms.linear.nested_windows import NestedCounterState, NestedWindowsState
+from stream_dp.mechanisms.linear.joint_windows import (
+    CorrelatedWindowsState,
+    NestedCounterState,
+    NestedWindowsState,
+)
 from stream_dp.mechanisms.linear.noisy_forest import WindowForestState
-from stream_dp.mechanisms.linear.sum_counter import SumCounterState
-from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCountsState
+from stream_dp.mechanisms.linear.pairs import SumsAndCountsState, WindowsAndEverState
 from stream_dp.mechanisms.linear.tree import TreeState
-from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEverState
-from stream_dp.mechanisms.papers.paper_hss import NoisyQuantityState, PaperHSSState
-from stream_dp.mechanisms.quantiles.rank_window import RankWindowState
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantilesState
+from stream_dp.mechanisms.papers import NoisyQuantityState, PaperHSSState
+from stream_dp.mechanisms.quantiles.bucket_windows import (
+    RankWindowState,
+    TumblingQuantilesState,
+)
 from stream_dp.mechanisms.quantiles.value_tree import ValueTreeState
-from stream_dp.mechanisms.watches.monitor_state import (
+from stream_dp.mechanisms.watches.block import (
     AlertsState,
     MonitorState,
     WatchersState,

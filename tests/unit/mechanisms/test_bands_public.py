@@ -20,10 +20,9 @@ from stream_dp.core.sealed import inside_of
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.hss.hss import HSS, GaussianHSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.hss.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
+from stream_dp.mechanisms.hss.sparse_vector import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
-from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows
-from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter, SumCounter
 from stream_dp.mechanisms.linear.ended_windows import (
     EndedArrivals,
     EndedCounts,
@@ -31,25 +30,32 @@ from stream_dp.mechanisms.linear.ended_windows import (
     RunningWindows,
 )
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.nested_windows import NestedCounter, NestedWindows
+from stream_dp.mechanisms.linear.joint_windows import (
+    CorrelatedWindows,
+    NestedCounter,
+    NestedWindows,
+)
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.linear.sums_and_counts import MeansWithinTotal, SumsAndCounts
-from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import (
+from stream_dp.mechanisms.linear.pairs import (
     GaussianAndEver,
+    MeansWithinTotal,
     SharedSums,
+    SumsAndCounts,
     SumsAndEver,
     UserSums,
     WindowsAndEver,
 )
-from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS, PaperHSS
-from stream_dp.mechanisms.quantiles.rank_window import RankLevels, RankWindow
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
+from stream_dp.mechanisms.papers import GaussianPaperHSS, PaperHSS
+from stream_dp.mechanisms.quantiles.bucket_windows import (
+    RankLevels,
+    RankWindow,
+    TumblingQuantiles,
+)
 from stream_dp.mechanisms.quantiles.value_tree import SlidingQuantiles, ValueLevels, ValueTree
 from stream_dp.mechanisms.serving import Bands, Lags
+from stream_dp.mechanisms.watches.block import WatchTerms
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
-from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 from stream_dp.testing.noise import SeededNoise
 
 TICKS, WIDTH = 12, 3

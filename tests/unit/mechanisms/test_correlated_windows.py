@@ -22,19 +22,19 @@ from unit.mechanisms.test_gaussian_counter import check_coupling
 from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BrokenCondition, NotDerivable
-from stream_dp.mechanisms.linear.correlated_windows import (
-    MOST_BUFFERS,
-    PARTS,
-    CorrelatedWindows,
-    CorrelatedWindowsState,
-    best_decays,
-)
 from stream_dp.mechanisms.linear.gaussian_counter import (
     MOST_STEPS,
     Decays,
     GaussianCounter,
     LatticeNoise,
     covered,
+)
+from stream_dp.mechanisms.linear.joint_windows import (
+    MOST_BUFFERS,
+    SUM_BITS,
+    CorrelatedWindows,
+    CorrelatedWindowsState,
+    best_decays,
 )
 from stream_dp.mechanisms.noise_law import NOTHING, NoiseLaw
 from stream_dp.mechanisms.serving import derived
@@ -512,13 +512,13 @@ def test_without_a_horizon_it_is_made_for_as_many_ticks_as_any_counter() -> None
 def test_what_rounding_adds_is_in_the_law() -> None:
     """Of a window: half a unit, half a part of each of two held sums, and what rounded products drift."""
     made = CorrelatedWindows(GaussianCounter(1, Fraction(1, 2), ADD, 40), (1, 5))
-    assert made.below == PARTS < made.counter.lattice.bits
+    assert made.below == SUM_BITS < made.counter.lattice.bits
     assert made.noise(0, 1) == NOTHING
     law = made.noise(20, 1)
-    inner = law.rest - 0.5 - 1 / (1 << PARTS)
+    inner = law.rest - 0.5 - 1 / (1 << SUM_BITS)
     assert 0 < inner < 0.001
     assert law.between == pytest.approx(2 * (law.rest - 0.5))
-    less = made.counter.lattice.bits - PARTS
+    less = made.counter.lattice.bits - SUM_BITS
     held = made.counter.init(ZeroNoise())
     for noise, parts in (
         (0, 0),

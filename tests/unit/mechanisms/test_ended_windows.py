@@ -21,7 +21,7 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, SumCounter
 from stream_dp.mechanisms.linear.ended_windows import (
     EndedCounts,
     EndedSums,
@@ -30,8 +30,7 @@ from stream_dp.mechanisms.linear.ended_windows import (
     RunningWindowsState,
 )
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
+from stream_dp.mechanisms.linear.pairs import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import SeededNoise, ZeroNoise

@@ -26,8 +26,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import BudgetRefused, InvalidCost, NotDerivable
 from stream_dp.mechanisms.hss.hss import HSS
-from stream_dp.mechanisms.hss.quantities import Maximum, Quantity
-from stream_dp.mechanisms.hss.sparse_vector import SparseVector
+from stream_dp.mechanisms.hss.sparse_vector import Maximum, Quantity, SparseVector
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.watches.kinds import Alerts
@@ -72,7 +71,7 @@ class Tenfold(Maximum):
 
 
 class Unlisted(Quantity):
-    """Not monotone; says of itself that it is proven in mechanisms/hss/quantities.py."""
+    """Not monotone; says of itself that it is proven in mechanisms/hss/sparse_vector.py."""
 
     def of(self, sums: IntArray) -> int:
         return 1000 * (int(np.sum(sums)) % 2)

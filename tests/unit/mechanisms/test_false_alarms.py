@@ -17,11 +17,16 @@ from unit.mechanisms.shifted_noise import answers
 from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
+from stream_dp.mechanisms.watches.block import (
+    WIDEST,
+    ThresholdQuery,
+    WatchTerms,
+    crossing_chance,
+    exceeding,
+)
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor
-from stream_dp.mechanisms.watches.monitor_state import ThresholdQuery, WatchTerms
-from stream_dp.mechanisms.watches.watch_noise import WIDEST, crossing_chance, exceeding
 from stream_dp.noise import NoiseStream
-from stream_dp.noise.samplers import MAX_SCALE
+from stream_dp.noise.stream import MAX_SCALE
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD = Neighbors.ADD_REMOVE

@@ -24,15 +24,15 @@ import stream_dp.core
 import stream_dp.mechanisms
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import content_fields
+from stream_dp.core.serial import content_fields, mechanism_fingerprint
 from stream_dp.core.wire import wire, wire_of
 from stream_dp.mechanisms.hss.hss import HSS, GaussianHSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import LatticeNoise
 from stream_dp.mechanisms.linear.tree import TreeNoise
-from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS
-from stream_dp.mechanisms.states import STATES, UPGRADES, mechanism_fingerprint, same_states
+from stream_dp.mechanisms.papers import GaussianPaperHSS
+from stream_dp.mechanisms.states import STATES, UPGRADES, same_states
 from stream_dp.testing.noise import SeededNoise
 
 FROZEN = Path(__file__).parents[2] / "fixtures/kinds.txt"

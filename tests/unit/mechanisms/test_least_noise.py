@@ -14,18 +14,20 @@ import pytest
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import Arrivals
 from stream_dp.errors import BrokenCondition
-from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter, HybridCounter, SumCounter
 from stream_dp.mechanisms.linear.ended_windows import EndedArrivals, EndedCounts, EndedSums
-from stream_dp.mechanisms.linear.nested_windows import NestedCounter
+from stream_dp.mechanisms.linear.joint_windows import NestedCounter
 from stream_dp.mechanisms.linear.noisy_forest import ForestShape
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.tree import TreeNoise
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.quantiles.rank_window import RankLevels, RankWindow
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.quantiles.bucket_windows import (
+    RankLevels,
+    RankWindow,
+    TumblingQuantiles,
+)
 from stream_dp.mechanisms.serving import derived
+from stream_dp.mechanisms.watches.block import WatchTerms
 from stream_dp.mechanisms.watches.kinds import Monitor, SumMonitor, WindowAlerts
-from stream_dp.mechanisms.watches.monitor_state import WatchTerms
 
 FIFTH, TENTH = Fraction(1, 5), Fraction(1, 10)
 LESS = Fraction(999, 1000)

@@ -14,9 +14,8 @@ from unit.mechanisms.shifted_noise import answers
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import Arrivals
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter
-from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter, SumCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.testing.noise import SeededNoise
 

@@ -17,8 +17,7 @@ from stream_dp.core.mechanism import IntArray, Mechanism, Message, Noise, Query,
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim
 from stream_dp.errors import NotDerivable, RejectedMessage, UsageError
-from stream_dp.mechanisms.papers.local_protocol import LocalProtocol
-from stream_dp.mechanisms.papers.multi_sparse_vector import MultiSparseVector, SubsetQuery
+from stream_dp.mechanisms.papers import LocalProtocol, MultiSparseVector, SubsetQuery
 from stream_dp.mechanisms.states import STATES
 from stream_dp.mechanisms.watches.kinds import Alerts
 from stream_dp.testing.conformance import (

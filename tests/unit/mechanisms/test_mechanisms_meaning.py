@@ -12,11 +12,11 @@ from unit.mechanisms.shifted_noise import answers
 from stream_dp.core.mechanism import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss.hss import HSS, error_bound
-from stream_dp.mechanisms.hss.quantities import ErrorLaw
 from stream_dp.mechanisms.hss.sparse_vector import (
     LEAST,
     NODES,
     SHORTEST,
+    ErrorLaw,
     SelfTuned,
     SparseVector,
     ceil_root,

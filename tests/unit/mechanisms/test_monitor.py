@@ -17,14 +17,14 @@ from stream_dp.core.wire import wire_of
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.states import STATES
-from stream_dp.mechanisms.watches.kinds import Alerts, CountWatchers, Monitor
-from stream_dp.mechanisms.watches.monitor_state import (
+from stream_dp.mechanisms.watches.block import (
     ArmQuery,
     DisarmQuery,
     LevelsQuery,
     ThresholdQuery,
     WatchTerms,
 )
+from stream_dp.mechanisms.watches.kinds import Alerts, CountWatchers, Monitor
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

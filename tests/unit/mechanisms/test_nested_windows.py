@@ -21,7 +21,7 @@ from stream_dp.core.guarantee import PureDP
 from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BrokenCondition, NotDerivable
-from stream_dp.mechanisms.linear.nested_windows import (
+from stream_dp.mechanisms.linear.joint_windows import (
     ARITIES,
     NestedCounter,
     NestedWindows,

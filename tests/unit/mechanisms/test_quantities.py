@@ -18,15 +18,15 @@ from statistical.attack import Attack, Pair
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.hss.hss import HSS
-from stream_dp.mechanisms.hss.quantities import (
+from stream_dp.mechanisms.hss.sparse_vector import (
     MAXIMUM,
     ColumnsAbove,
     Largest,
     Maximum,
     Quantity,
+    SparseVector,
     Sum,
 )
-from stream_dp.mechanisms.hss.sparse_vector import SparseVector
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 ONE, TWO = Fraction(1), Fraction(2)

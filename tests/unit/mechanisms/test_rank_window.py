@@ -19,9 +19,9 @@ from stream_dp.core.guarantee import ZCDP
 from stream_dp.core.mechanism import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BrokenCondition, FailClosed, NotDerivable
-from stream_dp.mechanisms.linear.correlated_windows import View
+from stream_dp.mechanisms.linear.joint_windows import View
 from stream_dp.mechanisms.linear.tree import FRACTION_BITS
-from stream_dp.mechanisms.quantiles.rank_window import (
+from stream_dp.mechanisms.quantiles.bucket_windows import (
     BANDS,
     GAIN_BITS,
     LIMIT,

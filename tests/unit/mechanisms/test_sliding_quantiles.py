@@ -22,9 +22,9 @@ from stream_dp.errors import NotDerivable, RejectedMessage
 from stream_dp.mechanisms.checks import LARGEST
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.noisy_forest import BLOCK, FLAT, ForestShape, WindowForestState
+from stream_dp.mechanisms.linear.pairs import WindowsAndEver
 from stream_dp.mechanisms.linear.tree import FRACTION_BITS
 from stream_dp.mechanisms.linear.window_forest import WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
 from stream_dp.mechanisms.quantiles.value_tree import (
     EACH,

@@ -23,12 +23,15 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_law import MOST_UNITS
 from stream_dp.core.row_relations import AMOUNTS, AmountRows, HalvedRows
 from stream_dp.errors import NotDerivable, RejectedMessage
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, SumCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts, sums_share
+from stream_dp.mechanisms.linear.pairs import (
+    SumsAndCounts,
+    SumsAndEver,
+    WindowsAndEver,
+    sums_share,
+)
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver, WindowsAndEver
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 

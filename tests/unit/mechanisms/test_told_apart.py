@@ -19,17 +19,16 @@ from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
-from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter, SumCounter
 from stream_dp.mechanisms.linear.ended_windows import EndedCounts, EndedSums
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import (
+from stream_dp.mechanisms.linear.pairs import (
     GaussianAndEver,
     SumsAndEver,
     WindowsAndEver,
 )
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
 from stream_dp.mechanisms.noise_law import NOTHING, contrast_widths
 from stream_dp.mechanisms.serving import Answer, Bands, Contrasts, Differences, all_at_once
 

@@ -17,7 +17,7 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import UNTOLD, TumblingQuantiles
+from stream_dp.mechanisms.quantiles.bucket_windows import UNTOLD, TumblingQuantiles
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 

@@ -29,8 +29,8 @@ from stream_dp.mechanisms.linear.gaussian_counter import (
     decays_for,
 )
 from stream_dp.mechanisms.linear.noisy_forest import ForestShape
+from stream_dp.mechanisms.linear.pairs import GaussianAndEver
 from stream_dp.mechanisms.linear.window_forest import GaussianForest
-from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver
 from stream_dp.mechanisms.serving import derived
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise
 

@@ -24,11 +24,11 @@ from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.row_law import AmountLaw, HalvedLaw, RowLaw
 from stream_dp.core.row_relations import HalvedRows
 from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.linear.counter import SumCounter
 from stream_dp.mechanisms.linear.ended_windows import EndedSums
 from stream_dp.mechanisms.linear.noisy_forest import best_forest
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
+from stream_dp.mechanisms.linear.pairs import SumsAndEver, UserSums
 from stream_dp.mechanisms.linear.window_forest import SumForest
-from stream_dp.mechanisms.linear.windows_and_ever import SumsAndEver, UserSums
 from stream_dp.mechanisms.serving import changes_of, derived
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 

@@ -18,16 +18,15 @@ from stream_dp.core.guarantee import ZCDP
 from stream_dp.core.mechanism import IntArray, Noise
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
-from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
+from stream_dp.mechanisms.linear.counter import Counter, HybridCounter, SumCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT, ForestShape, best_forest
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import (
+from stream_dp.mechanisms.linear.pairs import (
     GaussianAndEver,
     SumsAndEver,
     WindowsAndEver,
 )
+from stream_dp.mechanisms.linear.window_forest import GaussianForest, SumForest, WindowForest
 from stream_dp.mechanisms.serving import Differences, derived
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 from stream_dp.verify.exact.enumeration import Enumerated

@@ -13,7 +13,7 @@ from unit.noise.words import LAST, SEED, Script, middle_word
 
 from stream_dp.errors import FailClosed
 from stream_dp.noise.bits import BitStream
-from stream_dp.noise.samplers import (
+from stream_dp.noise.stream import (
     DIGIT_BITS,
     MAX_SCALE,
     TAIL_SCALES,

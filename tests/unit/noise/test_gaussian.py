@@ -17,7 +17,7 @@ from unit.noise.words import LAST, SEED, Script, middle_word
 
 from stream_dp.errors import FailClosed
 from stream_dp.noise.bits import BitStream
-from stream_dp.noise.samplers import (
+from stream_dp.noise.stream import (
     BLOCKS,
     COIN_BITS,
     LARGEST,

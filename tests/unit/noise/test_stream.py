@@ -14,9 +14,10 @@ from unit.noise.words import SEED
 import stream_dp.noise
 from stream_dp.core.mechanism import Noise
 from stream_dp.errors import FailClosed
-from stream_dp.noise import NoiseStream, samplers
+from stream_dp.noise import NoiseStream
+from stream_dp.noise import stream as samplers
 from stream_dp.noise.bits import BitStream
-from stream_dp.noise.samplers import MAX_SCALE
+from stream_dp.noise.stream import MAX_SCALE
 
 # What the seed 00 01 .. 1f, stream 7, means. A change here breaks every recorded journal.
 GOLDEN = [

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.noise.words import LAST, Script, floor_of
 
-from stream_dp.noise import samplers
-from stream_dp.noise.samplers import (
+from stream_dp.noise import stream as samplers
+from stream_dp.noise.stream import (
     Cuts,
     Interval,
     Split,

@@ -1,6 +1,6 @@
 """Hand-made words for samplers and tables."""
 
-from stream_dp.noise.samplers import Cuts, Table, exact_floor
+from stream_dp.noise.stream import Cuts, Table, exact_floor
 
 SEED = bytes(range(32))
 LAST = (1 << 64) - 1

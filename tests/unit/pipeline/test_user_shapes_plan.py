@@ -12,8 +12,8 @@ from stream_dp.core.guarantee import ZCDP
 from stream_dp.core.neighbors import Neighbors, Users, UserShape
 from stream_dp.core.row_relations import Arrivals, EventRows, ShapedRows, Stream
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.pairs import GaussianAndEver
 from stream_dp.mechanisms.linear.window_forest import GaussianForest
-from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver
 from stream_dp.operate.run.live_series import series_claim
 from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.promise import caveats

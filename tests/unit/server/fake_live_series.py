@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stream_dp.errors import BudgetRefused, MostlyNoise, StreamDPError, UnknownMechanism, UsageError
-from stream_dp.server.live_series import Sender
+from stream_dp.server.view import Sender
 
 SECRET_COUNT = 471104
 ALARMS = [{"name": "late", "usual": 25, "chance": 0.58, "keyed": True}]

@@ -12,8 +12,7 @@ from unit.server.fake_live_series import WRITES, FakeLiveSeries
 from stream_dp.engine.messages.conversation import not_accepted
 from stream_dp.errors import NotYours, RejectedMessage, UnknownMechanism
 from stream_dp.journal.answer_body import RefusalKind
-from stream_dp.server.live_series import Sender
-from stream_dp.server.view import PublicView
+from stream_dp.server.view import PublicView, Sender
 
 TOKEN, ANNS, BOBS = "a1" * 32, "b2" * 32, "c3" * 32
 LATE = {"name": "late", "statistic": "count", "epsilon": "0.1"}

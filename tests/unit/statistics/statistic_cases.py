@@ -19,24 +19,24 @@ from stream_dp.engine.series import Series
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, SumCounter
 from stream_dp.mechanisms.linear.ended_windows import (
     EndedArrivals,
     EndedCounts,
     EndedSums,
     RunningWindows,
 )
-from stream_dp.mechanisms.linear.nested_windows import NestedWindows
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.linear.sums_and_counts import MeansWithinTotal, SumsAndCounts
-from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import (
+from stream_dp.mechanisms.linear.joint_windows import NestedWindows
+from stream_dp.mechanisms.linear.pairs import (
+    MeansWithinTotal,
     SharedSums,
+    SumsAndCounts,
     SumsAndEver,
     UserSums,
     WindowsAndEver,
 )
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
+from stream_dp.mechanisms.quantiles.bucket_windows import TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import SlidingQuantiles
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor
 from stream_dp.pipeline.builder import Built, build

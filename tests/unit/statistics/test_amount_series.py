@@ -18,10 +18,9 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.engine.ports import Batch
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import read, told_number
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, SumCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
+from stream_dp.mechanisms.linear.pairs import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.mechanisms.noise_law import contrast_widths
 from stream_dp.pipeline.report import plan_json

@@ -13,16 +13,21 @@ from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.serial import mechanism_fingerprint
 from stream_dp.engine.series import Meaning
 from stream_dp.errors import BudgetRefused, NotDerivable
-from stream_dp.mechanisms.linear.correlated_windows import CorrelatedWindows, best_decays
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.linear.nested_windows import NestedWindows, best_nested, usual_nested
+from stream_dp.mechanisms.linear.joint_windows import (
+    CorrelatedWindows,
+    NestedWindows,
+    best_decays,
+    best_nested,
+    usual_nested,
+)
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
+from stream_dp.mechanisms.linear.pairs import GaussianAndEver, WindowsAndEver
 from stream_dp.mechanisms.linear.window_forest import GaussianForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver, WindowsAndEver
-from stream_dp.mechanisms.quantiles.rank_window import RankWindow, best_rank_levels
-from stream_dp.mechanisms.states import mechanism_fingerprint
+from stream_dp.mechanisms.quantiles.bucket_windows import RankWindow, best_rank_levels
 from stream_dp.pipeline.builder import chosen_for
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json

@@ -18,11 +18,10 @@ from oracles.user_caps import Event, Log, Mark
 from unit.pipeline.routing.seen_worlds import SeenWorld, specification
 from unit.pipeline.routing.user_worlds import PIPELINE, SEALER, hashed, payload
 
-from stream_dp.engine import identifiers
-from stream_dp.engine.identifiers import Arrivals
+from stream_dp.engine import user_table
 from stream_dp.engine.memories import OpenIdentifiers, added_behind
 from stream_dp.engine.ports import Batch
-from stream_dp.engine.user_table import Hashes
+from stream_dp.engine.user_table import Arrivals, Hashes
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit, encode
 from stream_dp.pipeline.router import OpenRouter
@@ -93,20 +92,20 @@ def test_what_is_fresh_was_not_there_and_is_told_once() -> None:
 
 
 def test_a_comparison_by_half_of_a_hash_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identifiers, "_among", lambda known, some: np.isin(some[:, 0], known[:, 0]))
+    monkeypatch.setattr(user_table, "_among", lambda known, some: np.isin(some[:, 0], known[:, 0]))
     assert not tells_what_is_fresh()
 
 
 def copied(cuts: int, patch: pytest.MonkeyPatch) -> float:
     """How often an identifier is copied where some new ones come before each of so many cuts, at worst."""
-    random, rows, real = np.random.default_rng(5), 0, identifiers.each_once
+    random, rows, real = np.random.default_rng(5), 0, user_table.each_once
 
     def counted(parts: Sequence[Hashes]) -> Hashes:
         nonlocal rows
         rows += sum(map(len, parts))
         return real(parts)
 
-    patch.setattr(identifiers, "each_once", counted)
+    patch.setattr(user_table, "each_once", counted)
     came, told = Arrivals(), 0
     for _ in range(cuts):
         new = random.integers(0, 2**63, (random.integers(0, 9), 2)).astype(np.uint64)
@@ -126,9 +125,9 @@ def test_that_all_is_copied_at_every_cut_is_seen(monkeypatch: pytest.MonkeyPatch
     """The twin: one run, as it once was."""
 
     def one(runs: list[Hashes], some: Hashes) -> None:
-        runs[:] = [identifiers.each_once([*runs, some])]
+        runs[:] = [user_table.each_once([*runs, some])]
 
-    monkeypatch.setattr(identifiers, "_append", one)
+    monkeypatch.setattr(user_table, "_append", one)
     assert copied(2000, monkeypatch) > 500
 
 
@@ -211,7 +210,7 @@ def test_parts_of_one_tick_are_not_looked_through_for_each(monkeypatch: pytest.M
         looked += 1
         return len(one)
 
-    monkeypatch.setattr(identifiers, "len", length, raising=False)
+    monkeypatch.setattr(user_table, "len", length, raising=False)
     came, every = Arrivals(), np.arange(10_000, dtype=np.uint64).reshape(-1, 2)
     for at in range(len(every)):
         came.add({0: every[at : at + 1]})

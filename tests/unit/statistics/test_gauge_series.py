@@ -17,7 +17,7 @@ from unit.statistics.statistic_cases import DOORS, built_of, rows_of
 
 from stream_dp.core.mechanism import IntArray, Message, Noise, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.linear.sum_counter import SumCounter, SumCounterState
+from stream_dp.mechanisms.linear.counter import SumCounter, SumCounterState
 from stream_dp.testing.noise import ScriptedNoise, ZeroNoise
 
 KINDS = {"enter": 1, "leave": -1, "look": 0, None: 0}

@@ -23,9 +23,9 @@ from stream_dp.errors import BudgetRefused, NotDerivable, UsageError
 from stream_dp.mechanisms.hss.hss import HSS, GaussianHSS
 from stream_dp.mechanisms.linear.counter import Counter, HybridCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.linear.pairs import GaussianAndEver, WindowsAndEver
 from stream_dp.mechanisms.linear.window_forest import GaussianForest, WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import GaussianAndEver, WindowsAndEver
-from stream_dp.mechanisms.papers.paper_hss import GaussianPaperHSS
+from stream_dp.mechanisms.papers import GaussianPaperHSS
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json

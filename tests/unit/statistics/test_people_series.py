@@ -17,9 +17,9 @@ from unit.statistics.statistic_cases import (
     series_of,
 )
 
+from stream_dp.core.serial import mechanism_fingerprint
 from stream_dp.mechanisms.linear.arrival_counter import CutOffCounter
 from stream_dp.mechanisms.noise_law import NoiseLaw, contrast_widths
-from stream_dp.mechanisms.states import mechanism_fingerprint
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.fingerprints import meaning
 from stream_dp.pipeline.promise import caveats

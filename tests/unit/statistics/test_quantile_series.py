@@ -30,9 +30,9 @@ from stream_dp.engine.series import Series
 from stream_dp.errors import NotDerivable
 from stream_dp.journal.release import Quantile
 from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.pairs import WindowsAndEver
 from stream_dp.mechanisms.linear.window_forest import WindowForest
-from stream_dp.mechanisms.linear.windows_and_ever import WindowsAndEver
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.quantiles.bucket_windows import TumblingQuantiles
 from stream_dp.mechanisms.quantiles.value_tree import SlidingQuantiles, ValueLevels, ValueTree
 from stream_dp.mechanisms.serving import derived
 from stream_dp.pipeline.builder import Built, build

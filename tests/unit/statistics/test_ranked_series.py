@@ -20,10 +20,10 @@ from stream_dp.engine.cut_changes import selected
 from stream_dp.engine.series import MadeSeries, Series, SeriesView
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.journal.release import Shape, read
-from stream_dp.mechanisms.hss.quantities import Largest
+from stream_dp.mechanisms.hss.sparse_vector import Largest
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
-from stream_dp.mechanisms.papers.paper_hss import PaperHSS
+from stream_dp.mechanisms.papers import PaperHSS
 from stream_dp.mechanisms.serving import Differences, all_at_once
 from stream_dp.statistics import Series as SeriesSpec
 from stream_dp.statistics.parts.choice import Setting

@@ -35,10 +35,9 @@ from stream_dp.errors import BudgetRefused, NotDerivable, UsageError
 from stream_dp.journal.release import read
 from stream_dp.live.planner import LiveSeriesPlanner
 from stream_dp.mechanisms.linear.arrival_counter import ArrivalCounter, CutOffCounter
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, SumCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
-from stream_dp.mechanisms.linear.sums_and_counts import SumsAndCounts
+from stream_dp.mechanisms.linear.pairs import SumsAndCounts
 from stream_dp.mechanisms.linear.window_forest import SumForest, WindowForest
 from stream_dp.operate.audit.attack import attack, fresh_noise
 from stream_dp.pipeline.builder import Built, build

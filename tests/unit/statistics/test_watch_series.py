@@ -13,12 +13,11 @@ from unit.statistics.statistic_cases import EVENT, MOVES, WITHIN, bodies, built_
 
 from stream_dp.cli.main import app
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.serial import mechanism_fingerprint
 from stream_dp.errors import UsageError
 from stream_dp.journal.release import read
-from stream_dp.mechanisms.states import mechanism_fingerprint
+from stream_dp.mechanisms.watches.block import WatchTerms, crossing_chance
 from stream_dp.mechanisms.watches.kinds import Alerts, Monitor, SumMonitor, WindowAlerts
-from stream_dp.mechanisms.watches.monitor_state import WatchTerms
-from stream_dp.mechanisms.watches.watch_noise import crossing_chance
 from stream_dp.pipeline.builder import Chosen, build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
@@ -289,7 +288,7 @@ async def test_a_watch_whose_window_is_too_long_for_the_state_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("stream_dp.statistics.monitor.MOST_HELD", 5)
-    monkeypatch.setattr("stream_dp.mechanisms.watches.monitor_state.MOST_HELD", 5)
+    monkeypatch.setattr("stream_dp.mechanisms.watches.block.MOST_HELD", 5)
     again = {**FR_DAY, "name": "more"}
     world = await run(
         [

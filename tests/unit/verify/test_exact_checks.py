@@ -25,7 +25,7 @@ from stream_dp.core.guarantee import (
     RenyiDP,
     TruncatedZCDP,
 )
-from stream_dp.verify.counterexamples.naive_books import books
+from stream_dp.verify.counterexamples import books
 from stream_dp.verify.exact.exact_delta import exact_moment
 from stream_dp.verify.exact.randomized_response import RareAnswer
 from stream_dp.verify.exact_checks import compositions, protocols

@@ -27,11 +27,10 @@ from unit.verify.exact.raw_streams import (
 )
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.linear.counter import Counter
+from stream_dp.mechanisms.linear.counter import Counter, SumCounter
 from stream_dp.mechanisms.linear.ended_windows import EndedCounts
-from stream_dp.mechanisms.linear.nested_windows import NestedCounter
+from stream_dp.mechanisms.linear.joint_windows import NestedCounter
 from stream_dp.mechanisms.linear.noisy_forest import FLAT
-from stream_dp.mechanisms.linear.sum_counter import SumCounter
 from stream_dp.mechanisms.linear.window_forest import WindowForest
 from stream_dp.mechanisms.quantiles.value_tree import ValueLevels, ValueTree
 

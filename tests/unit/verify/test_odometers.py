@@ -18,7 +18,7 @@ from stream_dp.accounting.ledger import truncated_odometer_at as bound_at
 from stream_dp.accounting.situations import Alive
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, Measure, ProbabilisticDP, PureDP
 from stream_dp.errors import InvalidCost, NotDerivable
-from stream_dp.verify.counterexamples.naive_books import DELTA, ODDS, RARE
+from stream_dp.verify.counterexamples import DELTA, ODDS, RARE
 from stream_dp.verify.exact.exact_delta import exact_delta
 from stream_dp.verify.exact.finite import FirstPair
 from stream_dp.verify.exact.randomized_response import RareAnswer

@@ -13,7 +13,7 @@ from unit.kafka.source.record_worlds import APPENDED, Log, batch, marker, old, r
 
 from stream_dp.errors import Outage
 from stream_dp.kafka.client.clients import KafkaSettings
-from stream_dp.kafka.log.questions import KafkaQuestions
+from stream_dp.kafka.log.public import KafkaQuestions
 from stream_dp.kafka.source.record_batches import RecordBatch
 from stream_dp.kafka.source.unpacker import Unpacker
 from stream_dp.live.envelope import LARGEST_ENVELOPE

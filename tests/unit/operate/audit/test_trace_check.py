@@ -37,7 +37,7 @@ from stream_dp.journal.release import former
 from stream_dp.noise import NoiseStream
 from stream_dp.operate.audit import journal_trace
 from stream_dp.operate.audit.journal_trace import JournalTrace
-from stream_dp.operate.audit.ledger_view import derived_again, live_charges
+from stream_dp.operate.audit.ledger_check import derived_again, live_charges
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import heaviest_load
 from stream_dp.verify.relations import engine_relation, own_or

@@ -33,7 +33,7 @@ from stream_dp.operate.run.wiring import open_ports
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
-from stream_dp.server.live_series import BY_OPERATOR
+from stream_dp.server.view import BY_OPERATOR
 from stream_dp.testing.manual_clock import ManualClock
 
 __all__ = ["live_series", "say"]  # fixtures

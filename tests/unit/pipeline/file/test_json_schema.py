@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from stream_dp.operate.schema_text import pipeline_schema
+from stream_dp.operate.init import pipeline_schema
 
 ROOT = Path(__file__).resolve().parents[4]
 EXAMPLES = sorted((ROOT / "examples").glob("*/*.yaml"))

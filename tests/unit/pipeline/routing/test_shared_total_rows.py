@@ -39,7 +39,7 @@ from stream_dp.engine.ports import Batch
 from stream_dp.engine.tick_assembler import Cut
 from stream_dp.errors import FailClosed
 from stream_dp.journal.commit import Commit, part
-from stream_dp.mechanisms.linear.windows_and_ever import SharedSums
+from stream_dp.mechanisms.linear.pairs import SharedSums
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.feature_counts import _By
 from stream_dp.pipeline.fingerprints import fingerprint

@@ -11,8 +11,7 @@ from unit.server.conftest import connected
 from unit.server.fake_live_series import SECRET_COUNT, TIME, WRITES, FakeLiveSeries, mapping_errors
 
 from stream_dp.errors import StreamDPError
-from stream_dp.server.live_series import LARGEST_DEFINITION
-from stream_dp.server.view import PublicView
+from stream_dp.server.view import LARGEST_DEFINITION, PublicView
 
 TOKEN, ANNS = "a1" * 32, "b2" * 32
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}

@@ -19,7 +19,7 @@ from stream_dp.engine.series import Meaning
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.hss.hss import HSS
 from stream_dp.mechanisms.hss.per_bin_hss import PerBinHSS
-from stream_dp.mechanisms.hss.quantities import MAXIMUM, Quantity
+from stream_dp.mechanisms.hss.sparse_vector import MAXIMUM, Quantity
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.pipeline.builder import build

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.watches.monitor_state import ThresholdQuery
+from stream_dp.mechanisms.watches.block import ThresholdQuery
 from stream_dp.statistics.parts.watch_roster import ENDED, REMEMBERED, WatchRoster
 
 WATCHES = [SimpleNamespace(name="large", by=None), SimpleNamespace(name="busy", by="destination")]

@@ -11,8 +11,8 @@ from oracles.turns import Turns
 from stream_dp.core.mechanism import Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.linear.counter import CloseQuery, Counter
+from stream_dp.mechanisms.watches.block import LevelsQuery
 from stream_dp.mechanisms.watches.kinds import Alerts
-from stream_dp.mechanisms.watches.monitor_state import LevelsQuery
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
 from stream_dp.verify.exact.exact_sparse_vector import AboveThreshold, RearmedAlerts, Row, all_below

@@ -11,7 +11,6 @@ from oracles.compositions import FiniteComposition, SparsePairs
 from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.testing.noise import SeededNoise
-from stream_dp.verify.counterexamples.renyi_parallel import RenyiAdversary
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_ratio
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,
@@ -26,7 +25,7 @@ from stream_dp.verify.exact.randomized_response import (
     RandomizedResponse,
     bit_moment,
 )
-from stream_dp.verify.game import Game
+from stream_dp.verify.game import Game, RenyiAdversary
 from stream_dp.verify.relations import k_sparse
 
 ONE, THREE, SEVEN = Fraction(1), Fraction(3), Fraction(7)

@@ -11,7 +11,7 @@ from oracles.turns import Turns
 from unit.mechanisms import broken_quantiles as broken
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.quantiles.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.quantiles.bucket_windows import TumblingQuantiles
 from stream_dp.verify.exact.enumeration import Enumerated
 from stream_dp.verify.exact.exact_delta import Bracket, delta_bracket
 

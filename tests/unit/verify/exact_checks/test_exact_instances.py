@@ -14,7 +14,7 @@ from stream_dp.accounting.rules.parallel import sparse_pure
 from stream_dp.accounting.rules.rule import Rule
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.guarantee import GaussianDP, PureDP, differential_privacy
-from stream_dp.mechanisms.papers.local_protocol import LocalProtocol
+from stream_dp.mechanisms.papers import LocalProtocol
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_ratio
 from stream_dp.verify.exact.finite import (
     BIT_PAIRS,

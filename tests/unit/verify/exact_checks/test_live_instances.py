@@ -28,11 +28,11 @@ from stream_dp.accounting.rules.rule import Rule
 from stream_dp.core.box import EVERYTHING
 from stream_dp.core.guarantee import Protected
 from stream_dp.core.neighbors import Users
-from stream_dp.verify.counterexamples.untrue_entries import untrue_entries
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment, worst_ratio
 from stream_dp.verify.exact.finite import DifferAtMost
 from stream_dp.verify.exact_checks import live
 from stream_dp.verify.exact_checks.instance import Instance, Verdict, compare, logarithm
+from stream_dp.verify.untrue_entries import untrue_entries
 
 F = Fraction
 A, B, AB, ANY = Box("A"), Box("B"), Box("AB"), Box(CELLS)

@@ -16,10 +16,9 @@ from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import FailClosed, RejectedMessage
 from stream_dp.mechanisms.linear.counter import Counter
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
-from stream_dp.verify.counterexamples.naive_books import MaxDeltaAdversary, leaky_mechanism
 from stream_dp.verify.exact.finite import Sampled, draw_from
 from stream_dp.verify.exact.randomized_response import RandomizedResponse
-from stream_dp.verify.game import HALT, Game, Side, View
+from stream_dp.verify.game import HALT, Game, MaxDeltaAdversary, Side, View, leaky_mechanism
 from stream_dp.verify.relations import k_sparse, k_sparse_with_delta_budget
 
 ADD, ONE, QUARTER = Neighbors.ADD_REMOVE, Fraction(1), Fraction(1, 4)

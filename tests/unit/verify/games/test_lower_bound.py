@@ -23,7 +23,7 @@ from stream_dp.core.relation import Claim
 from stream_dp.core.row_relations import EventRows, Stream, event
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.hss.hss import HSS
-from stream_dp.mechanisms.hss.quantities import LEAD, MAXIMUM, Quantity
+from stream_dp.mechanisms.hss.sparse_vector import LEAD, MAXIMUM, Quantity
 from stream_dp.mechanisms.linear.counter import Counter, HandOverCounter
 from stream_dp.mechanisms.linear.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.serving import ServingMechanism

@@ -24,18 +24,17 @@ from stream_dp.accounting.optimal import least_epsilon
 from stream_dp.accounting.rules.parallel import first_pair_renyi, sparse_delta
 from stream_dp.accounting.rules.rule import Rule, epsilon_of
 from stream_dp.accounting.situations import Parallel, Touched
-from stream_dp.core.guarantee import ApproxDP, Guarantee, ProbabilisticDP
+from stream_dp.core.guarantee import ApproxDP, ProbabilisticDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All
 from stream_dp.errors import BudgetRefused, NotDerivable
-from stream_dp.verify.counterexamples.renyi_parallel import RenyiAdversary, WaitingAdversary
 from stream_dp.verify.exact.enumeration import Verified
 from stream_dp.verify.exact.exact_delta import exact_delta, exact_moment
-from stream_dp.verify.exact.finite import Sampled
-from stream_dp.verify.exact.randomized_response import LeakyBit, NoisyLeak, RareAnswer
+from stream_dp.verify.exact.randomized_response import NoisyLeak, RareAnswer
 from stream_dp.verify.exact_checks.alive import one_interval
 from stream_dp.verify.exact_checks.compositions import at_most, leaky, measure_of
 from stream_dp.verify.exact_checks.instance import OneBitDiffers, Part, composed, known, ratio, sent
+from stream_dp.verify.game import MaxDeltaAdversary, RenyiAdversary
 from stream_dp.verify.odometers import FilterBoundary, Odometer
 from stream_dp.verify.relations import k_sparse
 
@@ -154,30 +153,3 @@ def _refused(part: Part, rule: Rule[Any]) -> str:
     situation = Parallel(part.name, touched)
     first_sentence(lambda: derive((part.leaf,), situation))
     return first_sentence(lambda: rule((part.leaf,), situation))
-
-
-def leaky_mechanism(delta: Fraction) -> Sampled:
-    """Return M_delta of the proof as a core mechanism, with its guarantee: (0, delta)-DP for one changed bit."""
-    measure = ApproxDP(Fraction(0), delta)
-    return Sampled(LeakyBit(delta), Guarantee(measure, Neighbors.ADD_REMOVE))
-
-
-@dataclass(frozen=True, slots=True)
-class MaxDeltaAdversary(WaitingAdversary):
-    """A_delta of [HSV] Thm 5.2, with at most `most` creations.
-
-    Example:
-        >>> MaxDeltaAdversary(Fraction(1, 4), most=5).winning_probability
-        Fraction(781, 1024)
-    """
-
-    delta: Fraction
-
-    @property
-    def mechanism(self) -> Sampled:
-        return leaky_mechanism(self.delta)
-
-    @property
-    def winning_probability(self) -> Fraction:
-        """1 - (1 - delta)^most: the probability that it knows the bit for certain."""
-        return 1 - (1 - self.delta) ** self.most

@@ -20,7 +20,7 @@ from stream_dp.core.box import EVERYTHING, Box, Stretch
 from stream_dp.core.guarantee import Protected
 from stream_dp.core.neighbors import Neighbors, Users
 from stream_dp.core.row_relations import Arrivals
-from stream_dp.verify.counterexamples.naive_books import NaiveBook, first_sentence
+from stream_dp.verify.counterexamples import NaiveBook, first_sentence
 from stream_dp.verify.exact.exact_delta import worst_ratio
 from stream_dp.verify.exact.randomized_response import NoisyBits
 from stream_dp.verify.exact_checks.alive import FirstBits, OneTick, TickComposition
