@@ -176,7 +176,7 @@ class Admission:
 
     def halt(self, name: str, end: int, *, by_file: bool = False) -> Halted:
         """End a created series: it sees no tick from `end` on, and no tick at all if it has not begun by then. Raises
-        `UnknownMechanism` if no created series of this name runs, `UsageError` if no other one is released at this tick;
+        `UnknownMechanism` if no created series of this name runs, `UsageError` if no other is released at this tick;
         then nothing has changed. A changed file (`by_file`) may go on with the name, and sees itself that others stay.
         """
         halting = self.halting(name, end)

@@ -688,8 +688,8 @@ ALL = SUM | {"shared_total": "true"}
 
 
 def shared(tick: int, now: dict[str, Any], lead: int) -> Fraction | None:
-    """What is spent once a sum within users' total, which runs from tick 1 on, becomes another series at this tick; None
-    if that is refused. The ledger is saved and loaded before.
+    """What is spent once a sum within users' total, which runs from tick 1 on, becomes another series at this tick;
+    None if that is refused. The ledger is saved and loaded before.
     """
     more = {"privacy": {"epsilon": "1"} | USERS | TOTAL}
     built = build(file([ORDERS], **more))
@@ -723,8 +723,8 @@ def shared(tick: int, now: dict[str, Any], lead: int) -> Fraction | None:
 def test_the_version_before_stays_charged_while_the_window_of_a_shared_total_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A user may have spent the total on it in this window, of ticks 0 to 3, and meet a count now beside it, but divides
-    the total between two sums. The block of the first file costs 0.5, the sum 0.3.
+    """A user may have spent the total on it in this window, of ticks 0 to 3, and meet a count now beside it, but
+    divides the total between two sums. The block of the first file costs 0.5, the sum 0.3.
     """
 
     def count(epsilon: str) -> dict[str, Any]:
