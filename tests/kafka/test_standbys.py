@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -85,95 +86,116 @@ series:
 """
 
 
-async def test_an_engine_dies_on_a_changed_series_and_a_standby_goes_on_after_the_next(
-    kafka: str, tmp_path: Path
-) -> None:
-    """The product's commands; at these epsilons there is no noise. Every tick has one release of each name."""
-    topic, key = fresh_topic_name("changing"), tmp_path / "operator.key"
-    make_key(tmp_path)
-    await create(kafka, topic, 2, **STAMPED)
-    case = Case(tmp_path, None, ())  # type: ignore[arg-type]  # its places alone
-    runs = list[Forked]()
+@dataclass
+class Changing:
+    """A pipeline on a wall clock whose file changes, in the product's commands; at these epsilons there is no noise."""
 
-    def began(*words: str, patch: str = "") -> Forked:
-        runs.append(Forked((*words, "--key-file", str(key)), case.environment(), patch=patch))
-        return runs[-1]
+    kafka: str
+    case: Case
+    topic: str = field(default_factory=lambda: fresh_topic_name("changing"))
+    runs: list[Forked] = field(default_factory=list)
 
-    def file(name: str, least: int, epsilon: int) -> str:
-        text = WALL.format(topic=topic, kafka=kafka, least=least, epsilon=epsilon)
-        (tmp_path / name).write_text(text)
-        return str(tmp_path / name)
+    def file(self, name: str, least: int, epsilon: int) -> str:
+        path, kafka = self.case.folder / name, self.kafka
+        path.write_text(WALL.format(topic=self.topic, kafka=kafka, least=least, epsilon=epsilon))
+        return str(path)
 
-    async def public() -> list[dict[str, Any]]:
-        with suppress(Outage):  # there is none before the first tick
-            async with reading(KafkaSettings(kafka), f"{topic}.releases") as log:
-                batches = log.records(*await log.bounds())
-                return [json.loads(one.value) async for many in batches for one in many]
-        return []
+    def began(self, *words: str, patch: str = "") -> Forked:
+        line = (*words, "--key-file", str(self.case.folder / "operator.key"))
+        self.runs.append(Forked(line, self.case.environment(), patch=patch))
+        return self.runs[-1]
 
-    async def until(version: int, value: int) -> None:
-        def there(body: dict[str, Any]) -> bool:
-            return (body["series"], body.get("version", 1), body["value"]) == ("some", version, value)
+    async def done(self, *words: str, code: int = 0) -> str:
+        return await self.over(self.began(*words), code)
 
-        async with asyncio.timeout(60):
-            while not any(map(there, await public())):
-                assert runs[-1].poll() in (None, 0), runs[-1].errors
-                await asyncio.sleep(0.2)
-
-    async def sent() -> None:
-        async with writing(kafka) as producer:
-            for n in range(10):
-                await producer.send(topic, json.dumps({"n": n}).encode())
-
-    async def done(run: Forked, code: int) -> str:
+    async def over(self, run: Forked, code: int = 0) -> str:
         out, errors = await asyncio.to_thread(run.communicate)
         assert run.returncode == code, errors
         return out + errors
 
-    first, second = file("first.yaml", 3, 60), file("second.yaml", 8, 61)
+    async def sent(self) -> None:
+        async with writing(self.kafka) as producer:
+            for n in range(10):
+                await producer.send(self.topic, json.dumps({"n": n}).encode())
+
+    async def public(self) -> list[dict[str, Any]]:
+        with suppress(Outage):  # there is nothing before the first tick
+            async with reading(KafkaSettings(self.kafka), f"{self.topic}.releases") as log:
+                batches = log.records(*await log.bounds())
+                return [json.loads(one.value) async for many in batches for one in many]
+        return []
+
+    async def until(self, version: int, value: int) -> None:
+        """Wait for this number of a version of the series that changes."""
+        wanted, seen = ("some", version, value), set[tuple[str, int, int]]()
+        async with asyncio.timeout(90):
+            while wanted not in seen:
+                await asyncio.sleep(0.2)
+                bodies = await self.public()
+                seen = {(b["series"], b.get("version", 1), b["value"]) for b in bodies}
+
+
+async def through(world: Changing, first: str, second: str) -> Any:
+    """The ledger, after the engine died on the commit of a change and a standby took over behind the next one."""
+    again = "~ series some: version 2 counts anew"
+    engine = world.began("run", first, "--yes", patch=COMMITTED)
+    await world.until(1, 0)
+    await world.sent()
+    await world.until(1, 7)
+    assert again in await world.done("plan", second, "--against", "running", code=6)
+    apply = world.began("apply", second, "--via", "kafka")
+    await until_killed(engine)
+    refused = await world.done("run", first, code=4)
+    assert "goes on with another pipeline file" in refused
+    engine = world.began("run", second)
+    assert again in await world.over(apply)
+    await world.until(2, 0)
+    await world.sent()
+    await world.until(2, 2)
+    await world.done("apply", first, "--via", "kafka")
+    waiting = world.began("run", first, "--standby")
+    await standing_by(waiting)
+    await world.until(3, 0)
+    await world.sent()
+    await world.until(3, 7)
+    over_with(engine)
+    await world.sent()
+    await world.until(3, 14)
+    assert "nothing to apply" in await world.done("plan", first, "--against", "running")
+    await world.done("run", second, code=4)
+    ledger = json.loads(await world.done("ledger", first, "--json"))
+    waiting.send_signal(signal.SIGINT)
+    await world.over(waiting)
+    return ledger
+
+
+async def test_an_engine_dies_on_a_changed_series_and_a_standby_goes_on_after_the_next(
+    kafka: str, tmp_path: Path
+) -> None:
+    """A change, and another one back to the definition of before: every tick has one release of each name."""
+    make_key(tmp_path)
+    world = Changing(kafka, Case(tmp_path, None, ()))  # type: ignore[arg-type]  # for its places alone
+    await create(kafka, world.topic, 2, **STAMPED)
     try:
-        engine = began("run", first, "--yes", patch=COMMITTED)
-        await until(1, 0)
-        await sent()
-        await until(1, 7)
-        said = await done(began("plan", second, "--against", "running"), 6)
-        assert "~ series some: version 2 counts anew" in said
-        apply = began("apply", second, "--via", "kafka")
-        await until_killed(engine)
-        assert "goes on with another pipeline file" in await done(began("run", first), 4)
-        engine = began("run", second)
-        assert "~ series some: version 2 counts anew" in await done(apply, 0)
-        await until(2, 0)
-        await sent()
-        await until(2, 2)
-        await done(began("apply", first, "--via", "kafka"), 0)  # back to the definition of before
-        waiting = began("run", first, "--standby")
-        await standing_by(waiting)
-        await until(3, 0)
-        await sent()
-        await until(3, 7)
-        over_with(engine)
-        await until(3, 7)
-        before = (await public())[-1]["tick"]
-        await sent()
-        await until(3, 14)
-        assert "nothing to apply" in await done(began("plan", first, "--against", "running"), 0)
-        ledger = json.loads(await done(began("ledger", first, "--json"), 0))
-        waiting.send_signal(signal.SIGINT)
-        await done(waiting, 0)
+        ledger = await through(world, world.file("1.yaml", 3, 60), world.file("2.yaml", 8, 61))
     finally:
-        for run in runs:
+        for run in world.runs:
             over_with(run)
-    bodies = await public()
+    bodies = await world.public()
     assert [body["sequence"] for body in bodies] == [*range(1, len(bodies) + 1)]
-    lines = {name: [b for b in bodies if b["series"] == name] for name in ("all", "some")}
-    ends = [row["end"] for row in ledger["charges"][1:]]
-    begins = [row["start"] for row in ledger["charges"][1:]]
-    assert lines["all"][-1]["tick"] > before
-    for line in lines.values():
-        assert [body["tick"] for body in line] == [*range(len(lines["all"]))]
-    assert [body.get("version", 1) for body in lines["some"]] == [
-        1 + sum(begin <= tick for begin in begins) for tick in range(len(lines["all"]))
-    ]
-    assert (ends, ledger["spent"]) == ([begins[1], None], "180")
-    assert [row.get("version") for row in ledger["charges"]] == [None, 2, 3]
+    ticks = range(len(bodies) // 2)
+    first, *later = ledger["charges"]
+    begins = [charge["start"] for charge in later]
+    versions = {
+        name: [(b["tick"], b.get("version", 1)) for b in bodies if b["series"] == name]
+        for name in ("all", "some")
+    }
+    assert versions == {
+        "all": [(tick, 1) for tick in ticks],
+        "some": [(tick, 1 + sum(begin <= tick for begin in begins)) for tick in ticks],
+    }
+    assert first["epsilon"] == "120"
+    assert [(row["name"], row["version"], row["epsilon"], row["end"]) for row in later] == [
+        ("some", 2, "61", begins[1]), ("some", 3, "60", None),
+    ]  # fmt: skip
+    assert ledger["spent"] == "180"

@@ -357,7 +357,10 @@ async def test_a_changed_file_is_applied_with_workers_as_in_one_process(
     assert by_workers == one
     ledger = await read_ledger(case.pipeline, case.folder / "operator.key", lambda _: None)
     assert Fraction(ledger["spent"]) == 5 * EPSILON + EPSILON + 1
-    charged = {(row["name"], row.get("version", 1)): (row["start"], row["end"]) for row in ledger["charges"][1:]}
+    charged = {
+        (row["name"], row.get("version", 1)): (row["start"], row["end"])
+        for row in ledger["charges"][1:]
+    }
     assert charged == {
         ("hourly", 1): (5, 8), ("minutes", 1): (5, 8), ("departures", 2): (5, 8), ("hourly_2", 1): (9, None),
         ("departures", 3): (9, None),

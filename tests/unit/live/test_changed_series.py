@@ -666,7 +666,9 @@ async def test_a_definition_of_before_comes_back_with_noise_of_its_own_whatever_
         assert crashed == (place is not None)
         durable = sum(isinstance(change, Applied) for change in shop.changes)
         spec = second if durable == 1 else first
-        versions = {live.version for live in (await shop.upto(6, spec)).admission.registry.releasing}
+        versions = {
+            live.version for live in (await shop.upto(6, spec)).admission.registry.releasing
+        }
         await shop.applied(8, second)
         ends[durable] = await audited(shop, second)
         if place is None:

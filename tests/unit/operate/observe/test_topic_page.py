@@ -85,7 +85,9 @@ async def test_it_describes_the_newest_version_of_each_series(tmp_path: Path) ->
 
     def of(name: str, sequence: int, version: int, **said: Any) -> bytes:
         head = {**json.loads(of_the_file(sequence, sequence)), "series": name, "version": version}
-        return json.dumps({key: head[key] for key in head if key not in ("value", "band")} | said).encode()
+        return json.dumps(
+            {key: head[key] for key in head if key not in ("value", "band")} | said
+        ).encode()
 
     first = [of("orders", 0, 1, value=9, band=2), of("hers", 1, 1, value=9, band=2)]
     later = [of("orders", 2, 2, value=5, band=2), of("hers", 3, 2, values={"AT": 7}, band=2)]
@@ -102,8 +104,12 @@ async def test_it_describes_the_newest_version_of_each_series(tmp_path: Path) ->
             ("orders", "scalar", 2), ("hers", "histogram", 2),
         ]  # fmt: skip
         text = (await client.get("/metrics")).raise_for_status().text
-        assert 'stream_dp_release_value{key="",pipeline="shop",series="orders",window=""} 5.0' in text
-        assert 'stream_dp_release_value{key="AT",pipeline="shop",series="hers",window=""} 7.0' in text
+        assert (
+            'stream_dp_release_value{key="",pipeline="shop",series="orders",window=""} 5.0' in text
+        )
+        assert (
+            'stream_dp_release_value{key="AT",pipeline="shop",series="hers",window=""} 7.0' in text
+        )
 
 
 async def test_it_reads_no_more_than_it_shows(
