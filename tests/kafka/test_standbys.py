@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from faults.forked import Forked, Run
 from kafka.flight_topics import fed, judged, look
 from kafka.kafka_worlds import STAMPED, create, writing
 from kafka.test_worker_faults import COMMITTED, over_with, until_killed
+from kafka.test_workers import created
 
-from stream_dp.errors import Outage
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.log.reader import reading
 from stream_dp.testing.kafka import fresh_topic_name
@@ -119,11 +118,9 @@ class Changing:
                 await producer.send(self.topic, json.dumps({"n": n}).encode())
 
     async def public(self) -> list[dict[str, Any]]:
-        with suppress(Outage):  # there is nothing before the first tick
-            async with reading(KafkaSettings(self.kafka), f"{self.topic}.releases") as log:
-                batches = log.records(*await log.bounds())
-                return [json.loads(one.value) async for many in batches for one in many]
-        return []
+        async with reading(KafkaSettings(self.kafka), f"{self.topic}.releases") as log:
+            batches = log.records(*await log.bounds())
+            return [json.loads(one.value) async for many in batches for one in many]
 
     async def until(self, version: int, value: int) -> None:
         """Wait for this number of a version of the series that changes."""
@@ -139,6 +136,7 @@ async def through(world: Changing, first: str, second: str) -> Any:
     """The ledger, after the engine died on the commit of a change and a standby took over behind the next one."""
     again = "~ series some: version 2 counts anew"
     engine = world.began("run", first, "--yes", patch=COMMITTED)
+    await created(world.kafka, f"{world.topic}.releases")
     await world.until(1, 0)
     await world.sent()
     await world.until(1, 7)
