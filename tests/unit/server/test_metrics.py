@@ -298,7 +298,8 @@ async def test_ticks_at_which_keys_fire_between_two_scrapes_are_counted(
 def test_firings_of_each_version_are_counted_anew(release: MakeRelease) -> None:
     """Also where the version before fired other keys, or released no alerts at all, or the next one does not."""
     log, counted = ReleaseLog(), FiredSoFar()
-    fires, number = {"fired": ["AA"], "band": 1}, {"value": 3, "band": 1}
+    fires: dict[str, Any] = {"fired": ["AA"], "band": 1}
+    number: dict[str, Any] = {"value": 3, "band": 1}
     seen = list[dict[str, int]]()
     for tick, (version, said) in enumerate(
         ((1, fires), (1, fires), (2, fires), (2, fires), (3, number), (3, number), (4, fires), (4, fires))
