@@ -119,6 +119,15 @@ def budget_text(shown: Mapping[str, Any]) -> str:
     )
 
 
+def name_text(entry: Mapping[str, Any]) -> str:
+    """Return a series' name, with its version from the second one on.
+
+    >>> name_text({"name": "orders", "version": 2})
+    'orders, version 2'
+    """
+    return f"{entry['name']}, version {entry['version']}" if "version" in entry else entry["name"]
+
+
 def tick_text(entry: Mapping[str, Any], key: str) -> str:
     """Return the tick under `key` with its begin; "runs" if there is none.
 

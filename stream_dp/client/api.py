@@ -358,19 +358,25 @@ class Series:
         """Return its newest release, None before the first."""
         return self._client.latest().get(self.name)
 
-    def releases(self, first: int = 0, last: int | None = None) -> list[PublicRelease]:
+    def releases(
+        self, first: int = 0, last: int | None = None, *, version: int | None = None
+    ) -> list[PublicRelease]:
         """Return its releases of the ticks from `first` to `last` (both included; None: the newest), by tick.
 
+        They are of all its versions, or of this `version` alone; `entry.version` is the newest (None: the first).
         The server keeps the newest releases (10,000 of a series, or fewer if they are large). For older ones read the
         pipeline's topic or file: `read_releases`.
         """
         read = _Reader(self._client).read
-        return [PublicRelease.of(body, read) for body in self._bodies(first, last)]
+        return [PublicRelease.of(body, read) for body in self._bodies(first, last, version)]
 
-    def table(self, first: int = 0, last: int | None = None) -> ReleaseTable:
+    def table(
+        self, first: int = 0, last: int | None = None, *, version: int | None = None
+    ) -> ReleaseTable:
         """Return the same as rows, one for each number, for data frames and plots."""
         read, pipeline = _Reader(self._client).read, self._client.pipeline().name
-        rows = [row for body in self._bodies(first, last) for row in rows_of(pipeline, body, read)]
+        bodies = self._bodies(first, last, version)
+        rows = [row for body in bodies for row in rows_of(pipeline, body, read)]
         entry = self.entry
         label = Label() if entry is None else Label(entry.title or "", entry.unit or "")
         return ReleaseTable(rows, {self.name: label})
@@ -435,8 +441,9 @@ class Series:
         """End it, which frees budget for later ticks; `key` as in `Client.create`."""
         return self._client.halt(self.name, key=key)
 
-    def _bodies(self, first: int, last: int | None) -> list[bytes]:
-        given = {"from": first} | ({} if last is None else {"to": last})
+    def _bodies(self, first: int, last: int | None, version: int | None) -> list[bytes]:
+        asked_for = {"from": first, "to": last, "version": version}
+        given = {key: number for key, number in asked_for.items() if number is not None}
         path = f"/api/series/{quote(self.name, safe='')}?{urlencode(given)}"
         answer = self._client.send("GET", path)
         history = self._client.decoded(_HISTORY, answer)

@@ -176,11 +176,20 @@ class Admission:
 
     def halt(self, name: str, end: int, *, by_file: bool = False) -> Halted:
         """End a created series: it sees no tick from `end` on, and no tick at all if it has not begun by then. Raises
-        `UnknownMechanism` if no created series of this name runs; then nothing has changed. A changed file (`by_file`)
-        may go on with the name.
+        `UnknownMechanism` if no created series of this name runs, `UsageError` if no other is released at this tick;
+        then nothing has changed. A changed file (`by_file`) may go on with the name, and sees itself that others stay.
         """
         halting = self.halting(name, end)
+        if not by_file and not self.stays(end) - {name}:
+            raise UsageError(
+                "series: is the last one that runs, and each tick must have a release. Create another series, and halt "
+                "this one after the first release of the other"
+            )
         return self._end(halting.number, name, halting.end, by_file=by_file)
+
+    def stays(self, tick: int) -> set[str]:
+        """Return the names of the series with a mechanism that are released at this tick if nothing changes."""
+        return {live.series.name for live in self.registry.at(tick)}
 
     def halting(self, name: str, end: int) -> Halting:
         """Return what `halt` would do; changes nothing. Errors as of `halt`."""

@@ -50,12 +50,17 @@ class Shape(StrEnum):
 
 
 class Head(PublicBody, frozen=True, kw_only=True):
-    """The first fields of every release; `end` is the end of its tick, ISO 8601 in UTC."""
+    """The first fields of every release; `end` is the end of its tick, ISO 8601 in UTC.
+
+    `version` counts the series that had this name: from 2 on, a changed pipeline file ended the one before, and this
+    one has another definition, mechanism and first tick.
+    """
 
     sequence: _Number
     series: str
     tick: _Number
     end: str
+    version: Annotated[int, msgspec.Meta(ge=1)] = 1
 
     def __post_init__(self) -> None:
         if _moment(self.end) is None:
@@ -133,11 +138,9 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     or a value that does not exist. What lags behind has such ends beside its band, which hold with `confidence` too,
     and `ends` says why: "proven", or "calibrated" by a search for the worst data. `not_private` marks noise of the test
     kit, which protects nobody. `values` may be an array, also in windows; `keys` then name its entries, in the first
-    release of the series alone (`ReleaseReader`). `version` counts the series that had this name: from 2 on, a changed
-    pipeline file ended the one before, and this one has another definition, mechanism and first tick.
+    release of the series alone (`ReleaseReader`).
     """
 
-    version: Annotated[int, msgspec.Meta(ge=1)] = 1
     name: str | UnsetType = UNSET
     value: _End | UnsetType = UNSET
     keys: tuple[str, ...] | UnsetType = UNSET

@@ -8,6 +8,7 @@ statistics and ledgers are public. A request with a key is done once, however of
 files of pages is `no-store`. Who may read is decided in front of the routes (`server.access`).
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
@@ -29,6 +30,7 @@ from stream_dp.engine.ports import Spans
 from stream_dp.errors import StreamDPError
 from stream_dp.journal.answer_body import RefusedMessage, read_answer
 from stream_dp.journal.commit import Release
+from stream_dp.journal.release import read_head
 from stream_dp.server.access import (
     CALLER,
     NEEDED,
@@ -63,7 +65,7 @@ from stream_dp.server.refusals import (
     request_key,
     status_of,
 )
-from stream_dp.server.view import LiveSeriesService, PublicView, Sender, TokenHolder
+from stream_dp.server.view import LiveSeriesService, PublicView, ReleaseLog, Sender, TokenHolder
 
 if TYPE_CHECKING:
     from fastapi.telemetry import TelemetryConfig
@@ -593,10 +595,20 @@ def add_releases(app: FastAPI, view: PublicView, broadcast: Broadcast) -> None:
                 description="The last tick (a number on the grid), included; without it, the newest.",
             ),
         ] = None,
+        version: Annotated[
+            int | None,
+            Query(
+                ge=1,
+                le=_LARGEST,
+                description="The releases of this version of the series alone; without it, of all versions, by tick.",
+            ),
+        ] = None,
     ) -> Response:
         if name not in view.log.names() and name not in known():
             raise Refused(404, "no series has this name; /api/series lists the series")
         places = view.log.places_between(name, first, _LARGEST if last is None else last)
+        if version is not None:
+            places = _of_version(view.log, name, places, version)
         releases = in_one_part(view.log, name, places)
         if releases is None:
             return StreamingResponse(history(view.log, name, places), media_type=_JSON)
@@ -626,6 +638,17 @@ def add_releases(app: FastAPI, view: PublicView, broadcast: Broadcast) -> None:
     ) -> EventSourceResponse:
         events = broadcast.events(after if last_event_id is None else last_event_id)
         return EventSourceResponse(events, headers={"x-accel-buffering": "no"})
+
+
+def _of_version(log: ReleaseLog, name: str, places: range, version: int) -> range:
+    """Return those places of a series where its releases are of this version: one version follows the other."""
+
+    def version_at(place: int) -> int:
+        (release,) = log.at(name, range(place, place + 1))
+        return read_head(release.body).version
+
+    begin = bisect_left(places, version, key=version_at)
+    return places[begin : bisect_right(places, version, begin, key=version_at)]
 
 
 def _raw(release: Release) -> msgspec.Raw:

@@ -21,7 +21,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as open_tex
 
 from stream_dp import __version__
 from stream_dp.journal.commit import Release
-from stream_dp.journal.release import Released, Shape, WindowPart, by_key, named, read
+from stream_dp.journal.release import Released, Shape, WindowPart, by_key, named, read, read_head
 from stream_dp.server.broadcast import pause_after
 from stream_dp.server.view import PublicView, ReleaseLog
 
@@ -169,12 +169,13 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 class FiredSoFar:
     """The number of ticks at which each key of each series fired since the first scrape; immutable.
 
-    Firings are counted because a firing between two scrapes would be missed otherwise.
+    Firings are counted because a firing between two scrapes would be missed otherwise. A new version of a series is
+    counted anew. `upto` has, by series, the newest tick that was looked at, and the version of its release.
     """
 
     def __init__(
-        self, upto: Mapping[str, int] = _NONE, counts: Mapping[str, Counter[str]] = _NONE
-    ) -> None:
+        self, upto: Mapping[str, tuple[int, int]] = _NONE, counts: Mapping[str, Counter[str]] = _NONE
+    ) -> None:  # fmt: skip
         self._upto, self._counts = upto, counts
 
     def of(self, series: str) -> Mapping[str, int]:
@@ -185,11 +186,11 @@ class FiredSoFar:
         return any(map(self._is_new, latest.values()))
 
     def unread(self, log: ReleaseLog) -> list[Release]:
-        """Return the releases to count, oldest first: those of series that fire, and the newest of new series."""
+        """Return the releases to count, oldest first: those of series that fire, and the newest of all others."""
         releases: list[Release] = []
         for name, newest in log.latest().items():
-            if self._is_new(newest) and name in self._upto:
-                places = log.places_between(name, self._upto[name] + 1, _LAST)
+            if self._is_new(newest) and name in self._counts:
+                places = log.places_between(name, self._upto[name][0] + 1, _LAST)
                 releases += log.at(name, places[:MOST_READ])
             elif self._is_new(newest):
                 releases.append(newest)
@@ -198,24 +199,27 @@ class FiredSoFar:
     def counting(self, releases: Sequence[Release], kept: Container[str]) -> Self:
         """Return the counts with these releases added; forget series that are not in `kept`.
 
-        The first release of a series only shows whether the series fires.
+        The first release of a series that is looked at only shows whether the series fires.
         """
-        upto = {name: tick for name, tick in self._upto.items() if name in kept}
+        upto = {name: seen for name, seen in self._upto.items() if name in kept}
         counts = {name: of for name, of in self._counts.items() if name in kept}
         for name in {release.series for release in releases} & counts.keys():
             counts[name] = Counter(counts[name])
         for release in releases:
-            body, name = read(release.body), release.series
-            if name in upto:
-                counts[name].update(body.fired or ())
-            elif body.shape is Shape.FLAGS:
-                counts[name] = Counter()
-            upto[name] = release.tick
+            name, version = release.series, read_head(release.body).version
+            known = upto.get(name)
+            if known is None or known[1] != version:
+                counts.pop(name, None)
+                body = read(release.body)
+                if body.shape is Shape.FLAGS:
+                    counts[name] = Counter(() if known is None else body.fired or ())
+            elif name in counts:
+                counts[name].update(read(release.body).fired or ())
+            upto[name] = release.tick, version
         return type(self)(upto, counts)
 
     def _is_new(self, newest: Release) -> bool:
-        name = newest.series
-        return name not in self._upto or (name in self._counts and self._upto[name] < newest.tick)
+        return newest.series not in self._upto or self._upto[newest.series][0] < newest.tick
 
 
 class Shown(NamedTuple):

@@ -10,13 +10,14 @@ import signal
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka.admin import RecordsToDelete
 from aiokafka.structs import TopicPartition
-from faults.cases import Case
+from faults.cases import EPSILON, Case
 from faults.forked import Forked, Run
 from faults.kafka_evidence import over_kafka, records
 from kafka.flight_topics import PARTITIONS, judged, over, topic_of
@@ -42,6 +43,7 @@ from stream_dp.engine.lanes.rows import LaneRow, RowSealer, Sealed
 from stream_dp.journal.keys import Sealer
 from stream_dp.kafka.client.clients import KafkaSettings
 from stream_dp.kafka.client.topics import administering
+from stream_dp.operate.audit.ledger_view import read_ledger
 
 BOTH, FIRST = READS.format(lanes=(0, 1)), READS.format(lanes=(0,))
 SOON = "from stream_dp.engine.lanes import workers\nworkers.LAGS_S = 1\n"
@@ -231,29 +233,47 @@ async def test_a_rows_topic_that_was_cut_or_written_by_others_stops_the_engine(
 
 
 def changed(text: str, ends: Sequence[str], begins: dict[str, dict[str, Any]]) -> str:
-    """A pipeline file without these series, and with others."""
+    """A pipeline file without these series, and with others; one that is there already has these keys, and no where
+    but theirs.
+    """
     shown = json.loads(text)
-    kept = [series for series in shown["series"] if series["name"] not in ends]
-    new = [{"name": name, "epsilon": 1, **keys} for name, keys in begins.items()]
-    return json.dumps(shown | {"series": kept + new})
+    kept = {series["name"]: series for series in shown["series"] if series["name"] not in ends}
+    for name, keys in begins.items():
+        former = {key: of for key, of in kept.get(name, {}).items() if key != "where"}
+        kept[name] = {"name": name, "epsilon": 1, **former, **keys}
+    return json.dumps(shown | {"series": [*kept.values()]})
 
 
 APPLY = "from functools import partial\nfrom stream_dp.testing import __main__ as kit\n" + (
     "kit.RunOptions = partial(kit.RunOptions, apply=True)\n"
 )
-LATER = DEFINED["hourly"] | {"where": [{"field": "delay", "at_least": 60}]}
+LATE: list[dict[str, Any]] = [{"field": "delay", "at_least": 60}]
+LATER = DEFINED["hourly"] | {"where": LATE}
+COMMITTED = """
+import os, signal
+from stream_dp.journal.commit import Applied
+from stream_dp.kafka.log.journal import KafkaJournal
+append = KafkaJournal.append
+async def dies(journal, commit, sealed):
+    await append(journal, commit, sealed)
+    if any(isinstance(change, Applied) for change in commit.changes):
+        os.kill(os.getpid(), signal.SIGKILL)
+KafkaJournal.append = dies
+"""
 
 
 async def applied(kafka: str, case: Case, *, workers: bool) -> list[bytes]:
-    """What is public where the file is changed twice: by `apply` while it runs, and at a start; with workers, the
-    engine dies before it writes what they are to count, and one of them as soon as it has read that.
+    """What is public where the file is changed twice: by `apply` while it runs, and at a start. The engine dies as soon
+    as the first change is durable; with workers, before it writes what they are to count, and one of them as soon as it
+    has read that.
     """
     shown = json.loads(case.pipeline.read_text())
     shown["privacy"]["epsilon"], shown["clock"]["block"] = 100, 1
     first = json.dumps(shown)
     new = {name: DEFINED[name] for name in ("hourly", "minutes")}
-    second = changed(first, ["busiest"], new)
-    third = changed(second, ["minutes", "by_airline", "hourly"], {"hourly_2": LATER})
+    second = changed(first, ["busiest"], new | {"departures": {"epsilon": 3, "where": LATE}})
+    back = {"departures": {"epsilon": EPSILON}}
+    third = changed(second, ["minutes", "by_airline", "hourly"], {"hourly_2": LATER} | back)
     case.pipeline.write_text(first)
     await create_topic(kafka, topic_of(case), PARTITIONS)
     with ExitStack() as stack:
@@ -267,15 +287,19 @@ async def applied(kafka: str, case: Case, *, workers: bool) -> list[bytes]:
             stack.callback(over_with, run)
             return run
 
-        run = begun(DIES + UNLAID if workers else "")
+        run = begun(DIES + UNLAID if workers else COMMITTED)
         await fed_up_to(kafka, case, 4)
         await public(kafka, case, 3)
         case.pipeline.write_text(second)
         apply = Forked(("apply", str(case.pipeline), "--via", "kafka"), case.environment())
         stack.callback(over_with, apply)
+        if not workers:
+            await until_killed(run)
+            run = begun()  # and gives the answer
         out, errors = await asyncio.to_thread(apply.communicate)
         assert apply.returncode == 0, errors
         assert "+ series hourly" in out
+        assert "~ series departures: version 2 counts anew from tick 5 on" in out
         await fed_up_to(kafka, case, 8)
         if workers:
             await until_killed(run)
@@ -310,11 +334,34 @@ async def test_a_changed_file_is_applied_with_workers_as_in_one_process(
         case = over(kafka, folder, 12, **lanes)
         published.append(await applied(kafka, case, workers=workers))
     one, by_workers = published
-    ticks = defaultdict(set)
-    for body in one:
-        ticks[json.loads(body)["series"]].add(json.loads(body)["tick"])
-    assert {name: (min(found), len(found)) for name, found in ticks.items()} == {
-        "departures": (0, 12), "by_destination": (0, 12), "late": (0, 12), "by_airline": (0, 8), "busiest": (0, 4),
-        "hourly": (5, 3), "minutes": (5, 3), "hourly_2": (9, 3),
+    ticks, last = defaultdict(list), dict[int, int]()
+    for body in map(json.loads, one):
+        version = body.get("version", 1)
+        ticks[body["series"], version].append(body["tick"])
+        if body["series"] == "departures":
+            last[version] = body["value"]
+    spans = {
+        ("departures", 1): (0, 4), ("by_destination", 1): (0, 12), ("late", 1): (0, 12), ("by_airline", 1): (0, 8),
+        ("busiest", 1): (0, 4), ("hourly", 1): (5, 8), ("minutes", 1): (5, 8), ("hourly_2", 1): (9, 12),
+        ("departures", 2): (5, 8), ("departures", 3): (9, 12),
     }  # fmt: skip
+    assert ticks == {name: [*range(*span)] for name, span in spans.items()}
+    assert [json.loads(body)["sequence"] for body in one] == [*range(1, len(one) + 1)]
+    assert last == {
+        version: sum(
+            begin <= event.tick < end and (version != 2 or (event.fields["delay"] or 0) >= 60)
+            for event in case.events
+        )
+        for version, (begin, end) in ((v, spans["departures", v]) for v in (1, 2, 3))
+    }
     assert by_workers == one
+    ledger = await read_ledger(case.pipeline, case.folder / "operator.key", lambda _: None)
+    assert Fraction(ledger["spent"]) == 5 * EPSILON + EPSILON + 1
+    charged = {
+        (row["name"], row.get("version", 1)): (row["start"], row["end"])
+        for row in ledger["charges"][1:]
+    }
+    assert charged == {
+        ("hourly", 1): (5, 8), ("minutes", 1): (5, 8), ("departures", 2): (5, 8), ("hourly_2", 1): (9, None),
+        ("departures", 3): (9, None),
+    }  # fmt: skip

@@ -19,6 +19,7 @@ from stream_dp.cli.printing import (
     budget_text,
     folding_table,
     given_back,
+    name_text,
     on_records,
     tick_text,
     wide_console,
@@ -125,7 +126,7 @@ def _print(shown: dict[str, Any]) -> None:
     for charge in shown["charges"]:
         table.add_row(
             "before" if charge["commit"] is None else str(charge["commit"]),
-            charge["name"], charge["analyst"], _amount(charge),
+            name_text(charge), charge["analyst"], _amount(charge),
             tick_text(charge, "start"), tick_text(charge, "end"),
             *([_given_back(charge)] if halts else []), charge["rule"],
         )  # fmt: skip

@@ -24,6 +24,7 @@ from stream_dp.cli.printing import (
     derivation_tree,
     folding_table,
     given_back,
+    name_text,
     promise_text,
     tick_text,
     watch_end_text,
@@ -218,9 +219,9 @@ def list_(pipeline: PipelineFile, *, asking: Asking) -> None:
     columns = ("series", "statistic", "analyst", "epsilon", "start", "end")
     table = folding_table(*columns, right=("epsilon",))
     for series in queries:
-        cells = [str(series.get(key) or "") for key in ("name", "statistic", "analyst", "epsilon")]
+        cells = [str(series.get(key) or "") for key in ("statistic", "analyst", "epsilon")]
         start, end = tick_text(series, "start"), tick_text(series, "end")
-        table.add_row(*map(escape, [*cells, start, end]))
+        table.add_row(*map(escape, [name_text(series), *cells, start, end]))
         for watch in series.get("watches") or ():
             start, end = tick_text(watch, "start"), watch_end_text(watch)
             cells = [f"  {watch['name']}", watch_text(watch), watch["analyst"], "", start, end]

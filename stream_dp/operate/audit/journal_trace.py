@@ -133,7 +133,7 @@ class JournalTrace:
                 yield from self._tick(served, tick, whole, seed, next(releases, None))
             for made in self._registry.made:
                 yield MadeStep(made, _released(next(releases, None), made.name, tick))
-            yield from self._coming
+            yield from filter(self._begins, self._coming)
             self._coming, self._until, self._next = [], {}, tick + 1
         if next(releases, None) is not None:
             raise _wrong(commit, "holds a release that answers no message of the trace")
@@ -181,6 +181,11 @@ class JournalTrace:
             steps = self._coming if tick_of(change) > self._next else now
             steps.append(step)
         yield from now
+
+    def _begins(self, step: TraceStep) -> bool:
+        """Say whether the step of a change that begins after the open tick is sent: a watch of what ended is not."""
+        ended = self._registry.numbered(step.live.number) is None
+        return not (ended and isinstance(step.sent.message, Ask))
 
     def _ended(self, before: Iterable[LiveSeries]) -> Iterator[TraceStep]:
         """Yield the halts of the series of the first file that a changed file has ended."""

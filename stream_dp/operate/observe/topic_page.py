@@ -22,6 +22,7 @@ from stream_dp.journal.release import (
     ReleaseReader,
     Shape,
     by_key,
+    read_head,
     release_of,
 )
 from stream_dp.kafka.client.clients import backing_off
@@ -56,6 +57,7 @@ class TopicPage:
         self._plan = judged_plan_json(built)
         self._reading = False
         self._others: dict[str, Mapping[str, Any]] = {}
+        self._versions: dict[str, int] = {}
         self._keep = keep
         self._known = frozenset(series.name for series in built.spec.series)
         self.log = ReleaseLog(keep)
@@ -108,8 +110,10 @@ class TopicPage:
                 await asyncio.sleep(next(waits))
 
     async def _take(self, body: bytes, bootstrap: str) -> None:
-        release = release_of(body)
-        if release.series not in self._known and release.series not in self._others:
+        release, version = release_of(body), read_head(body).version
+        new = version > self._versions.get(release.series, 0)
+        self._versions[release.series] = version
+        if release.series not in self._known and new:
             reader = ReleaseReader({})
             try:
                 released = reader.read(body)
@@ -122,7 +126,8 @@ class TopicPage:
         self.log.append(release)
 
     def _pipeline(self) -> Mapping[str, Any]:
-        configured = pipeline_json(self._built, self._built.spec.series, self.log.ticks)
+        series = self._built.spec.series
+        configured = pipeline_json(self._built, series, self.log.ticks, self._versions)
         return {**configured, "series": [*configured["series"], *self._others.values()]}
 
 
@@ -186,4 +191,5 @@ def _described(release: Released) -> Mapping[str, Any]:
         "meaning": None,
         "parameters": {},
         **({"domain": keys} if keys else {}),
+        **({"version": release.version} if release.version > 1 else {}),
     }

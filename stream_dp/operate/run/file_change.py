@@ -38,6 +38,10 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import canonical_series, load
 
 RUNNING = "running"
+_STAYS = (
+    "series: one of those that run must stay as it is, because each tick must have a release. First apply a file that "
+    "adds another series; when the other series has a release, apply this file with it"
+)
 _PLACE = re.compile(r"series, line \d+, column \d+: ")  # in a definition that nobody wrote
 
 
@@ -179,7 +183,7 @@ def _priced(
     """
     ledgers, at, registry = admission.subledgers, known.at, admission.registry
     start, before = at + built.run_config(0).lead, budget_json(spec, ledgers)
-    runs = {live.series.name: live for live in registry.live}
+    runs, stays = {live.series.name: live for live in registry.live}, admission.stays(at)
     changed = [own.name for own in changes.changed]
     gone = [*(own.name for own in changes.ended), *changed]
     halted = tuple(name for name in gone if name in runs and runs[name].created)
@@ -199,7 +203,7 @@ def _priced(
     change = known.change(spec, changes, halted, versions)
     kept = change.applied.file and change.applied.first
     wrong = [] if kept else ["the file cannot be kept in a journal"]
-    wrong += [] if runs.keys() & named - {*changed} else ["series: one of those that run must stay"]
+    wrong += [] if stays & named - {*changed} else [_STAYS]
     admission.apply(change.applied)
     short: BudgetRefused | None = None
     for series in (*changes.added, *changes.changed):

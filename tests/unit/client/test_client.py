@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,25 @@ async def served(view: PublicView, access: Access = OPEN) -> AsyncIterator[Site]
 async def site(view: PublicView) -> AsyncIterator[Site]:
     async with served(view) as made:
         yield made
+
+
+async def test_versions_of_a_series_are_told_apart(
+    site: Site, log: ReleaseLog, release: MakeRelease
+) -> None:
+    """Of a name that a changed file gave another definition twice; the log begins with its second release."""
+    for sequence, version in enumerate((2, 2, 3), 6):
+        log.append(release(sequence, value=1, band=2, version=version))
+    total = await (await sdp.connect_async(site.url)).series("total")
+    ticks = {1: [0, 1, 2, 3, 4], 2: [6, 7], 3: [8], 4: []}
+    for version, wanted in ticks.items():
+        found = await total.releases(version=version)
+        assert [one.tick for one in found] == wanted
+        assert {one.version for one in found} <= {version}
+        rows = (await total.table(version=version)).rows
+        assert [row.tick for row in rows] == wanted
+    assert [one.tick for one in await total.releases(3, 7, version=2)] == [6, 7]
+    assert [one.tick for one in await total.releases(7, version=1)] == []
+    assert [one.tick for one in await total.releases()] == [*chain(*ticks.values())]
 
 
 async def test_releases_are_those_that_were_published(site: Site, log: ReleaseLog) -> None:

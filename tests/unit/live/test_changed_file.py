@@ -74,7 +74,8 @@ class Shop(World):
     async def summary(self) -> JournalSummary:
         journal = MemoryJournal(self.store)
         await journal.open()
-        return await read_summary(journal.read(), SEALER, "shop")
+        begin = journal.begin
+        return await read_summary(journal.read(begin), SEALER, "shop", begin=begin)
 
     async def change(self, spec: PipelineSpec) -> Changing:
         return against_summary(spec, await self.summary())

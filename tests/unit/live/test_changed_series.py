@@ -3,13 +3,14 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
 import pytest
 from live_acts import create_series, halt_series
 from msgspec.structs import replace as changed
-from unit.journal.runtime_worlds import Crash, Fuse
+from unit.journal.runtime_worlds import Crash, CrashingJournal, Fuse
 from unit.live.live_series_steps import question, zero
 from unit.live.live_series_worlds import HORIZON, SEALER, Stopping, seen_from
 from unit.live.monitor_worlds import FR, MONITOR, PIPELINE_M, expected
@@ -28,10 +29,12 @@ from unit.live.test_changed_file import (
     spent,
 )
 
+from stream_dp.accounting.amounts import UNITS
+from stream_dp.accounting.loads import Loads
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.cli.printing import change_lines
 from stream_dp.engine.admission import Admission
-from stream_dp.errors import FailClosed, UsageError
+from stream_dp.errors import BudgetRefused, FailClosed, UsageError, WorldError
 from stream_dp.files.memory import MemoryJournal
 from stream_dp.journal.commit import Applied, Commit, Created, Halted, Watched
 from stream_dp.journal.release import KeysUnknown, ReleaseReader, release_of
@@ -41,7 +44,9 @@ from stream_dp.operate.audit.journal_access import build_again
 from stream_dp.operate.audit.ledger_view import ledger_json
 from stream_dp.operate.audit.trace_check import compared
 from stream_dp.operate.published_bodies import find_keys
+from stream_dp.operate.run.file_change import changed_now
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.fingerprints import told as says
 from stream_dp.pipeline.router import OpenRouter
 
 WHERE: list[dict[str, Any]] = [{"field": "amount", "at_least": "5"}]
@@ -580,3 +585,193 @@ async def test_the_twin_without_the_version_behind_a_recovery_is_caught(
     monkeypatch.setattr(Admission, "_admit", forgets)
     with pytest.raises(FailClosed, match="does not give the recorded bytes"):
         await shop.upto(8, new)
+
+
+def acting(*acts: tuple[str, Any]) -> Any:
+    """What is done at a cut: watches of the monitor that come (a definition) or go (a name), and files to apply."""
+
+    async def act(shop: Shop, engine: Any) -> None:
+        for number, (do, what) in enumerate(acts):
+            if do == "apply":
+                answer = await sent(shop, engine, what, name=f"{number}")
+                assert "refused" not in answer, answer
+                continue
+
+            async def watch(what: Any = what) -> None:
+                live = engine.admission.registry.named("m")
+                given = what if isinstance(what, str) else json.dumps(what).encode()
+                await engine._changes.watch(
+                    live, given, "", accept_noise=True, worked=lambda *_: None
+                )
+                await engine._changes.flush()
+
+            await engine._inbox.executed(watch)
+
+    return act
+
+
+async def acted(shop: Shop, spec: Any, tick: int, act: Any, fuse: Fuse | None = None) -> bool:
+    """Run to a tick, act at its cut, and run two ticks more; say whether it crashed."""
+    known = (await shop.summary()).applied if shop.store.commits else None
+    shop.__dict__["built"] = build_again(spec, None, known)
+    source = Stopping(tick)
+    engine = shop.engine(source, CrashingJournal(shop.store, fuse or Fuse()))
+    run = asyncio.create_task(engine.run())
+    try:
+        with suppress(WorldError):  # the engine ended
+            await shop.until(tick, run)
+            if not run.done():
+                await act(shop, engine)
+                source.go(tick + 2)
+                await shop.until(tick + 2, run)
+            engine.stop()
+        source.go(HORIZON)
+        await run
+    except Crash:
+        return True
+    return False
+
+
+async def audited(shop: Shop, spec: Any) -> tuple[int, int]:
+    """The creations and halts of a trace that gives the same bytes, whose ledger adds up and whose seeds are new."""
+    summary, seeds = await shop.summary(), [s for c in shop.commits() for s in c.seeds]
+    assert len(set(seeds)) == len(seeds)
+    assert [r.body for c in shop.commits() for r in c.releases] == shop.bodies
+    ledger_json(build_again(spec, summary.header, summary.applied), summary)
+    if summary.begin:
+        return 0, 0  # an audit needs the whole journal
+    journal = MemoryJournal(shop.store)
+    await journal.open()
+    report = await compared(build_again(spec, None, summary.applied), SEALER, journal.read())
+    return report.counts.creations, report.counts.halts
+
+
+@pytest.mark.parametrize("read_again", [3_600_000, 1])
+async def test_a_definition_of_before_comes_back_with_noise_of_its_own_whatever_crashes(
+    read_again: int,
+) -> None:
+    """Two changes at one cut, the second back to the first file, between watches that come and go; then one more. Where
+    nothing is read again, the version between has no tick, and a watch of the version before never begins.
+    """
+    more = {"privacy": PIPELINE_M["privacy"] | {"epsilon": "9"}}
+    first = file([ORDERS, COUNTRIES, MONITOR], **more)
+    second = file([ORDERS, FINER, MONITOR | {"epsilon": "1.2"}], **more)
+    act = acting(
+        ("watch", FR), ("apply", second), ("watch", FR), ("watch", "large"), ("apply", first), ("watch", FR)
+    )  # fmt: skip
+    lead, ends = int(read_again == 1), dict[int, tuple[int, int]]()
+    for place in (None, *range(8, 21, 3)):
+        shop = Shop(read_again=read_again)
+        crashed = await acted(shop, first, 2, act, None if place is None else Fuse(place))
+        assert crashed == (place is not None)
+        durable = sum(isinstance(change, Applied) for change in shop.changes)
+        spec = second if durable == 1 else first
+        versions = {
+            live.version for live in (await shop.upto(6, spec)).admission.registry.releasing
+        }
+        await shop.applied(8, second)
+        ends[durable] = await audited(shop, second)
+        if place is None:
+            assert versions == {1, 3}
+            assert [tick for tick, (version, _) in told(shop, "countries").items() if version == 3] == [
+                *range(3 + lead, 7)
+            ]  # fmt: skip
+        await shop.upto(9, second)
+        with pytest.raises(FailClosed):
+            await shop.upto(10, first)
+    wanted = {0: (5, 2), 1: (5, 2), 2: (9, 6)}
+    assert ends.keys() == wanted.keys()
+    assert all(found in ((0, 0), wanted[durable]) for durable, found in ends.items())
+
+
+USERS = {"unit": "user", "user": "country", "max_events": "2", "per": "4h"}
+TOTAL = {"total": {"of": "amount", "clamp": ["0", "9"], "at_most": "9"}}
+ALL = SUM | {"shared_total": "true"}
+
+
+def shared(tick: int, now: dict[str, Any], lead: int) -> Fraction | None:
+    """What is spent once a sum within users' total, which runs from tick 1 on, becomes another series at this tick;
+    None if that is refused. The ledger is saved and loaded before.
+    """
+    more = {"privacy": {"epsilon": "1"} | USERS | TOTAL}
+    built = build(file([ORDERS], **more))
+    config = built.run_config(0)
+
+    def empty() -> Admission:
+        planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, config.origin, built.layout))
+        return Admission(config.registry(), built.subledgers(), planner)
+
+    admission = empty()
+    for at, series in ((1, ALL), (tick, now)):
+        saved, admission = admission.save(), empty()
+        admission.load(saved)
+        assert admission.save() == saved
+        try:
+            change, _ = changed_now(built, admission, says(file([ORDERS, series], **more)), at)
+            assert change is not None
+            begins = [(of, 1) for of in change.created]
+            for name in change.halted:
+                admission.halt(name, at, by_file=True)
+            admission.apply(changed(change.applied, at=at))
+            for definition, version in (*begins, *change.changed):
+                proposal = admission.propose(definition, at + lead, version)
+                admission.create(proposal, "", at + lead, version)
+        except BudgetRefused:
+            return None
+        admission.left.clear()
+    return Fraction(admission.subledgers.main.used.amount, UNITS)
+
+
+def test_the_version_before_stays_charged_while_the_window_of_a_shared_total_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A user may have spent the total on it in this window, of ticks 0 to 3, and meet a count now beside it, but
+    divides the total between two sums. The block of the first file costs 0.5, the sum 0.3.
+    """
+
+    def count(epsilon: str) -> dict[str, Any]:
+        return DEAR | {"name": "sum", "epsilon": epsilon}
+
+    for lead in (0, 1):
+        assert shared(2, count("0.2"), lead) == 1
+        assert shared(2, count("0.21"), lead) is None
+        assert shared(4, count("0.2"), lead) == Fraction("0.7")
+        assert shared(4, count("0.5"), lead) == 1
+        assert shared(2, ALL | {"epsilon": "0.5"}, lead) == 1
+        assert shared(2, ALL | {"epsilon": "0.51"}, lead) is None
+    assert shared(3, count("0.5"), 0) is None
+    assert shared(3, count("0.5"), 1) == 1
+    monkeypatch.setattr(Loads, "_holding", lambda self, *_: self.held)
+    assert shared(2, count("0.21"), 0) is not None
+
+
+@pytest.mark.parametrize("read_again", [3_600_000, 1])
+async def test_no_change_leaves_a_tick_without_a_release(read_again: int) -> None:
+    """What comes a tick later does not count as what stays; nor does a message halt what is left alone."""
+    shop, low = Shop(read_again=read_again), ORDERS | {"epsilon": "0.2"}
+    both = file([low, SUM])
+
+    async def act(shop: Shop, engine: Any) -> None:
+        assert "refused" not in await sent(shop, engine, file([ORDERS, SUM]), name="both")
+        again = await sent(shop, engine, both, name="again")
+        assert ("refused" in again) == (read_again == 1)
+        if read_again == 1:
+            assert "First apply a file that adds another series" in again["refused"]["detail"]
+
+    await acted(shop, file([ORDERS]), 2, act)
+    await shop.applied(7, both)
+    await shop.applied(8, file([SUM]))
+    ends = dict[str, str]()
+
+    async def halt(shop: Shop, engine: Any) -> None:
+        for name in ("sum", "mine"):
+            try:
+                await halt_series(engine, name)
+            except UsageError as refusal:
+                ends[name] = str(refusal)
+                await create_series(engine, question("mine", "0.1"))
+
+    await acted(shop, file([SUM]), 9, halt)
+    assert "is the last one that runs" in ends["sum"]
+    assert {json.loads(body)["tick"] for body in shop.bodies} == {*range(12)}
+    assert (await audited(shop, file([SUM])))[1] == 3

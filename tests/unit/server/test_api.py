@@ -44,6 +44,7 @@ async def test_health_says_how_late_public_ticks_are(view: PublicView, left: int
         (f"/api/series/total?from={SECRET}", 422),
         (f"/api/series/total?from=-1&to={SECRET}", 422),
         (f"/api/series/total?to={10**30}", 422),
+        (f"/api/series/total?version={SECRET}", 422),
         (f"/api/stream?after={SECRET}", 422),
         (f"/docs/{SECRET}", 404),
         ("/redoc", 404),

@@ -295,6 +295,22 @@ async def test_ticks_at_which_keys_fire_between_two_scrapes_are_counted(
     assert fired(await scraped()) == {"AA": 1, "UA": 2}
 
 
+def test_firings_of_each_version_are_counted_anew(release: MakeRelease) -> None:
+    """Also where the version before fired other keys, or released no alerts at all, or the next one does not."""
+    log, counted = ReleaseLog(), FiredSoFar()
+    fires: dict[str, Any] = {"fired": ["AA"], "band": 1}
+    number: dict[str, Any] = {"value": 3, "band": 1}
+    seen = list[dict[str, int]]()
+    for tick, (version, said) in enumerate(
+        ((1, fires), (1, fires), (2, fires), (2, fires), (3, number), (3, number), (4, fires), (4, fires))
+    ):  # fmt: skip
+        log.append(release(tick, "late", tick, **said, version=version))
+        counted = counted.counting(counted.unread(log), log.names())
+        assert not counted.behind(log.latest())
+        seen.append(dict(counted.of("late")))
+    assert seen == [{}, {"AA": 1}, {"AA": 1}, {"AA": 2}, {}, {}, {"AA": 1}, {"AA": 2}]
+
+
 def test_scrapes_read_bounded_parts(release: MakeRelease, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stream_dp.server.metrics.MOST_READ", 3)
     log, counted = ReleaseLog(), FiredSoFar()

@@ -27,6 +27,7 @@ from oracles.user_caps import Log
 from unit.engine.recovery.test_recovery import check_whole
 from unit.engine.recovery.test_saved_series import outcome, some_step, standing
 from unit.journal.runtime_worlds import Crash, Fuse, World, batches, plan
+from unit.live import test_changed_series as changes
 from unit.live import test_live_series_crashes as live
 from unit.live import test_messages as messages
 from unit.live import test_sum_watches as watches
@@ -65,6 +66,7 @@ from stream_dp.journal.commit import Commit, SavedStates, encode, part
 from stream_dp.journal.dead_letters import DeadLetters
 from stream_dp.journal.keys import Sealer
 from stream_dp.mechanisms.states import STATES
+from stream_dp.pipeline.fingerprints import text_of
 from stream_dp.pipeline.user_guard import UserHash
 
 USERS = {
@@ -268,9 +270,19 @@ async def watched_sums() -> None:
         await watches.test_after_a_crash_signed_sums_go_on_with_the_same_bytes(left)
 
 
+async def versions() -> None:
+    """Its header says the file, and checkpoints come nevertheless: all of one is in the next commit."""
+    changed = changes.test_a_definition_of_before_comes_back_with_noise_of_its_own_whatever_crashes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stream_dp.pipeline.builder.text_of", text_of)
+        patch.setattr(form, "PIECE_BYTES", 90_000)
+        for read_again in (3_600_000, 1):
+            await changed(read_again)
+
+
 SCENARIOS = [
     a_plain_one, users, users_by_key, identifiers, totals_of_users, totals_that_series_share, totals_of_both_signs,
-    keys_of_users, live_series, analysts, watched_sums,
+    keys_of_users, live_series, analysts, watched_sums, versions,
 ]  # fmt: skip
 
 

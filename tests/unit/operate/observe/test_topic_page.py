@@ -80,6 +80,38 @@ async def test_it_shows_the_file_and_what_was_published_and_follows(tmp_path: Pa
         assert all(each in found for each in later if json.loads(each)["series"] == "s0")
 
 
+async def test_it_describes_the_newest_version_of_each_series(tmp_path: Path) -> None:
+    """Of the file's, in the words of the file; of another, by its own releases. Both are in the metrics again."""
+
+    def of(name: str, sequence: int, version: int, **said: Any) -> bytes:
+        head = {**json.loads(of_the_file(sequence, sequence)), "series": name, "version": version}
+        return json.dumps(
+            {key: head[key] for key in head if key not in ("value", "band")} | said
+        ).encode()
+
+    first = [of("orders", 0, 1, value=9, band=2), of("hers", 1, 1, value=9, band=2)]
+    later = [of("orders", 2, 2, value=5, band=2), of("hers", 3, 2, values={"AT": 7}, band=2)]
+    async with serving(published(tmp_path, first)) as client:
+        await reaches(client, "hers", 1)
+        shown = (await told(client, "/api/pipeline"))["series"]
+        assert [(one["name"], one["shape"], one.get("version")) for one in shown] == [
+            ("orders", "scalar", None), ("hers", "scalar", None),
+        ]  # fmt: skip
+        published(tmp_path, [*first, *later])
+        await reaches(client, "hers", 3)
+        shown = (await told(client, "/api/pipeline"))["series"]
+        assert [(one["name"], one["shape"], one.get("version")) for one in shown] == [
+            ("orders", "scalar", 2), ("hers", "histogram", 2),
+        ]  # fmt: skip
+        text = (await client.get("/metrics")).raise_for_status().text
+        assert (
+            'stream_dp_release_value{key="",pipeline="shop",series="orders",window=""} 5.0' in text
+        )
+        assert (
+            'stream_dp_release_value{key="AT",pipeline="shop",series="hers",window=""} 7.0' in text
+        )
+
+
 async def test_it_reads_no_more_than_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
