@@ -94,8 +94,8 @@ def read_wrapped(content: bytes, pipeline: str) -> WrappedKey:
         raise UnknownFormat(what, f"version {record.v}", f"version {VERSION}")
     if record.pipeline != pipeline:
         raise FailClosed(
-            f"the wrapped key of {pipeline} belongs to the pipeline {record.pipeline}; bring the "
-            "right one back"
+            f"the wrapped key of {pipeline} was made for the pipeline {record.pipeline}; restore the "
+            f"wrapped key of {pipeline}"
         )
     return record
 

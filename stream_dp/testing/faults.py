@@ -187,7 +187,7 @@ async def half_a_commit(journal: Journal, commit: Commit, sealed: bytes) -> None
             parts = list(journal._parts(commit, sealed))  # noqa: SLF001 - as it writes them
             await _open_transaction(journal._lease, parts)  # noqa: SLF001
         case _:
-            raise UsageError("--crash mid-commit knows the sqlite and the kafka journal")
+            raise UsageError("--crash mid-commit works only with a journal in SQLite or Kafka")
 
 
 async def half_a_publication(port: PublicPort[Any], durable: Sequence[Any]) -> None:

@@ -125,7 +125,7 @@ class Worker:
                 raise _Changed
             if layout.topic != topic:
                 raise FailClosed(
-                    f"topic {rows.topic!r} was created again. The engine says what to do when it starts"
+                    f"topic {rows.topic!r} was deleted and created again. Start the engine: it prints what to do"
                 )
             host = LaneHost(self._spec, self._keys, layout)
             await self._members.join()
