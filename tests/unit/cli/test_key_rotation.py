@@ -468,7 +468,7 @@ def test_the_wrapped_key_may_lie_elsewhere(
         site.pipeline.read_text().replace("name: clicks\nsource", "name: views\nsource")
     )
     said = site.say("run", str(site.folder / "views.yaml"), "--key-file", str(new))
-    assert (said.code, "the wrapped key of views belongs to the pipeline clicks" in said.err) == (
+    assert (said.code, "the wrapped key of views was made for the pipeline clicks" in said.err) == (
         4,
         True,
     )
