@@ -156,7 +156,7 @@ def verdict_lines(preview: Mapping[str, Any]) -> list[str]:
     """Return the verdicts of a preview as sentences.
 
     >>> verdict_lines({"verdicts": [{"verdict": "noise", "typical": 183.4, "band": 682.0, "window": "24h"}]})
-    ['By the guesses of the pipeline file noise: ± 682 of about 183 over 24h.']
+    ['According to the guesses of the pipeline file: noise (± 682 for a number of about 183 over 24h).']
     """
     lines = []
     for row in preview.get("verdicts", ()):

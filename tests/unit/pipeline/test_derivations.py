@@ -163,7 +163,7 @@ def test_the_other_rules_are_shown_with_their_price_or_what_they_lack(data: Data
     assert "nothing is below the sum" in optimal["refused"]
     column = {other["source"]: other for other in top["premises"][1]["alternatives"]}
     assert column["[HSV] Thm 5.4"]["guarantee"]["epsilon"] == 1  # the same at delta' = 0
-    assert "[HSV] Thm 5.2 breaks" in column["[HSV] Thm 5.14"]["refused"]
+    assert "[HSV] Thm 5.2 shows that the rule then fails" in column["[HSV] Thm 5.14"]["refused"]
 
 
 def test_a_year(year: PipelineSpec) -> None:

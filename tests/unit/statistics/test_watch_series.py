@@ -222,7 +222,7 @@ def test_thresholds_clamps_and_bands_of_sums_are_in_the_fields_unit(tmp_path: Pa
     busy, low = sums.choice.alarms
     assert (busy.usual, busy.chance) == (450, crossing_chance(900, monitor.window_scale, 24))
     assert (low.usual, low.chance) == (-50, crossing_chance(101, monitor.window_scale, 24))
-    assert low.words.endswith("while its sum of amount stays at -50")
+    assert low.words.startswith("low: while its sum of amount stays at -50, the chance")
 
 
 def test_a_threshold_below_which_a_signed_sum_fires_may_be_negative(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ async def test_one_search_of_an_analyst_and_one_in_all() -> None:
     first, second = asked("ann"), asked("bob")
     while not running:  # noqa: ASYNC110 - steps of the loop, no time
         await asyncio.sleep(0)
-    with pytest.raises(NotAccepted, match="is under way"):
+    with pytest.raises(NotAccepted, match="is still running"):
         await asked("ann")
     assert set(running) == {"ann"}
     go.set()

@@ -162,7 +162,7 @@ def test_a_claim_that_one_of_the_two_ticks_may_cost_is_refused_by_the_time_rule(
     assert worst_ratio(TickComposition((NoisyBits(THREE),)), pairs, 6) == 9
     claim = leaf("once", Guarantee(PureDP(TWO), ANY), "this file")
     lives = (Alive(0, 0), Alive(1, None))
-    with pytest.raises(NotDerivable, match="one of them alone may cost all"):
+    with pytest.raises(NotDerivable, match="one of the two alone may cost the full price"):
         derive((claim, claim), Ticks("time", lives))
     step = leaf("bits", Guarantee(PureDP(ONE), ADD), "this file")
     moved = derive((step,), Moved("bits"))
