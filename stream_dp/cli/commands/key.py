@@ -149,7 +149,7 @@ def rotate(
         str,
         Option(
             metavar="COMMAND",
-            help="For a KMS: the program, with its arguments, that wraps and unwraps under the new key.",
+            help="For a KMS: the program and its arguments. It wraps and unwraps keys with the new KMS key.",
         ),
     ] = "",
     key_file: KeyFile = None,
