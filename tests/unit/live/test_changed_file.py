@@ -298,6 +298,26 @@ async def test_a_checkpoint_keeps_the_file(monkeypatch: pytest.MonkeyPatch) -> N
         await shop.upto(11, file(FIRST))
 
 
+@pytest.mark.parametrize("ticks", [1, 100])
+async def test_a_start_says_from_when_on_each_first_series_has_ended_and_leaves_no_name(
+    ticks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also from a checkpoint, which has only the last change of the file."""
+    monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", ticks)
+    shop = Shop()
+    await shop.upto(1, file([*FIRST, DEAR]))
+    await shop.applied(3, file([ORDERS, DEAR]))
+    await shop.applied(5, file([ORDERS]))
+    await shop.upto(8, file([ORDERS]))
+    assert bool(shop.store.checkpoints) == (ticks == 1)
+    engine = await shop.upto(9, file([ORDERS]))
+    listed = shop.words.listed(engine.admission, None)
+    assert [(row["name"], row["end"]) for row in listed] == [
+        ("orders", None), ("countries", 2), ("dear", 4),
+    ]  # fmt: skip
+    assert not engine.admission.left
+
+
 async def test_a_start_is_tried_over_a_change_before_anything_is_deleted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
