@@ -298,6 +298,17 @@ async def test_a_checkpoint_keeps_the_file(monkeypatch: pytest.MonkeyPatch) -> N
         await shop.upto(11, file(FIRST))
 
 
+async def test_a_change_that_waited_is_recorded_at_the_cut_where_it_is_applied() -> None:
+    shop, new = Shop(), file([ORDERS, SUM])
+    await shop.upto(1, file(FIRST))
+    change = (await shop.change(new)).change
+    assert change is not None
+    await shop.upto(4, file(FIRST))
+    await shop.upto(6, new, change)
+    assert [change.at for change in shop.changes if isinstance(change, Applied)] == [5]
+    assert max(shop.releases("countries")) == 4
+
+
 @pytest.mark.parametrize("ticks", [1, 100])
 async def test_a_start_says_from_when_on_each_first_series_has_ended_and_leaves_no_name(
     ticks: int, monkeypatch: pytest.MonkeyPatch
@@ -307,7 +318,8 @@ async def test_a_start_says_from_when_on_each_first_series_has_ended_and_leaves_
     shop = Shop()
     await shop.upto(1, file([*FIRST, DEAR]))
     await shop.applied(3, file([ORDERS, DEAR]))
-    await shop.applied(5, file([ORDERS]))
+    engine = await shop.applied(5, file([ORDERS]))
+    assert not engine.admission.left
     await shop.upto(8, file([ORDERS]))
     assert bool(shop.store.checkpoints) == (ticks == 1)
     engine = await shop.upto(9, file([ORDERS]))

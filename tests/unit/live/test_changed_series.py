@@ -115,6 +115,7 @@ async def test_ledger_and_versions_are_those_of_an_independent_sum() -> None:
         known = (await shop.summary()).applied
         ledger = ledger_json(build_again(spec, None, known), await shop.summary())
         assert Fraction(ledger["spent"]) == sums[number]
+        assert all(("halt" in row) == (row["end"] is None) for row in ledger["charges"][1:])
     charged = [charge.name for commit in shop.commits() for charge in commit.charges]
     assert charged[1:] == ["countries", "sum", "countries", "countries", "sum"]
     rows = [(row["name"], row.get("version"), row["end"]) for row in ledger["charges"][1:]]
