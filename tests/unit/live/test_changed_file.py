@@ -282,6 +282,19 @@ async def test_series_that_share_columns_count_after_a_crash_what_they_count_wit
     assert len(told) == 1
 
 
+async def test_what_comes_on_columns_of_what_stays_takes_nothing_from_it_whatever_crashes() -> None:
+    """The early record was read before the change, which begins a tick later, and counts in what stays."""
+    plain, new = Shop(noise=zero), file([*FIRST, ORDERS | {"name": "more", "epsilon": "0.2"}])
+    await plain.upto(HORIZON - 1, file(FIRST))
+    for place in range(1, 5):
+        shop = Shop(noise=zero, read_again=1)
+        await shop.upto(5, file(FIRST))
+        with pytest.raises(Crash):
+            await shop.upto(HORIZON - 1, new, (await shop.change(new)).change, Fuse(place))
+        await shop.upto(HORIZON - 1, new, (await shop.change(new)).change)
+        assert shop.releases("orders") == plain.releases("orders")
+
+
 async def test_a_checkpoint_keeps_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", 1)
     shop = Shop()
