@@ -381,6 +381,7 @@ class Admission:
             self.names.saved(),
             self.registry.next_number,
             self.applied,
+            dict(self.first_ended),
         )
 
     def _watching(self) -> Iterator[Watching]:
@@ -397,6 +398,7 @@ class Admission:
         running = self.subledgers.running
         try:
             if saved.applied is not None:
+                self.first_ended = dict(saved.first_ended)
                 self.apply(saved.applied)
             for one in saved.running:
                 self._run_again(one)
@@ -404,6 +406,7 @@ class Admission:
                 self._watch_again(kept)
         except (UsageError, BudgetRefused) as error:
             raise _broken("in its last checkpoint", str(error)) from None
+        self.left.clear()
         for account in saved.accounts:
             analyst, (everywhere, used, peak) = account.analyst, map(_spend, account.sums)
             entries = (entry for payer, entry in running.values() if payer == analyst)

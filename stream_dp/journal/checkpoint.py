@@ -190,7 +190,8 @@ class Account(_Public, frozen=True):
 class Standing(_Public, frozen=True):
     """Which series and watches there are, by number, and what is kept of those that ended: sums of the ledgers, the
     last ones of each, and `names`, which are the digests of all names ever used, sorted. `applied` is the last change
-    of the pipeline file.
+    of the pipeline file, and `first_ended` the first tick without each series of the first one that has ended (empty in
+    older journals).
     """
 
     running: tuple[Running, ...] = ()
@@ -200,6 +201,7 @@ class Standing(_Public, frozen=True):
     names: bytes = b""
     next_number: int = 0
     applied: Applied | None = None
+    first_ended: dict[str, int] = {}
 
 
 class Checkpoint(Private, frozen=True, tag=KIND):

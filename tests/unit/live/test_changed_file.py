@@ -282,6 +282,19 @@ async def test_series_that_share_columns_count_after_a_crash_what_they_count_wit
     assert len(told) == 1
 
 
+async def test_what_comes_on_columns_of_what_stays_takes_nothing_from_it_whatever_crashes() -> None:
+    """The early record was read before the change, which begins a tick later, and counts in what stays."""
+    plain, new = Shop(noise=zero), file([*FIRST, ORDERS | {"name": "more", "epsilon": "0.2"}])
+    await plain.upto(HORIZON - 1, file(FIRST))
+    for place in range(1, 5):
+        shop = Shop(noise=zero, read_again=1)
+        await shop.upto(5, file(FIRST))
+        with pytest.raises(Crash):
+            await shop.upto(HORIZON - 1, new, (await shop.change(new)).change, Fuse(place))
+        await shop.upto(HORIZON - 1, new, (await shop.change(new)).change)
+        assert shop.releases("orders") == plain.releases("orders")
+
+
 async def test_a_checkpoint_keeps_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", 1)
     shop = Shop()
@@ -296,6 +309,38 @@ async def test_a_checkpoint_keeps_the_file(monkeypatch: pytest.MonkeyPatch) -> N
     assert spent(engine) == Fraction("1.45")
     with pytest.raises(FailClosed, match="another pipeline file"):
         await shop.upto(11, file(FIRST))
+
+
+async def test_a_change_that_waited_is_recorded_at_the_cut_where_it_is_applied() -> None:
+    shop, new = Shop(), file([ORDERS, SUM])
+    await shop.upto(1, file(FIRST))
+    change = (await shop.change(new)).change
+    assert change is not None
+    await shop.upto(4, file(FIRST))
+    await shop.upto(6, new, change)
+    assert [change.at for change in shop.changes if isinstance(change, Applied)] == [5]
+    assert max(shop.releases("countries")) == 4
+
+
+@pytest.mark.parametrize("ticks", [1, 100])
+async def test_a_start_says_from_when_on_each_first_series_has_ended_and_leaves_no_name(
+    ticks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also from a checkpoint, which has only the last change of the file."""
+    monkeypatch.setattr("stream_dp.engine.engine.SNAPSHOT_TICKS", ticks)
+    shop = Shop()
+    await shop.upto(1, file([*FIRST, DEAR]))
+    await shop.applied(3, file([ORDERS, DEAR]))
+    engine = await shop.applied(5, file([ORDERS]))
+    assert not engine.admission.left
+    await shop.upto(8, file([ORDERS]))
+    assert bool(shop.store.checkpoints) == (ticks == 1)
+    engine = await shop.upto(9, file([ORDERS]))
+    listed = shop.words.listed(engine.admission, None)
+    assert [(row["name"], row["end"]) for row in listed] == [
+        ("orders", None), ("countries", 2), ("dear", 4),
+    ]  # fmt: skip
+    assert not engine.admission.left
 
 
 async def test_a_start_is_tried_over_a_change_before_anything_is_deleted(

@@ -115,6 +115,7 @@ async def test_ledger_and_versions_are_those_of_an_independent_sum() -> None:
         known = (await shop.summary()).applied
         ledger = ledger_json(build_again(spec, None, known), await shop.summary())
         assert Fraction(ledger["spent"]) == sums[number]
+        assert all(("halt" in row) == (row["end"] is None) for row in ledger["charges"][1:])
     charged = [charge.name for commit in shop.commits() for charge in commit.charges]
     assert charged[1:] == ["countries", "sum", "countries", "countries", "sum"]
     rows = [(row["name"], row.get("version"), row["end"]) for row in ledger["charges"][1:]]
@@ -180,6 +181,7 @@ async def test_checkpoints_and_the_trace_know_each_version(monkeypatch: pytest.M
     ]  # fmt: skip
     engine = await shop.applied(HORIZON - 1, file(FILES[2]))
     assert engine.admission.registry.named("countries").series.version == 4  # type: ignore[union-attr]
+    assert not engine.admission.left
     built = build_again(file(FILES[2]), None, (await shop.summary()).applied)
     journal = MemoryJournal(shop.store)
     await journal.open()
@@ -300,7 +302,7 @@ async def test_a_name_that_a_message_gave_or_halted_is_never_taken_over() -> Non
     admission = engine.admission
     number = admission.registry.named("mine").number  # type: ignore[union-attr]
     admission.halt("hers", HORIZON - 1, by_file=True)
-    for name in ("hers", "sum"):
+    for name in ("hers", "sum", "new"):
         with pytest.raises(UsageError, match="has or had this name"):
             admission.propose(json.dumps(DEAR | {"name": name}).encode(), HORIZON - 1, 2)
     later = json.dumps(DEAR | {"name": "mine"}).encode()
