@@ -137,7 +137,7 @@ async def test_a_home_page_leads_to_the_page_of_each_pipeline(
     console = Console(page)
     await page.goto(await address)
     for each in (name, "second"):
-        await page.locator(f"[data-pipeline={each}]", has_text="No single event").wait_for()
+        await page.locator(f"[data-pipeline={each}]", has_text="hide any single event").wait_for()
     assert await findings(page) == []
     await page.locator(f"[data-pipeline={name}] a").click()
     await page.wait_for_selector(".card[data-series=s0][data-tick='5']")

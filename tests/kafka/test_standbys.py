@@ -135,7 +135,7 @@ class Changing:
 
 async def through(world: Changing, first: str, second: str) -> Any:
     """The ledger, after the engine died on the commit of a change and a standby took over behind the next one."""
-    again = "~ series some: version 2 counts anew"
+    again = "~ series some: version 2 starts at zero"
     engine = world.began("run", first, patch=COMMITTED)
     await created(world.kafka, f"{world.topic}.releases")
     await world.until(1, 0)

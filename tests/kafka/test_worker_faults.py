@@ -299,7 +299,7 @@ async def applied(kafka: str, case: Case, *, workers: bool) -> list[bytes]:
         out, errors = await asyncio.to_thread(apply.communicate)
         assert apply.returncode == 0, errors
         assert "+ series hourly" in out
-        assert "~ series departures: version 2 counts anew from tick 5 on" in out
+        assert "~ series departures: version 2 starts at zero at tick 5" in out
         await fed_up_to(kafka, case, 8)
         if workers:
             await until_killed(run)
