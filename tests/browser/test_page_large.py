@@ -158,7 +158,7 @@ async def test_no_file_while_a_part_of_it_is_to_be_loaded(browser: Browser) -> N
         await page.route(fails, lambda route: route.fulfill(status=503, json={"detail": "no"}))
         await page.click("#windows button[value='all']")
         note = f"[data-series={SERIES}] .note"
-        await page.wait_for_selector(f"{note} >> text=cannot be loaded just now")
+        await page.wait_for_selector(f"{note} >> text=cannot be loaded now")
         button = page.get_by_role("button", name="CSV")
         assert await button.is_disabled()
         why = "Earlier releases are still being loaded"

@@ -203,4 +203,4 @@ def test_what_is_claimed_is_derived() -> None:
     assert isinstance(paper.guarantee.measure, ZCDP)
     rho = 2 * pure(Fraction(1)) + float(RHO)
     assert float(paper.guarantee.measure.rho) == pytest.approx(rho, rel=1e-12)
-    assert all(part in str(paper) for part in ("noisy checks", "5 Gaussian counter(s)"))
+    assert all(part in str(paper) for part in ("noisy checks", "5 Gaussian counters"))
