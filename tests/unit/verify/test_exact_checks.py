@@ -183,7 +183,7 @@ def test_each_naive_book_is_exceeded_and_answered() -> None:
     assert rows["[WRRW] App. F"].exact == Fraction(231, 10_000)
     for source, says in (
         ("[HSV] Thm 5.2", "without bound"),
-        ("[HSV] Thm 13.5", "Thm 13.5 breaks the rule"),
+        ("[HSV] Thm 13.5", "Thm 13.5 shows that the rule then fails"),
         ("[WRRW] App. F", "bounds no privacy loss ([WRRW] App. F)"),
         ("Kairouz, Oh, Viswanath", "epsilon 1.906"),  # 20 ln 1.1
     ):
