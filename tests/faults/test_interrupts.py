@@ -91,7 +91,7 @@ def test_a_run_ends_well_from_the_first_moment_on(tmp_path: Path, after_ms: int)
     run.send_signal(signal.SIGTERM)
     out, errors = run.communicate()
     assert (run.returncode, out) == (0, "")
-    own = ("flights: ", "How many records ", f"All ticks of {case.pipeline} are released: ")
+    own = ("flights: ", "`stream-dp dead-letters ", f"All ticks of {case.pipeline} are released. ")
     lines = without_progress(errors).splitlines()
     assert [line for line in lines if not line.startswith(own)] == []
 
