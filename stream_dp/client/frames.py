@@ -20,6 +20,11 @@ from stream_dp.core.wording import how_many, meant, shown_number
 from stream_dp.errors import UsageError
 from stream_dp.journal.release import Released, WindowPart, by_key, read_by_key
 
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    from matplotlib.axes import Axes
+
 
 def html_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], note: str = ""
@@ -51,12 +56,6 @@ def plan_html(plan: Mapping[str, Any]) -> str:
     title = f"epsilon {promise['epsilon']}, delta {promise['delta']} for one {plan['unit']}"
     columns = ("series", "mechanism", "epsilon", "window", "error", "at tick")
     return html_table(title, columns, rows, f"The file's series alone: epsilon {plan['epsilon']}.")
-
-
-if TYPE_CHECKING:
-    import pandas
-    import polars
-    from matplotlib.axes import Axes
 
 
 class Row(NamedTuple):
