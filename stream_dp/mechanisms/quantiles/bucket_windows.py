@@ -1,4 +1,4 @@
-"""Quantiles over tumbling windows: which bucket holds the value with a given share of the events below it.
+"""Quantiles over windows: tumbling (which bucket holds the value with a given share below it), and sliding with a delta.
 
 A row counts the events of a tick by value bucket. Exact counts are collected within each public window of W ticks; the
 first window begins with the first update. At a window's last update a noisy maximum chooses one bucket for each

@@ -6,8 +6,8 @@ Rules: states are values. A place's mode and threshold are public, because they 
 answers. A window holds no row from before its instance began, so an event is in the count of one instance only. The
 number of its rows is public, because the instance began with a released answer. This file draws nothing.
 
-Rules: all results are public: they follow from the two shares, from what one event changes, and from the number of
-comparisons. Chances are exact up to a thousandth, and never too small.
+Rules of the noise: all results are public, because they follow from the two shares, from what one event changes, and
+from the number of comparisons. Chances are exact up to a thousandth, and never too small.
 """
 
 import math
