@@ -1,4 +1,4 @@
-"""Quantiles over windows: tumbling (which bucket holds the value with a given share below it), and sliding with a delta.
+"""Quantiles over windows: tumbling (the bucket of the value with a given share below it), and sliding with a delta.
 
 A row counts the events of a tick by value bucket. Exact counts are collected within each public window of W ticks; the
 first window begins with the first update. At a window's last update a noisy maximum chooses one bucket for each
